@@ -39,6 +39,8 @@ impl Simulation {
             Effect::StartTask { task } => {
                 self.at(node, |tasks, kernel, place| tasks.start(kernel, &place, task));
             }
+            // Simulated slots take one task at a time.
+            Effect::WithdrawTask { .. } => {}
             Effect::StopTask { task } => {
                 let ended = self.tasks.stop(&mut self.kernel, node, task);
                 ended.into_iter().for_each(|input| self.kernel.deliver(node, input));

@@ -337,6 +337,7 @@ fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
         Effect::DropDatum { datum } => format!("drop d{}", datum.serial),
         Effect::StartTask { task } => format!("start {}", task.id.serial),
         Effect::StopTask { task } => format!("stop {}", task.serial),
+        Effect::WithdrawTask { task } => format!("withdraw {}", task.serial),
         // Those of the second group end in either order.
         Effect::Emit(Event::TaskEnded { report, .. }) if report.task.serial < 4 => {
             format!("task {} ended", report.task.serial)

@@ -17,6 +17,9 @@ pub use back::{CallBack, CallBackAnswer, Halt};
 /// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
 
+/// What a call of unknown duration is expected to hold up others, seconds.
+const UNKNOWN_S: f64 = 0.1;
+
 /// How the server of a call is chosen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Way {
@@ -96,7 +99,9 @@ impl Calls {
         let size = Size::new(task.work_flops, sent_bytes.saturating_add(back_bytes));
         let mut best: Option<(f64, NodeId, f64)> = None;
         for server in grid.servers.iter().filter(|server| only.is_none_or(|only| server.node == only)) {
-            let Some(run_s) = server.task_seconds(task.name(), size) else { continue };
+            let Some(model) = server.functions.get(task.name()) else { continue };
+            let predicted = model.predict(size, server.speed_flops).map(|predicted| predicted.seconds);
+            let run_s = predicted.unwrap_or_else(|| model.seconds(size, server.speed_flops)) * server.pace;
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
             let load = self.loads.get(&server.node).copied().unwrap_or_default();
             // Calls already there share its slots; what they were predicted to take is worked off evenly.
@@ -104,14 +109,16 @@ impl Calls {
                 true => 0.0,
                 false => load.promised_s / f64::from(server.slots),
             };
+            // A call that waits behind one of unknown duration waits long, for all that is known.
+            let promised_s = if predicted.is_some() { run_s } else { run_s.max(UNKNOWN_S) };
             // Equal servers are told apart by what was sent to them, so that a burst spreads.
             let tie_s = f64::from(load.calls) * 1e-9;
             let end_s = wait_s + link.seconds(sent_bytes) + run_s + link.seconds(back_bytes) + tie_s;
             if best.is_none_or(|(least, _, _)| end_s < least) {
-                best = Some((end_s, server.node, run_s));
+                best = Some((end_s, server.node, promised_s));
             }
         }
-        best.map(|(_, node, run_s)| (node, run_s))
+        best.map(|(_, node, promised_s)| (node, promised_s))
     }
 
     /// A call was sent.
@@ -224,6 +231,11 @@ impl Calls {
             self.deadlines.remove(&(deadline, task));
         }
         Some(call)
+    }
+
+    /// How many calls are under way at a server.
+    pub fn of_server(&self, server: NodeId) -> usize {
+        self.loads.get(&server).map_or(0, |load| load.calls as usize)
     }
 
     /// Takes out all calls sent to a server.

@@ -79,6 +79,8 @@ pub struct Executor {
     lines: Lines,
     /// How many tasks here, in any state, read a datum.
     readers: BTreeMap<DatumId, u32>,
+    /// How many tasks each client has here.
+    clients: BTreeMap<NodeId, u32>,
 }
 
 impl Executor {
@@ -97,6 +99,7 @@ impl Executor {
             makers: BTreeMap::new(),
             lines: Lines::default(),
             readers: BTreeMap::new(),
+            clients: BTreeMap::new(),
         }
     }
 
@@ -116,6 +119,7 @@ impl Executor {
         if let Some(object) = task.object() {
             self.lines.join(object, task.id);
         }
+        *self.clients.entry(task.id.client).or_default() += 1;
         self.held.insert(number, task.id);
         self.tasks.insert(task.id, Entry { task, state: State::Held, is_call, number, missing: 0 });
         true
@@ -299,6 +303,12 @@ impl Executor {
         if let Some(next) = entry.task.object().and_then(|object| self.lines.leave(object, id)) {
             self.count_down(next);
         }
+        if let Some(count) = self.clients.get_mut(&id.client) {
+            *count -= 1;
+            if *count == 0 {
+                self.clients.remove(&id.client);
+            }
+        }
         for output in &entry.task.outputs {
             self.makers.remove(&output.datum);
         }
@@ -340,6 +350,11 @@ impl Executor {
         self.tasks.range(first..=last).map(|(id, _)| *id).collect()
     }
 
+    /// How many tasks of other clients are here.
+    pub fn others(&self, client: NodeId) -> u32 {
+        self.tasks.len() as u32 - self.clients.get(&client).copied().unwrap_or(0)
+    }
+
     /// Tasks that were admitted and have not ended.
     pub fn admitted(&self) -> usize {
         self.tasks.len() - self.held.len()
@@ -368,7 +383,8 @@ impl Executor {
     /// The sentence that does not hold.
     pub fn check(&self) -> Result<(), String> {
         let count = |state: State| self.tasks.values().filter(|entry| entry.state == state).count();
-        let is_forgotten = self.lines.is_empty() && self.waiters.is_empty() && self.readers.is_empty();
+        let is_forgotten =
+            self.lines.is_empty() && self.waiters.is_empty() && self.readers.is_empty() && self.clients.is_empty();
         if self.tasks.is_empty() && !is_forgotten {
             return Err("no task is here, and something is remembered of one".into());
         }

@@ -120,6 +120,9 @@ pub enum Effect {
     StartTask { task: Arc<Task> },
     /// Kill a started task (`TaskEnded` follows).
     StopTask { task: TaskId },
+    /// End a started task as cancelled if its function has not begun: several short ones may be queued in a worker. No effect
+    /// else.
+    WithdrawTask { task: TaskId },
     /// Tell a started task, which has called its program back, what the program says.
     AnswerTask { task: TaskId, answer: CallBackAnswer },
     /// End an object's process and its state. No effect on one that is not there; a method of it that runs has ended or is

@@ -45,6 +45,8 @@ pub enum ClientTimer {
     Links,
     /// Transfers that moved at the same time are all known: links are learned from them.
     Settled,
+    /// Something may have run longer than was expected: what waits behind it is looked at again.
+    Steal,
 }
 
 impl Timer {

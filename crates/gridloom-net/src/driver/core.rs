@@ -104,6 +104,7 @@ impl Core {
             Effect::DropDatum { datum } => drop(self.store.remove(&datum)),
             Effect::StartTask { task } => self.pending.extend(self.workers.start(task, &self.store)),
             Effect::StopTask { task } => self.workers.stop(task),
+            Effect::WithdrawTask { task } => self.workers.withdraw(task),
             Effect::AnswerTask { task, answer } => self.workers.answer(task, answer),
             Effect::EndObject { object } => self.workers.end_object(object),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),

@@ -61,6 +61,12 @@ impl Workers {
         }
     }
 
+    pub(super) fn withdraw(&mut self, task: TaskId) {
+        if let Some(jobs) = &mut self.jobs {
+            let _ = jobs.withdraw(task);
+        }
+    }
+
     pub(super) fn answer(&mut self, task: TaskId, answer: CallBackAnswer) {
         if let Some(jobs) = &mut self.jobs {
             jobs.answer(task, answer);

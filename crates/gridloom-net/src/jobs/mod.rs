@@ -122,27 +122,38 @@ impl Jobs {
 
     /// Kills a started task: its event says that it was cancelled. No effect on one that has ended.
     pub fn stop(&mut self, task: TaskId) {
-        if let Some(at) = self.backlog.iter().position(|pending| pending.task.id == task) {
-            self.backlog.remove(at);
-            self.end(task, Err(TaskError::Cancelled), 0);
+        if self.withdraw(task) {
             return;
         }
         for link in self.pool.links_mut() {
             let Some(at) = link.tasks.iter().position(|sent| sent.pending.task.id == task) else { continue };
-            let serial = link.tasks[at].serial;
-            if !link.end.dying && link.board().withdraw(serial) {
-                link.tasks.remove(at);
-                self.end(task, Err(TaskError::Cancelled), 0);
-                self.dispatch();
-                return;
-            }
             link.tasks[at].stopped = true;
             // One that has ended is let be: its answer is on the way.
-            if link.board().progress(serial) == Progress::Running {
+            if link.board().progress(link.tasks[at].serial) == Progress::Running {
                 link.kill();
             }
             return;
         }
+    }
+
+    /// Ends a started task as cancelled if its function has not begun, and says whether it was so.
+    pub fn withdraw(&mut self, task: TaskId) -> bool {
+        if let Some(at) = self.backlog.iter().position(|pending| pending.task.id == task) {
+            self.backlog.remove(at);
+            self.end(task, Err(TaskError::Cancelled), 0);
+            return true;
+        }
+        for link in self.pool.links_mut() {
+            let Some(at) = link.tasks.iter().position(|sent| sent.pending.task.id == task) else { continue };
+            if link.end.dying || !link.board().withdraw(link.tasks[at].serial) {
+                return false;
+            }
+            link.tasks.remove(at);
+            self.end(task, Err(TaskError::Cancelled), 0);
+            self.dispatch();
+            return true;
+        }
+        false
     }
 
     /// Tells a task that has called its program back what the program says. No effect on one that has ended.

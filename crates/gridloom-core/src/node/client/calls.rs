@@ -50,10 +50,13 @@ impl Client {
                 self.contacts.post_datum(server, *datum, out);
             }
         }
+        let bytes = task.outputs.iter().map(|output| output.meta.size_bytes()).fold(sent_bytes, u64::saturating_add);
+        self.queue(now, server, &task, bytes, way.only.is_none() && !way.calibrates);
         self.calls.sent(task, sources, server, run_s, way, attempts, limit_ns, deadline);
     }
 
     pub(super) fn on_call_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
+        self.queues.remove(now, report.task);
         if let Some(call) = self.calls.ended(report.task, from, (report.outcome, report.timing.run_ns)) {
             self.call_complete(now, call, out);
         }
@@ -80,6 +83,7 @@ impl Client {
         error: TaskError,
         out: &mut Vec<Effect>,
     ) {
+        self.queues.remove(now, task.id);
         for datum in sources.iter().map(|(datum, _)| *datum).chain(task.outputs.iter().map(|output| output.datum)) {
             out.push(Effect::DropDatum { datum });
         }
@@ -132,14 +136,14 @@ impl Client {
             let error = TaskError::DatumLost { datum, why };
             self.call_failed(now, &call.task, &call.sources, Some(call.server), error, out);
         } else {
-            self.resend(now, call, out);
+            self.send_anew(now, call, 1, out);
         }
     }
 
-    /// The same call, in a further attempt.
-    fn resend(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
+    /// The same call again; `more` is 1 if it counts as a further attempt.
+    pub(super) fn send_anew(&mut self, now: Time, call: Call, more: u32, out: &mut Vec<Effect>) {
         let Call { task, sources, way, attempts, limit_ns, deadline, .. } = call;
-        self.send_call(now, task, sources, way, attempts + 1, limit_ns, deadline, out);
+        self.send_call(now, task, sources, way, attempts + more, limit_ns, deadline, out);
     }
 
     /// Calls that were with a lost server go to another; stateless functions may run twice, their results count once.
@@ -152,16 +156,7 @@ impl Client {
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
                 self.call_failed(now, &call.task, &call.sources, Some(server), error, out);
             } else {
-                self.send_call(
-                    now,
-                    call.task,
-                    call.sources,
-                    call.way,
-                    call.attempts + 1,
-                    call.limit_ns,
-                    call.deadline,
-                    out,
-                );
+                self.send_anew(now, call, 1, out);
             }
         }
     }

@@ -63,7 +63,7 @@ impl Client {
             lower_bound_s: 0.0,
         };
         let mapping = Mapping { round: 0, asked: None, tasks, data: outlined.data };
-        self.dispatch(&plan, &mapping, out);
+        self.dispatch(now, &plan, &mapping, out);
         self.after_dispatch(now, out);
     }
 

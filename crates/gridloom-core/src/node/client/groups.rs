@@ -76,7 +76,15 @@ impl Client {
                     run.pending += 1;
                 }
             }
-            let run = TaskRun { group: id, status: Status::Unmapped, attempts: 0, lost_with: None, since: None, task };
+            let run = TaskRun {
+                group: id,
+                status: Status::Unmapped,
+                attempts: 0,
+                lost_with: None,
+                since: None,
+                missing: 0,
+                task,
+            };
             self.tasks.insert(run.task.id, run);
         }
         for datum in group.wanted {
@@ -143,6 +151,7 @@ impl Client {
                 run.attempts = 0;
                 run.lost_with = None;
                 let (task, group) = (run.task.clone(), run.group);
+                self.queues.remove(now, task.id);
                 for (datum, meta) in results {
                     if let Some(data) = self.data.get_mut(datum).filter(|data| data.producer == Some(task.id)) {
                         data.meta = meta.clone();
@@ -152,6 +161,7 @@ impl Client {
                 out.push(Effect::Emit(Event::TaskEnded { at, server: Some(from), report }));
                 for output in &task.outputs {
                     self.supply_waiting(now, output.datum, out);
+                    self.made(now, output.datum);
                 }
                 self.ended(now, &task, group, out);
             }
@@ -159,6 +169,16 @@ impl Client {
                 let error = error.clone();
                 self.fail_task_at(at, report.task, error, Some(from), out);
             }
+        }
+    }
+
+    /// Tasks that waited for a datum may be able to run.
+    fn made(&mut self, now: Time, datum: DatumId) {
+        let Some(consumers) = self.data.get(&datum).map(|run| run.consumers.clone()) else { return };
+        for id in consumers {
+            let Some(run) = self.tasks.get_mut(&id).filter(|run| run.missing > 0) else { continue };
+            run.missing -= 1;
+            self.queue_if_ready(now, id);
         }
     }
 
@@ -219,6 +239,7 @@ impl Client {
                 Status::Unmapped => None,
             };
             run.status = Status::Failed(error.clone());
+            self.queues.remove(at, id);
             let (task, group) = (run.task.clone(), run.group);
             self.emit_task_ended(at, server, id, error.clone(), out);
             if let Some(server) = server.filter(|_| reported_by.is_none() || id != work_root(&error, id)) {

@@ -5,7 +5,7 @@ use super::Client;
 impl Client {
     /// What it remembers of its program's tasks and data, by kind: all 0 once every task has ended and every handle is
     /// released.
-    pub fn leftovers(&self) -> [(&'static str, usize); 10] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 11] {
         let (waiting, astray) = self.supplies.counts();
         [
             ("tasks", self.tasks.len()),
@@ -18,6 +18,7 @@ impl Client {
             ("data that a server waits for", waiting),
             ("data that broke off on their way", astray),
             ("data of calls", self.calls.data()),
+            ("tasks in queues", self.queues.len()),
         ]
     }
 }

@@ -284,12 +284,12 @@ impl Client {
             return;
         }
         self.planned(now, group, now.since(mapping.asked.unwrap_or(now)), plan.makespan_s);
-        self.dispatch(&plan, &mapping, out);
+        self.dispatch(now, &plan, &mapping, out);
         self.after_dispatch(now, out);
     }
 
     /// Hands each server its tasks, in the plan's order, with the places where their inputs come from.
-    pub(super) fn dispatch(&mut self, plan: &Plan, mapping: &Mapping, out: &mut Vec<Effect>) {
+    pub(super) fn dispatch(&mut self, now: Time, plan: &Plan, mapping: &Mapping, out: &mut Vec<Effect>) {
         let mut from: BTreeMap<(NodeId, DatumId), NodeId> = BTreeMap::new();
         for transfer in &plan.transfers {
             from.entry((transfer.to, mapping.data[transfer.datum as usize])).or_insert(transfer.from);
@@ -303,6 +303,9 @@ impl Client {
                 run.since = None;
                 parts.entry(assignment.server).or_default().push(index);
             }
+        }
+        for index in parts.values().flatten() {
+            self.sent(now, mapping.tasks[*index]);
         }
         for (server, mut indices) in parts {
             indices.sort_by(|a, b| plan.tasks[*a].start_s.total_cmp(&plan.tasks[*b].start_s).then(a.cmp(b)));
@@ -319,6 +322,18 @@ impl Client {
                 self.contacts.post(server, TaskToServer::RunTasks { tasks, supplies }, out);
             }
         }
+    }
+
+    /// A task was sent to a server: it is listed there once all that it reads is made.
+    fn sent(&mut self, now: Time, id: TaskId) {
+        let inputs: BTreeSet<DatumId> = self.tasks[&id].task.inputs().collect();
+        let is_to_be_made = |datum: &&DatumId| {
+            let producer = self.data.get(datum).and_then(|run| self.tasks.get(&run.producer?));
+            producer.is_some_and(|run| matches!(run.status, Status::Unmapped | Status::Sent(_)))
+        };
+        let missing = inputs.iter().filter(is_to_be_made).count() as u32;
+        self.tasks.get_mut(&id).expect("it is sent").missing = missing;
+        self.queue_if_ready(now, id);
     }
 
     /// New places are known: what waited for them can go on.

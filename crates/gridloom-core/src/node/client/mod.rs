@@ -13,8 +13,10 @@ mod links;
 mod mapping;
 mod own_links;
 mod peers;
+mod queues;
 mod recovery;
 mod remapping;
+mod stealing;
 mod supplies;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +40,7 @@ use gridloom_idl::Signature;
 use gridloom_map::MapBy;
 use gridloom_perf::GridView;
 use own_links::OwnLinks;
+use queues::Queues;
 use remapping::Remapping;
 use supplies::Supplies;
 
@@ -74,6 +77,8 @@ struct TaskRun {
     lost_with: Option<LostServer>,
     /// It runs since then, as far as was asked.
     since: Option<Time>,
+    /// Of what it reads, how much had not been made when it was sent, and has not been made since.
+    missing: u32,
 }
 
 #[derive(Debug)]
@@ -134,7 +139,7 @@ struct GroupRun {
     remapping: Remapping,
 }
 
-/// The machine. What it knows of nodes, of ways that failed and of its own links is private to three sub-machines, which do
+/// The machine. What it knows of nodes, of ways that failed, of its own links and of queues is private to four sub-machines, which do
 /// not see one another; tasks, data and groups are one graph, and are kept together here.
 #[derive(Debug)]
 pub struct Client {
@@ -146,6 +151,7 @@ pub struct Client {
     has_directory: bool,
     functions: Arc<Vec<Signature>>,
     calls: Calls,
+    queues: Queues,
     /// Calls made before the first directory came.
     early_calls: Vec<Command>,
     /// Data to be taken to servers once they have a place.
@@ -171,6 +177,7 @@ impl Client {
             has_directory: false,
             functions: Arc::default(),
             calls: Calls::default(),
+            queues: Queues::default(),
             early_calls: Vec::new(),
             early_placements: Vec::new(),
             early_plans: Vec::new(),
@@ -258,7 +265,9 @@ impl Client {
 
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
         match message {
-            TaskToClient::TasksEnded { reports, transfers } => {
+            TaskToClient::TasksEnded { reports, transfers, others } => {
+                let slots = self.grid.server(from).map_or(1, |at| self.grid.servers[at].slots);
+                self.queues.others(from, slots, others);
                 for report in transfers {
                     self.on_transfer_report(now, report, out);
                 }
@@ -275,7 +284,8 @@ impl Client {
                     out.push(Effect::Emit(Event::CallsBack { server: from, call }));
                 }
             }
-            TaskToClient::Recalled { group, tasks, running } => {
+            TaskToClient::Recalled { group: None, tasks, .. } => self.on_given_back(now, from, &tasks, out),
+            TaskToClient::Recalled { group: Some(group), tasks, running } => {
                 self.on_recalled(now, from, group, &tasks, &running, out);
             }
             TaskToClient::Dropped { data } => {
@@ -312,6 +322,7 @@ impl Client {
             ClientTimer::Deadline => self.on_deadline(now, out),
             ClientTimer::Links => self.on_links_timer(now, out),
             ClientTimer::Settled => self.on_settled(now, out),
+            ClientTimer::Steal => self.on_steal_timer(),
         }
     }
 
@@ -454,6 +465,12 @@ impl Client {
         self.contacts.check();
         self.supplies.check();
         self.links.check();
+        self.queues.check();
+        for (task, server) in self.queues.tasks() {
+            let is_call = self.calls.get(task).is_some_and(|call| call.server == server && call.ended.is_none());
+            let is_sent = || self.tasks.get(&task).is_some_and(|run| run.status == Status::Sent(server));
+            assert!(is_call || is_sent(), "{task} is listed at {server}");
+        }
         let mut left: BTreeMap<GroupId, usize> = BTreeMap::new();
         let mut pending: BTreeMap<DatumId, usize> = BTreeMap::new();
         for (id, run) in &self.tasks {
@@ -527,6 +544,7 @@ impl Machine for Client {
             Input::Timer(_) | Input::TaskEnded { .. } | Input::CallsBack(_) | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }
+        self.steal(now, out);
     }
 }
 

@@ -104,6 +104,7 @@ impl Client {
         }
         self.grid = Arc::new(grid);
         self.has_directory = true;
+        self.queues.look_again();
         self.links.probe_new_servers(&self.grid, self.contacts.members(), out);
         self.ask_turns(out);
         out.push(Effect::Emit(Event::Directory { grid: self.grid.clone(), functions: self.functions.clone() }));

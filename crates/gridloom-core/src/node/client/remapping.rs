@@ -18,6 +18,7 @@ use crate::node::{Category, LogLine};
 use gridloom_base::limits::REMAP_PART_MAX;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
 use gridloom_base::{GroupId, Level, NodeId, TaskId, Time};
+use gridloom_map::MapBy;
 
 /// Plans of these are kept as they are: they were not made from times.
 const STEADFAST: [&str; 2] = ["round-robin", "random"];
@@ -39,6 +40,18 @@ pub(super) struct Remapping {
     pub(super) links: BTreeMap<NodeId, f64>,
 }
 
+impl Remapping {
+    /// Whether servers were asked to give tasks back and have not answered.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+}
+
+/// Whether plans of that heuristic are kept as they are.
+pub(super) fn is_steadfast(heuristic: &MapBy) -> bool {
+    STEADFAST.contains(&heuristic.spec().split('[').next().unwrap_or_default())
+}
+
 impl Client {
     /// A plan has come.
     pub(super) fn planned(&mut self, now: Time, group: GroupId, map_ns: u64, makespan_s: f64) {
@@ -53,9 +66,8 @@ impl Client {
 
     pub(super) fn on_stale(&mut self, now: Time, group: GroupId, why: &str, out: &mut Vec<Effect>) {
         let Some(run) = self.groups.get(&group) else { return };
-        let spec = run.heuristic.spec();
         // A caller that gives a plan wants that one.
-        let is_steadfast = run.is_given || STEADFAST.contains(&spec.split('[').next().unwrap_or_default());
+        let is_steadfast = run.is_given || is_steadfast(&run.heuristic);
         let is_idle = run.mapping.is_none() && run.remapping.asked.is_empty() && !run.plan_only;
         if !is_idle || is_steadfast || now < run.remapping.pause_until {
             return;
@@ -81,7 +93,7 @@ impl Client {
         run.remapping.times += 1;
         run.remapping.pause_until = now + seconds_to_ns(pause_s);
         for (server, tasks) in left {
-            self.contacts.post(server, TaskToServer::Recall { group, tasks }, out);
+            self.contacts.post(server, TaskToServer::Recall { group: Some(group), tasks }, out);
         }
     }
 
@@ -95,16 +107,9 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         for id in tasks {
-            if let Some(run) =
-                self.tasks.get_mut(id).filter(|run| run.status == Status::Sent(from) && run.group == group)
-            {
-                run.status = Status::Unmapped;
-                run.attempts = run.attempts.saturating_sub(1);
-                for output in &run.task.outputs {
-                    if let Some(data) = self.data.get_mut(&output.datum).filter(|data| data.fetching == Some(from)) {
-                        data.fetching = None;
-                    }
-                }
+            if self.tasks.get(id).is_some_and(|run| run.group == group) {
+                self.queues.remove(now, *id);
+                self.take_back(*id, from);
             }
         }
         for (id, ns) in running {
@@ -113,6 +118,19 @@ impl Client {
             }
         }
         self.no_more_asked(now, from, group, out);
+    }
+
+    /// A task that a server has given back has no place. False if it was not there.
+    pub(super) fn take_back(&mut self, id: TaskId, from: NodeId) -> bool {
+        let Some(run) = self.tasks.get_mut(&id).filter(|run| run.status == Status::Sent(from)) else { return false };
+        run.status = Status::Unmapped;
+        run.attempts = run.attempts.saturating_sub(1);
+        for output in &run.task.outputs {
+            if let Some(data) = self.data.get_mut(&output.datum).filter(|data| data.fetching == Some(from)) {
+                data.fetching = None;
+            }
+        }
+        true
     }
 
     /// A server was lost: groups that wait for its answer wait no more.

@@ -38,8 +38,8 @@ pub enum TaskToServer {
     Cancel { tasks: Vec<TaskId> },
     /// What the program answers to `CallsBack`.
     CalledBack { task: TaskId, answer: CallBackAnswer },
-    /// Give back these tasks of a group, except those that run: they are mapped again.
-    Recall { group: GroupId, tasks: Vec<TaskId> },
+    /// Give back these tasks, except those that run. Those of a group are mapped again; without one, they go to an idle server.
+    Recall { group: Option<GroupId>, tasks: Vec<TaskId> },
     /// These data are no longer needed.
     Release { data: Vec<DatumId> },
 }
@@ -49,7 +49,7 @@ pub enum TaskToServer {
 pub enum TaskToClient {
     /// The answer to `Recall`.
     Recalled {
-        group: GroupId,
+        group: Option<GroupId>,
         /// Tasks given back: they will not run here.
         tasks: Vec<TaskId>,
         /// Tasks that run, and for how many nanoseconds.
@@ -58,7 +58,12 @@ pub enum TaskToClient {
     /// A task of the client's calls it back, and waits for `CalledBack`.
     CallsBack(CallBack),
     /// Tasks that ended and transfers that were measured since the last report.
-    TasksEnded { reports: Vec<TaskReport>, transfers: Vec<TransferReport> },
+    TasksEnded {
+        reports: Vec<TaskReport>,
+        transfers: Vec<TransferReport>,
+        /// Tasks of other clients that are at the server.
+        others: u32,
+    },
     /// Copies that this server no longer has.
     Dropped { data: Vec<DatumId> },
     /// A datum that the server's tasks wait for cannot be had from where it was to come.

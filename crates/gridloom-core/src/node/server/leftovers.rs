@@ -6,7 +6,11 @@ use super::Server;
 impl Server {
     /// What it remembers of tasks and data, by kind: all 0 once every client has released everything, or is gone.
     pub fn leftovers(&self) -> Vec<(&'static str, usize)> {
-        let own = [("objects", self.objects.len()), ("clients with transfers to report", self.reports.clients())];
+        let own = [
+            ("objects", self.objects.len()),
+            ("clients with transfers to report", self.reports.clients()),
+            ("tasks asked back", self.withdrawn.len()),
+        ];
         self.admission.leftovers().into_iter().chain(own).collect()
     }
 

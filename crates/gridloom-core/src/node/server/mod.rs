@@ -19,7 +19,7 @@ mod registering;
 mod reports;
 mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::member::Members;
@@ -33,7 +33,7 @@ use admission::{Admission, Output};
 use calibration::Calibration;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Level, Machine, NodeId, Time};
+use gridloom_base::{Level, Machine, NodeId, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::FunctionModel;
 use learning::{Learning, News};
@@ -81,6 +81,8 @@ pub struct Server {
     reports: Reports,
     objects: Objects,
     calibration: Calibration,
+    /// Tasks that were asked back, and have begun unless they are still queued in a worker.
+    withdrawn: BTreeSet<TaskId>,
 }
 
 impl Server {
@@ -97,6 +99,7 @@ impl Server {
             reports: Reports::default(),
             objects: Objects::default(),
             calibration: Calibration::default(),
+            withdrawn: BTreeSet::new(),
             config,
         }
     }
@@ -128,7 +131,7 @@ impl Server {
             match output {
                 Output::Effect(effect) => out.push(effect),
                 Output::Evicted(datum) => {
-                    self.reports.report_transfers(now, datum.client, out);
+                    self.reports.report_transfers(now, datum.client, self.admission.others(datum.client), out);
                     send(out, datum.client, TaskToClient::Dropped { data: vec![datum] });
                 }
             }
@@ -290,7 +293,7 @@ impl Server {
             ServerTimer::Transfers => {
                 let news = self.reports.take_seen(now);
                 self.tell(news, out);
-                self.reports.report_all_transfers(now, out);
+                self.reports.report_all_transfers(now, |client| self.admission.others(client), out);
             }
         }
     }

@@ -34,12 +34,14 @@ impl Reports {
     }
 
     /// Reports transfers to all clients that own one.
-    pub(super) fn report_all_transfers(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn report_all_transfers(&mut self, now: Time, others: impl Fn(NodeId) -> u32, out: &mut Vec<Effect>) {
         for client in self.transfers.keys().copied().collect::<Vec<_>>() {
-            self.report_transfers(now, client, out);
+            self.report_transfers(now, client, others(client), out);
         }
     }
 
+    /// `others` is how many tasks of other clients are here.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn report_task(
         &mut self,
         now: Time,
@@ -47,18 +49,19 @@ impl Reports {
         task: TaskId,
         outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
         run_ns: u64,
+        others: u32,
         out: &mut Vec<Effect>,
     ) {
         let transfers = self.take_transfers(now, client);
         let report = TaskReport { task, outcome, timing: Timing { run_ns, age_ns: 0 } };
-        send(out, client, TaskToClient::TasksEnded { reports: vec![report], transfers });
+        send(out, client, TaskToClient::TasksEnded { reports: vec![report], transfers, others });
     }
 
     /// Reports at once what has come here for a client, so that the client does not hear of it after it was dropped.
-    pub(super) fn report_transfers(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
+    pub(super) fn report_transfers(&mut self, now: Time, client: NodeId, others: u32, out: &mut Vec<Effect>) {
         let transfers = self.take_transfers(now, client);
         if !transfers.is_empty() {
-            send(out, client, TaskToClient::TasksEnded { reports: Vec::new(), transfers });
+            send(out, client, TaskToClient::TasksEnded { reports: Vec::new(), transfers, others });
         }
     }
 
@@ -103,10 +106,10 @@ mod tests {
         reports.check().unwrap();
         let mut out = Vec::new();
         for _ in 0..2 {
-            reports.report_all_transfers(Time(9), &mut out);
+            reports.report_all_transfers(Time(9), |_| 2, &mut out);
         }
         let transfers = vec![TransferReport { age_ns: 4, ..report }];
-        let message = TaskToClient::TasksEnded { reports: Vec::new(), transfers }.into();
+        let message = TaskToClient::TasksEnded { reports: Vec::new(), transfers, others: 2 }.into();
         assert_eq!(out, [Effect::Send { to: client, message }]);
         assert_eq!((reports.clients(), reports.take_seen(Time(9))), (0, None));
     }

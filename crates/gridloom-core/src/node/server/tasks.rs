@@ -28,7 +28,7 @@ impl Server {
             let checked = self.check_task(from, &task);
             let checked = checked.and_then(|()| self.objects.enter(&task, is_call, &self.config.name));
             if let Err(error) = checked {
-                self.reports.report_task(now, from, task.id, Err(error), 0, out);
+                self.report(now, from, task.id, Err(error), 0, out);
                 continue;
             }
             let (id, object) = (task.id, task.object());
@@ -90,7 +90,7 @@ impl Server {
             }
             let mut has_moved = false;
             while let Some(id) = self.admitting(now, out, |admission, _, out| admission.take_replicated(now, out)) {
-                self.reports.report_task(now, id.client, id, Ok(Vec::new()), 0, out);
+                self.report(now, id.client, id, Ok(Vec::new()), 0, out);
                 has_moved = true;
             }
             while let Some(task) = self.admission.next_start(|function| self.learning.is_short(function)) {
@@ -143,6 +143,10 @@ impl Server {
         run_ns: u64,
         out: &mut Vec<Effect>,
     ) {
+        let was_asked_back = self.withdrawn.remove(&id);
+        if was_asked_back && outcome == Err(TaskError::Cancelled) && self.members.is_up(id.client) {
+            return self.give_back(now, id, out);
+        }
         let Some(entry) = self.admission.take_ended(now, id) else { return };
         let tasks = self.learning.ended(now, id, self.admission.computing());
         let task = &entry.task;
@@ -166,7 +170,7 @@ impl Server {
         out.extend(lost.map(|object| Effect::EndObject { object }));
         self.admitting(now, out, |admission, _, out| admission.read_no_more(now, &entry, out));
         if let Some(client) = client {
-            self.reports.report_task(now, client, id, outcome, run_ns, out);
+            self.report(now, client, id, outcome, run_ns, out);
             if !dropped.is_empty() {
                 send(out, client, TaskToClient::Dropped { data: dropped });
             }
@@ -204,17 +208,29 @@ impl Server {
     }
 
     /// Gives tasks back that do not run, and says which, and for how long the others have run.
-    pub(super) fn recall(&mut self, now: Time, from: NodeId, group: GroupId, tasks: &[TaskId], out: &mut Vec<Effect>) {
+    pub(super) fn recall(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        group: Option<GroupId>,
+        tasks: &[TaskId],
+        out: &mut Vec<Effect>,
+    ) {
         let (mut recalled, mut running) = (Vec::new(), Vec::new());
         for id in tasks.iter().filter(|id| id.client == from) {
             match self.admission.state(*id) {
                 None => {}
-                Some(state) if state.has_begun() => running.push((*id, self.learning.elapsed_ns(now, *id))),
+                Some(state) if state.has_begun() => {
+                    running.push((*id, self.learning.elapsed_ns(now, *id)));
+                    if group.is_none() && state == State::Running && self.withdrawn.insert(*id) {
+                        out.push(Effect::WithdrawTask { task: *id });
+                    }
+                }
                 Some(_) => recalled.push(*id),
             }
         }
         // Copies that came for them stay, and have to be known.
-        self.reports.report_transfers(now, from, out);
+        self.reports.report_transfers(now, from, self.admission.others(from), out);
         // Before anything else: a peer that hears that a result will not be made here shall know why.
         send(out, from, TaskToClient::Recalled { group, tasks: recalled.clone(), running });
         // Tasks of other groups stay.
@@ -227,6 +243,20 @@ impl Server {
         self.pump(now, out);
     }
 
+    /// A task that was asked back had not begun: it was queued in a worker.
+    fn give_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.admission.get(id) else { return };
+        let task = entry.task.clone();
+        let _ = self.learning.ended(now, id, self.admission.computing());
+        self.reports.report_transfers(now, id.client, self.admission.others(id.client), out);
+        send(out, id.client, TaskToClient::Recalled { group: None, tasks: vec![id], running: Vec::new() });
+        self.admitting(now, out, |admission, _, out| {
+            admission.ask_elsewhere(now, &task, out);
+            admission.take_back(now, id, out);
+        });
+        self.pump(now, out);
+    }
+
     /// Ends a task that does not run.
     pub(super) fn give_up(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(id) else { return };
@@ -235,11 +265,24 @@ impl Server {
             admission.ask_elsewhere(now, &task, out);
             admission.take_back(now, id, out);
         });
-        self.reports.report_task(now, id.client, id, Err(error), 0, out);
+        self.report(now, id.client, id, Err(error), 0, out);
         if let Some(object) = self.objects.method_given_up(&task) {
             out.push(Effect::EndObject { object });
             self.object_lost(now, object, out);
         }
+    }
+
+    pub(super) fn report(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        task: TaskId,
+        outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
+        run_ns: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let others = self.admission.others(client);
+        self.reports.report_task(now, client, task, outcome, run_ns, others, out);
     }
 
     // ---- calls that are to be measured
@@ -255,7 +298,7 @@ impl Server {
     ) {
         if !self.admission.is_empty() {
             let error = self.gave_way(&task);
-            return self.reports.report_task(now, from, task.id, Err(error), 0, out);
+            return self.report(now, from, task.id, Err(error), 0, out);
         }
         self.calibration.begin(task.id);
         self.on_tasks(now, from, vec![task], supplies, true, out);

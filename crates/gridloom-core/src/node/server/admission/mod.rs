@@ -85,6 +85,11 @@ impl Admission {
         self.executor.get(id).map(|entry| entry.state)
     }
 
+    /// How many tasks of other clients are here.
+    pub(super) fn others(&self, client: NodeId) -> u32 {
+        self.executor.others(client)
+    }
+
     /// How many tasks compute.
     pub(super) fn computing(&self) -> u32 {
         self.executor.running()

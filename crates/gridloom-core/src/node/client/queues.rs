@@ -1,0 +1,439 @@
+//! What the client knows of the queues at its servers: its own tasks there that could run and have not ended.
+//!
+//! A server runs the earliest ready task first. So the first tasks of a queue, as many as the server has slots, are taken to
+//! run; the others wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{NodeId, TaskId, Time};
+
+/// A task that waits, as one that could be moved: the last of its queue comes first.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Waiting {
+    pub(super) task: TaskId,
+    /// Seconds until it begins, as predicted.
+    pub(super) wait_s: f64,
+    /// Seconds that it runs, as predicted.
+    pub(super) run_s: f64,
+    /// What was predicted there turns out to be wrong: so it may be elsewhere.
+    pub(super) is_doubtful: bool,
+}
+
+/// How long a task is expected to run on its server.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Expected {
+    pub(super) run_s: f64,
+    /// Calls of the function were measured there. If not, the time says little.
+    pub(super) is_measured: bool,
+    /// Another server may run it as well.
+    pub(super) may_move: bool,
+    /// It reads so much that it may wait for its data: how long it runs cannot be told from here.
+    pub(super) has_data: bool,
+}
+
+/// It is not looked more often than this what could move.
+const LOOK_PAUSE_NS: u64 = 100_000;
+/// A task that runs so many times as long as was expected puts what was predicted there in doubt.
+const OVERRUN: f64 = 2.5;
+/// A move takes some messages: what waits less is left, seconds.
+const WAIT_S_MIN: f64 = 1e-3;
+/// Of how many tasks of a queue it is looked whether they pay to be moved, at most.
+const LOOKED_AT_MAX: usize = 32;
+
+#[derive(Debug)]
+struct Queued {
+    task: TaskId,
+    expected: Expected,
+    /// It is taken to run since then.
+    since: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    slots: usize,
+    tasks: BTreeMap<u64, Queued>,
+    /// Number of the first task that waits, and of all after it.
+    first_waiting: u64,
+    waiting: usize,
+    /// Those among them that may move.
+    movable: usize,
+    /// What the measured ones among those that wait are expected to run, seconds.
+    waiting_s: f64,
+    waiting_unmeasured: usize,
+    /// Tasks of other clients that the server had when it reported last.
+    others: u32,
+    /// What the server was asked to give back and has not answered, and for which server.
+    recalled: Option<(BTreeSet<TaskId>, NodeId)>,
+}
+
+impl Queue {
+    fn new(slots: u32) -> Queue {
+        Queue {
+            slots: slots.max(1) as usize,
+            tasks: BTreeMap::new(),
+            first_waiting: 0,
+            waiting: 0,
+            movable: 0,
+            waiting_s: 0.0,
+            waiting_unmeasured: 0,
+            others: 0,
+            recalled: None,
+        }
+    }
+
+    fn count_waiting(&mut self, expected: Expected, is_more: bool) {
+        let sign = if is_more { 1.0 } else { -1.0 };
+        match is_more {
+            true => self.waiting += 1,
+            false => self.waiting -= 1,
+        }
+        match (expected.may_move, is_more) {
+            (true, true) => self.movable += 1,
+            (true, false) => self.movable -= 1,
+            (false, _) => {}
+        }
+        match (expected.is_measured, is_more) {
+            (true, _) => self.waiting_s += sign * expected.run_s,
+            (false, true) => self.waiting_unmeasured += 1,
+            (false, false) => self.waiting_unmeasured -= 1,
+        }
+        if self.waiting == self.waiting_unmeasured {
+            self.waiting_s = 0.0;
+        }
+    }
+
+    fn push(&mut self, number: u64, queued: Queued) {
+        self.count_waiting(queued.expected, true);
+        self.tasks.insert(number, queued);
+    }
+
+    fn take(&mut self, number: u64) {
+        let queued = self.tasks.remove(&number).expect("its place is known");
+        if queued.since.is_none() {
+            self.count_waiting(queued.expected, false);
+        }
+    }
+
+    /// As many run as there are slots.
+    fn start_next(&mut self, now: Time) {
+        while self.waiting > 0 && self.tasks.len() - self.waiting < self.slots {
+            let next = self.tasks.range(self.first_waiting..).find(|(_, queued)| queued.since.is_none());
+            let number = *next.expect("one waits").0;
+            let queued = self.tasks.get_mut(&number).expect("found above");
+            queued.since = Some(now);
+            let expected = queued.expected;
+            self.count_waiting(expected, false);
+            self.first_waiting = number + 1;
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = (f64, &Queued)> {
+        // What runs began in the order of the numbers.
+        let running = self.tasks.range(..self.first_waiting).map(|(_, queued)| queued);
+        running.filter_map(|queued| Some((ns_to_seconds(queued.since?.0), queued)))
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    servers: BTreeMap<NodeId, Queue>,
+    places: BTreeMap<TaskId, (NodeId, u64)>,
+    next: u64,
+    /// Something ended, came or went since it was last looked what could move.
+    has_changed: bool,
+    /// It is not looked again before: calls may end by the hundred thousand a second.
+    look_after: Time,
+    /// When it is looked again though nothing ends.
+    look_at: Option<Time>,
+    /// How often it was looked.
+    looks: usize,
+}
+
+impl Queues {
+    /// A task that could run there was sent to a server of so many slots.
+    pub(super) fn sent(&mut self, now: Time, server: NodeId, slots: u32, task: TaskId, expected: Expected) {
+        self.remove(now, task);
+        self.next += 1;
+        let queue = self.servers.entry(server).or_insert_with(|| Queue::new(slots));
+        queue.push(self.next, Queued { task, expected, since: None });
+        queue.start_next(now);
+        self.places.insert(task, (server, self.next));
+        self.has_changed = true;
+    }
+
+    /// A task has ended, or is no longer there.
+    pub(super) fn remove(&mut self, now: Time, task: TaskId) {
+        self.has_changed = true;
+        let Some((server, number)) = self.places.remove(&task) else { return };
+        let queue = self.servers.get_mut(&server).expect("a task's queue is known");
+        queue.take(number);
+        queue.start_next(now);
+        self.drop_if_empty(server);
+    }
+
+    /// A server has so many tasks of other clients.
+    pub(super) fn others(&mut self, server: NodeId, slots: u32, others: u32) {
+        if others == 0 && !self.servers.contains_key(&server) {
+            return;
+        }
+        let queue = self.servers.entry(server).or_insert_with(|| Queue::new(slots));
+        queue.others = others;
+        self.drop_if_empty(server);
+    }
+
+    fn drop_if_empty(&mut self, server: NodeId) {
+        let queue = &self.servers[&server];
+        if queue.tasks.is_empty() && queue.others == 0 && queue.recalled.is_none() {
+            self.servers.remove(&server);
+        }
+    }
+
+    /// Tasks were asked back from a server, to run on another.
+    pub(super) fn recalled(&mut self, from: NodeId, tasks: BTreeSet<TaskId>, to: NodeId) {
+        if let Some(queue) = self.servers.get_mut(&from) {
+            queue.recalled = Some((tasks, to));
+        }
+    }
+
+    /// A server has answered what it was asked back: the server for which that was.
+    pub(super) fn answered(&mut self, from: NodeId) -> Option<NodeId> {
+        let (_, to) = self.servers.get_mut(&from)?.recalled.take()?;
+        self.has_changed = true;
+        self.drop_if_empty(from);
+        Some(to)
+    }
+
+    pub(super) fn forget_server(&mut self, server: NodeId) {
+        self.servers.remove(&server);
+        self.places.retain(|_, (at, _)| *at != server);
+        for queue in self.servers.values_mut() {
+            if queue.recalled.as_ref().is_some_and(|(_, to)| *to == server) {
+                queue.recalled = None;
+            }
+        }
+        self.has_changed = true;
+    }
+
+    /// New servers may have come, or the timer has fired.
+    pub(super) fn look_again(&mut self) {
+        self.has_changed = true;
+        self.look_at = None;
+    }
+
+    /// Whether it is to be looked now what could move: something has changed, and tasks wait somewhere. If it was looked a
+    /// moment ago, then later; `Err` with the time of a timer that is to be set.
+    pub(super) fn take_changed(&mut self, now: Time) -> Result<bool, Time> {
+        if !self.has_changed {
+            return Ok(false);
+        }
+        if !self.has_surplus() {
+            self.has_changed = false;
+            return Ok(false);
+        }
+        if now < self.look_after {
+            return self.look_at(self.look_after).map_or(Ok(false), Err);
+        }
+        self.has_changed = false;
+        self.look_after = now + LOOK_PAUSE_NS;
+        self.looks = self.looks.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// How often it was looked what could move: in a large grid, each look begins with other servers.
+    pub(super) fn looks(&self) -> usize {
+        self.looks
+    }
+
+    /// It is to be looked again then: the time of the timer, if one is to be set.
+    pub(super) fn look_at(&mut self, at: Time) -> Option<Time> {
+        let is_sooner = self.look_at.is_none_or(|set| at < set);
+        is_sooner.then(|| *self.look_at.insert(at))
+    }
+
+    fn has_surplus(&self) -> bool {
+        self.servers.values().any(|queue| queue.movable > 0)
+    }
+
+    /// How many slots of a server do nothing, of so many, as far as the client knows; `calls` of its plain calls are there.
+    pub(super) fn idle_slots(&self, server: NodeId, slots: u32, calls: usize) -> usize {
+        let queue = self.servers.get(&server);
+        let own = queue.map_or(0, |queue| queue.tasks.len()).max(calls);
+        let others = queue.map_or(0, |queue| queue.others as usize);
+        (slots as usize).saturating_sub(own + others)
+    }
+
+    /// Servers for which others were asked to give tasks back.
+    pub(super) fn promised(&self) -> BTreeSet<NodeId> {
+        self.servers.values().filter_map(|queue| queue.recalled.as_ref()).map(|(_, to)| *to).collect()
+    }
+
+    /// Servers at which tasks wait so long that a move may pay, but for such as were asked to give tasks back: the longest
+    /// wait first.
+    pub(super) fn with_surplus(&self, now: Time) -> Vec<NodeId> {
+        let waiting = self.servers.iter().filter(|(_, queue)| queue.movable > 0 && queue.recalled.is_none());
+        let servers = waiting.map(|(server, queue)| (wait_s(queue, now), *server));
+        let mut servers: Vec<(f64, NodeId)> = servers.filter(|(wait_s, _)| *wait_s >= WAIT_S_MIN).collect();
+        servers.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        servers.into_iter().map(|(_, server)| server).collect()
+    }
+
+    /// The tasks that wait at a server and may move, the last first, and how many wait there.
+    pub(super) fn waiting(&self, server: NodeId, now: Time) -> (Vec<Waiting>, usize) {
+        let Some(queue) = self.servers.get(&server) else { return (Vec::new(), 0) };
+        let (longest_s, is_doubtful) = (longest_s(queue, now), has_overrun(queue, now));
+        let mut ahead_s = wait_s(queue, now);
+        let mut waiting = Vec::new();
+        let last_first = queue.tasks.range(queue.first_waiting..).rev().filter(|(_, queued)| queued.since.is_none());
+        for (_, queued) in last_first.take(LOOKED_AT_MAX) {
+            let run_s = match queued.expected.is_measured && !is_doubtful {
+                true => queued.expected.run_s,
+                false => queued.expected.run_s.max(longest_s),
+            };
+            ahead_s -= run_s / queue.slots as f64;
+            if queued.expected.may_move {
+                let is_doubtful = is_doubtful || !queued.expected.is_measured;
+                waiting.push(Waiting { task: queued.task, wait_s: ahead_s.max(0.0), run_s, is_doubtful });
+            }
+        }
+        (waiting, queue.waiting)
+    }
+
+    /// Seconds after which to look again whether a move pays: when something has run longer than was expected.
+    pub(super) fn look_again_s(&self, now: Time) -> f64 {
+        let surplus = self.servers.values().filter(|queue| queue.movable > 0);
+        let left = surplus.flat_map(|queue| {
+            queue.running().map(|(since_s, queued)| {
+                let elapsed_s = ns_to_seconds(now.0) - since_s;
+                let left_s = queued.expected.run_s - elapsed_s;
+                if left_s > 0.0 { left_s } else { elapsed_s }
+            })
+        });
+        left.fold(1.0, f64::min).max(1e-3)
+    }
+
+    /// How many tasks are listed.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// All tasks that are listed.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = (TaskId, NodeId)> {
+        self.places.iter().map(|(task, (server, _))| (*task, *server))
+    }
+
+    /// Panics if an invariant is broken.
+    pub(super) fn check(&self) {
+        let listed: usize = self.servers.values().map(|queue| queue.tasks.len()).sum();
+        assert_eq!(listed, self.places.len(), "tasks in queues, and places of tasks");
+        for (server, queue) in &self.servers {
+            let waiting = queue.tasks.values().filter(|queued| queued.since.is_none());
+            let unmeasured = waiting.clone().filter(|queued| !queued.expected.is_measured).count();
+            assert_eq!((waiting.count(), unmeasured), (queue.waiting, queue.waiting_unmeasured), "waiting at {server}");
+            assert!(queue.waiting == 0 || queue.tasks.len() - queue.waiting >= queue.slots, "{server} has a free slot");
+        }
+        for (task, (server, number)) in &self.places {
+            assert_eq!(self.servers[server].tasks[number].task, *task);
+        }
+    }
+}
+
+/// What the tasks that run at a server are expected to take yet, seconds. One that runs longer than was expected is expected
+/// to run as long again.
+fn running_s(queue: &Queue, now: Time) -> f64 {
+    let left = queue.running().map(|(since_s, queued)| {
+        let elapsed_s = ns_to_seconds(now.0) - since_s;
+        match elapsed_s <= queued.expected.run_s {
+            true => queued.expected.run_s - elapsed_s,
+            false if queued.expected.has_data => 0.0,
+            false => elapsed_s,
+        }
+    });
+    left.sum()
+}
+
+/// How long the longest of the tasks that run has run, seconds.
+fn longest_s(queue: &Queue, now: Time) -> f64 {
+    let running = queue.running().filter(|(_, queued)| !queued.expected.has_data);
+    running.map(|(since_s, _)| ns_to_seconds(now.0) - since_s).fold(0.0, f64::max)
+}
+
+/// Whether a task has run so much longer than was expected that the other predictions there are in doubt.
+fn has_overrun(queue: &Queue, now: Time) -> bool {
+    let mut running = queue.running().filter(|(_, queued)| !queued.expected.has_data);
+    running.any(|(since_s, queued)| ns_to_seconds(now.0) - since_s > OVERRUN * queued.expected.run_s)
+}
+
+/// Seconds until a server has worked off its queue.
+fn wait_s(queue: &Queue, now: Time) -> f64 {
+    let longest_s = longest_s(queue, now);
+    let waiting_s = match has_overrun(queue, now) {
+        true => queue.waiting_s.max(queue.waiting as f64 * longest_s),
+        false => queue.waiting_s + queue.waiting_unmeasured as f64 * longest_s,
+    };
+    (running_s(queue, now) + waiting_s) / queue.slots as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_base::time::SECOND_NS;
+
+    const SERVER: NodeId = NodeId(2);
+
+    fn task(serial: u64) -> TaskId {
+        TaskId { client: NodeId(9), serial }
+    }
+
+    fn measured(run_s: f64) -> Expected {
+        Expected { run_s, is_measured: true, may_move: true, has_data: false }
+    }
+
+    #[test]
+    fn tasks_beyond_the_slots_wait_for_those_before_them() {
+        let mut queues = Queues::default();
+        for serial in 1..=3 {
+            queues.sent(Time(0), SERVER, 1, task(serial), measured(2.0));
+        }
+        queues.check();
+        assert_eq!((queues.take_changed(Time(0)), queues.take_changed(Time(0))), (Ok(true), Ok(false)));
+        assert_eq!(queues.with_surplus(Time(0)), [SERVER]);
+        let (waiting, count) = queues.waiting(SERVER, Time(SECOND_NS));
+        let last = Waiting { task: task(3), wait_s: 3.0, run_s: 2.0, is_doubtful: false };
+        assert_eq!((waiting[0], waiting[1].wait_s, count), (last, 1.0, 2));
+        queues.remove(Time(SECOND_NS), task(1));
+        queues.check();
+        assert_eq!(queues.waiting(SERVER, Time(SECOND_NS)).0, [Waiting { wait_s: 2.0, ..last }]);
+        queues.remove(Time(SECOND_NS), task(2));
+        queues.remove(Time(SECOND_NS), task(3));
+        assert_eq!((queues.len(), queues.servers.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_runs_longer_than_expected_is_expected_to_run_as_long_again() {
+        let mut queues = Queues::default();
+        let guessed = Expected { is_measured: false, ..measured(1e-6) };
+        queues.sent(Time(0), SERVER, 1, task(1), guessed);
+        queues.sent(Time(0), SERVER, 1, task(2), guessed);
+        let (waiting, _) = queues.waiting(SERVER, Time(4 * SECOND_NS));
+        assert_eq!(waiting, [Waiting { task: task(2), wait_s: 4.0, run_s: 4.0, is_doubtful: true }]);
+    }
+
+    #[test]
+    fn an_idle_server_is_promised_what_is_asked_back_for_it() {
+        let (mut queues, idle) = (Queues::default(), NodeId(3));
+        queues.sent(Time(0), SERVER, 1, task(1), measured(1.0));
+        queues.sent(Time(0), SERVER, 1, task(2), measured(1.0));
+        assert_eq!(queues.idle_slots(idle, 2, 0), 2);
+        queues.recalled(SERVER, BTreeSet::from([task(2)]), idle);
+        assert_eq!(queues.promised(), BTreeSet::from([idle]));
+        assert!(queues.with_surplus(Time(0)).is_empty());
+        assert_eq!((queues.answered(SERVER), queues.answered(SERVER)), (Some(idle), None));
+        queues.others(idle, 2, 1);
+        assert_eq!(queues.idle_slots(idle, 2, 0), 1);
+        queues.forget_server(SERVER);
+        queues.check();
+        assert_eq!((queues.len(), queues.servers.len()), (0, 1));
+    }
+}

@@ -1,0 +1,203 @@
+//! Late binding: a task that waits at one server moves to another that has become idle, if that pays.
+//!
+//! ```text
+//! client ──Recall (no group)──▶ the server where it would wait longest
+//! client ◀──Recalled (what had not begun)── that server
+//! client ──Call | RunTasks──▶ the idle server
+//! ```
+//! A task moves if it is predicted to end earlier there, its data and the messages counted. One with more than
+//! [`EAGER_BYTES_MAX`] of data stays: it may wait for them and not for a slot, which is not known here. Tasks of known duration
+//! stay where their plan has them; what has no known duration is expected to run as long as what runs before it has run
+//! already. Work stealing (Blumofe, Leiserson, *Journal of the ACM* 46(5), 1999), with the client as the thief's agent: it
+//! knows where the data are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::following::Placed;
+use super::queues::{Expected, Waiting};
+use super::remapping::is_steadfast;
+use super::{Client, Status};
+use crate::graph::Task;
+use crate::node::ClientTimer;
+use crate::node::message::TaskToServer;
+use crate::node::protocol::Effect;
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::time::seconds_to_ns;
+use gridloom_base::{DatumId, NodeId, TaskId, Time};
+use gridloom_perf::{LinkEstimate, ServerView, Size};
+
+/// Whether tasks of groups move, too. Not yet: in one of 3,300 seeds of the soak (3299, with large data allowed to move) a
+/// group stood still after a connection had ended at one side only.
+const GROUPS_MOVE: bool = false;
+/// A move has to gain so much of the task's run at least, so that errors of models move nothing to and fro.
+const GAIN_PART_MIN: f64 = 0.05;
+/// Servers for which one look tries to find tasks, and servers at which it tries for each, at most.
+const THIEVES_MAX: usize = 16;
+const VICTIMS_MAX: usize = 4;
+
+impl Client {
+    /// A task that could run was sent to that server.
+    pub(super) fn queue(&mut self, now: Time, server: NodeId, task: &Task, bytes: u64, may_move: bool) {
+        let Some(view) = self.grid.server(server).map(|at| &self.grid.servers[at]) else { return };
+        let Some(model) = view.functions.get(task.name()) else { return };
+        let predicted = model.predict(Size::new(task.work_flops, bytes), view.speed_flops);
+        let run_s = predicted.map_or(0.0, |predicted| predicted.seconds * view.pace);
+        let is_measured = predicted.is_some_and(|predicted| !predicted.is_extrapolated);
+        let has_data = bytes > EAGER_BYTES_MAX;
+        let may_move = may_move && !has_data && task.only.is_none() && task.object().is_none();
+        self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move, has_data });
+    }
+
+    /// A task of a group was sent to a server, or what it waited for has been made: it is listed if it could run.
+    pub(super) fn queue_if_ready(&mut self, now: Time, id: TaskId) {
+        let Some(run) = self.tasks.get(&id).filter(|run| run.missing == 0) else { return };
+        let Status::Sent(server) = run.status else { return };
+        let Some(group) = self.groups.get(&run.group) else { return };
+        let may_move = GROUPS_MOVE && !group.is_given && !is_steadfast(&group.heuristic) && !run.task.is_replicate();
+        let task = run.task.clone();
+        let bytes = self.bytes_of(&task);
+        self.queue(now, server, &task, bytes, may_move);
+    }
+
+    fn bytes_of(&self, task: &Task) -> u64 {
+        let read: BTreeSet<DatumId> = task.inputs().collect();
+        let read = read.iter().filter_map(|datum| self.data.get(datum)).map(|run| run.meta.size_bytes());
+        let made = task.outputs.iter().map(|output| output.meta.size_bytes());
+        read.chain(made).fold(0, u64::saturating_add)
+    }
+
+    /// Asks tasks back that wait, for servers that are idle.
+    pub(super) fn steal(&mut self, now: Time, out: &mut Vec<Effect>) {
+        match self.queues.take_changed(now) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(at) => return out.push(Effect::SetTimer { timer: ClientTimer::Steal.into(), at }),
+        }
+        let promised = self.queues.promised();
+        let is_idle = |view: &&ServerView| {
+            let slots = self.queues.idle_slots(view.node, view.slots, self.calls.of_server(view.node));
+            slots > 0 && !promised.contains(&view.node) && !self.contacts.is_lost(view.node)
+        };
+        let mut idle: Vec<NodeId> = self.grid.servers.iter().filter(is_idle).map(|view| view.node).collect();
+        let mut has_declined = !idle.is_empty();
+        if idle.len() > THIEVES_MAX {
+            let first = self.queues.looks() * THIEVES_MAX % idle.len();
+            idle.rotate_left(first);
+        }
+        for thief in idle.into_iter().take(THIEVES_MAX) {
+            for victim in self.queues.with_surplus(now).into_iter().take(VICTIMS_MAX) {
+                let tasks = self.worth_moving(now, victim, thief);
+                if tasks.is_empty() {
+                    continue;
+                }
+                let message = TaskToServer::Recall { group: None, tasks: tasks.iter().copied().collect() };
+                self.contacts.post(victim, message, out);
+                self.queues.recalled(victim, tasks, thief);
+                has_declined = false;
+                break;
+            }
+        }
+        let again = now + seconds_to_ns(self.queues.look_again_s(now));
+        if let Some(at) = has_declined.then(|| self.queues.look_at(again)).flatten() {
+            out.push(Effect::SetTimer { timer: ClientTimer::Steal.into(), at });
+        }
+    }
+
+    pub(super) fn on_steal_timer(&mut self) {
+        self.queues.look_again();
+    }
+
+    /// Tasks that wait at one server and would end earlier at another, as long as that leaves both about as busy.
+    fn worth_moving(&self, now: Time, victim: NodeId, thief: NodeId) -> BTreeSet<TaskId> {
+        let (waiting, count) = self.queues.waiting(victim, now);
+        let slots = self.grid.server(thief).map_or(1, |at| self.grid.servers[at].slots.max(1)) as usize;
+        let at_most = count.div_ceil(2).max(slots.min(count));
+        let messages_s = 2.0 * (self.link_to(victim).latency_s + self.link_to(thief).latency_s);
+        let mut moving = BTreeSet::new();
+        let mut moved_s = 0.0;
+        for Waiting { task, wait_s, run_s, is_doubtful } in waiting {
+            if moving.len() >= at_most {
+                break;
+            }
+            let Some((data_s, predicted_s)) = self.cost_at(task, thief, run_s) else { continue };
+            let there_s = if is_doubtful { run_s } else { predicted_s };
+            // What was moved before no longer waits ahead; what it takes there does.
+            let end_s = messages_s + data_s + moved_s / slots as f64 + there_s;
+            if end_s + GAIN_PART_MIN * run_s < wait_s + run_s {
+                moving.insert(task);
+                moved_s += there_s;
+            }
+        }
+        moving
+    }
+
+    fn link_to(&self, server: NodeId) -> LinkEstimate {
+        self.links.estimates().get(&server).copied().unwrap_or(LinkEstimate::UNMEASURED)
+    }
+
+    /// Seconds that the data of a task take to a server, and that it runs there; `run_s` where it is now.
+    fn cost_at(&self, id: TaskId, server: NodeId, run_s: f64) -> Option<(f64, f64)> {
+        let view = &self.grid.servers[self.grid.server(server)?];
+        if let Some(call) = self.calls.get(id) {
+            let bytes = call.sources.iter().map(|(_, meta)| meta.size_bytes()).fold(0, u64::saturating_add);
+            let back = call.task.outputs.iter().map(|output| output.meta.size_bytes()).fold(0, u64::saturating_add);
+            let model = view.functions.get(call.task.name())?;
+            let predicted =
+                model.predict(Size::new(call.task.work_flops, bytes.saturating_add(back)), view.speed_flops);
+            let link = self.link_to(server);
+            let data_s = if bytes == 0 { 0.0 } else { link.seconds(bytes) } + link.seconds(back) - link.seconds(0);
+            return Some((data_s, predicted.map_or(run_s, |predicted| predicted.seconds * view.pace)));
+        }
+        let run = self.tasks.get(&id)?;
+        let group = self.groups.get(&run.group)?;
+        if group.mapping.is_some() || group.remapping.is_asked() {
+            return None;
+        }
+        let model = view.functions.get(run.task.name())?;
+        let size = Size::new(run.task.work_flops, self.bytes_of(&run.task));
+        let there_s = model.predict(size, view.speed_flops).map_or(run_s, |predicted| predicted.seconds * view.pace);
+        let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
+        Some((inputs.into_iter().map(|datum| self.way_s(datum, server)).sum(), there_s))
+    }
+
+    /// Seconds that a datum takes from its nearest place to a server.
+    fn way_s(&self, datum: DatumId, to: NodeId) -> f64 {
+        let Some(run) = self.data.get(&datum).filter(|run| !run.holders.contains(&to)) else { return 0.0 };
+        let bytes = run.meta.size_bytes();
+        let from_client_s = self.link_to(to).seconds(bytes);
+        let index = |node| self.grid.server(node);
+        let from_holder_s = |holder: &NodeId| {
+            let link = *self.grid.links.get(index(*holder)?)?.get(index(to)?)?;
+            let by_client_s = || self.link_to(*holder).seconds(bytes) + from_client_s;
+            Some(link.map_or_else(by_client_s, |link| link.seconds(bytes)))
+        };
+        let here = run.here.then_some(from_client_s);
+        let ways = run.holders.iter().filter_map(from_holder_s).chain(here);
+        ways.reduce(f64::min).unwrap_or(from_client_s)
+    }
+
+    /// A server has answered what it was asked back: what it gave back goes to the idle server.
+    pub(super) fn on_given_back(&mut self, now: Time, from: NodeId, tasks: &[TaskId], out: &mut Vec<Effect>) {
+        let to = self.queues.answered(from);
+        for id in tasks {
+            self.queues.remove(now, *id);
+            if self.calls.get(*id).is_some_and(|call| call.server == from) {
+                let call = self.calls.remove(*id).expect("found above");
+                self.send_anew(now, call, 0, out);
+            }
+        }
+        let mut groups: BTreeMap<_, Vec<TaskId>> = BTreeMap::new();
+        for id in tasks {
+            if self.take_back(*id, from) {
+                groups.entry(self.tasks[id].group).or_default().push(*id);
+            }
+        }
+        for (group, tasks) in groups {
+            let placed = to.map(|server| Placed { server, from: BTreeMap::new() });
+            match placed {
+                Some(placed) => self.place(now, group, tasks, &placed, out),
+                None => self.request_map(now, group, tasks, out),
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Calls that wait move to a server that has become idle, if that pays.
+
+use std::sync::Arc;
+
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskId};
+use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::node::{Command, Event};
+use gridloom_platform::{HostId, Platform};
+use gridloom_sim::faults::Fault;
+use gridloom_sim::{SimConfig, Simulation};
+
+const PLATFORM: &str = r#"
+[[cluster]]
+name = "lan"
+hosts = "host-[0-4]"
+speed = "1Gf"
+bandwidth = "100MBps"
+latency = "100us"
+"#;
+const IDL: &str = "Module t;
+Define work(IN int n, IN double a[n], OUT double b[n]) CalcOrder 1e9 Calls \"C\" work(n, a, b);";
+/// How many times slower one of the servers is than anybody knows.
+const SLOWED: f64 = 20.0;
+
+struct Stage {
+    sim: Simulation,
+    client: NodeId,
+    servers: Vec<NodeId>,
+    signature_hash: u64,
+    elements: u64,
+}
+
+impl Stage {
+    /// Three servers of one slot each; `server-1` becomes slow once all are known.
+    fn new(elements: u64) -> Stage {
+        let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
+        let mut sim = Simulation::new(Arc::new(platform), SimConfig::default());
+        let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+        let signature_hash = definitions[0].signature.hash();
+        sim.add_agent(HostId(0), "agent");
+        let mut servers = Vec::new();
+        for number in 1..=3u32 {
+            let (name, functions) = (format!("server-{number}"), definitions.clone());
+            let spec = ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 36, functions };
+            servers.push(sim.add_server(HostId(number), spec));
+        }
+        let client = sim.add_client(HostId(4), "client");
+        let mut stage = Stage { sim, client, servers, signature_hash, elements };
+        while !matches!(stage.next(), Event::Directory { grid, .. } if grid.servers.len() == 3) {}
+        // Speeds and links are measured.
+        stage.sim.advance(5_000_000_000);
+        stage.sim.strike(&Fault::Slow { host: "host-1".into(), factor: 1.0 / SLOWED });
+        stage
+    }
+
+    fn next(&mut self) -> Event {
+        let deadline = self.sim.now() + 1_000_000_000_000;
+        self.sim.next_event(self.client, Some(deadline)).expect("nothing more happens")
+    }
+
+    fn datum(&self, serial: u64) -> DatumId {
+        DatumId { client: self.client, serial }
+    }
+
+    fn task(&self, serial: u64) -> Task {
+        let n =
+            Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (self.elements as i32).to_ne_bytes().into() };
+        Task {
+            id: TaskId { client: self.client, serial },
+            kind: TaskKind::call("t/work", self.signature_hash),
+            args: vec![n, Argument::Datum(self.datum(serial))],
+            outputs: vec![Output { datum: self.datum(1000 + serial), meta: self.meta() }],
+            work_flops: Some(1e9),
+            only: None,
+        }
+    }
+
+    fn meta(&self) -> Meta {
+        Meta::array(Dtype::Float64, &[self.elements])
+    }
+
+    /// Seconds until all of so many tasks have ended, and how many of them on the slow server; each ends once.
+    fn ended(&mut self, count: usize) -> (f64, usize) {
+        let began = self.sim.now();
+        let (mut ended, mut slow) = (Vec::new(), 0);
+        while ended.len() < count {
+            if let Event::TaskEnded { server, report, .. } = self.next() {
+                report.outcome.unwrap();
+                slow += usize::from(server == Some(self.servers[0]));
+                assert!(!ended.contains(&report.task));
+                ended.push(report.task);
+            }
+        }
+        (self.sim.now().since(began) as f64 * 1e-9, slow)
+    }
+
+    fn call(&mut self, count: u64) -> (f64, usize) {
+        for serial in 1..=count {
+            let (task, datum, meta) = (self.task(serial), self.datum(serial), self.meta());
+            self.sim.put(self.client, datum, meta.clone(), None);
+            let sources = vec![(datum, meta)];
+            let command =
+                Command::Call { task, sources, limit_ns: None, only: None, calibrates: false, is_once: false };
+            self.sim.command(self.client, command);
+        }
+        self.ended(count as usize)
+    }
+
+    fn group(&mut self, count: u64) -> (f64, usize) {
+        let tasks: Vec<Task> = (1..=count).map(|serial| self.task(serial)).collect();
+        let sources = (1..=count).map(|serial| self.datum(serial));
+        let sources = sources.map(|datum| (datum, Source { meta: self.meta(), at: Vec::new() })).collect();
+        for serial in 1..=count {
+            self.sim.put(self.client, self.datum(serial), self.meta(), None);
+        }
+        let group = Group { id: GroupId { client: self.client, serial: 5000 }, tasks, sources, wanted: Vec::new() };
+        self.sim.command(self.client, Command::Run { group, heuristic: "heft".into() });
+        self.ended(count as usize)
+    }
+}
+
+/// Without moving, a third of the tasks would take 20 s each on the slow server, one after the other.
+#[test]
+fn calls_leave_a_server_that_turns_out_to_be_slow() {
+    let (seconds, slow) = Stage::new(1).call(12);
+    assert!(seconds < 1.1 * SLOWED && slow == 1, "{seconds} s, {slow} on the slow server");
+}
+
+/// They are mapped again instead, once the server has told its pace.
+#[test]
+fn tasks_of_a_group_do_not_move_one_by_one() {
+    let (seconds, slow) = Stage::new(1).group(12);
+    assert!(seconds < 12.0 / 3.0 * SLOWED && slow >= 1, "{seconds} s, {slow} on the slow server");
+}
+
+/// Calls with large data stay where they are, as it is not known here whether they wait for a slot or for their data.
+#[test]
+fn calls_with_large_data_stay() {
+    let count = 4;
+    let (_, slow) = Stage::new(100_000).call(count);
+    assert_eq!(slow, 2, "of {count} calls");
+}
