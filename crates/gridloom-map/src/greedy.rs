@@ -1,10 +1,14 @@
-//! `greedy`: the group's tasks in order of call, each on the server where it ends earliest, given where its inputs will be
-//! by then. Results stay where they are made and move straight between servers that can talk.
+//! `greedy`: of the tasks that are ready, the largest goes first to the server where it ends earliest, given where its inputs
+//! will be by then. Tasks that become ready wait until all that were ready before are placed. Results stay where they are made
+//! and move straight between servers that can talk.
 //!
-//! What SmartGridSolve's first mapper does once it knows the whole group's data flow. It does not look ahead: a long
-//! chain called last is started last (`heft` repairs that).
+//! `greedy_map` of SmartGridSolve. The *size* of a task is its mean run time over the servers that can run it; tasks of equal size
+//! go in order of call. Mapped one by one in order of call, a small task would take the fast server from a larger one
+//! (section 2.1 of the source). It does not look ahead: a long chain of small tasks is started last (`heft` repairs that).
 
 use super::error::MapError;
+use super::mean::MeanSeconds;
+use super::order::{Followers, Waiting};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
@@ -12,7 +16,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "greedy",
-    about: "each task, in order of call, where it ends earliest; data move straight between servers",
+    about: "the ready tasks, the largest first, each where it ends earliest; data move straight between servers",
     source: "Brady et al., SmartGridRPC, CCPE 2010",
     parameters: &[],
     make: |_| Ok(Box::new(Greedy)),
@@ -26,10 +30,19 @@ pub struct Greedy;
 
 impl Heuristic for Greedy {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
+        let seconds = MeanSeconds::new(problem);
+        let sizes: Vec<f64> = (0..problem.task_count()).map(|task| seconds.of(task)).collect();
+        let followers = Followers::new(problem);
+        let mut waiting = Waiting::new(problem, &followers);
         let mut schedule = Schedule::new(problem);
-        for task in 0..problem.task_count() {
-            let server = schedule.best(task, EQUAL);
-            schedule.place(task, server);
+        let mut ready = waiting.ready();
+        while !ready.is_empty() {
+            ready.sort_by(|a, b| sizes[*b as usize].total_cmp(&sizes[*a as usize]).then(a.cmp(b)));
+            for task in std::mem::take(&mut ready) {
+                let server = schedule.best(task as usize, EQUAL);
+                schedule.place(task as usize, server);
+                waiting.done(task as usize, |next| ready.push(next));
+            }
         }
         Ok(schedule.finish())
     }

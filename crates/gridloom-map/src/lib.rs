@@ -135,6 +135,9 @@ pub const HEURISTICS: &[Entry] = &[
     branch::EXHAUSTIVE,
 ];
 
+/// Other names of heuristics, which specs may have as well: that name, and the name in the table.
+pub const ALIASES: &[(&str, &str)] = &[("greedy_map", "greedy")];
+
 /// Maps a group by the heuristic that `spec` names, on the grid as `client` sees it.
 ///
 /// # Errors

@@ -6,12 +6,12 @@
 //! ```
 //!
 //! **Invariants:** a [`Spec`] names a heuristic of the table and parameters that it has, each once, in the order in
-//! which they are declared; printing and parsing it gives the same spec.
+//! which they are declared; printing and parsing it gives the same spec. A heuristic is printed by its name in the table.
 
 use std::fmt;
 
 use super::error::MapError;
-use super::{Entry, HEURISTICS, Heuristic};
+use super::{ALIASES, Entry, HEURISTICS, Heuristic};
 use gridloom_base::limits::{MAP_STEPS_MAX, SPEC_DEPTH_MAX};
 
 /// Parameters that bound the work of a heuristic, and the steps that one of each counts for.
@@ -49,7 +49,8 @@ impl Spec {
         if name.is_empty() {
             return Err(bad("the name is missing"));
         }
-        let entry = HEURISTICS.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let called = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, called)| called);
+        let entry = HEURISTICS.iter().find(|entry| entry.name == called).ok_or_else(|| {
             let known: Vec<&str> = HEURISTICS.iter().map(|entry| entry.name).collect();
             MapError::UnknownHeuristic { name: name.into(), known: known.join(", ") }
         })?;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom_map::HEURISTICS;
+use gridloom_map::{ALIASES, HEURISTICS};
 use serde_json::json;
 
 use super::{print_json, print_line};
@@ -26,6 +26,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             let parameters = parameters.map(|p| json!({ "name": p.name, "about": p.about, "default": p.default }));
             json!({
                 "name": heuristic.name,
+                "aliases": aliases(heuristic.name),
                 "about": heuristic.about,
                 "source": heuristic.source,
                 "parameters": parameters.collect::<Vec<_>>(),
@@ -35,10 +36,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for heuristic in HEURISTICS {
-        print_line(&format!("{}\n    {}\n    {}", heuristic.name, heuristic.about, heuristic.source))?;
+        let names = [&[heuristic.name], &aliases(heuristic.name)[..]].concat().join(", or ");
+        print_line(&format!("{names}\n    {}\n    {}", heuristic.about, heuristic.source))?;
         for parameter in heuristic.parameters {
             print_line(&format!("    [{}={}] {}", parameter.name, parameter.default, parameter.about))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Other names of a heuristic.
+fn aliases(name: &str) -> Vec<&'static str> {
+    ALIASES.iter().filter(|(_, called)| *called == name).map(|(alias, _)| *alias).collect()
 }

@@ -339,7 +339,10 @@ fn heuristics_are_listed() {
     assert_eq!(heft["name"], "heft");
     assert!(heft["source"].as_str().unwrap().contains("Topcuoglu"), "{heft}");
     assert!(!heft["parameters"].as_array().unwrap().is_empty(), "{heft}");
-    assert!(succeeds(gridloom(&["heuristics"])).starts_with("auto\n"));
+    let shown = succeeds(gridloom(&["heuristics"]));
+    assert!(shown.starts_with("auto\n") && shown.contains("\ngreedy, or greedy_map\n"), "{shown}");
+    let greedy = listed["heuristics"].as_array().unwrap().iter().find(|one| one["name"] == "greedy").unwrap();
+    assert_eq!(greedy["aliases"], json!(["greedy_map"]));
 }
 
 /// `GRIDLOOM_UPDATE_DOCS=1 cargo test -p gridloom-cli --test program help` writes them anew.

@@ -1,7 +1,7 @@
 //! Checks that every heuristic of the table must pass; plans that some must achieve; inputs that none may accept.
 
 use crate::testing::*;
-use gridloom_base::SplitMix64;
+use gridloom_base::{NodeId, SplitMix64};
 use gridloom_map::*;
 use gridloom_perf::GridView;
 use gridloom_perf::LinkEstimate;
@@ -212,6 +212,27 @@ fn a_datum_that_all_read_goes_to_each_server_once() {
     far.client_links[1..].iter_mut().for_each(|link| link.bandwidth = 1e6);
     assert_eq!(traffic(&plan("greedy", &outline, &far)), [1, 3, 40], "the others have it from the first");
     assert_eq!(traffic(&plan("mct", &outline, &grid(&[1e9; 4]))), [40, 0, 40]);
+}
+
+/// Section 2.1 of the SmartGridRPC paper. The servers do 2 and 1 operations a second. In order of call, the task of 1 operation
+/// would take the fast server, and that of 4 would end there after 0.5 + 2 = 2.5 s. By size, the fast server takes that of
+/// 4 (2 s), and the slow one that of 1 (1 s, not 2 + 0.5). The tasks of the second level (6 and 8) go by size as well: that of
+/// 8 waits for 2 s and ends on the fast server at 6 s (on the slow one at 10 s), that of 6 ends on the slow one at 8 s (on the fast
+/// one at 9 s).
+#[test]
+fn greedy_maps_ready_tasks_in_order_of_size() {
+    let mut build = crate::testing::Build::new(1);
+    let small = build.task(0, 1.0, &[], 0);
+    let large = build.task(0, 4.0, &[], 0);
+    build.task(0, 6.0, &[small, large], 0);
+    build.task(0, 8.0, &[small, large], 0);
+    let mut grid = grid(&[2.0, 1.0]);
+    grid.client_links.iter_mut().chain(grid.links.iter_mut().flatten().flatten()).for_each(|link| link.latency_s = 0.0);
+    let plan = plan("greedy_map", &build.done(), &grid);
+    let (fast, slow) = (grid.servers[0].node, grid.servers[1].node);
+    let placed: Vec<(NodeId, f64, f64)> =
+        plan.tasks.iter().map(|task| (task.server, task.start_s, task.end_s)).collect();
+    assert_eq!(placed, [(slow, 0.0, 1.0), (fast, 0.0, 2.0), (slow, 2.0, 8.0), (fast, 2.0, 6.0)]);
 }
 
 #[test]

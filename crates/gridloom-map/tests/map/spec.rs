@@ -43,6 +43,11 @@ fn specs_are_printed_back() {
     }
     assert_eq!(Spec::parse(" heft[ slack = 0 , insertion=no ]").unwrap().to_string(), "heft[insertion=no,slack=0]");
     assert_eq!(Spec::parse("mct[]").unwrap().to_string(), "mct");
+    for (alias, name) in ALIASES {
+        assert_eq!(Spec::parse(alias).unwrap().to_string(), *name);
+    }
+    assert_eq!(Spec::parse("local[from=greedy_map]").unwrap().to_string(), "local[from=greedy_map]");
+    assert!(Spec::parse("local[from=greedy_map]").unwrap().heuristic().is_ok());
 }
 
 #[test]
