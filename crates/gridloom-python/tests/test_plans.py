@@ -142,6 +142,38 @@ def test_a_plan_that_was_changed_without_its_problem_has_no_times(platform, tmp_
         assert math.isnan(report.plans[0].move(0, plan.tasks[0].server).makespan_seconds)
 
 
+@pytest.mark.parametrize("heuristic", ["auto", "heft", "greedy_map", "mct", "round-robin", "random[seed=7]", "min-min", "anneal[steps=2000]"])
+def test_the_plan_that_is_shown_is_the_one_that_runs(platform, heuristic):
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        matmul = grid.function("tests/matmul")
+        a = np.broadcast_to(0.0, (500, 500))
+        with grid.group(heuristic) as group:
+            ends = [matmul(matmul(a, a), matmul(a, a)) for _ in range(4)]
+            shown = group.plan()
+        ran = group.report().plans[0]
+        assert shown.heuristic == ran.heuristic == ("greedy" if heuristic == "greedy_map" else heuristic)
+        assert shown.hash == ran.hash
+        assert ends[0].get().shape == (500, 500)
+
+
+def test_a_group_that_runs_a_plan_or_a_function_of_its_own_shows_that(platform):
+    def last(problem):
+        return [len(problem.servers) - 1] * len(problem.tasks)
+
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        plan = planned(grid)
+        matmul = grid.function("tests/matmul")
+        a = np.arange(400.0).reshape(20, 20) / 400
+        for heuristic, name in ((last, "last"), (plan, "given")):
+            with grid.group(heuristic) as group:
+                left = matmul(a, a)
+                right = matmul(a, left)
+                matmul(left, right)
+                shown = group.plan()
+            ran = group.report().plans[0]
+            assert (shown.heuristic, shown.hash) == (ran.heuristic, ran.hash) and ran.heuristic == name
+
+
 def test_drawings_and_plans_that_would_mislead_are_refused(platform, tmp_path):
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
         plan = planned(grid)

@@ -234,7 +234,7 @@ class Grid:
             if graph is not None or inputs or strict:
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
-            return Group(self, self._loop(heuristic, regroup, map_timeout).group())
+            return Group(self, self._loop(heuristic, regroup, map_timeout).group(), heuristic)
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
@@ -245,7 +245,7 @@ class Grid:
         else:
             raw = self._raw.group_of(mapping_of(heuristic, map_timeout), graph._raw, strict, _results(inputs))
         _warn(self._raw.take_unread(False))
-        group = Group(self, raw)
+        group = Group(self, raw, heuristic)
         if graph is not None:
             group._told = 0
         return group

@@ -294,9 +294,10 @@ class Group:
     that makes calls for ever therefore opens a group for each round rather than one for all.
     """
 
-    def __init__(self, grid: Grid, raw: _gridloom.RawGroup) -> None:
+    def __init__(self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic) -> None:
         self._grid = grid
         self._raw = raw
+        self._heuristic = heuristic
         self._entered: list[Token[Group | None]] = []
         self._raised: BaseException | None = None
         # Differences from a described graph: how many were told, or None if there is no graph.
@@ -393,13 +394,13 @@ class Group:
         """
         return Report(self._raw.report())
 
-    def plan(self, heuristic: str | Plan | Heuristic = "auto", *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
+    def plan(self, heuristic: str | Plan | Heuristic | None = None, *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
         """Tell what the agent would do with the calls recorded and not launched; nothing is run.
 
         Parameters
         ----------
         heuristic : str, Plan or function, optional
-            As `Grid.group` takes it.
+            As `Grid.group` takes it, to compare; by default the group's own, whose plan will run.
         map_timeout : float or None, optional
             Seconds of real time that a function of your own may take to map; ``None`` for no limit.
 
@@ -418,7 +419,8 @@ class Group:
             If all calls were launched already, as they are at the end of the block: `Group.report` has the plans that
             ran.
         """
-        return plan_of(self._raw.plan(mapping_of(heuristic, map_timeout)))
+        mapping = mapping_of(self._heuristic if heuristic is None else heuristic, map_timeout)
+        return plan_of(self._raw.plan(mapping))
 
     def __len__(self) -> int:
         """Calls recorded and not launched."""
