@@ -10,7 +10,11 @@ use super::print_text;
 /// Print a script that lets a shell complete commands and options.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-gridloom completions bash > ~/.local/share/bash-completion/completions/gridloom\n  \
+mkdir -p ~/.local/share/bash-completion/completions\n  \
+gridloom completions bash > ~/.local/share/bash-completion/completions/gridloom\n\n  \
+mkdir -p ~/.zfunc    # .zshrc, before compinit: fpath=(~/.zfunc $fpath)\n  \
+gridloom completions zsh > ~/.zfunc/_gridloom\n\n  \
+mkdir -p ~/.config/fish/completions\n  \
 gridloom completions fish > ~/.config/fish/completions/gridloom.fish")]
 pub struct Options {
     /// The shell
