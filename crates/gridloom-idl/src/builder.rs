@@ -86,6 +86,10 @@ impl SignatureBuilder {
         let all: Vec<Declared> = inputs.iter().cloned().chain(hidden_params).chain(outputs.iter().cloned()).collect();
         let names: Vec<&str> = all.iter().map(|one| one.param.name.as_str()).collect();
         let expression = |what: &str, text: &str| {
+            if text.contains("//") {
+                let why = "'//' begins a comment; '/' divides, and gives a whole number of whole numbers";
+                return Err(fail(format!("{what}: '{text}': {why}")));
+            }
             parse_expression(text, &names).map_err(|error| IdlError {
                 file: name.clone(),
                 message: format!("{what}: '{text}': {}", error.message),

@@ -375,8 +375,15 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
             "listening on {address}: say with --advertise at which address others can dial this node"
         ));
     }
-    let listener = TcpListener::bind(address)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))?;
+    let listener = TcpListener::bind(address).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => "another process listens there already; end it, or choose another port with \
+                                         --listen HOST:PORT (port 0 takes a free one)"
+                .into(),
+            _ => error.to_string(),
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {why}"))
+    })?;
     // mio's own queue is short for an agent: its whole grid starts at once. A second call only lengthens the queue.
     rustix::net::listen(&listener, BACKLOG)?;
     let bound = listener.local_addr()?;

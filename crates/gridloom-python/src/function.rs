@@ -71,7 +71,7 @@ impl RawFunction {
         kwargs: &Bound<'_, PyDict>,
         timeout_seconds: Option<f64>,
     ) -> PyResult<RawPending> {
-        let limit = limit_of(py, timeout_seconds)?;
+        let limit = limit_of(timeout_seconds);
         let (grid, function) = self.function.live(py)?;
         let describes_only = self.session.describes_only;
         let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
@@ -109,7 +109,7 @@ impl RawPending {
 
     /// Waits for the results; gives them once.
     fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
-        let limit = limit_of(py, timeout_seconds)?;
+        let limit = limit_of(timeout_seconds);
         // The call is left where it is until it has ended: after an interrupt it can be waited for again.
         let watch = || self.pending.with(py, Pending::watch);
         let ended = if self.is_simulated {

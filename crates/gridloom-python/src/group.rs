@@ -231,7 +231,7 @@ impl RawHandle {
 #[pymethods]
 impl RawHandle {
     fn get<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
-        let limit = limit_of(py, timeout_seconds)?;
+        let limit = limit_of(timeout_seconds);
         let handle = self.handle.live(py)?;
         let snapshots = std::mem::take(&mut *lock(&self.snapshots));
         drop(snapshots);

@@ -87,7 +87,7 @@ impl RawMapping<'_> {
             }
             RawMapping::Plan(plan) => Mapping::from(&plan.0),
             RawMapping::Own(name, begin, seconds) => {
-                let limit = limit_of(py, seconds)?;
+                let limit = limit_of(seconds);
                 // It keeps the limit itself.
                 Mapping::own(&name, PythonHeuristic { begin, raised: raised.clone(), limit }).map_timeout(None)
             }

@@ -115,11 +115,7 @@ impl Session {
 }
 
 /// A time limit in seconds, if there is one: none at all, or infinity, is no limit.
-pub(crate) fn limit_of(py: Python<'_>, seconds: Option<f64>) -> PyResult<Option<Duration>> {
-    let Some(seconds) = seconds else { return Ok(None) };
-    if seconds.is_nan() || seconds < 0.0 {
-        return Err(error(py, "UsageError", &format!("a timeout of {seconds} s is none; give seconds from 0 up")));
-    }
+pub(crate) fn limit_of(seconds: Option<f64>) -> Option<Duration> {
     // What no clock can tell apart from for ever is that.
-    Ok(Duration::try_from_secs_f64(seconds).ok())
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }

@@ -281,6 +281,22 @@ def test_time_limit(grid):
     assert time.monotonic() - begin < 10
 
 
+@pytest.mark.parametrize(
+    "settings, says",
+    [
+        ({"servers": -1}, "servers is a whole number from 1 up, got -1"),
+        ({"servers": 0}, "servers is a whole number from 1 up, got 0"),
+        ({"servers": "2"}, "servers is a whole number from 1 up, got '2'"),
+        ({"slots": 2.5}, "slots is a whole number from 1 up, got 2.5"),
+        ({"plain": -1}, "plain is a whole number from 0 up, got -1"),
+        ({"memory": 2**63}, "memory is at most 9223372036854775807, got 9223372036854775808"),
+    ],
+)
+def test_numbers_of_a_local_grid_are_checked(settings, says):
+    with pytest.raises(gl.UsageError, match=says):
+        gl.local(**settings)
+
+
 def test_a_wait_may_have_a_limit(grid, gate):
     hold = grid.function("tests/hold")
     with grid.group():
@@ -294,8 +310,10 @@ def test_a_wait_may_have_a_limit(grid, gate):
         assert isinstance(told.value, gl.WaitTimedOut) and told.value.limit_seconds == 0.02
     with pytest.raises(gl.DeadlineExceeded):
         hold(X, str(gate.path), timeout=0.02)
-    with pytest.raises(gl.UsageError, match="a timeout of -1 s is none"):
-        handle.get(timeout=-1)
+    for no_time in (-1, "5", float("nan")):
+        for waits in (handle.get, future.get, lambda timeout: hold(X, "", timeout=timeout), lambda timeout: hold.submit(X, "", timeout=timeout)):
+            with pytest.raises(gl.UsageError, match=f"timeout is a number of seconds from 0 up, or None for no limit; got {no_time!r}"):
+                waits(timeout=no_time)
     gate.open()
     assert np.array_equal(handle.get(timeout=30), X + 1) and np.array_equal(future.get(timeout=float("inf")), X + 1)
 

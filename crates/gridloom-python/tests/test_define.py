@@ -1,6 +1,7 @@
 """Signatures from annotations, and what `gridloom.describe` prints."""
 
 import json
+import re
 import subprocess
 import sys
 from typing import Annotated
@@ -97,6 +98,14 @@ def test_mistakes_are_told_with_their_place(body, says):
     with pytest.raises(gl.InputError, match=says) as told:
         gl.function(body)
     assert f"test_define.py:{body.__code__.co_firstlineno}: {body.__name__}" in str(told.value)
+
+
+@pytest.mark.parametrize("work, says", [("n**2", r"a power is written with '\^', such as n\^2"), ("n//2", "'//' begins a comment")])
+def test_operators_of_python_are_told_apart_from_those_of_work(work, says):
+    with pytest.raises(gl.InputError, match=f"test_define/f: work: '{re.escape(work)}': .*{says}"):
+
+        @gl.function(work=work)
+        def f(a: gl.Array["float64", "n"]) -> float: ...
 
 
 def test_annotations_are_checked_when_written():

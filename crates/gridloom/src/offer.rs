@@ -1,10 +1,11 @@
 //! What a server offers: interface descriptions and Python modules, read into definitions.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_idl::Definition;
+use gridloom_idl::{Body, Definition};
 
 use crate::Error;
 use crate::{builtin, compile};
@@ -22,6 +23,8 @@ pub struct Offer {
     pub modules: Vec<PathBuf>,
     /// What compilers say of inline bodies that they compiled: warnings.
     pub warnings: Vec<String>,
+    /// By function: the file that defines it, or the word of its built-in description.
+    pub(crate) defined_in: BTreeMap<String, String>,
 }
 
 /// What becomes of the inline bodies of interface descriptions.
@@ -36,19 +39,22 @@ pub enum InlineBodies {
 }
 
 /// Reads `.idl` and `.py` files, and libraries that are described here (`builtin:lapack`), of which `named` are searched first.
-/// [`BUILTIN_LINALG`] is left out if no BLAS is found and it is not the only thing asked for.
+/// [`BUILTIN_LINALG`] is left out if no BLAS is found and it is not the only thing asked for. What is named twice is read once.
 ///
 /// # Errors
 /// If a file cannot be read or does not parse or compile (with file, line and column), or names clash.
 pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: InlineBodies) -> Result<Offer, Error> {
     let mut offer = Offer::default();
-    for file in files {
+    let mut seen = BTreeSet::new();
+    let is_new = |file: &&PathBuf| seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf()));
+    let files: Vec<&PathBuf> = files.iter().filter(is_new).collect();
+    for file in &files {
         if let Some(name) = file.to_str().and_then(|word| word.strip_prefix(builtin::BUILTIN_WORD)) {
             if bodies == InlineBodies::Unused {
                 builtin::check_named_blas()?;
-                offer.definitions.extend(builtin::builtin_definitions(name)?);
+                offer.define(&file.display().to_string(), builtin::builtin_definitions(name)?)?;
             } else if name != builtin::LINALG || files.len() == 1 || builtin::finds_blas(named) {
-                offer.add(builtin::builtin_offer(name, named)?);
+                offer.add_builtin(name, named)?;
             }
             continue;
         }
@@ -59,32 +65,54 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
         }
     }
     if !offer.modules.is_empty() {
-        offer.definitions.extend(describe(&offer.modules, python)?);
+        for definition in describe(&offer.modules, python)? {
+            let Body::Python { module, .. } = &definition.body else { continue };
+            offer.define(&module.clone(), [definition])?;
+        }
     }
-    offer.check_names()?;
     Ok(offer)
 }
 
 impl Offer {
-    /// Takes up what another one has.
-    pub fn add(&mut self, other: Offer) {
-        self.definitions.extend(other.definitions);
-        let new = |library: &PathBuf| !self.libraries.contains(library);
-        let libraries: Vec<PathBuf> = other.libraries.into_iter().filter(new).collect();
-        self.libraries.extend(libraries);
-        self.modules.extend(other.modules);
-        self.warnings.extend(other.warnings);
+    /// Takes up a library that is described here, by its name; not again if it was taken up before. `named` are searched first.
+    ///
+    /// # Errors
+    /// As of [`builtin::builtin_offer`], or if a function has the name of another.
+    pub fn add_builtin(&mut self, name: &str, named: &[PathBuf]) -> Result<(), Error> {
+        let word = format!("{}{name}", builtin::BUILTIN_WORD);
+        if self.defined_in.values().any(|known| *known == word) {
+            return Ok(());
+        }
+        let found = builtin::builtin_offer(name, named)?;
+        self.define(&word, found.definitions)?;
+        self.add_libraries(found.libraries);
+        self.warnings.extend(found.warnings);
+        Ok(())
     }
 
-    /// # Errors
-    /// If two functions have the same name.
-    pub fn check_names(&self) -> Result<(), Error> {
-        let mut names: Vec<&str> = self.definitions.iter().map(|d| d.signature.name.as_str()).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::Input(format!("function '{}' is defined twice", pair[0]))),
-            None => Ok(()),
+    /// Takes up libraries, to be searched behind those that are there.
+    pub fn add_libraries(&mut self, libraries: impl IntoIterator<Item = PathBuf>) {
+        for library in libraries {
+            if !self.libraries.contains(&library) {
+                self.libraries.push(library);
+            }
         }
+    }
+
+    /// Takes up what a file defines.
+    fn define(&mut self, file: &str, definitions: impl IntoIterator<Item = Definition>) -> Result<(), Error> {
+        for definition in definitions {
+            let name = &definition.signature.name;
+            if let Some(first) = self.defined_in.insert(name.clone(), file.to_owned()) {
+                let places =
+                    if first == file { format!("both in {file}") } else { format!("in {first} and in {file}") };
+                return Err(Error::Input(format!(
+                    "function '{name}' is defined twice, {places}: rename one of them, or leave one out"
+                )));
+            }
+            self.definitions.push(definition);
+        }
+        Ok(())
     }
 }
 
@@ -113,9 +141,8 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
         }
         offer.libraries.extend(libraries.shared);
     }
-    offer.definitions.extend(parsed.definitions);
-    offer.definitions.extend(parsed.classes.into_iter().flat_map(|class| class.methods));
-    Ok(())
+    let methods = parsed.classes.into_iter().flat_map(|class| class.methods);
+    offer.define(&file.display().to_string(), parsed.definitions.into_iter().chain(methods))
 }
 
 fn describe(modules: &[PathBuf], python: &Path) -> Result<Vec<Definition>, Error> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{BUILTIN_WORD, InlineBodies, Offer, builtin_names, builtin_offer, load_offer};
+use gridloom::{BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
@@ -112,14 +112,13 @@ pub fn run(options: Options) -> Result<ExitCode> {
     rest.start_log();
     let named = options.libraries.iter().map(|library| located(library)).collect::<Result<Vec<PathBuf>>>()?;
     let mut offer = load_offer(&options.files, &options.python, &named, options.bodies())?;
-    offer.add(Offer { libraries: named.clone(), ..Offer::default() });
+    offer.add_libraries(named.iter().cloned());
     for name in &options.builtin {
-        offer.add(builtin_offer(name, &named)?);
+        offer.add_builtin(name, &named)?;
     }
     if !rest.quiet {
         offer.warnings.iter().for_each(|warning| gridloom_base::say!("{}", warning.trim_end()));
     }
-    offer.check_names()?;
     if offer.definitions.is_empty() && !options.no_functions {
         bail!("nothing to offer: the files define no function");
     }

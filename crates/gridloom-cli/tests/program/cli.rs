@@ -1,5 +1,6 @@
 //! The program as its users meet it: real processes, their output and their exit status.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::{self, Grid, file, gridloom, library, process_ended, said, succeeds, workers_of};
@@ -177,6 +178,39 @@ fn what_cannot_be_offered_is_refused_at_start() {
     assert!(error(&[&wrong], &[]).contains("wrong.idl:2:"));
     assert!(error(&["nothing.txt"], &[]).contains("expected a .idl or .py file"));
     assert!(error(&["nothing.idl"], &[]).contains("nothing.idl: No such file"));
+}
+
+#[test]
+fn a_function_defined_in_two_files_is_refused_and_a_file_named_twice_is_read_once() {
+    let grid = Grid::start();
+    let idl = "Module pair;\nDefine f(IN int a, OUT int *b) Calls \"C\" f(a, b);\n";
+    let (first, second) = (file("first.idl", idl), file("second.idl", idl));
+    let (code, error) = said(grid.serve_command("bad", &[&first, &second], &[]));
+    let says =
+        format!("function 'pair/f' is defined twice, in {first} and in {second}: rename one of them, or leave one out");
+    assert!(code == 1 && error.contains(&says), "{error}");
+    let same = Path::new(&support::idl()).parent().unwrap().join(".").join("cli.idl").display().to_string();
+    let command = |words: &[&str], arguments: &[&str]| {
+        let mut command = grid.serve_command("good", words, arguments);
+        command.env("GRIDLOOM_BLAS", library());
+        support::Running::start(command).line.clone()
+    };
+    assert!(command(&[&support::idl(), &same], &[]).ends_with(" offers 4 functions"));
+    let linalg = "builtin:linalg";
+    assert!(command(&[linalg, &support::idl(), linalg], &["--builtin", "linalg"]).ends_with(" offers 4 functions"));
+}
+
+#[test]
+fn an_address_where_another_process_listens_is_told_with_the_remedy() {
+    let grid = Grid::start();
+    let busy = grid.address.as_str();
+    let says = format!(
+        "cannot listen on {busy}: another process listens there already; end it, or choose another port with --listen"
+    );
+    let (code, agent) = said(gridloom(&["agent", "--listen", busy]));
+    assert!(code == 1 && agent.contains(&says), "{agent}");
+    let (code, server) = said(grid.serve_command("late", &[&support::idl()], &["--listen", busy]));
+    assert!(code == 1 && server.contains(&says), "{server}");
 }
 
 #[test]

@@ -110,6 +110,11 @@ impl Parser<'_> {
                 }
                 Ok(inner)
             }
+            Token::Mark("*") => Err(self.expected(
+                "a number, a parameter or '(' (a power is written with '^', such as n^2)",
+                &token,
+                place,
+            )),
             other => Err(self.expected("a number, a parameter or '('", &other, place)),
         }
     }

@@ -210,6 +210,10 @@ fn wrong_parameters_name_the_remedy() {
         ("IN int a[2], IN int b[a]", "parameter 'a' is an array, and expressions use only IN scalars"),
         ("IN int a[1.5]", "the constant 1.5 is not an exact integer, and sizes are whole numbers"),
         ("IN int n, IN int a[n : 2, k]", "unknown name 'k'; the parameters are: n, a"),
+        (
+            "IN int n, IN int a[n**2]",
+            "expected a number, a parameter or '(' (a power is written with '^', such as n^2), got '*'",
+        ),
         ("IN int a[9 : 2, 3, 1, 1]", "expected an operator or ']', got ','"),
         ("IN double x, IN int a[9 : x]", "parameter 'x' is float64, and sizes use only integers"),
         ("WORK int a[9 : 3]", "a WORK array has no slices; write `a[size]`"),

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
+from ._checks import seconds
 from ._errors import UsageError, WaitTimedOut
 
 if TYPE_CHECKING:
@@ -42,9 +43,12 @@ class Future:
             If the call failed, was cancelled, or exceeded its own time limit.
         WaitTimedOut
             If it has not ended after `timeout` seconds.
+        UsageError
+            If `timeout` is no time: negative or no number.
         """
+        timeout = seconds("timeout", timeout)
         begin = time.monotonic()
-        if not self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
+        if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
             raise _timed_out(timeout)
         try:
             if not self._ended:
@@ -53,8 +57,6 @@ class Future:
                     self._value = self._raw.result(left)
                 except WaitTimedOut:
                     raise _timed_out(timeout) from None
-                except UsageError:  # of the time limit: the call goes on
-                    raise
                 except Exception as error:
                     self._error = error
                 self._ended = True
@@ -128,11 +130,11 @@ class Function:
         TaskError
             If the call failed, or exceeded its time limit.
         UsageError
-            If a recorded call is given a time limit: its handle's `get` takes one.
+            If a recorded call is given a time limit (its handle's `get` takes one), or `timeout` is no time.
         """
         timeout = None
         if "timeout" in kwargs and not self._raw.takes("timeout"):
-            timeout = kwargs.pop("timeout")
+            timeout = seconds("timeout", kwargs.pop("timeout"))
         group = self._grid._current.get()
         if group is not None:
             if timeout is not None:
@@ -186,8 +188,10 @@ class Function:
         ------
         ArgumentError
             If the arguments do not fit; nothing was sent then.
+        UsageError
+            If `timeout` is no time: negative or no number.
         """
-        return Future(self._raw.submit(args, kwargs, timeout))
+        return Future(self._raw.submit(args, kwargs, seconds("timeout", timeout)))
 
     def __repr__(self) -> str:
         return f"<gridloom.Function {self.signature}>"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom
+from ._checks import seconds
 from ._errors import DifferenceWarning, Discarded, UsageError
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
@@ -180,9 +181,11 @@ class Handle:
             If its call never ran, because the block of its group raised; that exception is the cause.
         WaitTimedOut
             If it is not here after `timeout` seconds.
+        UsageError
+            If `timeout` is no time: negative or no number.
         """
         try:
-            return self._raw.get(timeout)
+            return self._raw.get(seconds("timeout", timeout))
         except Discarded as error:
             raise error from self._group._raised
 

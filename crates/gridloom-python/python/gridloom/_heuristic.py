@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ._checks import seconds
 from ._errors import UsageError
 from ._plan import Plan
 
@@ -155,7 +156,7 @@ def mapping_of(heuristic: str | Plan | Heuristic, map_timeout: float | None = MA
         return heuristic._raw
     if callable(heuristic):
         name = getattr(heuristic, "__name__", type(heuristic).__name__)
-        return (name, functools.partial(_begin, name, heuristic), map_timeout)
+        return (name, functools.partial(_begin, name, heuristic), seconds("map_timeout", map_timeout))
     raise UsageError(f"a group is mapped by the name of a heuristic, a Plan or a function, not by {type(heuristic).__name__}")
 
 

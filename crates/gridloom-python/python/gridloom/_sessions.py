@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from . import _gridloom
+from ._checks import whole
 from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
 
@@ -61,6 +62,8 @@ def local(
     ------
     ConnectError
         If a process cannot be started, or a function cannot be offered; its own message is on the standard error.
+    UsageError
+        If a number is out of its range.
 
     Examples
     --------
@@ -70,12 +73,12 @@ def local(
     5.0
     """
     raw = _gridloom.local(
-        servers=servers,
-        slots=slots,
-        plain=plain,
+        servers=whole("servers", servers, 1),
+        slots=whole("slots", slots, 1),
+        plain=whole("plain", plain, 0),
         functions=_paths("functions", functions),
         libraries=_paths("libraries", libraries),
-        memory_bytes=memory,
+        memory_bytes=None if memory is None else whole("memory", memory, 1, 2**63 - 1),
         shared_memory=shared_memory,
         blas=_blas(),
         python=sys.executable or None,
@@ -164,6 +167,8 @@ def simulate(
     ------
     InputError
         If the platform or the functions cannot be used.
+    UsageError
+        If the seed is negative or not whole.
     """
     raw = _gridloom.simulate(
         platform=os.fspath(platform),
@@ -171,7 +176,7 @@ def simulate(
         functions=_paths("functions", functions),
         libraries=_paths("libraries", libraries),
         execute=execute,
-        seed=seed,
+        seed=whole("seed", seed, 0, 2**64 - 1),
         network=network,
         blas=_blas(),
         python=sys.executable or None,

@@ -81,7 +81,7 @@ pub fn builtin_definitions(name: &str) -> Result<Vec<Definition>, Error> {
 ///
 /// # Errors
 /// If no library of that name is described, or this machine has none with its functions.
-pub fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
+pub(crate) fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Error> {
     if name == FILES {
         return files_offer(std::env::var_os(FILES_VARIABLE).map(PathBuf::from));
     }

@@ -49,9 +49,7 @@ pub(crate) fn populate(
     let bodies = if config.execute { InlineBodies::Compile } else { InlineBodies::Unused };
     let named: Vec<PathBuf> = config.blas.iter().chain(&config.libraries).cloned().collect();
     let mut offer = load_offer(&files, &python, &named, bodies)?;
-    let new = |library: &&PathBuf| !offer.libraries.contains(library);
-    let libraries: Vec<PathBuf> = config.libraries.iter().filter(new).cloned().collect();
-    offer.libraries.extend(libraries);
+    offer.add_libraries(config.libraries.iter().cloned());
     let mut specs = Vec::with_capacity(roles.servers.len());
     for part in &roles.servers {
         specs.push((part.host, part.server(&platform, &offer.definitions)?));
