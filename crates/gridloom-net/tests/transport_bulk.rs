@@ -241,7 +241,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
     server.perform([Effect::SendDatum { to: peer, datum }]);
     // The peer has no address: it is asked.
-    let mut head = [0; 9];
+    let mut head = [0; frame::HEADER_BYTES];
     control.read_exact(&mut head).unwrap();
     let mut body = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize];
     control.read_exact(&mut body).unwrap();

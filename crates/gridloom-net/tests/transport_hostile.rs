@@ -46,7 +46,7 @@ fn strangers_who_talk_garbage_are_turned_away() {
 #[test]
 fn oversized_and_untimely_frames_of_strangers_are_turned_away() {
     let server = server();
-    let too_long = [&[0x01, 0x20, 0, 0, 0, 0, 0, 0, 3][..], &[0; 100]].concat();
+    let too_long = [&[0x01, 0x20, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0][..], &[0; 100]].concat();
     let message = raw_frame(0, 1, &[0, 0]);
     let data = raw_frame(0, 2, &[0; 20]);
     let replayed = raw_frame(1, 3, &[1]);
@@ -100,7 +100,7 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
         (raw_frame(2, 9, &[]), "unknown frame kind 9"),
         (raw_frame(2, 2, &[0xff; 40]), "malformed"),
         (raw_frame(2, 3, &[0xff; 40]), "malformed"),
-        (vec![0xff; 9], "exceeds the limit"),
+        (vec![0xff; 16], "exceeds the limit"),
     ];
     for (bytes, part) in cases {
         let mut stream = shaken(&server, Purpose::Control, 0);

@@ -200,10 +200,10 @@ pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
     socket
 }
 
-pub fn raw_frame(sequence: u32, kind: u8, body: &[u8]) -> Vec<u8> {
+pub fn raw_frame(sequence: u32, kind: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
     bytes.extend_from_slice(&sequence.to_le_bytes());
-    bytes.push(kind);
+    bytes.extend_from_slice(&kind.to_le_bytes());
     bytes.extend_from_slice(body);
     bytes
 }
