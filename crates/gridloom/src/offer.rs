@@ -49,6 +49,10 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
     let is_new = |file: &&PathBuf| seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf()));
     let files: Vec<&PathBuf> = files.iter().filter(is_new).collect();
     for file in &files {
+        if file.as_path() == Path::new(builtin::BUILTIN_RUN_CODE) {
+            offer.define(builtin::BUILTIN_RUN_CODE, builtin::run_code_definitions())?;
+            continue;
+        }
         if let Some(name) = file.to_str().and_then(|word| word.strip_prefix(builtin::BUILTIN_WORD)) {
             if bodies == InlineBodies::Unused {
                 builtin::check_named_blas()?;

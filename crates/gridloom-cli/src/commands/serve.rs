@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
+use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
@@ -33,14 +33,18 @@ use crate::registered::{REGISTERED, Registering};
 gridloom serve functions.py\n  gridloom serve builtin:linalg --plain\n  gridloom serve --builtin blas --builtin lapack")]
 pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
-    #[arg(required_unless_present_any = ["builtin", "no_functions"])]
+    #[arg(required_unless_present_any = ["builtin", "run_code", "no_functions"])]
     files: Vec<PathBuf>,
     /// A system library whose description is built in: linalg, blas, lapack, fftw; or files: those of the folder
     /// GRIDLOOM_FILES; may be repeated
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
     builtin: Vec<String>,
+    /// Run any Python function that a program sends, by Grid.run or gridloom.Executor: every program that may connect can then
+    /// run any code as this user
+    #[arg(long)]
+    run_code: bool,
     /// Offer no functions: the server only stores and sends data
-    #[arg(long, conflicts_with_all = ["files", "builtin"])]
+    #[arg(long, conflicts_with_all = ["files", "builtin", "run_code"])]
     no_functions: bool,
     #[command(flatten)]
     agent: AgentOption,
@@ -106,7 +110,10 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
     }
 }
 
-pub fn run(options: Options) -> Result<ExitCode> {
+pub fn run(mut options: Options) -> Result<ExitCode> {
+    if options.run_code {
+        options.files.push(PathBuf::from(BUILTIN_RUN_CODE));
+    }
     let rest = &options.rest;
     rest.check(options.listen)?;
     rest.start_log();

@@ -19,7 +19,7 @@ def definitions(path: str) -> list[str]:
     Parameters
     ----------
     path : str
-        A Python file.
+        A Python file, or the import name of a module.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def definitions(path: str) -> list[str]:
     LookupError
         If the file marks no function.
     """
-    file = str(Path(path).resolve())
+    file = str(Path(path).resolve()) if path.endswith(".py") else path
     module = load(file)
     found = []
     for name, value in vars(module).items():

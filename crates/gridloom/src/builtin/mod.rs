@@ -64,6 +64,14 @@ const ALL: [Builtin; 5] = [
 /// That of files, which need a folder and no library.
 const FILES: &str = gridloom_idl::FILES_MODULE;
 
+/// The word for the function that runs Python functions which programs send.
+pub const BUILTIN_RUN_CODE: &str = "builtin:run-code";
+
+/// What `gridloom.describe gridloom.run_code` prints. It is kept here so that a server starts without starting Python.
+pub(crate) fn run_code_definitions() -> Vec<Definition> {
+    serde_json::from_str(include_str!("../../functions/run_code.json")).expect("a test reads it")
+}
+
 /// The names of the libraries that are described.
 pub fn builtin_names() -> Vec<&'static str> {
     ALL.iter().map(|builtin| builtin.name).collect()

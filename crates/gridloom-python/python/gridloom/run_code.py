@@ -1,0 +1,153 @@
+"""The function by which a server runs Python functions that programs send: ``gridloom serve --run-code`` offers it.
+
+A call carries the pickled function and its arguments, and gives the pickled result. Only this function unpickles them, in a
+worker process. The client's side is ``_packing``; `FUNCTION`, `VALUE` and `ERROR` are the contract of both.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import os
+import pickle
+import sys
+import traceback
+from typing import Annotated, Any
+
+import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+import numpy as np
+
+from ._define import Array, function
+
+gl_module = "python"
+
+FUNCTION = "python/run"
+"""Name of the function on the grid."""
+VALUE = b"v"
+"""First byte of what a call gives: the pickled value follows."""
+ERROR = b"e"
+"""First byte of what a call gives: a pickled tuple follows, of the pickled exception, its class, text and traceback."""
+PATH_VARIABLE = "GRIDLOOM_PYTHON_PATH"
+"""Folders in which workers of `gridloom.local` look for modules too: those of the program."""
+TOKEN_BYTES = 16
+"""The setup of a call begins with so many bytes that name it; the pickled initializer and its arguments follow."""
+
+# A program calls few functions in turn.
+_FUNCTIONS_MAX = 16
+# Past this the beginning of a traceback is left out.
+_TRACEBACK_CHARACTERS_MAX = 65_536
+
+_functions: collections.OrderedDict[bytes, Any] = collections.OrderedDict()
+_set_up: dict[bytes, BaseException | None] = {}
+
+sys.path += [path for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if path and path not in sys.path]
+
+
+class CannotLoad(Exception):
+    """The function or an argument cannot be unpickled here."""
+
+
+class CannotReturn(Exception):
+    """The result cannot be pickled."""
+
+
+class CannotSetUp(Exception):
+    """The executor's initializer raised an exception."""
+
+
+@function
+def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any], Array["uint8", "n"]]) -> bytes:
+    """runs a Python function that the program sends; all are pickled"""
+    try:
+        if setup:
+            _initialize(setup)
+        called = _loaded(function)
+        actual = _unpickled(arguments.data, "an argument")
+        value = _apply(called, actual)
+    except (CannotLoad, CannotSetUp):
+        raise
+    except Exception as error:
+        return _told(error)
+    made = io.BytesIO()
+    made.write(VALUE)
+    try:
+        cloudpickle.Pickler(made, pickle.HIGHEST_PROTOCOL).dump(value)
+    except Exception as error:
+        raise CannotReturn(f"{type(value).__qualname__}: {type(error).__name__}: {error}") from error
+    return made.getvalue()
+
+
+def _apply(called: Any, actual: Any) -> Any:
+    """One call, or a chunk of them: a list of arguments by position."""
+    if isinstance(actual, list):
+        return [called(*args) for args in actual]
+    args, kwargs = actual
+    return called(*args, **kwargs)
+
+
+def _initialize(setup: bytes) -> None:
+    """Run the initializer of an executor, once in this process."""
+    token = setup[:TOKEN_BYTES]
+    if token not in _set_up:
+        initializer, initargs = _unpickled(setup[TOKEN_BYTES:], "the initializer")
+        try:
+            initializer(*initargs)
+        except Exception as error:
+            _set_up[token] = error
+        else:
+            _set_up[token] = None
+    if (failed := _set_up[token]) is not None:
+        raise CannotSetUp(f"{type(failed).__qualname__}: {failed}") from failed
+
+
+def _loaded(pickled: bytes) -> Any:
+    """The function, unpickled once."""
+    if pickled in _functions:
+        _functions.move_to_end(pickled)
+        return _functions[pickled]
+    found = _unpickled(pickled, "the function")
+    _functions[pickled] = found
+    if len(_functions) > _FUNCTIONS_MAX:
+        _functions.popitem(last=False)
+    return found
+
+
+def _unpickled(pickled: bytes | memoryview, what: str) -> Any:
+    try:
+        return pickle.loads(pickled)
+    except ModuleNotFoundError as error:
+        raise CannotLoad(
+            f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
+            f"define the function in the program itself, or send the module along by "
+            f"cloudpickle.register_pickle_by_value({error.name})"
+        ) from error
+    except Exception as error:
+        raise CannotLoad(
+            f"{what} cannot be unpickled there: {type(error).__name__}: {error}; the server needs the same modules, in the "
+            "same versions, as the program"
+        ) from error
+
+
+def _told(error: Exception) -> bytes:
+    """An exception of the function, if it survives pickling; otherwise it is raised, and the server tells its text."""
+    # The first frames are of this module.
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    try:
+        pickled = cloudpickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+        if type(pickle.loads(pickled)) is not type(error):
+            raise TypeError("another exception came out")
+    except Exception:
+        raise error from error.__cause__
+    text = "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
+    if len(text) > _TRACEBACK_CHARACTERS_MAX:
+        text = f"...{text[-_TRACEBACK_CHARACTERS_MAX:]}"
+    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _text(error), text))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failed:
+        return f"its text cannot be made: {type(failed).__name__}"
