@@ -60,6 +60,15 @@ def test_the_page_on_python_functions(tmp_path):
         passes("python-functions.md", grid)
 
 
+def test_the_page_on_any_function(tmp_path):
+    with gl.local(servers=1) as grid:
+        passes("any-function.md", grid)
+    (tmp_path / "program.py").write_text(blocks("any-function.md", "python")[0])
+    run = [sys.executable, "program.py"]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout == "49\n332833500\n", done.stderr
+
+
 def told(*command, cwd):
     done = subprocess.run([PROGRAM, *command], capture_output=True, text=True, cwd=cwd, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

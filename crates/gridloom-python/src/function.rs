@@ -107,6 +107,16 @@ impl RawPending {
         Ok(())
     }
 
+    /// Has [`RawGrid::await_ends`](crate::grid::RawGrid) tell of its end, at once if it has ended.
+    fn note_end(&self, py: Python<'_>) -> PyResult<()> {
+        self.pending.with(py, Pending::note_end)
+    }
+
+    /// By which `await_ends` tells of it.
+    fn serial(&self, py: Python<'_>) -> PyResult<u64> {
+        self.pending.with(py, |pending| pending.task().serial)
+    }
+
     /// Waits for the results; gives them once.
     fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let limit = limit_of(timeout_seconds);

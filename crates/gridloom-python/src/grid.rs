@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig};
-use gridloom_base::{Meta, Order};
+use gridloom_base::{Meta, Order, TaskId};
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 
@@ -17,7 +17,7 @@ use crate::group::{RawGroup, RawHandle, RawLoop};
 use crate::memory::element_of;
 use crate::plain::to_plain;
 use crate::plan::{RawMapping, RawPlan, with_cause};
-use crate::session::{Session, Slot};
+use crate::session::{Session, Slot, limit_of};
 use crate::wait::{detached, interruptible};
 
 /// A client's session with a grid.
@@ -51,8 +51,8 @@ pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, executes: bo
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, servers, slots, plain, functions, libraries, memory_bytes, shared_memory, blas, python, program,
-                    environment, executes))]
+#[pyo3(signature = (*, servers, slots, plain, functions, run_code, libraries, memory_bytes, shared_memory, blas, python,
+                    program, environment, executes))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(crate) fn local(
     py: Python<'_>,
@@ -60,6 +60,7 @@ pub(crate) fn local(
     slots: u32,
     plain: usize,
     functions: Vec<PathBuf>,
+    run_code: bool,
     libraries: Vec<PathBuf>,
     memory_bytes: Option<u64>,
     shared_memory: bool,
@@ -74,6 +75,7 @@ pub(crate) fn local(
         slots,
         plain,
         functions,
+        run_code,
         libraries,
         memory_bytes,
         shared_memory,
@@ -221,6 +223,14 @@ impl RawGrid {
     fn server_processes(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
         let grid = self.grid.live(py)?;
         Ok(detached(py, move || grid.server_processes()))
+    }
+
+    /// Waits until noted calls have ended: their serial numbers, each given once. Raises `WaitTimedOut` after that time.
+    fn await_ends(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Vec<u64>> {
+        let limit = limit_of(Some(timeout_seconds));
+        let grid = self.grid.live(py)?;
+        let all = |ended: &[TaskId]| (!ended.is_empty()).then(|| ended.iter().map(|task| task.serial).collect());
+        detached(py, move || grid.await_ends(limit, all)).or_raise(py)
     }
 
     /// Errors in groups that nobody read, as text.

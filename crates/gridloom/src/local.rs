@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use gridloom_net::identity::{self, Secret};
 
 use crate::Error;
+use crate::builtin::BUILTIN_RUN_CODE;
 use crate::offer::BUILTIN_LINALG;
 
 /// Names the `gridloom` program.
@@ -35,6 +36,8 @@ pub struct LocalConfig {
     pub plain: usize,
     /// Files that say what is offered: `.idl` and `.py`. Linear algebra from BLAS is always there if a BLAS is.
     pub functions: Vec<PathBuf>,
+    /// Whether the servers run the Python functions that the program sends.
+    pub run_code: bool,
     /// Shared libraries with the functions that the `.idl` files describe.
     pub libraries: Vec<PathBuf>,
     /// Bound on each server's store.
@@ -58,6 +61,7 @@ impl Default for LocalConfig {
             slots: 1,
             plain: 0,
             functions: Vec::new(),
+            run_code: false,
             libraries: Vec::new(),
             memory_bytes: None,
             shared_memory: true,
@@ -72,7 +76,9 @@ impl Default for LocalConfig {
 impl LocalConfig {
     /// All files that say what is offered, the built-in ones first.
     pub(crate) fn all_functions(&self) -> Vec<PathBuf> {
-        std::iter::once(PathBuf::from(BUILTIN_LINALG)).chain(self.functions.iter().cloned()).collect()
+        let run_code = self.run_code.then(|| PathBuf::from(BUILTIN_RUN_CODE));
+        let first = std::iter::once(PathBuf::from(BUILTIN_LINALG));
+        first.chain(self.functions.iter().cloned()).chain(run_code).collect()
     }
 
     pub(crate) fn python(&self) -> PathBuf {

@@ -65,6 +65,7 @@ from ._errors import (
     WrongNumber,
     WrongResult,
 )
+from ._executor import Executor
 from ._function import Function, Future
 from ._graph import Graph, GraphNode
 from ._grid import Grid, ServerInfo, Simulation, Traffic
@@ -74,6 +75,7 @@ from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
 from ._message import message, message_declaration, message_dtype
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
+from ._runner import RunFuture
 from ._sessions import blas_library, connect, local, simulate
 from .process import Peer, Process
 
@@ -101,6 +103,7 @@ __all__ = [
     "DifferenceError",
     "DifferenceWarning",
     "Discarded",
+    "Executor",
     "Explanation",
     "F",
     "Function",
@@ -130,6 +133,7 @@ __all__ = [
     "RemoteError",
     "RemoteFailure",
     "Report",
+    "RunFuture",
     "ServerInfo",
     "ServerLost",
     "Simulation",

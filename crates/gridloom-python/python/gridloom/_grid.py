@@ -8,9 +8,9 @@ import operator
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,20 @@ from ._function import Function
 from ._graph import Graph
 from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
+from ._packing import name_of, pack_call, pack_function
 from ._plan import Plan
+from ._runner import RunFuture, Runner, mapped
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
 _open_grids: weakref.WeakSet[Grid]
+
+_T = TypeVar("_T")
+
+# Calls that `Grid.map` submits ahead.
+_LEAD_MIN = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +119,8 @@ class Grid:
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)
         self._closed = False
         self._loops: dict[tuple[str | int, int | str, float | None], _gridloom.RawLoop] = {}
+        self._runner: Runner | None = None
+        self._executors: weakref.WeakSet[Any] = weakref.WeakSet()
         _open_grids.add(self)
 
     def __enter__(self) -> Grid:
@@ -130,9 +139,109 @@ class Grid:
         if not self._closed:
             self._closed = True
             _open_grids.discard(self)
+            if self._runner is not None:
+                self._runner.close()
             unread = self._raw.take_unread(True)
             self._raw.close()
             _warn(unread)
+
+    def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
+        """Have any Python function run on a server, without waiting.
+
+        The function goes by module and name if its module can be imported; a function of the program itself, a lambda and a closure
+        go with all that they use. A grid of `local` takes it; another one has to say so by ``gridloom serve --run-code``.
+
+        Parameters
+        ----------
+        function : function
+            Any function, or another object that can be called.
+        *args, **kwargs : object
+            Its arguments: whatever can be pickled. They are pickled now, and may change afterwards.
+
+        Returns
+        -------
+        RunFuture
+            The call under way: a future as of ``concurrent.futures``. The call runs again elsewhere if its server is lost.
+
+        Raises
+        ------
+        ArgumentError
+            If the function or an argument cannot be pickled.
+        UnknownFunctionError
+            If no server runs functions that programs send.
+        UsageError
+            If the session is closed or simulated.
+
+        Notes
+        -----
+        It is not recorded in the block of a group. Servers that run such functions run whatever code the program sends; and the
+        program unpickles what they give, so that it trusts them as they trust it.
+        """
+        name = name_of(function)
+        return self._any().submit(pack_function(function), name, pack_call(name, args, kwargs))
+
+    def map(
+        self,
+        function: Callable[..., _T],
+        /,
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        lead: int | None = None,
+    ) -> Iterator[_T]:
+        """Run any Python function on each item of an iterable, or on the items of several side by side.
+
+        Parameters
+        ----------
+        function : function
+            Any function, as `run` takes it.
+        *iterables : iterable
+            Its arguments, one of each iterable for a call. They may be endless.
+        timeout : float, optional
+            Seconds from now in which the results have to be there.
+        chunksize : int, optional
+            Calls that are sent together; more than 1 pays for calls of less than a millisecond.
+        lead : int, optional
+            Calls, or chunks, of which the result was not taken yet, that are submitted: at least 1, by default four for each slot of the
+            servers, and no fewer than 64.
+
+        Returns
+        -------
+        iterator
+            The results in order. When it is closed, or an error ends it, calls that were not sent are cancelled.
+
+        Raises
+        ------
+        ArgumentError
+            If the function cannot be pickled; by the iterator, an argument.
+        Exception
+            By the iterator: what the function raised.
+        TimeoutError
+            By the iterator: a result was not there in time.
+        UnknownFunctionError
+            If no server runs functions that programs send.
+        ValueError
+            If `chunksize` or `lead` is less than 1.
+        """
+        runner = self._any()
+        if lead is None:
+            lead = max(4 * runner.slots, _LEAD_MIN)
+        if lead < 1:
+            raise ValueError(f"lead must be >= 1, got {lead}")
+        return mapped(
+            lambda: (pack_function(function), name_of(function)),
+            iterables,
+            timeout=timeout,
+            chunksize=chunksize,
+            lead=lead,
+            submit=runner.submit,
+        )
+
+    def _any(self) -> Runner:
+        """What sends calls of any function."""
+        if self._runner is None:
+            self._runner = Runner(self._raw)
+        return self._runner
 
     def function(self, name: str) -> Function:
         """Find a function.
@@ -452,6 +561,9 @@ _open_grids = weakref.WeakSet()
 @atexit.register
 def _close_all() -> None:
     for grid in list(_open_grids):
+        # As executors of Python do, theirs end their calls first.
+        for executor in list(grid._executors):
+            executor.shutdown()
         grid.close()
 
 
@@ -460,6 +572,8 @@ def _forked() -> None:
     _gridloom.forked()
     for grid in list(_open_grids):
         grid._closed = True
+        if grid._runner is not None:
+            grid._runner.forget()
     _open_grids.clear()
 
 

@@ -14,6 +14,7 @@ from . import _gridloom
 from ._checks import whole
 from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
+from .run_code import PATH_VARIABLE
 
 _Path = str | os.PathLike[str]
 
@@ -30,6 +31,7 @@ def local(
     memory: int | None = None,
     shared_memory: bool = True,
     environment: Mapping[str, str] | None = None,
+    run_code: bool = True,
 ) -> Grid:
     """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
 
@@ -52,6 +54,9 @@ def local(
         Whether arrays go through shared memory, else over TCP.
     environment : dict of str to str, optional
         Variables added to the servers' environment.
+    run_code : bool, optional
+        Whether the servers run any Python function that the program sends, by `Grid.run`; simulated ones do not. They find the
+        program's modules.
 
     Returns
     -------
@@ -72,18 +77,20 @@ def local(
     ...     grid.function("linalg/dnrm2")(np.array([3.0, 4.0]))
     5.0
     """
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
         slots=whole("slots", slots, 1),
         plain=whole("plain", plain, 0),
         functions=_paths("functions", functions),
+        run_code=run_code,
         libraries=_paths("libraries", libraries),
         memory_bytes=None if memory is None else whole("memory", memory, 1, 2**63 - 1),
         shared_memory=shared_memory,
         blas=_blas(),
         python=sys.executable or None,
         program=_program(),
-        environment=list((environment or {}).items()),
+        environment=[(PATH_VARIABLE, path), *(environment or {}).items()],
         executes=_executes(),
     )
     return Grid(raw)

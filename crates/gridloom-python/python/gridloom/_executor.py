@@ -1,0 +1,223 @@
+"""``gridloom.Executor``: an executor as of ``concurrent.futures``."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from ._errors import ArgumentError, RemoteError, UsageError
+from ._grid import Grid
+from ._packing import RemoteTraceback, name_of, pack_call, pack_function, pack_setup
+from ._runner import RunFuture, mapped
+from ._sessions import local
+
+_T = TypeVar("_T")
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs functions of the program on the servers of a grid: an executor as of ``concurrent.futures``.
+
+    Parameters
+    ----------
+    max_workers : int, optional
+        Servers of a grid of its own on this machine, by default one for each processor that the program may use.
+    grid : Grid, optional
+        The grid instead of one of its own. It stays open after `shutdown`.
+    initializer : function, optional
+        Is called in each worker process before the first call of this executor there. If it raises an exception, the executor is
+        broken: all calls that have not ended, and all that are submitted later, raise ``BrokenExecutor``.
+    initargs : tuple, optional
+        Arguments of `initializer`.
+
+    Raises
+    ------
+    UnknownFunctionError
+        If no server of the grid runs functions that programs send.
+    UsageError
+        If `max_workers` and `grid` are given, or the grid is simulated or closed.
+    ValueError
+        If `max_workers` is less than 1.
+
+    Notes
+    -----
+    What differs from ``ProcessPoolExecutor``: arguments are pickled by `submit`, and may change afterwards. ``sys.exit`` in a function,
+    and the end of its process, fail its call alone, which raises `Crashed`.
+
+    Examples
+    --------
+    >>> from concurrent.futures import as_completed
+    >>> with Executor() as executor:                          # doctest: +SKIP
+    ...     futures = [executor.submit(pow, 2, n) for n in range(3)]
+    ...     sorted(future.result() for future in as_completed(futures))
+    [1, 2, 4]
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        *,
+        grid: Grid | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+    ) -> None:
+        if max_workers is not None and max_workers < 1:
+            raise ValueError(f"max_workers must be greater than 0, got {max_workers}")
+        if grid is not None and max_workers is not None:
+            raise UsageError("Executor: max_workers is for a grid of its own; the servers of the given grid have their slots")
+        if initializer is not None and not callable(initializer):
+            raise TypeError(f"initializer must be a callable, got {initializer!r}")
+        self._setup = b"" if initializer is None else pack_setup(initializer, initargs)
+        self._own = None if grid is not None else local(max_workers or len(os.sched_getaffinity(0)))
+        self._grid = grid or self._own
+        assert self._grid is not None, "one of both"
+        self._runner = self._grid._any()
+        self._lock = threading.Lock()
+        self._futures: set[concurrent.futures.Future[Any]] = set()
+        self._broken: BaseException | None = None
+        self._shut_down = False
+        self._grid._executors.add(self)
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
+        """Have a function run on a server.
+
+        Parameters
+        ----------
+        fn : function
+            Any function.
+        *args, **kwargs : object
+            Its arguments: whatever can be pickled.
+
+        Returns
+        -------
+        RunFuture
+            The call. An argument that cannot be pickled is told by it, as an `ArgumentError`.
+
+        Raises
+        ------
+        RuntimeError
+            After `shutdown`; ``BrokenExecutor``, a kind of it, if the initializer failed.
+        """
+        self._check()
+        name = name_of(fn)
+        try:
+            return self._submit(pack_function(fn), name, pack_call(name, args, kwargs))
+        except ArgumentError as error:
+            failed: RunFuture[_T] = RunFuture()
+            failed.set_exception(error)
+            return failed
+
+    def map(
+        self,
+        fn: Callable[..., _T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[_T]:
+        """Run a function on each item of an iterable, or on the items of several side by side.
+
+        Parameters
+        ----------
+        fn : function
+            Any function.
+        *iterables : iterable
+            Its arguments, one of each iterable for a call.
+        timeout : float, optional
+            Seconds from now in which the results have to be there.
+        chunksize : int, optional
+            Calls that are sent together.
+        buffersize : int, optional
+            Calls that are submitted and of which no result was taken; by default all are submitted now.
+
+        Returns
+        -------
+        iterator
+            The results in order.
+
+        Raises
+        ------
+        TimeoutError
+            By the iterator: a result was not there in time.
+        Exception
+            By the iterator: what the function raised.
+        RuntimeError
+            After `shutdown`.
+        ValueError
+            If `chunksize` or `buffersize` is less than 1.
+        """
+        self._check()
+        if buffersize is not None and buffersize < 1:
+            raise ValueError(f"buffersize must be >= 1, got {buffersize}")
+        return mapped(
+            lambda: (pack_function(fn), name_of(fn)),
+            iterables,
+            timeout=timeout,
+            chunksize=chunksize,
+            lead=buffersize,
+            submit=self._submit,
+        )
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls, and end the executor's own grid when all have ended.
+
+        Parameters
+        ----------
+        wait : bool, optional
+            Whether to wait for the end of all calls.
+        cancel_futures : bool, optional
+            Whether to cancel the calls that were not sent to a server.
+        """
+        with self._lock:
+            first, self._shut_down = not self._shut_down, True
+            futures = list(self._futures)
+        if cancel_futures:
+            for future in futures:
+                future.cancel()
+        if wait:
+            self._drain()
+        elif first and self._own is not None:
+            threading.Thread(target=self._drain, name="gridloom-shutdown", daemon=True).start()
+
+    def _drain(self) -> None:
+        with self._lock:
+            futures = list(self._futures)
+        concurrent.futures.wait(futures)
+        if self._own is not None:
+            self._own.close()
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise concurrent.futures.BrokenExecutor(str(self._broken))
+        if self._shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    def _submit(self, function: bytes, name: str, arguments: Any) -> RunFuture[Any]:
+        future: RunFuture[Any] = RunFuture()
+        with self._lock:
+            self._check()
+            self._futures.add(future)
+        future.add_done_callback(self._ended)
+        try:
+            return self._runner.submit(function, name, arguments, self._setup, self._failed, future)
+        except BaseException:
+            self._ended(future)
+            raise
+
+    def _ended(self, future: concurrent.futures.Future[Any]) -> None:
+        with self._lock:
+            self._futures.discard(future)
+
+    def _failed(self, error: BaseException) -> BaseException:
+        """Tell that the initializer failed: to the calls that wait, too."""
+        if not isinstance(error, RemoteError) or error.kind != "CannotSetUp":
+            return error
+        broken = concurrent.futures.BrokenExecutor(f"the initializer failed on server '{error.server}': {error.message}")
+        broken.__cause__ = RemoteTraceback(error.traceback)
+        with self._lock:
+            self._broken = self._broken or broken
+            futures = list(self._futures)
+        self._runner.fail(futures, broken)
+        return broken

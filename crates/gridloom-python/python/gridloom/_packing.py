@@ -1,0 +1,174 @@
+"""Functions, arguments and results of the program as bytes, for ``gridloom.run_code``."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+import numpy as np
+import numpy.typing as npt
+
+from . import _errors
+from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult
+from ._group import Handle
+from .run_code import ERROR, FUNCTION, TOKEN_BYTES, VALUE
+
+
+class RemoteTraceback(Exception):
+    """Cause of an exception that a function raised on a server: its traceback there, as text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}\n"""'
+
+
+def name_of(function: Any) -> str:
+    """Name of a function, for errors."""
+    inner = getattr(function, "func", function)
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    module = getattr(inner, "__module__", None)
+    return f"{module}:{name}" if module else name
+
+
+def pack_function(function: Callable[..., Any]) -> bytes:
+    """Pickle a function: by module and name if its module can be imported, else with all that it uses."""
+    if not callable(function):
+        raise ArgumentError(f"expected a function to run, got {type(function).__name__} {function!r}")
+    return _packed(function, lambda: f"the function {name_of(function)}", lambda: _used(function))
+
+
+def pack_setup(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> bytes:
+    """Pickle an initializer of workers."""
+    return os.urandom(TOKEN_BYTES) + _packed((initializer, initargs), lambda: f"the initializer {name_of(initializer)}", _none)
+
+
+def pack_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> npt.NDArray[np.uint8]:
+    """Pickle the arguments of a call."""
+
+    def parts() -> Iterator[tuple[str, Any]]:
+        for number, value in enumerate(args, start=1):
+            yield f"argument {number}", value
+        for key, value in kwargs.items():
+            yield f"argument '{key}'", value
+
+    packed = _packed((args, kwargs), lambda: f"an argument of {name}", lambda: parts())
+    return np.frombuffer(packed, np.uint8)
+
+
+def pack_chunk(name: str, calls: list[tuple[Any, ...]]) -> npt.NDArray[np.uint8]:
+    """Pickle the arguments of several calls, by position."""
+
+    def parts() -> Iterator[tuple[str, Any]]:
+        for call, args in enumerate(calls, start=1):
+            for number, value in enumerate(args, start=1):
+                yield f"argument {number} of call {call} of the chunk", value
+
+    packed = _packed(calls, lambda: f"an argument of {name}", lambda: parts())
+    return np.frombuffer(packed, np.uint8)
+
+
+def _none() -> Iterator[tuple[str, Any]]:
+    return iter(())
+
+
+def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]]) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    except Exception as error:
+        guilty = _first_unpicklable(parts())
+        where = "it" if guilty is None else f"{guilty[0]}, of type {type(guilty[1]).__qualname__},"
+        remedy = "make it inside the function, or pass plain data from which the function makes it"
+        if guilty is not None and isinstance(guilty[1], Handle):
+            remedy = "pass its .get()"
+        reason = f"{type(error).__name__}: {error}"
+        raise ArgumentError(f"{what()} cannot be sent: {where} cannot be pickled ({reason}): {remedy}") from error
+
+
+def _first_unpicklable(parts: Iterator[tuple[str, Any]]) -> tuple[str, Any] | None:
+    for what, value in parts:
+        try:
+            cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        except Exception:
+            return what, value
+    return None
+
+
+def _used(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function that goes by value takes along."""
+    inner = inspect.unwrap(function) if inspect.isfunction(function) else function
+    if inspect.ismethod(inner):
+        yield "its object", inner.__self__
+        inner = inner.__func__
+    if not inspect.isfunction(inner):
+        return
+    closed = inspect.getclosurevars(inner)
+    for kind, values in (("variable", closed.nonlocals), ("global variable", closed.globals)):
+        for key, value in values.items():
+            yield f"its {kind} '{key}'", value
+    for key, value in zip(inspect.signature(inner).parameters, inner.__defaults__ or ()):
+        yield f"a default such as that of '{key}'", value
+
+
+def unpack(given: bytes, name: str) -> Any:
+    """Give the value of a call, or raise the exception of its function."""
+    body = memoryview(given)[1:]
+    if given[:1] == VALUE:
+        try:
+            return pickle.loads(body)
+        except Exception as error:
+            raise named(
+                WrongResult,
+                f"the result of {name} cannot be unpickled here: {type(error).__name__}: {error}; the program needs the modules "
+                "of what the function returns",
+                function=name,
+                server="",
+                why=str(error),
+            ) from error
+    assert given[:1] == ERROR, "run_code gives no other"
+    pickled, kind, message, text = pickle.loads(body)
+    try:
+        raised = pickle.loads(pickled)
+        if not isinstance(raised, BaseException):
+            raise TypeError("no exception came out")
+    except Exception:
+        raised = named(
+            RemoteError,
+            f"{name} raised {kind}: {message}\n{text}",
+            function=name,
+            server="",
+            kind=kind,
+            message=message,
+            traceback=text,
+        )
+    raise raised from RemoteTraceback(text)
+
+
+def renamed(error: BaseException, name: str) -> BaseException:
+    """Say an error of Gridloom of the program's function, not of the one that runs it."""
+    if not isinstance(error, TaskError) or getattr(error, "function", FUNCTION) != FUNCTION:
+        return error
+    fields = {**vars(error), "function": name}
+    kind, message = type(error), str(error).replace(FUNCTION, name)
+    server = fields.get("server", "")
+    if isinstance(error, RemoteError):
+        told = error.message
+        if error.kind == "CannotLoad":
+            kind, message = CannotRun, f"{name} cannot run on server '{server}': {told}"
+            fields = {"function": name, "server": server, "why": told}
+        elif error.kind == "CannotReturn":
+            why = f"its result cannot be pickled: {told}; return plain data instead"
+            kind, message = WrongResult, f"{name} on server '{server}': {why}"
+            fields = {"function": name, "server": server, "why": why}
+    return named(kind, message, **fields)
+
+
+def named(class_: type[BaseException], text: str, /, **fields: Any) -> BaseException:
+    """Make an error of Gridloom."""
+    return _errors._make(class_.__name__, text, fields)

@@ -1,0 +1,435 @@
+"""Calls of any function: those that wait in the program, and those under way on servers.
+
+**Invariants.** A call waits here, where it can be cancelled, until a server has a slot for it. No lock is held while a future is
+given its end, since that runs callbacks of the program.
+
+Each call is bound to a server: one with a free slot. How long a call takes says nothing of the next one, which may be of another
+function. Where all slots are taken by short calls, a few are sent ahead.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import itertools
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _gridloom
+from ._errors import InputError, ServerLost, UnknownFunctionError, UsageError, WaitTimedOut
+from ._packing import pack_call, pack_chunk, renamed, unpack
+from .run_code import FUNCTION
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_T = TypeVar("_T")
+
+# How long the thread looks for ends at a time, and how long it stays when nothing is under way, seconds.
+_SLICE = 0.1
+_LINGER = 0.5
+# How long it is believed how many slots the servers have, seconds.
+_SLOTS_KNOWN = 1.0
+# How long no call is bound to a server that was lost, seconds: the session may not have heard of it.
+_AVOIDED = 5.0
+# So many calls for each slot are sent ahead if calls take less than so many seconds, and the server ended one so many seconds ago at
+# most: the way to the server and back then takes no time from them, and few can come to wait behind a long one.
+_AHEAD_MAX = 2
+_AHEAD_SECONDS = 0.002
+_AHEAD_AFTER_SECONDS = 0.01
+# How often a call is sent, as its servers are lost.
+_ATTEMPTS_MAX = 5
+# A new mean of a call's time counts so much.
+_NEWS = 0.2
+
+
+class RunFuture(concurrent.futures.Future[_T]):
+    """A call of any function under way: a future as of ``concurrent.futures``, which can be awaited too.
+
+    It can be cancelled until it is sent to a server.
+    """
+
+    _runner: Runner | None = None
+
+    def get(self, timeout: float | None = None) -> _T:
+        """Wait for the result, as `result`.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            How long to wait at most, seconds. The call goes on after that, and a later `get` works.
+
+        Returns
+        -------
+        object
+            What the function returned.
+
+        Raises
+        ------
+        Exception
+            What the function raised; its cause has the traceback on the server.
+        TimeoutError
+            If it has not ended after `timeout` seconds.
+        CancelledError
+            If it was cancelled.
+        """
+        return self.result(timeout)
+
+    def cancel(self) -> bool:
+        """Cancel the call if it was not sent to a server yet.
+
+        Returns
+        -------
+        bool
+            Whether it is cancelled.
+        """
+        cancelled = super().cancel()
+        if cancelled and self._runner is not None:
+            self._runner.drop(self)
+        return cancelled
+
+    def __await__(self) -> Generator[Any, None, _T]:
+        import asyncio
+
+        return asyncio.wrap_future(self).__await__()
+
+
+@dataclasses.dataclass
+class Call:
+    """What is sent, and what tells its end."""
+
+    future: RunFuture[Any]
+    name: str
+    setup: bytes
+    function: bytes
+    arguments: npt.NDArray[np.uint8]
+    # Looks at an error before the future has it.
+    failed: Callable[[BaseException], BaseException]
+    sent: float = 0.0
+    # The server that it is bound to, and how often it was sent.
+    server: str | None = None
+    attempts: int = 0
+    pending: _gridloom.RawPending | None = None
+
+
+class Runner:
+    """Sends the calls of one session to the servers that take them, as slots become free."""
+
+    def __init__(self, raw: _gridloom.RawGrid) -> None:
+        if raw.simulated:
+            raise UsageError("a simulated grid runs no functions of the program: use gridloom.local or connect")
+        self._raw = raw
+        try:
+            self._function = raw.function(FUNCTION)
+        except UnknownFunctionError as error:
+            told = "no server of this grid runs functions that programs send: start one with 'gridloom serve --run-code'"
+            unknown = UnknownFunctionError(told)
+            unknown.name = error.name
+            raise unknown from None
+        self._changed = threading.Condition()
+        self._waiting: collections.OrderedDict[concurrent.futures.Future[Any], Call] = collections.OrderedDict()
+        self._under_way: dict[int, Call] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        # Slots and calls under way by server, and the function on each.
+        self._servers: dict[str, int] = {}
+        self._servers_at = -float("inf")
+        self._busy: collections.Counter[str] = collections.Counter()
+        self._ended_at: dict[str, float] = {}
+        self._avoided_until: dict[str, float] = {}
+        self._bound: dict[str, _gridloom.RawFunction] = {}
+        self._mean_seconds = 1.0
+
+    @property
+    def slots(self) -> int:
+        """Calls that the servers run at a time."""
+        now = time.monotonic()
+        if now - self._servers_at > _SLOTS_KNOWN:
+            servers = self._raw.servers()
+            self._servers = {
+                one["name"]: one["slots"]
+                for one in servers
+                if FUNCTION in one["functions"] and self._avoided_until.get(one["name"], now) <= now
+            }
+            self._servers_at = now
+        # A server that is about to come back counts.
+        return max(1, sum(self._servers.values()))
+
+    def submit(
+        self,
+        function: bytes,
+        name: str,
+        arguments: npt.NDArray[np.uint8],
+        setup: bytes = b"",
+        failed: Callable[[BaseException], BaseException] = lambda error: error,
+        future: RunFuture[Any] | None = None,
+    ) -> RunFuture[Any]:
+        """Have a call run; the future, if it is given, gets its end."""
+        future = future or RunFuture()
+        future._runner = self
+        with self._changed:
+            if self._closed:
+                raise UsageError("the grid is closed; open another with gridloom.local or connect")
+            self._waiting[future] = Call(future, name, setup, function, arguments, failed)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="gridloom-run", daemon=True)
+                self._thread.start()
+        self._send()
+        return future
+
+    def drop(self, future: RunFuture[Any]) -> None:
+        """A cancelled call is not sent."""
+        with self._changed:
+            call = self._waiting.pop(future, None)
+        if call is not None:
+            future.set_running_or_notify_cancel()
+
+    def fail(self, futures: Iterable[concurrent.futures.Future[Any]], error: BaseException) -> None:
+        """Fail those of these calls that were not sent."""
+        with self._changed:
+            found = [self._waiting.pop(future, None) for future in futures]
+        for call in found:
+            if call is not None and (call.attempts > 0 or call.future.set_running_or_notify_cancel()):
+                call.future.set_exception(error)
+
+    def close(self) -> None:
+        """Fail what has not ended: the session is about to be closed."""
+        with self._changed:
+            self._closed = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def forget(self) -> None:
+        """In a forked child nothing of it works."""
+        self._changed = threading.Condition()
+        self._closed = True
+        self._waiting.clear()
+        self._under_way.clear()
+
+    def _send(self) -> None:
+        """Send calls as far as there is room for them."""
+        while True:
+            with self._changed:
+                if not self._waiting or self._closed:
+                    return
+                server = self._free_server()
+                if server is None and self._servers:
+                    return
+                future, call = self._waiting.popitem(last=False)
+                # A place is taken, so that another thread does not send too many.
+                place = -id(call)
+                self._under_way[place] = call
+                call.server = server
+                if server is not None:
+                    self._busy[server] += 1
+            # One that is sent again runs already.
+            if call.attempts == 0 and not future.set_running_or_notify_cancel():
+                self._forget(place)
+                continue
+            try:
+                pending = self._on(call.server).submit((call.setup, call.function, call.arguments), {}, None)
+                serial = pending.serial()
+            except Exception as error:
+                self._forget(place)
+                _end(call, error=error)
+                continue
+            call.pending, call.sent = pending, time.monotonic()
+            call.attempts += 1
+            with self._changed:
+                del self._under_way[place]
+                self._under_way[serial] = call
+                self._changed.notify_all()
+            try:
+                pending.note_end()
+            except UsageError:  # the session was closed: the thread sees it
+                return
+
+    def _free_server(self) -> str | None:
+        """The server that has taken the least of what it may take now; ``None`` if all have taken that."""
+        assert self.slots, "which looks for servers"
+        since = time.monotonic() - _AHEAD_AFTER_SECONDS
+        is_short = self._mean_seconds < _AHEAD_SECONDS
+        free = []
+        for name, slots in self._servers.items():
+            ahead = _AHEAD_MAX * slots if is_short and self._ended_at.get(name, 0.0) > since else 0
+            if self._busy[name] < slots + ahead:
+                free.append((self._busy[name] / slots, name))
+        return min(free)[1] if free else None
+
+    def _on(self, server: str | None) -> _gridloom.RawFunction:
+        """The function on that server; where it has left the grid, on any."""
+        if server is None:
+            return self._function
+        if server not in self._bound:
+            try:
+                self._bound[server] = self._function.on(server)
+            except InputError:
+                return self._function
+        return self._bound[server]
+
+    def _forget(self, serial: int) -> Call | None:
+        """Take a call out of those under way."""
+        with self._changed:
+            call = self._under_way.pop(serial, None)
+            if call is not None and call.server is not None:
+                self._busy[call.server] -= 1
+        return call
+
+    def _again(self, call: Call) -> None:
+        """Send a call whose server was lost to another one."""
+        with self._changed:
+            if call.server is not None:
+                self._bound.pop(call.server, None)
+                self._avoided_until[call.server] = time.monotonic() + _AVOIDED
+            self._servers_at = -float("inf")
+            self._waiting[call.future] = call
+            self._waiting.move_to_end(call.future, last=False)
+        self._send()
+
+    def _watch(self) -> None:
+        """Wait for ends, as long as there is something to wait for."""
+        while True:
+            with self._changed:
+                if self._closed:
+                    break
+                if not self._under_way and not self._changed.wait_for(
+                    lambda: self._under_way or self._closed, None if self._waiting else _LINGER
+                ):
+                    self._thread = None
+                    return
+            try:
+                ended = self._raw.await_ends(_SLICE)
+            except WaitTimedOut:
+                continue
+            except UsageError:
+                break
+            now = time.monotonic()
+            calls = [call for serial in ended if (call := self._forget(serial)) is not None]
+            for call in calls:
+                self._mean_seconds += _NEWS * (now - call.sent - self._mean_seconds)
+                if call.server is not None:
+                    self._ended_at[call.server] = now
+            self._send()
+            while calls:
+                self._collect(calls.pop(0))
+        with self._changed:
+            self._closed = True
+            left = [*self._under_way.values(), *self._waiting.values()]
+            waited = set(self._waiting)
+            self._under_way.clear()
+            self._waiting.clear()
+        for call in left:
+            if call.future not in waited or call.attempts > 0 or call.future.set_running_or_notify_cancel():
+                _end(call, error=UsageError(f"the grid was closed before {call.name} had ended"))
+
+    def _collect(self, call: Call) -> None:
+        """Give an ended call's future its end."""
+        assert call.pending is not None, "it was sent"
+        try:
+            given = call.pending.result(None)
+        except Exception as error:
+            if isinstance(error, ServerLost) and call.server is not None and call.attempts < _ATTEMPTS_MAX:
+                self._again(call)
+            else:
+                _end(call, error=error)
+            return
+        try:
+            value = unpack(given, call.name)
+        except BaseException as error:
+            _end(call, error=error)
+        else:
+            _end(call, value)
+
+
+def _end(call: Call, value: Any = None, error: BaseException | None = None) -> None:
+    if error is None:
+        call.future.set_result(value)
+        return
+    error = call.failed(renamed(error, call.name))
+    # The traceback is that of the thread, of no use to the program, and holds the call.
+    call.future.set_exception(error.with_traceback(None))
+
+
+def in_order(
+    submit: Callable[[_T], RunFuture[Any]], calls: Iterable[_T], lead: int | None, timeout: float | None
+) -> Iterator[Any]:
+    """Results of calls in order. The first `lead` of them are submitted now, each other one when a result is taken.
+
+    Parameters
+    ----------
+    submit : function
+        Submits one.
+    calls : iterable
+        What it is called with.
+    lead : int or None
+        Calls that are submitted and of which no result was taken; ``None`` for all.
+    timeout : float or None
+        Seconds from now in which all results are there.
+
+    Yields
+    ------
+    object
+        Results.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    left = iter(calls)
+    futures: collections.deque[RunFuture[Any]] = collections.deque()
+    try:
+        futures.extend(map(submit, itertools.islice(left, lead)))
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+
+    def results() -> Iterator[Any]:
+        try:
+            while futures:
+                future = futures.popleft()
+                try:
+                    if lead is not None:
+                        futures.extend(map(submit, itertools.islice(left, 1)))
+                    result = future.result(None if deadline is None else deadline - time.monotonic())
+                finally:
+                    future.cancel()
+                    del future
+                yield result
+                del result
+        finally:
+            for future in futures:
+                future.cancel()
+
+    return results()
+
+
+def mapped(
+    pack: Callable[[], tuple[bytes, str]],
+    iterables: tuple[Iterable[Any], ...],
+    *,
+    timeout: float | None,
+    chunksize: int,
+    lead: int | None,
+    submit: Callable[..., RunFuture[Any]],
+) -> Iterator[Any]:
+    """Results of a function for each group of items of the iterables, in order."""
+    if chunksize < 1:
+        raise ValueError(f"chunksize must be >= 1, got {chunksize}")
+    function, name = pack()
+    calls = zip(*iterables)
+    if chunksize == 1:
+        return in_order(lambda args: submit(function, name, pack_call(name, args, {})), calls, lead, timeout)
+    chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
+    found = in_order(lambda chunk: submit(function, name, pack_chunk(name, chunk)), chunks, lead, timeout)
+    return _flat(found)
+
+
+def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
+    for chunk in chunks:
+        chunk.reverse()
+        while chunk:
+            yield chunk.pop()

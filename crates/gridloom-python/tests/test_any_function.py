@@ -1,0 +1,408 @@
+"""Any Python function on a grid: ``Grid.run`` and ``Grid.map``."""
+
+import collections
+import dataclasses
+import datetime
+import functools
+import itertools
+import json
+import operator
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError, as_completed
+from pathlib import Path
+
+import gridloom as gl
+import numpy as np
+import pytest
+
+
+@dataclasses.dataclass
+class Point:
+    x: float
+    y: float = 2.0
+
+
+class Told(Exception):
+    """An exception with arguments of its own, which pickles."""
+
+    def __init__(self, a, b):
+        super().__init__(a, b)
+
+
+class Unpicklable(Exception):
+    """Its constructor takes something else than it hands on."""
+
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+def twice(x):
+    return 2 * x
+
+
+def noted(function):
+    @functools.wraps(function)
+    def inner(*args, **kwargs):
+        return ["noted", function(*args, **kwargs)]
+
+    return inner
+
+
+def stop(gate, x=None):
+    """Waits until the gate is open; says that it runs by a file."""
+    Path(f"{gate}.{os.getpid()}").touch()
+    while not os.path.exists(f"{gate}.open"):
+        time.sleep(0.001)
+    return x
+
+
+def running(gate):
+    """Waits until a call of `stop` runs."""
+    while not list(gate.path.parent.glob("gate.[0-9]*")):
+        time.sleep(0.001)
+
+
+VALUES = {
+    "none": None,
+    "dict": {"a": [1, (2.5, "x")], 3: {4, 5}},
+    "dataclass": Point(1.0),
+    "named": collections.Counter("gridloom"),
+    "time": datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.timezone.utc),
+    "large integer": 10**100,
+    "bytes": b"\0" * 100_000,
+    "function": operator.itemgetter(1),
+}
+ARRAYS = {
+    "float": np.arange(6.0).reshape(2, 3),
+    "fortran": np.asfortranarray(np.arange(6, dtype=">i2").reshape(2, 3)),
+    "struct": np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]),
+    "text": np.array(["ab", "c"]),
+    "time": np.array(["2026-01-02"], dtype="datetime64[D]"),
+    "object": np.array([None, {"a": 1}], dtype=object),
+    "none": np.zeros((0, 3)),
+    "large": np.arange(200_000.0),
+}
+
+
+@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+def test_values_go_there_and_come_back(both, value):
+    got = both.run(lambda x: x, value).get()
+    if callable(value):
+        assert got("ab") == value("ab")
+    else:
+        assert got == value and type(got) is type(value)
+
+
+@pytest.mark.parametrize("value", ARRAYS.values(), ids=ARRAYS)
+def test_arrays_go_there_and_come_back(both, value):
+    def same(x):
+        assert x.flags.writeable
+        return x
+
+    got = both.run(same, value).get()
+    assert (got.dtype, got.shape, got.flags.f_contiguous) == (value.dtype, value.shape, value.flags.f_contiguous)
+    np.testing.assert_array_equal(got, value)
+
+
+def test_data_frames_go_there_and_come_back(both):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2], "b": ["x", None]})
+    pandas.testing.assert_frame_equal(both.run(lambda f: f[["b", "a"]], frame).get(), frame[["b", "a"]])
+
+
+def test_functions_of_all_kinds(grid):
+    factor = 3
+    assert grid.run(twice, 4).get() == 8
+    assert grid.run(lambda x: factor * x, 4).get() == 12
+    assert grid.run(noted(twice), 4).get() == ["noted", 8]
+    assert grid.run(functools.partial(pow, 2), exp=5).get() == 32
+    assert grid.run(operator.add, 1, 2).get() == 3
+    assert grid.run("a-b".split, "-").get() == ["a", "b"]
+    assert grid.run(Point, 5).get() == Point(5)
+    assert grid.run(Point(1.0).__eq__, Point(1.0)).get() is True
+
+
+def test_it_runs_elsewhere(grid):
+    assert grid.run(os.getpid).get() != os.getpid()
+
+
+def test_arguments_may_change_after_the_call(grid, gate):
+    blocked = [grid.run(stop, str(gate.path)) for _ in range(2)]
+    values = [1, 2]
+    later = grid.run(sum, values)
+    values.append(100)
+    gate.open()
+    assert later.get() == 3
+    assert [call.get() for call in blocked] == [None, None]
+
+
+PROGRAM = """
+import dataclasses
+import gridloom as gl
+
+SCALE = 10
+
+@dataclasses.dataclass
+class Mine:
+    x: int
+
+class Wrong(Exception):
+    pass
+
+def scaled(mine):
+    if mine.x < 0:
+        raise Wrong(mine.x)
+    return Mine(helper(mine.x))
+
+def helper(x):
+    return SCALE * x
+
+if __name__ == "__main__":
+    with gl.local(servers=1) as grid:
+        made = grid.run(scaled, Mine(4)).get()
+        assert isinstance(made, Mine) and made == Mine(40), made
+        try:
+            grid.run(scaled, Mine(-1)).get()
+        except Wrong as error:
+            print("raised", error, "in helper" in str(error.__cause__), "in scaled" in str(error.__cause__))
+        import beside
+        print(grid.run(beside.name).get())
+"""
+
+
+def test_functions_classes_and_modules_of_a_program(program, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "beside.py").write_text("def name():\n    return __name__\n")
+    run = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "raised -1 False True\nbeside\n", done.stdout + done.stderr
+
+
+def test_a_module_that_the_server_lacks(grid, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def f():\n    return 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import only_here
+
+    with pytest.raises(gl.CannotRun, match="module 'only_here', which the server cannot import") as caught:
+        grid.run(only_here.f).get()
+    assert caught.value.function == "only_here:f" and caught.value.server.startswith("server-")
+    for remedy in ("install it there", "in the program itself", r"register_pickle_by_value\(only_here\)"):
+        assert caught.match(remedy)
+
+
+def raises(kind, *args):
+    raise kind(*args)
+
+
+def test_exceptions_come_as_they_are(grid):
+    with pytest.raises(KeyError) as caught:
+        grid.run(raises, KeyError, "k").get()
+    assert caught.value.args == ("k",)
+    assert 'in raises\n    raise kind(*args)' in str(caught.value.__cause__)
+    assert "run_code" not in str(caught.value.__cause__)
+    with pytest.raises(Told) as caught:
+        grid.run(raises, Told, 1, 2).get()
+    assert caught.value.args == (1, 2)
+
+
+def test_an_exception_that_does_not_unpickle_is_told(grid):
+    with pytest.raises(gl.RemoteError, match="1 and 2") as caught:
+        grid.run(raises, Unpicklable, 1, 2).get()
+    error = caught.value
+    assert (error.kind, error.message) == ("Unpicklable", "1 and 2")
+    assert "in raises" in error.traceback and error.function.endswith(":raises") and error.server.startswith("server-")
+
+
+def test_an_exception_that_does_not_pickle_is_told(grid):
+    def fail():
+        error = ValueError("no")
+        error.lock = threading.Lock()
+        raise error
+
+    with pytest.raises(gl.RemoteError, match="no") as caught:
+        grid.run(fail).get()
+    assert caught.value.kind == "ValueError"
+
+
+def test_recursion_without_end(grid):
+    def deeper(n):
+        return deeper(n + 1)
+
+    with pytest.raises(RecursionError):
+        grid.run(deeper, 0).get()
+    assert grid.run(twice, 1).get() == 2
+
+
+@pytest.mark.parametrize("end", [functools.partial(sys.exit, 3), functools.partial(os._exit, 3)], ids=["exit", "_exit"])
+def test_the_end_of_a_worker_harms_its_call_alone(grid, end):
+    with pytest.raises(gl.Crashed, match="3") as caught:
+        grid.run(end).get()
+    assert "exit" in caught.value.function and "python/run" not in str(caught.value)
+    assert grid.run(twice, 1).get() == 2
+
+
+def test_what_cannot_be_pickled_is_named(grid):
+    lock = threading.Lock()
+    with pytest.raises(gl.ArgumentError, match="argument 2, of type lock, cannot be pickled"):
+        grid.run(max, 1, lock)
+    with pytest.raises(gl.ArgumentError, match="argument 'key', of type lock"):
+        grid.run(max, 1, key=lock)
+    with pytest.raises(gl.ArgumentError, match="its variable 'lock', of type lock, cannot be pickled .*: make it inside"):
+        grid.run(lambda: lock)
+    with pytest.raises(gl.ArgumentError, match="expected a function to run, got int 3"):
+        grid.run(3)
+    with pytest.raises(gl.WrongResult, match="its result cannot be pickled: lock: .*; return plain data"):
+        grid.run(threading.Lock).get()
+
+
+def test_a_handle_is_no_argument(grid):
+    with grid.group():
+        handle = grid.function("tests/halve")(np.ones(2))[1]
+    with pytest.raises(gl.ArgumentError, match=r"argument 1, of type Handle, .*pass its \.get\(\)"):
+        grid.run(twice, handle)
+    assert grid.run(twice, handle.get()).get() == 1.0
+
+
+def test_results_come_in_order(grid):
+    assert list(grid.map(twice, range(200))) == [2 * x for x in range(200)]
+    assert list(grid.map(pow, [2, 3, 4], itertools.repeat(2))) == [4, 9, 16]
+    assert list(grid.map(twice, range(100), chunksize=7)) == [2 * x for x in range(100)]
+    assert list(grid.map(twice, [])) == []
+
+
+def test_a_map_takes_an_endless_iterable(grid):
+    taken = []
+
+    def numbers():
+        for number in itertools.count():
+            taken.append(number)
+            yield number
+
+    results = grid.map(twice, numbers(), lead=5)
+    assert len(taken) == 5
+    assert [next(results) for _ in range(10)] == [2 * x for x in range(10)]
+    assert len(taken) == 15
+    results.close()
+    assert len(taken) == 15
+
+
+def test_a_map_raises_where_it_fails(grid):
+    results = grid.map(lambda x: 1 / x, [1, 2, 0, 4])
+    assert [next(results), next(results)] == [1, 0.5]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    with pytest.raises(StopIteration):
+        next(results)
+    lock = threading.Lock()
+    with pytest.raises(gl.ArgumentError, match="argument 1"):
+        list(grid.map(twice, [1, lock]))
+    with pytest.raises(ValueError, match="chunksize"):
+        grid.map(twice, [1], chunksize=0)
+    with pytest.raises(ValueError, match="lead"):
+        grid.map(twice, [1], lead=0)
+
+
+def test_a_map_may_have_a_time_limit(grid, gate):
+    results = grid.map(stop, [str(gate.path)], timeout=0.05)
+    with pytest.raises(TimeoutError):
+        next(results)
+
+
+def test_a_call_can_be_cancelled_until_it_is_sent(grid, gate):
+    calls = [grid.run(stop, str(gate.path), n) for n in range(50)]
+    running(gate)
+    last, first = calls[-1], calls[0]
+    assert last.cancel() and last.cancelled() and last.done()
+    assert not first.cancel() and first.running()
+    with pytest.raises(CancelledError):
+        last.get()
+    with pytest.raises(TimeoutError):
+        first.get(0.01)
+    gate.open()
+    assert sorted(call.get() for call in as_completed(calls[:-1])) == list(range(49))
+
+
+def test_thousands_of_futures_at_once(grid):
+    calls = [grid.run(twice, n) for n in range(10_000)]
+    assert sum(call.get() for call in as_completed(calls)) == 10_000 * 9_999
+
+
+def test_threads_share_a_grid(grid):
+    sums = []
+    threads = [threading.Thread(target=lambda: sums.append(sum(grid.map(twice, range(100))))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == [9900] * 4
+
+
+def test_plain_calls_and_groups_go_on_beside(grid, gate):
+    call = grid.run(stop, str(gate.path), 1)
+    running(gate)
+    with grid.group():
+        handle = grid.function("tests/halve")(np.ones(2))[1]
+    gate.open()
+    assert handle.get() == 0.5
+    assert call.get() == 1
+
+
+def test_a_lost_server_does_not_lose_its_calls(program, tmp_path):
+    with gl.local(servers=2) as grid:
+        gate = tmp_path / "gate"
+        calls = [grid.run(stop, str(gate), n) for n in range(6)]
+        while len(list(tmp_path.glob("gate.[0-9]*"))) < 2:
+            time.sleep(0.001)
+        os.kill(grid.server_processes()[0], 9)
+        Path(f"{gate}.open").touch()
+        assert [call.get() for call in calls] == list(range(6))
+
+
+def test_the_end_of_a_grid_ends_its_calls(program, tmp_path):
+    with gl.local(servers=1) as grid:
+        calls = [grid.run(stop, str(tmp_path / "gate"), n) for n in range(20)]
+    for call in calls:
+        with pytest.raises(gl.UsageError, match="closed before .*:stop had ended"):
+            call.get()
+    with pytest.raises(gl.UsageError, match="closed"):
+        grid.run(twice, 1)
+
+
+def test_servers_take_no_code_unless_they_say_so(program, platform):
+    with gl.local(servers=1, run_code=False) as grid:
+        for attempt in (lambda: grid.run(twice, 1), lambda: grid.map(twice, [1]), lambda: gl.Executor(grid=grid)):
+            with pytest.raises(gl.UnknownFunctionError, match="start one with 'gridloom serve --run-code'"):
+                attempt()
+    with gl.simulate(platform) as grid, pytest.raises(gl.UsageError, match="simulated"):
+        grid.run(twice, 1)
+
+
+def test_servers_with_run_code(program):
+    program = Path(gl.__file__).parent / "bin" / "gridloom"
+    serve = [program, "serve", "--run-code", "--no-agent", "--json", "--python", sys.executable, "--until-stdin-closes"]
+    with subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        ready = json.loads(server.stdout.readline())
+        assert ready["functions"] == ["python/run"]
+        with gl.connect(servers=[ready["address"]]) as grid:
+            assert grid.run(lambda x: x + 1, 1).get() == 2
+
+
+def test_what_a_server_offers_is_what_the_module_says():
+    """The server has the definition built in, so that it starts without Python."""
+    describe = [sys.executable, "-m", "gridloom.describe", "gridloom.run_code"]
+    told = json.loads(subprocess.run(describe, capture_output=True, text=True, check=True).stdout)
+    kept = Path(__file__).parents[2] / "gridloom" / "functions" / "run_code.json"
+    assert json.loads(kept.read_text()) == told
+
+
+def test_a_call_can_be_awaited(grid):
+    import asyncio
+
+    async def program():
+        return await asyncio.gather(grid.run(twice, 1), grid.run(twice, 2))
+
+    assert asyncio.run(program()) == [2, 4]
