@@ -66,9 +66,10 @@ from ._errors import (
     WrongResult,
 )
 from ._executor import Executor
+from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function, Future
 from ._graph import Graph, GraphNode
-from ._grid import Grid, ServerInfo, Simulation, Traffic
+from ._grid import Grid
 from ._gridloom import __version__
 from ._group import Difference, Group, Handle, Report
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -301,3 +302,18 @@ def _describe(add: Callable[[dict[str, Any]], None], described: dict[str, Any]) 
         raise
     except (TypeError, ValueError) as error:
         raise UsageError(f"{described['name']!r} cannot be described: {error}") from None
+
+
+def results_for(inputs: Mapping[str, Handle] | None) -> list[tuple[str, _gridloom.RawHandle]]:
+    """Inputs of a graph that are results already."""
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise UsageError(f"inputs is a dict of handles by the names of the graph's inputs, got {type(inputs).__name__}")
+    for name, handle in (inputs or {}).items():
+        if not isinstance(name, str):
+            raise UsageError(f"inputs is a dict by the names of the graph's inputs; {name!r} is no name")
+        if not isinstance(handle, Handle):
+            raise UsageError(
+                f"inputs[{name!r}] is {type(handle).__name__}; only handles, results of calls of a group, are named "
+                "there: pass other values to the calls, as the graph describes them"
+            )
+    return [(name, handle._raw) for name, handle in (inputs or {}).items()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import operator
 import os
 import warnings
@@ -18,8 +17,9 @@ import numpy.typing as npt
 from . import _gridloom
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._errors import UnreadErrorWarning, UsageError
+from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function
-from ._graph import Graph
+from ._graph import Graph, results_for
 from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._packing import name_of, pack_call, pack_function
@@ -36,79 +36,6 @@ _T = TypeVar("_T")
 
 # Calls that `Grid.map` submits ahead.
 _LEAD_MIN = 64
-
-
-@dataclasses.dataclass(frozen=True)
-class ServerInfo:
-    """A server as the session knows it.
-
-    Attributes
-    ----------
-    name, address : str
-        Its name, and where it can be dialled.
-    slots : int
-        Tasks that it runs at a time.
-    plain : bool
-        Whether it talks to clients only.
-    memory_bytes : int
-        Bound on its store.
-    speed_flops : float or None
-        Measured speed of one slot, floating-point operations per second; ``None`` before it was measured.
-    functions : list of str
-        Names of the functions that it offers.
-    """
-
-    name: str
-    address: str
-    slots: int
-    plain: bool
-    memory_bytes: int
-    speed_flops: float | None
-    functions: list[str]
-
-
-@dataclasses.dataclass(frozen=True)
-class Traffic:
-    """Bytes moved since the session began.
-
-    Attributes
-    ----------
-    client_bytes : int
-        Over links of the client, both ways.
-    server_bytes : int
-        Between servers.
-    by_link : dict of str to int
-        By pair of names, ``"sender -> receiver"``.
-    """
-
-    client_bytes: int
-    server_bytes: int
-    by_link: dict[str, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Simulation:
-    """What a simulated run has to report.
-
-    Attributes
-    ----------
-    seconds : float
-        Virtual time, seconds.
-    trace_hash : str
-        Sums up everything that happened, in order: equal for equal programs, platforms and seeds.
-    bytes_by_link : dict of str to float
-        Bytes of data over each link of the platform.
-    bytes_by_pair : dict of str to int
-        Bytes of data by pair of names, ``"sender -> receiver"``.
-    groups : list of (str, float, float)
-        Groups in order: heuristic, predicted and simulated makespan in seconds.
-    """
-
-    seconds: float
-    trace_hash: str
-    bytes_by_link: dict[str, float]
-    bytes_by_pair: dict[str, int]
-    groups: list[tuple[str, float, float]]
 
 
 class Grid:
@@ -352,7 +279,7 @@ class Grid:
             hint = "; gl.Graph.load(path) reads one from a file" if isinstance(graph, (str, os.PathLike)) else ""
             raise UsageError(f"graph is a gl.Graph, got {type(graph).__name__}{hint}")
         else:
-            raw = self._raw.group_of(mapping_of(heuristic, map_timeout), graph._raw, strict, _results(inputs))
+            raw = self._raw.group_of(mapping_of(heuristic, map_timeout), graph._raw, strict, results_for(inputs))
         _warn(self._raw.take_unread(False))
         group = Group(self, raw, heuristic)
         if graph is not None:
@@ -519,21 +446,6 @@ class Grid:
     def __repr__(self) -> str:
         kind = "closed" if self._closed else "simulated" if self.simulated else "real"
         return f"<gridloom.Grid: {kind}>"
-
-
-def _results(inputs: Mapping[str, Handle] | None) -> list[tuple[str, _gridloom.RawHandle]]:
-    """Inputs of a graph that are results already."""
-    if inputs is not None and not isinstance(inputs, Mapping):
-        raise UsageError(f"inputs is a dict of handles by the names of the graph's inputs, got {type(inputs).__name__}")
-    for name, handle in (inputs or {}).items():
-        if not isinstance(name, str):
-            raise UsageError(f"inputs is a dict by the names of the graph's inputs; {name!r} is no name")
-        if not isinstance(handle, Handle):
-            raise UsageError(
-                f"inputs[{name!r}] is {type(handle).__name__}; only handles, results of calls of a group, are named "
-                "there: pass other values to the calls, as the graph describes them"
-            )
-    return [(name, handle._raw) for name, handle in (inputs or {}).items()]
 
 
 # Loops that hold back bodies at a time: programs interleave a few.

@@ -1,0 +1,78 @@
+"""What a session tells of its grid: servers, traffic, a simulated run."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerInfo:
+    """A server as the session knows it.
+
+    Attributes
+    ----------
+    name, address : str
+        Its name, and where it can be dialled.
+    slots : int
+        Tasks that it runs at a time.
+    plain : bool
+        Whether it talks to clients only.
+    memory_bytes : int
+        Bound on its store.
+    speed_flops : float or None
+        Measured speed of one slot, floating-point operations per second; ``None`` before it was measured.
+    functions : list of str
+        Names of the functions that it offers.
+    """
+
+    name: str
+    address: str
+    slots: int
+    plain: bool
+    memory_bytes: int
+    speed_flops: float | None
+    functions: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """Bytes moved since the session began.
+
+    Attributes
+    ----------
+    client_bytes : int
+        Over links of the client, both ways.
+    server_bytes : int
+        Between servers.
+    by_link : dict of str to int
+        By pair of names, ``"sender -> receiver"``.
+    """
+
+    client_bytes: int
+    server_bytes: int
+    by_link: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Simulation:
+    """What a simulated run has to report.
+
+    Attributes
+    ----------
+    seconds : float
+        Virtual time, seconds.
+    trace_hash : str
+        Sums up everything that happened, in order: equal for equal programs, platforms and seeds.
+    bytes_by_link : dict of str to float
+        Bytes of data over each link of the platform.
+    bytes_by_pair : dict of str to int
+        Bytes of data by pair of names, ``"sender -> receiver"``.
+    groups : list of (str, float, float)
+        Groups in order: heuristic, predicted and simulated makespan in seconds.
+    """
+
+    seconds: float
+    trace_hash: str
+    bytes_by_link: dict[str, float]
+    bytes_by_pair: dict[str, int]
+    groups: list[tuple[str, float, float]]
