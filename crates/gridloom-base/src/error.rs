@@ -133,7 +133,19 @@ pub enum TaskError {
     },
 }
 
+/// What Python raises where a module is not installed.
+const NO_MODULE: &str = "ModuleNotFoundError";
+
 impl TaskError {
+    /// Whether the server lacks what the function needs: the task may run on another one.
+    pub fn is_of_server(&self) -> bool {
+        match self {
+            TaskError::CannotRun { .. } => true,
+            TaskError::Raised { kind, .. } => kind == NO_MODULE,
+            _ => false,
+        }
+    }
+
     /// The same error, naming that function and that server: the code that runs a task need not know them.
     pub fn named(mut self, its_function: &str, its_server: &str) -> TaskError {
         if let TaskError::Crashed { function, server, .. }

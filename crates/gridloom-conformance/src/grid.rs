@@ -165,16 +165,13 @@ impl<'w> Stage<'w> {
             args,
             outputs,
             work_flops,
-            only: None,
+            terms: Default::default(),
         }
     }
 
     fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limit_ns: Option<u64>) -> TaskId {
         let id = task.id;
-        self.world.command(
-            self.client,
-            Command::Call { task, sources: sources.to_vec(), limit_ns, only: None, calibrates: false, is_once: false },
-        );
+        self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limit_ns });
         id
     }
 

@@ -158,7 +158,7 @@ fn serve_node(jobs: Option<JobsConfig>) {
         args: vec![],
         outputs: vec![],
         work_flops: None,
-        only: None,
+        terms: Default::default(),
     };
     let machine = Box::new(Echo { task: jobs.is_some().then_some(task), ..Echo::default() });
     let config = NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), jobs, ..NetConfig::default() };

@@ -228,7 +228,14 @@ fn a_node_that_ends_is_lost_to_its_peers() {
 fn a_task_ends_once_also_where_none_can_run() {
     let node = server();
     let id = TaskId { client: NodeId(1), serial: 1 };
-    let task = Task { id, kind: TaskKind::call("m/f", 0), args: vec![], outputs: vec![], work_flops: None, only: None };
+    let task = Task {
+        id,
+        kind: TaskKind::call("m/f", 0),
+        args: vec![],
+        outputs: vec![],
+        work_flops: None,
+        terms: Default::default(),
+    };
     node.perform([Effect::StartTask { task: task.into() }, Effect::StopTask { task: id }]);
     let outcome = node.expect("TaskEnded", |i| match i {
         Input::TaskEnded { outcome, .. } => Some(outcome.clone()),

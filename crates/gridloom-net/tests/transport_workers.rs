@@ -24,7 +24,7 @@ fn task(serial: u64, symbol: &str, values: &[f64]) -> Task {
         args: values.iter().map(inline).collect(),
         outputs,
         work_flops: None,
-        only: None,
+        terms: Default::default(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Functions of a grid, and plain calls under way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gridloom::{Arg, Error, Function, Grid, Pending, Value};
+use gridloom::{Arg, Error, Function, Grid, Pending, Retry, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -46,6 +47,13 @@ impl RawFunction {
         let (grid, function) = self.function.live(py)?;
         let server = server.to_string();
         let function = detached(py, move || function.on(&server)).or_raise(py)?;
+        Ok(RawFunction::new(&self.session, grid, function))
+    }
+
+    /// The same with calls that run again so often, after crashes and after exceptions of these classes (`None` for all).
+    fn retried(&self, py: Python<'_>, times: u32, crashes: bool, raised: Option<Vec<String>>) -> PyResult<RawFunction> {
+        let (grid, function) = self.function.live(py)?;
+        let function = function.retried(Retry { times, crashes, raised: raised.map(BTreeSet::from_iter) });
         Ok(RawFunction::new(&self.session, grid, function))
     }
 

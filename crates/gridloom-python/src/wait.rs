@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gridloom::{Error, Watch};
+use gridloom_net::worker::nested;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -39,6 +40,8 @@ pub(crate) fn wait_for(
     watch: impl Fn() -> PyResult<Watch>,
 ) -> PyResult<Result<(), Error>> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    // In a worker: its call waits on between two slices.
+    let mut waiting = None;
     loop {
         let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         let watch = watch()?;
@@ -46,7 +49,10 @@ pub(crate) fn wait_for(
             (Err(Error::TimedOut { .. }), Some(limit)) if left <= SIGNALS_EVERY => {
                 return Ok(Err(Error::TimedOut { limit_seconds: limit.as_secs_f64() }));
             }
-            (Err(Error::TimedOut { .. }), _) => py.check_signals()?,
+            (Err(Error::TimedOut { .. }), _) => {
+                waiting = waiting.or_else(nested::wait);
+                py.check_signals()?;
+            }
             (outcome, _) => return Ok(outcome),
         }
     }

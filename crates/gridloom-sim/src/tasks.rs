@@ -323,7 +323,7 @@ mod tests {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: Some(1e9),
-            only: None,
+            terms: Default::default(),
         })
     }
 

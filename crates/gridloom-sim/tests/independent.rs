@@ -97,7 +97,7 @@ impl Test {
                 args,
                 outputs: vec![Output { datum, meta: meta.clone() }],
                 work_flops: Some(5e8),
-                only: None,
+                terms: Default::default(),
             });
             if serial % LENGTH == 0 {
                 last.push(datum);

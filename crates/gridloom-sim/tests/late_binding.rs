@@ -72,7 +72,7 @@ impl Stage {
             args: vec![n, Argument::Datum(self.datum(serial))],
             outputs: vec![Output { datum: self.datum(1000 + serial), meta: self.meta() }],
             work_flops: Some(1e9),
-            only: None,
+            terms: Default::default(),
         }
     }
 
@@ -100,9 +100,7 @@ impl Stage {
             let (task, datum, meta) = (self.task(serial), self.datum(serial), self.meta());
             self.sim.put(self.client, datum, meta.clone(), None);
             let sources = vec![(datum, meta)];
-            let command =
-                Command::Call { task, sources, limit_ns: None, only: None, calibrates: false, is_once: false };
-            self.sim.command(self.client, command);
+            self.sim.command(self.client, Command::Call { task, sources, limit_ns: None });
         }
         self.ended(count as usize)
     }

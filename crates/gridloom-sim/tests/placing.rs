@@ -73,7 +73,7 @@ impl Stage {
             args: n.into_iter().chain(reads.iter().map(|datum| Argument::Datum(*datum))).collect(),
             outputs: makes.into_iter().map(|datum| Output { datum, meta: Stage::meta() }).collect(),
             work_flops: Some(if function == "t/make" { 1e9 } else { 1e6 }),
-            only: None,
+            terms: Default::default(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Stage {
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
-            only: None,
+            terms: Default::default(),
         };
         self.follow(server, task, &[datum])
     }

@@ -47,7 +47,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
         args: vec![n.clone()],
         outputs: [a, b].map(|datum| Output { datum, meta: array.clone() }).to_vec(),
         work_flops: Some(1e6),
-        only: None,
+        terms: Default::default(),
     };
     let sum = |serial, datum| Task {
         id: TaskId { client, serial },
@@ -58,7 +58,7 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
             meta: Meta::scalar(Dtype::Float64),
         }],
         work_flops: Some(1e6),
-        only: None,
+        terms: Default::default(),
     };
     let group = |serial, tasks| Group {
         id: GroupId { client, serial },

@@ -7,9 +7,10 @@ use std::time::Duration;
 use gridloom_base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_base::near::near_names;
 use gridloom_base::{DatumId, Meta, NodeId, TaskId};
-use gridloom_core::graph::{Argument, Output, Task, TaskKind};
+use gridloom_core::graph::{Argument, Output, Retry, Task, TaskKind, Terms};
 use gridloom_idl::method::runs_by_itself;
 use gridloom_idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of};
+use gridloom_net::worker::nested;
 
 use crate::grid::{CallEnd, Callee};
 use crate::object::ObjectLocation;
@@ -85,6 +86,8 @@ pub struct Function {
     pub(crate) only: Option<NodeId>,
     /// The object on which it is a method.
     pub(crate) object: Option<ObjectLocation>,
+    /// After which errors its calls run again.
+    pub(crate) retry: Option<Arc<Retry>>,
 }
 
 impl Function {
@@ -139,6 +142,12 @@ impl Function {
     /// The same on that server, which is not looked for before a call is made.
     pub fn bound_to(self, server: NodeId) -> Function {
         Function { only: Some(server), ..self }
+    }
+
+    /// The same with calls that run again after errors of those kinds, on another server if one offers the function. Not methods,
+    /// nor calls that call the program back: they run once.
+    pub fn retried(self, retry: Retry) -> Function {
+        Function { retry: Some(Arc::new(retry)), ..self }
     }
 
     /// Whether a result of this description can be read as that one: an array of as many elements of the same type, as it lies in
@@ -289,7 +298,7 @@ impl Function {
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
-            only: self.server(),
+            terms: Terms { only: self.server(), depth: nested::depth(), retry: self.retry.clone(), ..Terms::default() },
         };
         Ok(Prepared { task, values, outputs })
     }

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError};
 use gridloom_core::node::{Command, Event, LogLine};
+use gridloom_net::worker::nested;
 
 use crate::backend::{Backend, SimBackend};
 use crate::group::Launches;
@@ -240,12 +241,17 @@ impl Grid {
     /// runs meanwhile what the program is called back for, as no time passes while the program does not wait.
     fn wait<R>(&self, limit: Option<Duration>, mut done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
         let runs_call_backs = self.is_simulated();
+        // A function that makes calls itself gives up its slot while it waits for them.
+        let mut waiting = None;
         loop {
             let (mut found, mut lines) = (None, Vec::new());
             let waited = self.0.backend.wait_until(limit, &mut |events| {
                 let mut state = self.take_in(events, &mut lines);
                 let call = if runs_call_backs { state.call_backs.take() } else { None };
                 found = call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)));
+                if found.is_none() && waiting.is_none() {
+                    waiting = nested::wait();
+                }
                 found.is_some()
             });
             log::hand_on(lines);

@@ -77,6 +77,7 @@ pub use value::Value;
 
 pub use gridloom_base as base;
 pub use gridloom_core as core;
+pub use gridloom_core::graph::Retry;
 pub use gridloom_derive::Message;
 pub use gridloom_layout as layout;
 /// A Rust type as a message that C and Python programs declare too; see [`layout::rust`] for what

@@ -178,7 +178,14 @@ impl Object {
     }
 
     fn own(&self, signature: Arc<Signature>) -> Function {
-        Function { grid: self.grid.clone(), hash: signature.hash(), signature, only: None, object: Some(self.location) }
+        Function {
+            grid: self.grid.clone(),
+            hash: signature.hash(),
+            signature,
+            only: None,
+            object: Some(self.location),
+            retry: None,
+        }
     }
 
     /// Ends it, after the calls that were made: runs its `_finalize`, for which it may take so long in all. Without waiting.

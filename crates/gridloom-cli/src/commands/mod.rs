@@ -38,6 +38,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::log::LogOptions;
 
+/// The variable that names the agent, to programs and to functions that call others.
+pub const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
+
 /// The agent's default address.
 pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 
@@ -45,7 +48,7 @@ pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentOption {
     /// Address of the agent
-    #[arg(long, env = "GRIDLOOM_AGENT", hide_env_values = true, default_value = AGENT_ADDRESS, value_name = "HOST:PORT",
+    #[arg(long, env = AGENT_VARIABLE, hide_env_values = true, default_value = AGENT_ADDRESS, value_name = "HOST:PORT",
           value_parser = parse_agent)]
     pub agent: String,
 }
@@ -98,7 +101,7 @@ impl GridOption {
         if let Some(address) = &self.agent {
             return Ok(GridAddress::Agent(address.clone()));
         }
-        if let Some(address) = set("GRIDLOOM_AGENT") {
+        if let Some(address) = set(AGENT_VARIABLE) {
             return match parse_agent(address.trim()) {
                 Ok(address) => Ok(GridAddress::Agent(address)),
                 Err(why) => bail!("GRIDLOOM_AGENT: {why}"),

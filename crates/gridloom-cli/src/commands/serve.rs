@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::worker::{Wrong, check_libraries};
 use super::{
-    AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size, parse_speed, print_json,
-    print_line, secret,
+    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size,
+    parse_speed, print_json, print_line, secret,
 };
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::{REGISTERED, Registering};
@@ -144,7 +144,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         python: options.python.clone(),
         modules: offer.modules,
         queue_depth: options.queue_depth,
-        env: Vec::new(),
+        // Functions that call others find the grid by it.
+        env: if options.no_agent { Vec::new() } else { vec![(AGENT_VARIABLE.into(), options.agent.agent.clone())] },
         slowdown: options.slowdown,
         worker_group: options.worker_group,
     };

@@ -242,7 +242,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
             args: vec![scalar(200), scalar(ELEMENTS as i32), Argument::Datum(input)],
             outputs: vec![Output { datum: output, meta: Meta::array(Dtype::Float64, &[ELEMENTS]) }],
             work_flops: Some(2e9),
-            only: None,
+            terms: Default::default(),
         }
     };
     stage.put(client, datum(1), meta.clone(), bytes);
@@ -262,7 +262,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
         let (id, signature_hash) = (TaskId { client, serial }, definition.signature.hash());
         let (args, outputs) = (Vec::new(), Vec::new());
         let kind = TaskKind::call("suite/null", signature_hash);
-        Task { id, kind, args, outputs, work_flops: Some(1.0), only: None }
+        Task { id, kind, args, outputs, work_flops: Some(1.0), terms: Default::default() }
     };
     let id = GroupId { client, serial: 2 };
     let group = Group { id, tasks: vec![null(4), null(5)], sources: BTreeMap::new(), wanted: Vec::new() };

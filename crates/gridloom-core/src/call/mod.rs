@@ -8,7 +8,7 @@ mod back;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::graph::Task;
+use crate::graph::{Failures, Task};
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_perf::{GridView, LinkEstimate, Size};
 
@@ -20,33 +20,42 @@ pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
 /// What a call of unknown duration is expected to hold up others, seconds.
 const UNKNOWN_S: f64 = 0.1;
 
-/// How the server of a call is chosen.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Way {
-    /// No other will do.
-    pub only: Option<NodeId>,
-    /// The call is to be measured there.
-    pub calibrates: bool,
-    /// It runs at most once: it calls the program back.
-    pub is_once: bool,
+/// What a program called, whichever server runs it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub task: Arc<Task>,
+    /// Its data arguments, all at the client.
+    pub sources: Vec<(DatumId, Meta)>,
+    /// Its limit, nanoseconds.
+    pub limit_ns: Option<u64>,
+    /// When the limit runs out.
+    pub deadline: Option<Time>,
+    /// How often it was sent again, as its server or a result was lost.
+    pub losses: u32,
+    /// Where it has failed.
+    pub failures: Failures,
+}
+
+impl Request {
+    pub fn new(now: Time, task: Task, sources: Vec<(DatumId, Meta)>, limit_ns: Option<u64>) -> Request {
+        let deadline = limit_ns.map(|limit| now + limit);
+        Request { task: Arc::new(task), sources, limit_ns, deadline, losses: 0, failures: Failures::default() }
+    }
+
+    /// Its size as models have it, and the bytes of its arguments and of its results.
+    pub fn size(&self) -> (Size, u64, u64) {
+        let sent: u64 = self.sources.iter().map(|(_, meta)| meta.size_bytes()).fold(0, u64::saturating_add);
+        let back: u64 = self.task.outputs.iter().map(|output| output.meta.size_bytes()).fold(0, u64::saturating_add);
+        (Size::new(self.task.work_flops, sent.saturating_add(back)), sent, back)
+    }
 }
 
 /// A call under way.
 #[derive(Clone, Debug)]
 pub struct Call {
-    pub task: Arc<Task>,
-    /// Its data arguments, all at the client.
-    pub sources: Vec<(DatumId, Meta)>,
+    pub request: Request,
     /// Where it was sent.
     pub server: NodeId,
-    /// How its server is chosen.
-    pub way: Way,
-    /// How often it was sent.
-    pub attempts: u32,
-    /// Its limit, nanoseconds.
-    pub limit_ns: Option<u64>,
-    /// When the limit runs out.
-    pub deadline: Option<Time>,
     /// How the server says that it ended.
     pub ended: Option<Ended>,
     missing: BTreeSet<DatumId>,
@@ -85,21 +94,35 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The server where a call is predicted to be back first, `only` that one if no other will do; `None` if none
-    /// offers the function. Ties go to the first name.
+    /// The server where a call is predicted to be back first, and for how long it keeps it busy, seconds; `None` if no server
+    /// that may run it offers the function. Servers where it failed come last. Ties go to the first name.
     pub fn choose(
         &self,
         grid: &GridView,
         links: &BTreeMap<NodeId, LinkEstimate>,
-        task: &Task,
-        sent_bytes: u64,
-        only: Option<NodeId>,
+        request: &Request,
     ) -> Option<(NodeId, f64)> {
-        let back_bytes: u64 = task.outputs.iter().map(|output| output.meta.size_bytes()).sum();
-        let size = Size::new(task.work_flops, sent_bytes.saturating_add(back_bytes));
+        match request.task.terms.only {
+            Some(only) => self.choose_among(grid, links, request, |server| server == only),
+            None if request.failures.is_empty() => self.choose_among(grid, links, request, |_| true),
+            None => self
+                .choose_among(grid, links, request, |server| !request.failures.at(server))
+                .or_else(|| self.choose_among(grid, links, request, |_| true)),
+        }
+    }
+
+    /// As [`Calls::choose`], among some servers.
+    pub fn choose_among(
+        &self,
+        grid: &GridView,
+        links: &BTreeMap<NodeId, LinkEstimate>,
+        request: &Request,
+        may_run: impl Fn(NodeId) -> bool,
+    ) -> Option<(NodeId, f64)> {
+        let (size, sent_bytes, back_bytes) = request.size();
         let mut best: Option<(f64, NodeId, f64)> = None;
-        for server in grid.servers.iter().filter(|server| only.is_none_or(|only| server.node == only)) {
-            let Some(model) = server.functions.get(task.name()) else { continue };
+        for server in grid.servers.iter().filter(|server| may_run(server.node)) {
+            let Some(model) = server.functions.get(request.task.name()) else { continue };
             let predicted = model.predict(size, server.speed_flops).map(|predicted| predicted.seconds);
             let run_s = predicted.unwrap_or_else(|| model.seconds(size, server.speed_flops)) * server.pace;
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
@@ -121,19 +144,9 @@ impl Calls {
         best.map(|(_, node, promised_s)| (node, promised_s))
     }
 
-    /// A call was sent.
-    #[allow(clippy::too_many_arguments)]
-    pub fn sent(
-        &mut self,
-        task: Arc<Task>,
-        sources: Vec<(DatumId, Meta)>,
-        server: NodeId,
-        promised_s: f64,
-        way: Way,
-        attempts: u32,
-        limit_ns: Option<u64>,
-        deadline: Option<Time>,
-    ) {
+    /// A call was sent to a server, which it keeps busy for so many seconds.
+    pub fn sent(&mut self, request: Request, server: NodeId, promised_s: f64) {
+        let Request { task, sources, deadline, .. } = &request;
         let load = self.loads.entry(server).or_default();
         load.calls += 1;
         load.promised_s += promised_s;
@@ -142,23 +155,11 @@ impl Calls {
             self.of_datum.insert(*datum, task.id);
         }
         if let Some(deadline) = deadline {
-            self.deadlines.insert((deadline, task.id));
+            self.deadlines.insert((*deadline, task.id));
         }
         let id = task.id;
-        let call = Call {
-            task,
-            sources,
-            server,
-            way,
-            attempts,
-            limit_ns,
-            deadline,
-            ended: None,
-            missing,
-            promised_s,
-            astray: BTreeMap::new(),
-            is_broken: false,
-        };
+        let call =
+            Call { request, server, ended: None, missing, promised_s, astray: BTreeMap::new(), is_broken: false };
         self.calls.insert(id, call);
     }
 
@@ -221,13 +222,13 @@ impl Calls {
             load.calls -= 1;
             load.promised_s = if load.calls == 0 { 0.0 } else { load.promised_s - call.promised_s };
         }
-        for output in &call.task.outputs {
+        for output in &call.request.task.outputs {
             self.of_datum.remove(&output.datum);
         }
-        for (datum, _) in &call.sources {
+        for (datum, _) in &call.request.sources {
             self.of_datum.remove(datum);
         }
-        if let Some(deadline) = call.deadline {
+        if let Some(deadline) = call.request.deadline {
             self.deadlines.remove(&(deadline, task));
         }
         Some(call)
@@ -295,15 +296,16 @@ mod tests {
         }
     }
 
-    fn task(serial: u64) -> Arc<Task> {
-        Arc::new(Task {
+    fn request(serial: u64, limit_ns: Option<u64>) -> Request {
+        let task = Task {
             id: TaskId { client: NodeId(1), serial },
             kind: TaskKind::call("m/f", 0),
             args: vec![],
             outputs: vec![],
             work_flops: Some(1e9),
-            only: None,
-        })
+            terms: Default::default(),
+        };
+        Request::new(Time(0), task, vec![], limit_ns)
     }
 
     #[test]
@@ -313,19 +315,30 @@ mod tests {
         let mut calls = Calls::default();
         let mut order = Vec::new();
         for serial in 0..5 {
-            let task = task(serial);
-            let (node, run_s) = calls.choose(&grid, &links, &task, 0, None).unwrap();
+            let request = request(serial, None);
+            let (node, run_s) = calls.choose(&grid, &links, &request).unwrap();
             order.push(node.0);
-            calls.sent(task, vec![], node, run_s, Way::default(), 1, None, None);
+            calls.sent(request, node, run_s);
         }
         assert_eq!(order, [3, 3, 3, 2, 3]);
     }
 
     #[test]
+    fn a_call_goes_elsewhere_after_a_failure_if_another_server_is_there() {
+        let mut grid = GridView { servers: vec![server("a", 2, 1e9), server("b", 3, 4e9)], ..GridView::default() };
+        let (links, calls, mut request) = (BTreeMap::new(), Calls::default(), request(1, None));
+        request.failures.push(NodeId(3), &TaskError::Cancelled);
+        let chosen = |grid: &GridView| calls.choose(grid, &links, &request).unwrap().0;
+        assert_eq!(chosen(&grid), NodeId(2));
+        grid.servers.remove(0);
+        assert_eq!(chosen(&grid), NodeId(3));
+    }
+
+    #[test]
     fn limits_run_out_in_order() {
         let mut calls = Calls::default();
-        calls.sent(task(1), vec![], NodeId(2), 0.0, Way::default(), 1, None, Some(Time(20)));
-        calls.sent(task(2), vec![], NodeId(2), 0.0, Way::default(), 1, None, Some(Time(10)));
+        calls.sent(request(1, Some(20)), NodeId(2), 0.0);
+        calls.sent(request(2, Some(10)), NodeId(2), 0.0);
         assert_eq!(calls.next_deadline(), Some(Time(10)));
         assert_eq!(calls.take_expired(Time(15)).len(), 1);
         assert_eq!(calls.next_deadline(), Some(Time(20)));

@@ -37,12 +37,14 @@ pub enum State {
     Running,
     /// It has begun, and waits for its program's answer to a callback.
     Asking,
+    /// It has begun, and waits for calls that it made itself.
+    Calling,
 }
 
 impl State {
     /// Whether it is with a worker.
     pub fn has_begun(self) -> bool {
-        matches!(self, State::Running | State::Asking)
+        matches!(self, State::Running | State::Asking | State::Calling)
     }
 }
 
@@ -74,6 +76,8 @@ pub struct Executor {
     running: u32,
     /// How many tasks wait for their programs' answers.
     asking: u32,
+    /// How many tasks wait for calls that they made themselves.
+    calling: u32,
     waiters: BTreeMap<DatumId, Vec<TaskId>>,
     makers: BTreeMap<DatumId, TaskId>,
     lines: Lines,
@@ -95,6 +99,7 @@ impl Executor {
             placed: BTreeMap::new(),
             running: 0,
             asking: 0,
+            calling: 0,
             waiters: BTreeMap::new(),
             makers: BTreeMap::new(),
             lines: Lines::default(),
@@ -108,7 +113,8 @@ impl Executor {
         if self.tasks.contains_key(&task.id) {
             return false;
         }
-        let number = self.next_number;
+        // Nested calls first, the deepest before others.
+        let number = u64::from(u16::MAX - task.terms.depth) << 48 | self.next_number;
         self.next_number += 1;
         for output in &task.outputs {
             self.makers.insert(output.datum, task.id);
@@ -158,7 +164,8 @@ impl Executor {
         let entry = self.tasks.get_mut(&id).expect("the caller named a waiting task");
         assert_eq!(entry.state, State::Waiting, "only waiting tasks are held back");
         entry.state = State::Held;
-        entry.number = self.next_number;
+        // Behind all that come now, nested or not: what made way must not be the next again.
+        entry.number = u64::from(u16::MAX) << 48 | self.next_number;
         self.next_number += 1;
         self.held.insert(entry.number, id);
         let task = entry.task.clone();
@@ -275,6 +282,29 @@ impl Executor {
         }
     }
 
+    /// A running task waits for calls that it made itself. Any number of tasks may: what they wait for needs slots.
+    pub fn begin_calling(&mut self, id: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Running) {
+            entry.state = State::Calling;
+            self.running -= 1;
+            self.calling += 1;
+        }
+    }
+
+    /// The calls that it waited for have ended: the task goes on.
+    pub fn end_calling(&mut self, id: TaskId) {
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Calling) {
+            entry.state = State::Running;
+            self.calling -= 1;
+            self.running += 1;
+        }
+    }
+
+    /// How many tasks have begun and wait, for their programs' answers or for calls of their own.
+    pub fn paused(&self) -> usize {
+        (self.asking + self.calling) as usize
+    }
+
     /// How many tasks wait for their programs' answers.
     pub fn asking(&self) -> usize {
         self.asking as usize
@@ -299,6 +329,7 @@ impl Executor {
             }
             State::Running => self.running -= 1,
             State::Asking => self.asking -= 1,
+            State::Calling => self.calling -= 1,
         }
         if let Some(next) = entry.task.object().and_then(|object| self.lines.leave(object, id)) {
             self.count_down(next);
@@ -393,6 +424,7 @@ impl Executor {
             (State::Ready, self.ready.len() + self.placed.len()),
             (State::Running, self.running as usize),
             (State::Asking, self.asking as usize),
+            (State::Calling, self.calling as usize),
         ];
         for (state, counted) in counts {
             if count(state) != counted {

@@ -1,7 +1,7 @@
 //! How tasks wait, become ready, run and leave.
 
 use super::*;
-use crate::graph::{Argument, Output, TaskKind};
+use crate::graph::{Argument, Output, TaskKind, Terms};
 use gridloom_base::Meta;
 
 fn datum(serial: u64) -> DatumId {
@@ -15,7 +15,7 @@ fn task(serial: u64, inputs: &[u64], output: u64) -> Arc<Task> {
         args: inputs.iter().map(|i| Argument::Datum(datum(*i))).collect(),
         outputs: vec![Output { datum: datum(output), meta: Meta::Bytes { size_bytes: 0 } }],
         work_flops: None,
-        only: None,
+        terms: Default::default(),
     })
 }
 
@@ -75,6 +75,41 @@ fn who_waits_for_its_program_keeps_no_slot_from_others() {
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
     executor.remove(id(3));
     assert!(executor.next_start(|_| 1).is_none() && executor.asking() == 0);
+}
+
+#[test]
+fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go_first() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(1);
+    let add = |executor: &mut Executor, serial: u64, depth: u16| {
+        executor.add(
+            Arc::new(Task { terms: Terms { depth, ..Terms::default() }, ..(*task(serial, &[], 20 + serial)).clone() }),
+            true,
+        );
+        executor.admit(|_| true);
+    };
+    (1..=3).for_each(|serial| add(&mut executor, serial, 0));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
+    executor.begin_calling(id(2)); // Not before it runs.
+    executor.begin_calling(id(1));
+    add(&mut executor, 4, 1);
+    add(&mut executor, 5, 2);
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(5), "the deepest goes first");
+    executor.begin_calling(id(5));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4), "two have left the one slot");
+    executor.begin_calling(id(4));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(2));
+    assert_eq!((executor.paused(), executor.check()), (3, Ok(())));
+    executor.end_calling(id(4));
+    executor.remove(id(4));
+    assert!(executor.next_start(|_| 1).is_none(), "the second runs");
+    executor.remove(id(2));
+    // One that ends while it is said to wait leaves nothing behind.
+    executor.remove(id(5));
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
+    executor.remove(id(3));
+    assert!(executor.is_empty() && executor.check().is_ok());
 }
 
 #[test]

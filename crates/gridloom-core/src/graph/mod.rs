@@ -3,6 +3,8 @@
 //! A [`Group`] is what a client recorded and servers execute: full task descriptions under their identifiers. A mapper
 //! sees the group's [`Outline`].
 
+mod terms;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,8 @@ use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskId};
 use gridloom_idl::MethodName;
 use gridloom_map::{Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::Size;
+
+pub use terms::{Failures, Retry, Terms};
 
 /// An argument of a task.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -87,8 +91,7 @@ pub struct Task {
     pub outputs: Vec<Output>,
     /// Work in floating-point operations, from the complexity expression; `None` if the signature states none.
     pub work_flops: Option<f64>,
-    /// The server that has to run it, if one has to; if that is lost it fails.
-    pub only: Option<NodeId>,
+    pub terms: Terms,
 }
 
 impl Task {
@@ -205,7 +208,7 @@ impl Group {
                     wanted: false,
                 });
             }
-            tasks.push(OutlineTask { function, work_flops: task.work_flops, only: task.only, inputs, outputs });
+            tasks.push(OutlineTask { function, work_flops: task.work_flops, only: task.terms.only, inputs, outputs });
         }
         for wanted in &self.wanted {
             if let Some(at) = index.get(wanted) {

@@ -287,6 +287,7 @@ impl Machine for ClientWithAgent {
                         | DirectoryToAgent::Speed { .. }
                         | DirectoryToAgent::Model { .. }
                         | DirectoryToAgent::Pace { .. }
+                        | DirectoryToAgent::CannotRun { .. }
                         | DirectoryToAgent::ModelsTold { .. },
                     )),
                 ..

@@ -91,6 +91,8 @@ pub enum Input {
     },
     /// A started task calls its program back.
     CallsBack(CallBack),
+    /// A started task waits for calls that it made itself, or goes on.
+    Calling { task: TaskId, waits: bool },
     /// Speed of one slot, floating-point operations per second.
     SpeedMeasured { flops: f64 },
     /// The program asks the client for something.
@@ -156,12 +158,6 @@ pub enum Command {
         sources: Vec<(DatumId, Meta)>,
         /// Nanoseconds after which the call fails, or none.
         limit_ns: Option<u64>,
-        /// No other server will do.
-        only: Option<NodeId>,
-        /// It is to be measured there: it runs only while nothing else does, and fails if something comes.
-        calibrates: bool,
-        /// It calls the program back, and is not sent a second time.
-        is_once: bool,
     },
     /// The answer to `Event::CallsBack`.
     CalledBack {

@@ -31,6 +31,12 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                     link.asks = true;
                 }
             }
+            FromWorker::Calling { serial, waits } => {
+                if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
+                    events.push(JobEvent::Calling { task: sent.pending.task.id, waits });
+                    link.is_calling = waits;
+                }
+            }
             FromWorker::Ended { serial, run_ns, outcome } => {
                 let made = match outcome {
                     Ok(values) => {
@@ -47,7 +53,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                 }
                 // The answer to a task that was taken back, or stopped and buried, is of no interest.
                 let Some(Sent { pending, stopped, .. }) = link.take_ended(serial) else { continue };
-                link.asks = false;
+                (link.asks, link.is_calling) = (false, false);
                 let task = pending.task.id;
                 let outcome = match made {
                     _ if stopped => Err(TaskError::Cancelled),

@@ -1,6 +1,7 @@
-//! Workers with tasks that wait for what their programs say: they leave their slots to others meanwhile.
+//! Workers with tasks that wait: they leave their slots to others meanwhile.
 //!
-//! **Limit:** as many as there are slots leave theirs at a time; others that ask keep theirs.
+//! **Limit:** of those that wait for what their programs say, as many leave theirs at a time as there are slots; others keep
+//! theirs. Those that wait for calls of their own all leave theirs: these calls need slots.
 
 use super::{Jobs, WorkerToken};
 
@@ -8,13 +9,13 @@ use super::{Jobs, WorkerToken};
 const SPARES_MAX: usize = 4;
 
 impl Jobs {
-    /// Looks after the slot of a worker that said something. A worker that asks leaves its slot; an idle one without a slot is kept
-    /// as a spare.
+    /// Looks after the slot of a worker that said something. A worker whose task waits leaves its slot; an idle one without a slot
+    /// is kept as a spare.
     pub(super) fn look_after_slot(&mut self, token: WorkerToken) {
         let Some(link) = self.pool.get(token) else { return };
-        let (asks, is_free) = (link.asks, link.is_idle() && link.end.since.is_none());
+        let (waits, is_free) = (link.asks || link.is_calling, link.is_idle() && link.end.since.is_none());
         let has_slot = self.slots.iter().flatten().any(|slot| *slot == Some(token));
-        if has_slot && !asks {
+        if has_slot && !waits {
             return;
         }
         if !has_slot && is_free {
@@ -25,8 +26,12 @@ impl Jobs {
         }
     }
 
-    /// A worker that asks and has a slot, if one more may leave its own.
+    /// A worker that waits and has a slot, if one more may leave its own.
     fn next_to_leave(&self) -> Option<WorkerToken> {
+        let mut in_slots = self.slots.iter().flatten().flatten();
+        if let Some(calling) = in_slots.find(|token| self.pool.link(**token).is_calling) {
+            return Some(*calling);
+        }
         let mut in_slots = self.slots.iter().flatten().flatten().filter(|token| self.pool.link(**token).asks);
         let next = in_slots.next().copied()?;
         let asking = self.pool.iter().filter(|(_, link)| link.asks).count();

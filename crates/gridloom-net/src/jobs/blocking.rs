@@ -87,7 +87,8 @@ impl BlockingJobs {
                         }
                     }
                     // Of a task that was stopped.
-                    JobEvent::CallsBack(_) => {}
+                    // Nothing is called from inside a simulation's functions.
+                    JobEvent::CallsBack(_) | JobEvent::Calling { .. } => {}
                 }
             }
             events.clear();

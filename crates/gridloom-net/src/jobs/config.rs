@@ -49,6 +49,13 @@ pub enum JobEvent {
     },
     /// A started task calls its program back, and waits for [`super::Jobs::answer`].
     CallsBack(CallBack),
+    /// A started task waits for calls that it made itself, or goes on.
+    Calling {
+        /// The task.
+        task: TaskId,
+        /// Whether it waits.
+        waits: bool,
+    },
 }
 
 /// A worker, as the poller names it.

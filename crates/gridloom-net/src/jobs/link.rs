@@ -135,6 +135,8 @@ pub(super) struct Link {
     pub(super) tasks: VecDeque<Sent>,
     /// The first of them waits for what its program says.
     pub(super) asks: bool,
+    /// The first of them waits for calls that it made itself.
+    pub(super) is_calling: bool,
     pub(super) ready: bool,
     pub(super) end: End,
     pub(super) watched_for_writing: bool,
@@ -199,6 +201,7 @@ impl Link {
             kind,
             tasks: VecDeque::new(),
             asks: false,
+            is_calling: false,
             ready: false,
             end: End::default(),
             watched_for_writing: false,
@@ -284,7 +287,7 @@ impl Link {
             };
             outs.push(Value { meta: output.meta.clone(), place });
         }
-        let run = Run { serial, function: pending.function, args, outs };
+        let run = Run { serial, function: pending.function, depth: pending.task.terms.depth, args, outs };
         self.outbox.push(&ToWorker::Run(run), inline.into_iter())?;
         let forgotten = self.known.oldest_beyond_bound(serial);
         self.forget(forgotten)?;

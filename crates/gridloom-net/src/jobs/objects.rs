@@ -23,8 +23,9 @@ impl Jobs {
 
     fn busy(&self) -> usize {
         let with_tasks = self.pool.iter().filter(|(_, link)| !link.tasks.is_empty());
-        let asking = self.pool.iter().filter(|(_, link)| link.asks).count();
-        with_tasks.count() - asking.min(self.slots.len())
+        let calling = self.pool.iter().filter(|(_, link)| link.is_calling).count();
+        let asking = self.pool.iter().filter(|(_, link)| link.asks && !link.is_calling).count();
+        with_tasks.count() - calling - asking.min(self.slots.len())
     }
 
     /// Whether a method of that object can be sent now, or is known to fail.

@@ -9,6 +9,7 @@ pub mod convert;
 mod files;
 mod marshalled;
 pub mod native;
+pub mod nested;
 pub(crate) mod protocol;
 mod serve;
 mod values;

@@ -6,6 +6,7 @@
 //!    |<-- Ready                                    |  claims a word: QUEUED -> RUNNING
 //!    |<-- Ended (serial, outcome)                  |  after the call: -> DONE
 //!    |<-- CallsBack, CalledBack ------------------>|  in the middle of a call
+//!    |<-- Calling -----------------------------------|  likewise
 //!    | Forget (memory that is gone) -------------->|
 //! ```
 //! Each task sent has a word of its own, `serial * 4 + state`. The server may take a task back as long as it is
@@ -57,6 +58,8 @@ pub(crate) enum ToWorker {
 pub(crate) struct Run {
     pub(crate) serial: u64,
     pub(crate) function: u32,
+    /// How many calls it is nested in.
+    pub(crate) depth: u16,
     /// `IN` and `INOUT` parameters.
     pub(crate) args: Vec<Value>,
     /// `OUT` and `INOUT` parameters, and where the result shall be; an inline one comes back in the answer.
@@ -92,6 +95,8 @@ pub(crate) enum FromWorker {
     Broken { why: String },
     /// A call calls the program back, and waits for `CalledBack`.
     CallsBack { serial: u64, callback: u32, values: Vec<(Meta, Vec<u8>)> },
+    /// A call waits for calls that it made itself, or goes on.
+    Calling { serial: u64, waits: bool },
     /// A call ended.
     Ended { serial: u64, run_ns: u64, outcome: Result<Vec<Value>, TaskError> },
 }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
@@ -16,7 +17,7 @@ use gridloom_idl::Definition;
 use super::channel::{Inbox, Outbox, Received};
 use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
-use super::{ArgView, Functions, OutView, Program};
+use super::{ArgView, Functions, OutView, Program, nested};
 use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 use crate::spin::SpinPolicy;
@@ -45,18 +46,19 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
 /// # Errors
 /// If the socket fails, or the server says what makes no sense.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
-    serve_calls(&socket, functions).or_else(|error| match error.kind() {
+    let outbox = Arc::<Mutex<Outbox>>::default();
+    nested::attach(socket.as_fd(), outbox.clone())?;
+    serve_calls(&socket, outbox, functions).or_else(|error| match error.kind() {
         // The server has ended, perhaps in the middle of a call: no answer can be delivered.
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
         _ => Err(error),
     })
 }
 
-fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
+fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn Functions) -> io::Result<()> {
     let mut inbox = Inbox::default();
     let mut spin = SpinPolicy::new();
-    let mut worker =
-        Worker { outbox: Outbox::default(), cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
+    let mut worker = Worker { outbox, cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
     let mut early = VecDeque::new();
     loop {
         while let Some((message, inline)) = next(&mut early, &mut inbox)? {
@@ -67,9 +69,9 @@ fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()
                         Err(why) => FromWorker::Broken { why },
                     };
                     let broken = answer != FromWorker::Ready;
-                    worker.outbox.push(&answer, std::iter::empty())?;
+                    locked(&worker.outbox).push(&answer, std::iter::empty())?;
                     if broken {
-                        worker.outbox.send(socket.as_fd(), true)?;
+                        locked(&worker.outbox).send(socket.as_fd(), true)?;
                         return Ok(());
                     }
                     worker.slowdown = setup.slowdown;
@@ -86,7 +88,7 @@ fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()
                         }
                     }
                     if !worker.is_quick(run.function) {
-                        worker.outbox.send(socket.as_fd(), true)?;
+                        locked(&worker.outbox).send(socket.as_fd(), true)?;
                     }
                     let inbox = Incoming { socket: socket.as_fd(), inbox: &mut inbox, early: &mut early };
                     worker.run(run, &inline, functions, inbox)?;
@@ -95,11 +97,15 @@ fn serve_calls(socket: &OwnedFd, functions: &mut dyn Functions) -> io::Result<()
                 ToWorker::CalledBack { .. } => {}
             }
         }
-        worker.outbox.send(socket.as_fd(), true)?;
+        locked(&worker.outbox).send(socket.as_fd(), true)?;
         if receive(&mut inbox, socket.as_fd(), &mut spin)? == Received::Closed {
             return Ok(());
         }
     }
+}
+
+fn locked(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A message with its inline values.
@@ -123,16 +129,18 @@ struct Incoming<'a> {
 /// The program of a call, behind the server.
 struct ByServer<'a> {
     serial: u64,
-    outbox: &'a mut Outbox,
+    outbox: &'a Mutex<Outbox>,
     incoming: Incoming<'a>,
 }
 
 impl ByServer<'_> {
     fn ask(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<CallBackAnswer> {
         let asked = FromWorker::CallsBack { serial: self.serial, callback, values };
-        self.outbox.push(&asked, std::iter::empty())?;
         let Incoming { socket, inbox, early } = &mut self.incoming;
-        self.outbox.send(*socket, true)?;
+        let mut outbox = locked(self.outbox);
+        outbox.push(&asked, std::iter::empty())?;
+        outbox.send(*socket, true)?;
+        drop(outbox);
         loop {
             while let Some((message, inline)) = inbox.next::<ToWorker>()? {
                 match message {
@@ -168,7 +176,8 @@ fn receive(inbox: &mut Inbox, socket: BorrowedFd<'_>, spin: &mut SpinPolicy) -> 
 }
 
 struct Worker {
-    outbox: Outbox,
+    /// Shared with the threads of the function that runs, which say here that they wait.
+    outbox: Arc<Mutex<Outbox>>,
     cache: Cache,
     loaded: Vec<Option<Loaded>>,
     words: Option<SharedWords>,
@@ -248,8 +257,9 @@ impl Worker {
                     OutView { meta: out.meta.clone(), room: buffer.room(), stale }
                 })
                 .collect();
-            let mut program = ByServer { serial: run.serial, outbox: &mut self.outbox, incoming };
+            let mut program = ByServer { serial: run.serial, outbox: &self.outbox, incoming };
             let begin = Instant::now();
+            let _running = nested::begin(run.serial, run.depth);
             let call = || functions.call(run.function, &args, &mut outs, &mut program);
             let outcome = slowed(self.slowdown, call);
             let run_ns = begin.elapsed().as_nanos() as u64;
@@ -288,16 +298,18 @@ impl Worker {
             }
             values
         });
+        let mut outbox = locked(&self.outbox);
         let mut inline = Vec::with_capacity(buffers.len());
         for (buffer, value) in buffers.iter().zip(outcome.iter().flatten()) {
             match (buffer, value.place) {
                 (Buffer::Scratch(bytes), _) => inline.push(bytes.bytes()),
                 (Buffer::Growing(bytes), Place::Inline { .. }) => inline.push(&bytes[..]),
-                (Buffer::Growing(bytes), _) => self.outbox.push_fd(file_of(bytes)?),
+                (Buffer::Growing(bytes), _) => outbox.push_fd(file_of(bytes)?),
                 (Buffer::Shared { .. }, _) => {}
             }
         }
-        self.outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, inline.into_iter())?;
+        outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, inline.into_iter())?;
+        drop(outbox);
         buffers.into_iter().for_each(|buffer| self.cache.put_back(buffer));
         Ok(())
     }
@@ -383,7 +395,7 @@ mod tests {
             assert!(outbox.send(server.as_fd(), true).unwrap());
             worker
         };
-        assert!(serve_calls(&abandoned(), &mut Refuses).is_err(), "the answer has nowhere to go");
+        assert!(serve_calls(&abandoned(), Arc::default(), &mut Refuses).is_err(), "the answer has nowhere to go");
         serve(abandoned(), &mut Refuses).unwrap();
     }
 

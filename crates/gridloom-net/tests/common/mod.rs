@@ -220,7 +220,7 @@ impl Bench {
             None => TaskKind::call(function, 0),
             Some(object) => TaskKind::method(&function, object, 0),
         };
-        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, only: None });
+        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, terms: Default::default() });
         self.jobs.start(task.clone(), &self.store);
         task
     }
@@ -241,6 +241,7 @@ impl Bench {
                     self.called.push(call.clone());
                     self.jobs.answer(call.task, answer);
                 }
+                JobEvent::Calling { task, .. } => panic!("{task} makes calls; no function of these tests does"),
             }
         }
         if !quiet {

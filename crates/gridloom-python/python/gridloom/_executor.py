@@ -6,13 +6,17 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import ArgumentError, RemoteError, UsageError
 from ._grid import Grid
 from ._packing import RemoteTraceback, name_of, pack_call, pack_function, pack_setup
+from ._retry import retry_of
 from ._runner import RunFuture, mapped
 from ._sessions import local
+
+if TYPE_CHECKING:
+    from ._retry import RetryOn
 
 _T = TypeVar("_T")
 
@@ -31,13 +35,17 @@ class Executor(concurrent.futures.Executor):
         broken: all calls that have not ended, and all that are submitted later, raise ``BrokenExecutor``.
     initargs : tuple, optional
         Arguments of `initializer`.
+    retries : int, optional
+        How often a call that has failed runs again at most: on another server, if there is one.
+    retry_on : exception class or tuple of them, optional
+        After which errors: what the function raises, and `Crashed`. By default after all of these.
 
     Raises
     ------
     UnknownFunctionError
         If no server of the grid runs functions that programs send.
     UsageError
-        If `max_workers` and `grid` are given, or the grid is simulated or closed.
+        If `max_workers` and `grid` are given, the grid is simulated or closed, or `retries` or `retry_on` cannot be meant.
     ValueError
         If `max_workers` is less than 1.
 
@@ -62,6 +70,8 @@ class Executor(concurrent.futures.Executor):
         grid: Grid | None = None,
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
+        retries: int = 0,
+        retry_on: RetryOn | None = None,
     ) -> None:
         if max_workers is not None and max_workers < 1:
             raise ValueError(f"max_workers must be greater than 0, got {max_workers}")
@@ -69,6 +79,7 @@ class Executor(concurrent.futures.Executor):
             raise UsageError("Executor: max_workers is for a grid of its own; the servers of the given grid have their slots")
         if initializer is not None and not callable(initializer):
             raise TypeError(f"initializer must be a callable, got {initializer!r}")
+        self._retry = retry_of("Executor", retries, retry_on)
         self._setup = b"" if initializer is None else pack_setup(initializer, initargs)
         self._own = None if grid is not None else local(max_workers or len(os.sched_getaffinity(0)))
         self._grid = grid or self._own
@@ -201,7 +212,7 @@ class Executor(concurrent.futures.Executor):
             self._futures.add(future)
         future.add_done_callback(self._ended)
         try:
-            return self._runner.submit(function, name, arguments, self._setup, self._failed, future)
+            return self._runner.submit(function, name, arguments, self._setup, self._failed, future, self._retry)
         except BaseException:
             self._ended(future)
             raise

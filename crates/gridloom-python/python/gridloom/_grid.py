@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
+import functools
 import operator
 import os
 import warnings
@@ -24,10 +26,13 @@ from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._packing import name_of, pack_call, pack_function
 from ._plan import Plan
+from ._retry import retry_of
 from ._runner import RunFuture, Runner, mapped
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from ._retry import RetryOn
 
 
 _open_grids: weakref.WeakSet[Grid]
@@ -115,6 +120,8 @@ class Grid:
         timeout: float | None = None,
         chunksize: int = 1,
         lead: int | None = None,
+        retries: int = 0,
+        retry_on: RetryOn | None = None,
     ) -> Iterator[_T]:
         """Run any Python function on each item of an iterable, or on the items of several side by side.
 
@@ -131,6 +138,10 @@ class Grid:
         lead : int, optional
             Calls, or chunks, of which the result was not taken yet, that are submitted: at least 1, by default four for each slot of the
             servers, and no fewer than 64.
+        retries : int, optional
+            How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
+        retry_on : exception class or tuple of them, optional
+            After which errors: what the function raises, and `Crashed`. By default after all of these.
 
         Returns
         -------
@@ -161,7 +172,7 @@ class Grid:
             timeout=timeout,
             chunksize=chunksize,
             lead=lead,
-            submit=runner.submit,
+            submit=functools.partial(runner.submit, retry=retry_of("map", retries, retry_on)),
         )
 
     def _any(self) -> Runner:
@@ -170,13 +181,20 @@ class Grid:
             self._runner = Runner(self._raw)
         return self._runner
 
-    def function(self, name: str) -> Function:
+    def function(self, name: str, *, retries: int = 0, retry_on: RetryOn | None = None) -> Function:
         """Find a function.
 
         Parameters
         ----------
         name : str
             ``module/function``, or ``function`` alone if only one module has it.
+        retries : int, optional
+            How often a call of it that has failed runs again at most, by itself or in a group: on another server, if one offers the
+            function. Calls of objects' methods run once.
+        retry_on : exception class or tuple of them, optional
+            After which errors: what the function raises, by the names of these classes and of their subclasses that the program
+            knows, and `Crashed`. By default after all of these. No call runs again that was cancelled, that exceeded its limit,
+            or whose arguments do not fit.
 
         Returns
         -------
@@ -187,8 +205,12 @@ class Grid:
         ------
         UnknownFunctionError
             If no server offers it; the message lists names like it.
+        UsageError
+            If `retries` or `retry_on` cannot be meant.
         """
-        return Function(self, self._raw.function(name))
+        retry = retry_of(f"function {name!r}", retries, retry_on)
+        raw = self._raw.function(name)
+        return Function(self, raw if retry is None else raw.retried(retry.times, retry.crashes, retry.raised))
 
     def functions(self) -> dict[str, str]:
         """List the functions that are offered.

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _gridloom
 from ._errors import InputError, ServerLost, UnknownFunctionError, UsageError, WaitTimedOut
-from ._packing import pack_call, pack_chunk, renamed, unpack
+from ._packing import RemoteTraceback, pack_call, pack_chunk, renamed, unpack
 from .run_code import FUNCTION
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from ._retry import Retry
 
 _T = TypeVar("_T")
 
@@ -110,6 +112,10 @@ class Call:
     # Looks at an error before the future has it.
     failed: Callable[[BaseException], BaseException]
     sent: float = 0.0
+    # When it runs again, how often it has failed, and where.
+    retry: Retry | None = None
+    failures: int = 0
+    failed_on: set[str] = dataclasses.field(default_factory=set)
     # The server that it is bound to, and how often it was sent.
     server: str | None = None
     attempts: int = 0
@@ -167,6 +173,7 @@ class Runner:
         setup: bytes = b"",
         failed: Callable[[BaseException], BaseException] = lambda error: error,
         future: RunFuture[Any] | None = None,
+        retry: Retry | None = None,
     ) -> RunFuture[Any]:
         """Have a call run; the future, if it is given, gets its end."""
         future = future or RunFuture()
@@ -174,7 +181,7 @@ class Runner:
         with self._changed:
             if self._closed:
                 raise UsageError("the grid is closed; open another with gridloom.local or connect")
-            self._waiting[future] = Call(future, name, setup, function, arguments, failed)
+            self._waiting[future] = Call(future, name, setup, function, arguments, failed, retry=retry)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="gridloom-run", daemon=True)
                 self._thread.start()
@@ -218,10 +225,11 @@ class Runner:
             with self._changed:
                 if not self._waiting or self._closed:
                     return
-                server = self._free_server()
+                future, call = next(iter(self._waiting.items()))
+                server = self._free_server(call.failed_on)
                 if server is None and self._servers:
                     return
-                future, call = self._waiting.popitem(last=False)
+                del self._waiting[future]
                 # A place is taken, so that another thread does not send too many.
                 place = -id(call)
                 self._under_way[place] = call
@@ -250,8 +258,8 @@ class Runner:
             except UsageError:  # the session was closed: the thread sees it
                 return
 
-    def _free_server(self) -> str | None:
-        """The server that has taken the least of what it may take now; ``None`` if all have taken that."""
+    def _free_server(self, failed_on: set[str]) -> str | None:
+        """The server that has taken the least of what it may take now; ``None`` if all have taken that. Rather not one of those."""
         assert self.slots, "which looks for servers"
         since = time.monotonic() - _AHEAD_AFTER_SECONDS
         is_short = self._mean_seconds < _AHEAD_SECONDS
@@ -259,8 +267,8 @@ class Runner:
         for name, slots in self._servers.items():
             ahead = _AHEAD_MAX * slots if is_short and self._ended_at.get(name, 0.0) > since else 0
             if self._busy[name] < slots + ahead:
-                free.append((self._busy[name] / slots, name))
-        return min(free)[1] if free else None
+                free.append((name in failed_on, self._busy[name] / slots, name))
+        return min(free)[-1] if free else None
 
     def _on(self, server: str | None) -> _gridloom.RawFunction:
         """The function on that server; where it has left the grid, on any."""
@@ -281,13 +289,34 @@ class Runner:
                 self._busy[call.server] -= 1
         return call
 
-    def _again(self, call: Call) -> None:
+    def _lost(self, call: Call) -> None:
         """Send a call whose server was lost to another one."""
         with self._changed:
             if call.server is not None:
                 self._bound.pop(call.server, None)
                 self._avoided_until[call.server] = time.monotonic() + _AVOIDED
             self._servers_at = -float("inf")
+        self._again(call)
+
+    def _failed(self, call: Call, error: BaseException) -> None:
+        """Have a call that failed run again: on its terms, or where a module may be that its server lacks."""
+        is_there = isinstance(error.__cause__, RemoteTraceback)
+        if isinstance(error, ModuleNotFoundError) and is_there and call.server is not None:
+            call.failed_on.add(call.server)
+            if self._servers.keys() - call.failed_on:
+                self._again(call)
+                return
+        if call.retry is None or call.failures >= call.retry.times or not call.retry.covers(error):
+            _end(call, error=error)
+            return
+        call.failures += 1
+        if call.server is not None:
+            call.failed_on.add(call.server)
+        self._again(call)
+
+    def _again(self, call: Call) -> None:
+        """Send a call anew, before others."""
+        with self._changed:
             self._waiting[call.future] = call
             self._waiting.move_to_end(call.future, last=False)
         self._send()
@@ -334,15 +363,16 @@ class Runner:
         try:
             given = call.pending.result(None)
         except Exception as error:
-            if isinstance(error, ServerLost) and call.server is not None and call.attempts < _ATTEMPTS_MAX:
-                self._again(call)
+            lost = isinstance(error, ServerLost) and call.server is not None
+            if lost and call.attempts - call.failures < _ATTEMPTS_MAX:
+                self._lost(call)
             else:
-                _end(call, error=error)
+                self._failed(call, error)
             return
         try:
             value = unpack(given, call.name)
         except BaseException as error:
-            _end(call, error=error)
+            self._failed(call, error)
         else:
             _end(call, value)
 

@@ -272,7 +272,7 @@ impl Player {
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
-            only: None,
+            terms: Default::default(),
         };
         ledger.placements.insert(task.id);
         self.groups.insert(id, vec![task.id]);
@@ -297,10 +297,9 @@ impl Player {
             ledger.limited.insert(call.task.id);
         }
         let sources = call.sources.iter().map(|(datum, _)| (*datum, self.draw.meta())).collect();
-        let (task, limit_ns, only, is_once) =
-            (call.task.clone(), call.limit_ns, call.only, call.task.object().is_some());
+        let (task, limit_ns) = (call.task.clone(), call.limit_ns);
         self.calls.insert(task.id, call);
-        sim.command(self.node, Command::Call { task, sources, limit_ns, only, calibrates: false, is_once });
+        sim.command(self.node, Command::Call { task, sources, limit_ns });
     }
 
     fn put(&self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, value: f64) {
@@ -330,7 +329,7 @@ impl Player {
                     if let Some(call) = self.calls.remove(&report.task)
                         && report.outcome.is_ok()
                     {
-                        if let (Some(object), Some(server), None) = (call.task.object(), server, call.only) {
+                        if let (Some(object), Some(server), None) = (call.task.object(), server, call.task.terms.only) {
                             self.objects.push((object, server));
                             self.agenda.push_front((sim.now(), Act::Methods));
                         }

@@ -41,7 +41,7 @@ impl Stage {
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
         let mut sim = Simulation::new(platform.clone(), SimConfig { seed, ..SimConfig::default() });
         sim.kernel.instruments_mut().trace.take_events();
-        sim.set_bodies(Box::new(Mix));
+        sim.set_bodies(Box::<Mix>::default());
         let definitions = offered();
         let hashes = std::array::from_fn(|index| definitions[index].signature.hash());
         sim.set_files(super::workload::WITH_FILES, Files { args: vec![1], outputs: vec![0] });

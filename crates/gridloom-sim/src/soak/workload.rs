@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
+use gridloom_core::graph::{Argument, Group, Output, Retry, Source, Task, TaskKind, Terms};
 
 use crate::Bodies;
 
@@ -37,13 +37,42 @@ fn mix(x: f64, y: f64, salt: f64) -> f64 {
     (3.0 * x + 5.0 * y + salt) % 1_000_003.0
 }
 
+/// Every so many tasks there is one of which the first runs fail, and that may run so often again.
+const ONE_FAILS_OF: u64 = 7;
+const RETRIES: u32 = 2;
+
+/// How many runs of a task fail, before the others give its results. Methods do not fail: they run once.
+pub(super) fn failing_runs(task: &Task) -> u32 {
+    match task.id.serial % ONE_FAILS_OF == 3 && task.object().is_none() && !task.is_replicate() {
+        true => 1 + (task.id.serial / ONE_FAILS_OF % u64::from(RETRIES)) as u32,
+        false => 0,
+    }
+}
+
 /// Their bodies.
-pub(super) struct Mix;
+#[derive(Default)]
+pub(super) struct Mix {
+    failed: BTreeMap<TaskId, u32>,
+}
 
 impl Bodies for Mix {
     fn run(&mut self, task: &Task, inputs: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
         if task.outputs.is_empty() {
             return Ok(Vec::new());
+        }
+        let failing = failing_runs(task);
+        if failing > 0 {
+            let failed = self.failed.entry(task.id).or_default();
+            *failed += 1;
+            if *failed <= failing {
+                return Err(TaskError::Raised {
+                    function: task.name().to_string(),
+                    server: String::new(),
+                    kind: "NotYet".into(),
+                    message: format!("run {failed}"),
+                    traceback: String::new(),
+                });
+            }
         }
         let (x, y, salt) = (first(&inputs[1].1), first(&inputs[2].1), task.id.serial as f64);
         let values = [mix(x, y, salt), mix(y, x, salt)];
@@ -71,8 +100,6 @@ pub(super) struct PlainCall {
     pub(super) sources: Vec<Known>,
     pub(super) results: Vec<Known>,
     pub(super) limit_ns: Option<u64>,
-    /// The server of its object.
-    pub(super) only: Option<NodeId>,
 }
 
 /// A group, what the program puts into it, and what must come of it.
@@ -137,8 +164,11 @@ impl Draw {
             ],
             outputs: results.iter().map(|(datum, _)| Output { datum: *datum, meta: self.meta() }).collect(),
             work_flops: Some(1e6 + self.random.below(200) as f64 * 1e6),
-            only: None,
+            terms: Terms::default(),
         };
+        let retry = Retry { times: RETRIES, crashes: true, raised: None };
+        let terms = Terms { retry: (failing_runs(&task) > 0).then(|| Arc::new(retry)), ..Terms::default() };
+        let task = Task { terms, ..task };
         (task, results)
     }
 
@@ -180,7 +210,7 @@ impl Draw {
         let sources = [(self.datum(base), number as f64), (self.datum(base + 1), 7.0 * number as f64)];
         let (task, results) = self.task(base, sources, base + 2);
         let limit_ns = (self.random.below(6) == 0).then(|| self.random.below(3_000_000_000));
-        PlainCall { task, sources: sources.to_vec(), results, limit_ns, only: None }
+        PlainCall { task, sources: sources.to_vec(), results, limit_ns }
     }
 
     /// The call that makes an object.
@@ -198,9 +228,10 @@ impl Draw {
             let task = Task {
                 kind: TaskKind::method(NAMES[METHOD], object, self.hashes[METHOD]),
                 outputs: call.task.outputs[..1].to_vec(),
+                terms: Terms { only: Some(server), is_once: true, ..Terms::default() },
                 ..call.task
             };
-            calls.push(PlainCall { task, results: vec![one], only: Some(server), ..call });
+            calls.push(PlainCall { task, results: vec![one], ..call });
         }
         calls.push(self.bare(END, object, Some(server)));
         calls
@@ -216,8 +247,8 @@ impl Draw {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: Some(1e6),
-            only: None,
+            terms: Terms { only, is_once: true, ..Terms::default() },
         };
-        PlainCall { task, sources: Vec::new(), results: Vec::new(), limit_ns: None, only }
+        PlainCall { task, sources: Vec::new(), results: Vec::new(), limit_ns: None }
     }
 }

@@ -264,10 +264,13 @@ impl Matching {
                 return Err(Misfit { reads_others: false, why });
             }
         }
-        if expected.only != task.only {
+        if expected.terms.only != task.terms.only {
             let told = |only: Option<NodeId>| only.map_or("no server".into(), |server| self.server_name(server));
-            let why =
-                format!("it is bound to {}, and was described as bound to {}", told(task.only), told(expected.only));
+            let why = format!(
+                "it is bound to {}, and was described as bound to {}",
+                told(task.terms.only),
+                told(expected.terms.only)
+            );
             return Err(Misfit { reads_others: false, why });
         }
         if expected.work_flops != task.work_flops {

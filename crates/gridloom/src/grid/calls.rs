@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_core::graph::Terms;
 use gridloom_core::node::Command;
 use gridloom_core::node::message::TaskReport;
 
@@ -155,7 +156,7 @@ impl Grid {
         calibrates: bool,
         callee: Option<Callee>,
     ) -> Result<Pending, Error> {
-        let Prepared { task, values, outputs } = prepared;
+        let Prepared { mut task, values, outputs } = prepared;
         let mut sources = Vec::with_capacity(values.len());
         for (datum, value) in &values {
             self.put(*datum, value);
@@ -164,11 +165,12 @@ impl Grid {
         let id = task.id;
         self.state().calls.all.insert(id, None);
         let is_once = callee.is_some() || task.object().is_some();
+        task.terms = Terms { only, calibrates, is_once, ..task.terms };
         if let Some(callee) = callee {
             self.expect_call_backs(id, callee)?;
         }
         let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        self.command(Command::Call { task, sources, limit_ns, only, calibrates, is_once });
+        self.command(Command::Call { task, sources, limit_ns });
         Ok(Pending { grid: self.clone(), task: id, outputs, collected: false })
     }
 

@@ -103,7 +103,7 @@ impl Grid {
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         self.absorb();
         let signature = Arc::new(self.state().directory.function(name)?.clone());
-        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, only: None, object: None })
+        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, only: None, object: None, retry: None })
     }
 
     /// Signatures of all functions offered, in order of name.

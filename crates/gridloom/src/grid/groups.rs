@@ -360,7 +360,7 @@ mod tests {
             args: Vec::new(),
             outputs: vec![Output { datum, meta: gridloom_base::Meta::Text { size_bytes: 1 } }],
             work_flops: None,
-            only: None,
+            terms: Default::default(),
         };
         let (id, tasks) = (GroupId { client, serial }, vec![task]);
         graph::Group { id, tasks, sources: BTreeMap::new(), wanted: Vec::new() }

@@ -46,6 +46,7 @@ impl Agent {
                 by_host.entry(host).or_default().push(*link);
             }
         }
+        let better_elsewhere = self.better_elsewhere();
         let views = servers.iter().map(|(node, server)| {
             let r = &server.registration;
             let busy =
@@ -65,6 +66,7 @@ impl Agent {
                 functions: r
                     .functions
                     .iter()
+                    .filter(|s| !(server.unable.contains(&s.name) && better_elsewhere.contains(s.name.as_str())))
                     .map(|s| (s.name.clone(), self.models.of(processors, &s.name, &speeds)))
                     .collect(),
                 busy_s: vec![busy_s; r.slots as usize],

@@ -10,7 +10,7 @@ mod registry;
 mod stale;
 mod turns;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::member::Members;
 use crate::node::message::{
@@ -50,6 +50,8 @@ struct Registered {
     links_done: bool,
     links: BTreeMap<NodeId, Option<LinkEstimate>>,
     pace: f64,
+    /// Functions that it offers and could not run. It gets calls of them only while no other server can run them.
+    unable: BTreeSet<String>,
     /// Work promised to groups.
     promised: BTreeMap<GroupId, Promise>,
 }
@@ -195,6 +197,7 @@ impl Agent {
                 self.on_pace(now, from, pace, out);
             }
             DirectoryToAgent::Pace { .. } => not_taken(from, out),
+            DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, function, &why, out),
             DirectoryToAgent::Subscribe => {
                 self.subscribers.insert(from, 0);
                 self.send_directory(now, from, out);
@@ -341,6 +344,7 @@ impl Machine for Agent {
             | Input::DatumBroken { .. }
             | Input::TaskEnded { .. }
             | Input::CallsBack(_)
+            | Input::Calling { .. }
             | Input::SpeedMeasured { .. }
             | Input::Command(_) => {}
         }

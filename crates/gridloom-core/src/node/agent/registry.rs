@@ -1,6 +1,6 @@
 //! Servers that register: which are taken, and what they offer.
 
-use super::{Agent, Registered, send};
+use super::{Agent, DIRECTORY_PAUSE_NS, Registered, send};
 use crate::node::message::DirectoryToServer;
 use crate::node::message::Registration;
 use crate::node::protocol::Effect;
@@ -8,7 +8,7 @@ use crate::node::{Category, LogLine};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
 use gridloom_base::{Level, NodeId, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
@@ -49,12 +49,43 @@ impl Agent {
                 since: now,
                 speed_flops: None,
                 pace: 1.0,
+                unable: BTreeSet::new(),
                 links: BTreeMap::new(),
                 promised: BTreeMap::new(),
             },
         );
         send(out, from, DirectoryToServer::Registered { peers });
         self.changed(now, out);
+    }
+
+    /// A server cannot run a function that it offers: calls go to others from now on.
+    pub(super) fn on_cannot_run(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        function: String,
+        why: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(server) = self.servers.get_mut(&from) else { return };
+        let is_offered = server.registration.functions.iter().any(|signature| signature.name == function);
+        if !is_offered || !server.unable.insert(function.clone()) {
+            return;
+        }
+        let text = format!("a server cannot run '{function}'; it gets no calls of it while another server offers it");
+        let line = LogLine::new(Level::Warning, Category::Agent, text);
+        out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
+        self.tell(now + DIRECTORY_PAUSE_NS, out);
+    }
+
+    /// Functions that some servers are unable to run and others are not.
+    pub(super) fn better_elsewhere(&self) -> BTreeSet<&str> {
+        let unable = self.servers.values().flat_map(|server| server.unable.iter().map(String::as_str));
+        let is_able = |server: &Registered, name: &str| {
+            !server.unable.contains(name) && server.registration.functions.iter().any(|known| known.name == name)
+        };
+        let unable: BTreeSet<&str> = unable.collect();
+        unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
     }
 
     /// The servers that a new one is to measure its links to: the last that came, so that none is measured by all.

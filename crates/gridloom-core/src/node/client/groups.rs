@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::following::Placed;
 use super::remapping::Remapping;
 use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run, is_valid};
-use crate::graph::{Group, Task};
+use crate::graph::{Failures, Group, Task};
 use crate::node::client::recovery::nested_error;
 use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::{Effect, Event};
@@ -81,6 +81,7 @@ impl Client {
                 status: Status::Unmapped,
                 attempts: 0,
                 lost_with: None,
+                failures: Failures::default(),
                 since: None,
                 missing: 0,
                 task,
@@ -167,7 +168,9 @@ impl Client {
             }
             Err(error) => {
                 let error = error.clone();
-                self.fail_task_at(at, report.task, error, Some(from), out);
+                if !self.repeat_in_group(now, report.task, from, &error, out) {
+                    self.fail_task_at(at, report.task, error, Some(from), out);
+                }
             }
         }
     }

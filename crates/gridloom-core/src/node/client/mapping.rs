@@ -164,7 +164,7 @@ impl Client {
     /// Of those tasks, such as only a server may run that is not there fail; the others can be mapped without them.
     fn fail_bound_to_nobody(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
         for id in tasks {
-            let only = self.tasks.get(id).and_then(|run| run.task.only);
+            let only = self.tasks.get(id).and_then(|run| run.task.terms.only);
             // One that is connected may be unknown to an agent that began anew; it will be known again.
             let is_away = |server: NodeId| self.grid.server(server).is_none() && !self.contacts.is_up(server);
             if only.is_some_and(is_away) {
@@ -177,7 +177,7 @@ impl Client {
     /// The error of a task that is bound to one server, when that server is not there.
     pub(super) fn bound_to_nobody(&self, id: TaskId) -> TaskError {
         let TaskRun { task, lost_with, .. } = &self.tasks[&id];
-        let server = task.only.map_or_else(String::new, |server| self.contacts.name_of(server));
+        let server = task.terms.only.map_or_else(String::new, |server| self.contacts.name_of(server));
         let why = lost_with.as_ref().map(|lost| lost.why.clone());
         TaskError::ServerLost { function: task.name().to_string(), server, why: why.unwrap_or_else(|| BOUND.into()) }
     }

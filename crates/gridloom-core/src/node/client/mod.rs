@@ -16,14 +16,15 @@ mod peers;
 mod queues;
 mod recovery;
 mod remapping;
+mod repeating;
 mod stealing;
 mod supplies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::call::{Calls, Way};
-use crate::graph::{Group, Task};
+use crate::call::{Calls, Request};
+use crate::graph::{Failures, Group, Task};
 use crate::node::message::{
     DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToProber,
     MapMessage, MapToClient, Message, Purpose, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing,
@@ -75,6 +76,7 @@ struct TaskRun {
     attempts: u32,
     /// The server that was lost with it last, or with the only copy of a result: for the error if no other can run it.
     lost_with: Option<LostServer>,
+    failures: Failures,
     /// It runs since then, as far as was asked.
     since: Option<Time>,
     /// Of what it reads, how much had not been made when it was sent, and has not been made since.
@@ -208,7 +210,7 @@ impl Client {
 
     /// Whether a datum is in the client's store: an argument of a call under way, or of a group.
     fn is_here(&self, datum: DatumId) -> bool {
-        self.calls.of_datum(datum).is_some_and(|call| call.sources.iter().any(|(source, _)| *source == datum))
+        self.calls.of_datum(datum).is_some_and(|call| call.request.sources.iter().any(|(source, _)| *source == datum))
             || self.data.get(&datum).is_some_and(|run| run.here)
     }
 
@@ -393,10 +395,8 @@ impl Client {
             Command::Call { .. } if !self.has_directory && !self.contacts.agent_was_lost() => {
                 self.early_calls.push(command)
             }
-            Command::Call { task, sources, limit_ns, only, calibrates, is_once } => {
-                let deadline = limit_ns.map(|limit| now + limit);
-                let way = Way { only, calibrates, is_once };
-                self.send_call(now, Arc::new(task), sources, way, 1, limit_ns, deadline, out);
+            Command::Call { task, sources, limit_ns } => {
+                self.send_call(now, Request::new(now, task, sources, limit_ns), out);
                 self.set_deadline(out);
             }
             Command::CalledBack { server, task, answer } => {
@@ -448,7 +448,7 @@ impl Client {
                 let server = call.server;
                 self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
                 let call = self.calls.remove(id).expect("found above");
-                self.call_failed(now, &call.task, &call.sources, Some(server), TaskError::Cancelled, out);
+                self.call_failed(now, &call.request, Some(server), TaskError::Cancelled, out);
             } else {
                 self.fail_task(now, id, TaskError::Cancelled, out);
             }
@@ -541,7 +541,11 @@ impl Machine for Client {
             Input::DatumBroken { from, datum, why } => self.on_broken(now, from, datum, &why, out),
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Client(timer)) => self.on_timer(now, timer, out),
-            Input::Timer(_) | Input::TaskEnded { .. } | Input::CallsBack(_) | Input::SpeedMeasured { .. } => {}
+            Input::Timer(_)
+            | Input::TaskEnded { .. }
+            | Input::CallsBack(_)
+            | Input::Calling { .. }
+            | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }
         self.steal(now, out);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Client;
 use super::contacts::Parcel;
+use crate::call::Request;
 use crate::node::protocol::{Command, Effect, Event, Role};
 use gridloom_base::dial::GONE;
 use gridloom_base::{GroupId, NodeId, TaskError, Time};
@@ -79,8 +80,9 @@ impl Client {
             self.plan_only(now, group, heuristic, purpose, out);
         }
         for command in std::mem::take(&mut self.early_calls) {
-            if let Command::Call { task, sources, .. } = command {
-                self.call_failed(now, &task, &sources, None, error.clone(), out);
+            if let Command::Call { task, sources, limit_ns } = command {
+                let request = Request::new(now, task, sources, limit_ns);
+                self.call_failed(now, &request, None, error.clone(), out);
             }
         }
     }

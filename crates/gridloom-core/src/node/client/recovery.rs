@@ -57,7 +57,7 @@ impl Client {
         // Groups that may have a plan on its way with calls bound to that server: the plan without them is another one.
         let mut unplanned = BTreeSet::new();
         for (id, run) in &mut self.tasks {
-            let is_bound = run.task.only == Some(server);
+            let is_bound = run.task.terms.only == Some(server);
             if run.status == Status::Sent(server) {
                 run.status = Status::Unmapped;
                 run.lost_with = Some(lost.clone());
@@ -126,7 +126,7 @@ impl Client {
             };
             let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
             match &task.status {
-                Status::Done if task.task.only.is_some_and(|only| self.grid.server(only).is_none()) => {
+                Status::Done if task.task.terms.only.is_some_and(|only| self.grid.server(only).is_none()) => {
                     let error = self.bound_to_nobody(id);
                     self.datum_failed(now, datum, error, out);
                     continue;
@@ -158,7 +158,7 @@ impl Client {
         tasks.iter().filter_map(|id| self.tasks.get(id)).map(|run| run.group).collect()
     }
 
-    fn map_again(&mut self, now: Time, groups: BTreeSet<GroupId>, out: &mut Vec<Effect>) {
+    pub(super) fn map_again(&mut self, now: Time, groups: BTreeSet<GroupId>, out: &mut Vec<Effect>) {
         for group in groups.into_iter().filter(|group| self.groups.contains_key(group)).collect::<Vec<_>>() {
             // In order of the calls, and with those that wait for a plan already.
             let tasks: Vec<TaskId> = self

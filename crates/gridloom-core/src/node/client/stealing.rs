@@ -44,7 +44,7 @@ impl Client {
         let run_s = predicted.map_or(0.0, |predicted| predicted.seconds * view.pace);
         let is_measured = predicted.is_some_and(|predicted| !predicted.is_extrapolated);
         let has_data = bytes > EAGER_BYTES_MAX;
-        let may_move = may_move && !has_data && task.only.is_none() && task.object().is_none();
+        let may_move = may_move && !has_data && task.terms.only.is_none() && task.object().is_none();
         self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move, has_data });
     }
 
@@ -136,14 +136,12 @@ impl Client {
     }
 
     /// Seconds that the data of a task take to a server, and that it runs there; `run_s` where it is now.
-    fn cost_at(&self, id: TaskId, server: NodeId, run_s: f64) -> Option<(f64, f64)> {
+    pub(super) fn cost_at(&self, id: TaskId, server: NodeId, run_s: f64) -> Option<(f64, f64)> {
         let view = &self.grid.servers[self.grid.server(server)?];
         if let Some(call) = self.calls.get(id) {
-            let bytes = call.sources.iter().map(|(_, meta)| meta.size_bytes()).fold(0, u64::saturating_add);
-            let back = call.task.outputs.iter().map(|output| output.meta.size_bytes()).fold(0, u64::saturating_add);
-            let model = view.functions.get(call.task.name())?;
-            let predicted =
-                model.predict(Size::new(call.task.work_flops, bytes.saturating_add(back)), view.speed_flops);
+            let (size, bytes, back) = call.request.size();
+            let model = view.functions.get(call.request.task.name())?;
+            let predicted = model.predict(size, view.speed_flops);
             let link = self.link_to(server);
             let data_s = if bytes == 0 { 0.0 } else { link.seconds(bytes) } + link.seconds(back) - link.seconds(0);
             return Some((data_s, predicted.map_or(run_s, |predicted| predicted.seconds * view.pace)));
@@ -182,8 +180,8 @@ impl Client {
         for id in tasks {
             self.queues.remove(now, *id);
             if self.calls.get(*id).is_some_and(|call| call.server == from) {
-                let call = self.calls.remove(*id).expect("found above");
-                self.send_anew(now, call, 0, out);
+                let request = self.calls.remove(*id).expect("found above").request;
+                self.send_call_to(now, request, to, out);
             }
         }
         let mut groups: BTreeMap<_, Vec<TaskId>> = BTreeMap::new();

@@ -24,6 +24,8 @@ pub enum DirectoryToAgent {
     Speed { flops: f64 },
     /// A server's model of the time of one of its functions has changed.
     Model { function: String, model: FunctionModel },
+    /// A server offers a function and cannot run it: a module or a library is missing there.
+    CannotRun { function: String, why: String },
     /// A server's calls take so many times as long as its models say, of late.
     Pace { pace: f64 },
     /// A server has told all that it has learned, as that client asked.

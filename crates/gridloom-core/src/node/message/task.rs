@@ -23,8 +23,6 @@ pub enum TaskToServer {
         task: Task,
         /// Its data arguments.
         supplies: Vec<(DatumId, Meta)>,
-        /// It is to be measured: it runs only while nothing else does, and gives way to what comes.
-        calibrates: bool,
     },
     /// Run these, in this order of priority, as their inputs come.
     RunTasks {

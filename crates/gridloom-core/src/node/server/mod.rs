@@ -230,12 +230,12 @@ impl Server {
 
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToServer, out: &mut Vec<Effect>) {
         match message {
-            TaskToServer::Call { task, supplies, calibrates } => {
+            TaskToServer::Call { task, supplies } => {
                 let supplies = supplies
                     .into_iter()
                     .map(|(datum, meta)| Supply { datum, meta, from, address: String::new() })
                     .collect();
-                if calibrates {
+                if task.terms.calibrates {
                     self.on_calibration(now, from, task, supplies, out);
                 } else {
                     self.disturb_calibration(now, out);
@@ -354,6 +354,11 @@ impl Machine for Server {
                 self.admission.begin_asking(call.task);
                 self.learning.set_computing(now, self.admission.computing());
                 send(out, call.task.client, TaskToClient::CallsBack(call));
+                self.pump(now, out);
+            }
+            Input::Calling { task, waits } => {
+                self.admission.set_calling(task, waits);
+                self.learning.set_computing(now, self.admission.computing());
                 self.pump(now, out);
             }
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),

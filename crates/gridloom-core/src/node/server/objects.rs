@@ -134,7 +134,7 @@ mod tests {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: None,
-            only: None,
+            terms: Default::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Registration: the agent, and the clients that map onto this server without one. Both are told what this server offers,
 //! measures and learns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{ServerConfig, line, send};
@@ -10,11 +10,14 @@ use crate::node::protocol::Effect;
 use crate::node::{Category, LogLine};
 use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Level, NodeId, Time};
+use gridloom_base::{Level, NodeId, TaskError, Time};
 
 /// How long a registration that was refused for a reason that may pass is tried again: until the agent must have noticed
 /// that a server is dead.
 const REFUSED_NS_MAX: u64 = SILENCE_NS_MAX + 3 * HEARTBEAT_NS;
+
+/// So many calls of a function in a row that could not be started, and the server says that it cannot run it.
+const FAILED_STARTS_MAX: u32 = 2;
 
 #[derive(Debug)]
 pub(super) struct Registering {
@@ -25,6 +28,8 @@ pub(super) struct Registering {
     speed_flops: Option<f64>,
     /// The agent has refused the registration since then, for a reason that may pass.
     refused_since: Option<Time>,
+    /// Functions that could not be started, how often in a row, and why at last.
+    failed_starts: BTreeMap<String, (u32, String)>,
     /// The log has that the agent cannot be reached: a server may dial for months.
     is_missing_logged: bool,
 }
@@ -37,6 +42,7 @@ impl Registering {
             subscribers: BTreeSet::new(),
             speed_flops: None,
             refused_since: None,
+            failed_starts: BTreeMap::new(),
             is_missing_logged: false,
         }
     }
@@ -80,6 +86,24 @@ impl Registering {
         send(out, to, DirectoryToAgent::Register(registration));
         if let Some(flops) = self.speed_flops {
             send(out, to, DirectoryToAgent::Speed { flops });
+        }
+        for (function, (_, why)) in self.failed_starts.iter().filter(|(_, (times, _))| *times >= FAILED_STARTS_MAX) {
+            send(out, to, DirectoryToAgent::CannotRun { function: function.clone(), why: why.clone() });
+        }
+    }
+
+    /// A call of a function has ended. What cannot be started time and again lacks something here, and others are told.
+    pub(super) fn has_run(&mut self, function: &str, error: Option<&TaskError>, out: &mut Vec<Effect>) {
+        let Some(error) = error.filter(|error| error.is_of_server()) else {
+            self.failed_starts.remove(function);
+            return;
+        };
+        let (times, why) = self.failed_starts.entry(function.to_string()).or_default();
+        *times += 1;
+        *why = error.to_string();
+        if *times == FAILED_STARTS_MAX {
+            let message = DirectoryToAgent::CannotRun { function: function.to_string(), why: why.clone() };
+            self.tell(message, out);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The server as a whole: which tasks it refuses, where readers of a lost result ask, and calls that are to be measured.
 
 use super::*;
-use crate::graph::{Argument, Output as Made, Task, TaskKind};
+use crate::graph::{Argument, Output as Made, Task, TaskKind, Terms};
 use gridloom_base::{DatumId, Dtype, Meta, TaskError, TaskId};
 use gridloom_idl::parse;
 
@@ -54,7 +54,7 @@ fn a_task_whose_arrays_do_not_fit_its_sizes_is_refused_and_the_next_one_runs() {
             args: vec![int(3), int(4), Argument::Inline { meta: float64(array), bytes }],
             outputs: vec![Made { datum: DatumId { client: CLIENT, serial }, meta: float64(result) }],
             work_flops: None,
-            only: None,
+            terms: Default::default(),
         };
         let mut out = Vec::new();
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies: Vec::new() }.into();
@@ -95,7 +95,7 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
         args: vec![x, Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: 3i32.to_ne_bytes().to_vec() }],
         outputs: vec![Made { datum: datum(serial), meta: meta() }],
         work_flops: None,
-        only: None,
+        terms: Default::default(),
     };
     let maker = task(1, Argument::Inline { meta: meta(), bytes: vec![0; 24] });
     let reader = task(2, Argument::Datum(datum(1)));
@@ -135,7 +135,7 @@ const CALIBRATOR: NodeId = NodeId(8);
 fn task(client: NodeId, serial: u64, hash: u64) -> Task {
     let id = TaskId { client, serial };
     let (args, outputs) = (Vec::new(), Vec::new());
-    Task { id, kind: TaskKind::call("m/f", hash), args, outputs, work_flops: Some(1e9), only: None }
+    Task { id, kind: TaskKind::call("m/f", hash), args, outputs, work_flops: Some(1e9), terms: Default::default() }
 }
 
 /// A server of one slot with both clients, and how it answers.
@@ -166,8 +166,9 @@ impl Test {
     }
 
     fn call(&mut self, client: NodeId, serial: u64) -> Vec<Effect> {
-        let task = task(client, serial, self.hash);
-        let message = TaskToServer::Call { task, supplies: Vec::new(), calibrates: client == CALIBRATOR }.into();
+        let terms = Terms { calibrates: client == CALIBRATOR, ..Terms::default() };
+        let task = Task { terms, ..task(client, serial, self.hash) };
+        let message = TaskToServer::Call { task, supplies: Vec::new() }.into();
         self.handle(Input::Received { from: client, message })
     }
 

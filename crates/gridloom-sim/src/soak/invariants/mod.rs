@@ -8,6 +8,7 @@ mod client_traffic;
 mod given_back;
 mod immutable;
 mod objects;
+mod repeated;
 mod reported;
 mod results;
 mod silence;
@@ -37,6 +38,7 @@ pub const ALL: &[Invariant] = &[
     client_traffic::INVARIANT,
     store_bound::INVARIANT,
     objects::INVARIANT,
+    repeated::INVARIANT,
     silence::INVARIANT,
     given_back::INVARIANT,
 ];

@@ -231,8 +231,9 @@ impl Admission {
         if self.executor.is_busy() || stands_ns < HEARTBEAT_NS {
             return None;
         }
-        // Every admitted task has called its program back, and the program may wait for the very task that finds no room.
-        if self.executor.asking() > 0 && self.executor.admitted() == self.executor.asking() {
+        // Every admitted task has called its program back or made calls itself, and waits: perhaps for the very task that finds no
+        // room.
+        if self.executor.paused() > 0 && self.executor.admitted() == self.executor.paused() {
             let needed = self.room_needed(&first, &first.inputs().collect());
             let (id, error) = self.no_room_for(&first, needed);
             return (stands_ns >= CALLED_BACK_NS_MAX).then_some(Unstuck::Refused(id, error));
@@ -291,6 +292,14 @@ impl Admission {
         self.executor.begin_asking(id);
     }
 
+    /// A running task waits for calls that it made itself, or goes on.
+    pub(super) fn set_calling(&mut self, id: TaskId, waits: bool) {
+        match waits {
+            true => self.executor.begin_calling(id),
+            false => self.executor.end_calling(id),
+        }
+    }
+
     /// The program has answered.
     pub(super) fn end_asking(&mut self, id: TaskId) {
         self.executor.end_asking(id);
@@ -341,7 +350,7 @@ impl Admission {
             let lacks = |datum: &DatumId| match entry.state {
                 State::Ready => !self.replicas.is_here(*datum),
                 State::Waiting => !self.replicas.is_known(*datum) && !self.executor.makes(*datum),
-                State::Held | State::Running | State::Asking => false,
+                State::Held | State::Running | State::Asking | State::Calling => false,
             };
             if let Some(datum) = entry.task.inputs().find(lacks) {
                 return Err(format!("{} is {:?}, and {datum} has no place", entry.task.id, entry.state));
@@ -376,7 +385,7 @@ mod tests {
             args: reads.iter().map(|serial| Argument::Datum(datum(*serial))).collect(),
             outputs: vec![Made { datum: datum(makes), meta: Meta::array(Dtype::Float64, &[elements]) }],
             work_flops: None,
-            only: None,
+            terms: Default::default(),
         }
     }
 

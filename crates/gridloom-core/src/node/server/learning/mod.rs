@@ -177,7 +177,7 @@ mod tests {
             args: Vec::new(),
             outputs: Vec::new(),
             work_flops: None,
-            only: None,
+            terms: Default::default(),
         };
         learning.started(Time(0), &task(1), 1);
         learning.started(Time(0), &task(2), 2);
