@@ -265,8 +265,10 @@ impl Client {
         let line = LogLine::new(Level::Info, Category::Client, format!("a server cannot get {datum}"));
         let line = line.peer(&name).why(format!("from '{from}': {why}"));
         out.push(line.into());
-        // A server that waits for it will not send it either.
-        if run.fetching == Some(server) {
+        // A server that waits for it will not send it either; unless it is to make it by now.
+        let makes_it =
+            run.producer.and_then(|id| self.tasks.get(&id)).is_some_and(|run| run.status == Status::Sent(server));
+        if run.fetching == Some(server) && !makes_it {
             run.fetching = None;
         }
         match fault {
@@ -369,7 +371,8 @@ impl Client {
             return;
         }
         let Some(run) = self.data.get_mut(&datum) else { return };
-        if run.fetching != Some(from) {
+        // Another is to send it now.
+        if run.fetching.is_some_and(|sender| sender != from) {
             return;
         }
         run.fetching = None;

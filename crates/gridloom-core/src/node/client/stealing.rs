@@ -28,7 +28,7 @@ use gridloom_perf::{LinkEstimate, ServerView, Size};
 
 /// Whether tasks of groups move, too. Not yet: in one of 3,300 seeds of the soak (3299, with large data allowed to move) a
 /// group stood still after a connection had ended at one side only.
-const GROUPS_MOVE: bool = false;
+const GROUPS_MOVE: bool = true;
 /// A move has to gain so much of the task's run at least, so that errors of models move nothing to and fro.
 const GAIN_PART_MIN: f64 = 0.05;
 /// Servers for which one look tries to find tasks, and servers at which it tries for each, at most.
