@@ -134,7 +134,9 @@ def tasks_of(workflow):
 
     for task in workflow["tasks"]:
         visit(task)
-    sized = lambda names: [[name, elements(workflow["files"][name])] for name in dict.fromkeys(names)]
+    def sized(names):
+        return [[name, elements(workflow["files"][name])] for name in dict.fromkeys(names)]
+
     return [
         {"id": t["id"], "work": max(t["work_seconds"], 1e-3), "inputs": sized(t["inputs"]), "outputs": sized(t["outputs"]) or [[t["id"], 1]]}
         for t in order
