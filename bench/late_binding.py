@@ -91,7 +91,7 @@ def ways(slots):
             except ImportError:
                 yield found
                 return
-            with LocalCluster(slots, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+            with LocalCluster(n_workers=slots, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
                 client.gather(client.map(nap, [0.01] * slots, pure=False))
                 found["Dask"] = lambda lengths: client.gather(client.map(nap, lengths, pure=False))
                 yield found

@@ -90,6 +90,8 @@ pub struct Calls {
     of_datum: BTreeMap<DatumId, TaskId>,
     loads: BTreeMap<NodeId, Load>,
     deadlines: BTreeSet<(Time, TaskId)>,
+    /// Functions that could not run on a server, until the directory tells more.
+    unable: BTreeMap<NodeId, BTreeSet<String>>,
     any_broken: bool,
 }
 
@@ -104,11 +106,30 @@ impl Calls {
     ) -> Option<(NodeId, f64)> {
         match request.task.terms.only {
             Some(only) => self.choose_among(grid, links, request, |server| server == only),
-            None if request.failures.is_empty() => self.choose_among(grid, links, request, |_| true),
+            None if request.failures.is_empty() && self.unable.is_empty() => {
+                self.choose_among(grid, links, request, |_| true)
+            }
             None => self
-                .choose_among(grid, links, request, |server| !request.failures.at(server))
+                .choose_among(grid, links, request, |server| {
+                    !request.failures.at(server) && !self.is_unable(server, request.task.name())
+                })
+                .or_else(|| self.choose_among(grid, links, request, |server| !request.failures.at(server)))
                 .or_else(|| self.choose_among(grid, links, request, |_| true)),
         }
+    }
+
+    /// A function could not run on a server: calls of it go to others, if there are any.
+    pub fn unable(&mut self, server: NodeId, function: &str) {
+        self.unable.entry(server).or_default().insert(function.to_string());
+    }
+
+    fn is_unable(&self, server: NodeId, function: &str) -> bool {
+        self.unable.get(&server).is_some_and(|functions| functions.contains(function))
+    }
+
+    /// The directory has come, which says where functions cannot run.
+    pub fn forget_unable(&mut self) {
+        self.unable.clear();
     }
 
     /// As [`Calls::choose`], among some servers.

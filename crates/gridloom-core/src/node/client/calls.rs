@@ -72,6 +72,9 @@ impl Client {
             && self.is_repeated(&request.task, &request.failures, server, error)
         {
             request.failures.push(server, error);
+            if error.is_of_server() {
+                self.calls.unable(server, request.task.name());
+            }
             self.tell_repeated(&request.task, &request.failures, server, error, out);
             self.send_call(now, request, out);
             return;

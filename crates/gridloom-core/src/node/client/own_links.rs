@@ -12,8 +12,12 @@ use crate::node::message::{LinkToAgent, TransferReport};
 use crate::node::protocol::{Effect, Role};
 use crate::node::seen::SeenTransfers;
 use gridloom_base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
+use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
+
+/// The largest window of TCP without its option to scale (RFC 7323), bytes.
+const WINDOW_BYTES: f64 = 65_535.0;
 
 #[derive(Debug)]
 pub(super) struct OwnLinks {
@@ -25,6 +29,8 @@ pub(super) struct OwnLinks {
     has_waited: bool,
     /// As plans are made with them: both ways alike.
     estimates: BTreeMap<NodeId, LinkEstimate>,
+    /// Those of them that are guessed from the round trip: the links are not measured yet.
+    guessed: BTreeSet<NodeId>,
     /// What the estimates are learned from.
     learned: Links<NodeId>,
     /// What came here, for the agent: it sees what moved beside it.
@@ -41,6 +47,7 @@ impl OwnLinks {
             probed: BTreeSet::new(),
             has_waited: false,
             estimates: BTreeMap::new(),
+            guessed: BTreeSet::new(),
             learned: Links::default(),
             received: SeenTransfers::default(),
             is_settling: false,
@@ -107,6 +114,20 @@ impl OwnLinks {
 
     pub(super) fn on_pong(&mut self, now: Time, from: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
         self.measuring.answered(now, from, rtt_ns, out);
+        if self.is_to_be_measured(from) && !self.estimates.contains_key(&from) {
+            self.estimates.insert(from, guess(rtt_ns));
+            self.guessed.insert(from);
+        }
+    }
+
+    /// Whether the link to a server is still to be measured.
+    pub(super) fn is_to_be_measured(&self, server: NodeId) -> bool {
+        self.measuring.peers().iter().any(|(node, _)| *node == server)
+    }
+
+    /// Whether what plans are made with is a guess.
+    pub(super) fn is_guessed(&self, server: NodeId) -> bool {
+        self.guessed.contains(&server)
     }
 
     /// A peer has a probe. True if its link is measured.
@@ -134,9 +155,10 @@ impl OwnLinks {
     pub(super) fn end_wait(&mut self, now: Time) {
         self.has_waited = true;
         if let Some((peer, link)) = self.measuring.estimate(now) {
-            self.estimates.entry(peer).or_insert(link);
+            let known = self.estimates.get(&peer).filter(|known| known.bandwidth < link.bandwidth);
+            self.estimates.insert(peer, known.copied().unwrap_or(link));
         }
-        // Links still in the queue wait behind a slow one; they are taken to be no better than the worst known.
+        // Servers that have not answered at all are taken to be no better than the worst known.
         let worst = self.estimates.values().copied().min_by(|a, b| a.bandwidth.total_cmp(&b.bandwidth));
         if let Some(worst) = worst {
             for (node, _) in self.measuring.peers() {
@@ -183,6 +205,7 @@ impl OwnLinks {
         let worst = ways.filter_map(|model| Some((model, model.estimate()?)));
         let (model, link) = worst.min_by(|a, b| a.1.bandwidth.total_cmp(&b.1.bandwidth))?;
         self.estimates.insert(peer, link);
+        self.guessed.remove(&peer);
         Some(model)
     }
 
@@ -200,6 +223,7 @@ impl OwnLinks {
     }
 
     pub(super) fn forget(&mut self, server: NodeId) {
+        self.guessed.remove(&server);
         self.learned.forget(&server);
     }
 
@@ -207,6 +231,14 @@ impl OwnLinks {
     pub(super) fn check(&self) {
         assert!(self.estimates.values().all(LinkEstimate::is_sane), "{:?}", self.estimates);
     }
+}
+
+/// What is expected of a link of which only the round trip is known: a window of TCP for each. Rather too slow than too fast, as a
+/// plan that trusts in a fast link loses more than one that keeps data where they are.
+fn guess(rtt_ns: u64) -> LinkEstimate {
+    let rtt_s = ns_to_seconds(rtt_ns.max(1));
+    let bandwidth = (WINDOW_BYTES / rtt_s).min(LinkEstimate::UNMEASURED.bandwidth);
+    LinkEstimate { latency_s: rtt_s / 2.0, bandwidth }
 }
 
 #[cfg(test)]
@@ -233,6 +265,25 @@ mod tests {
         assert!(links.estimate_anew(SERVER).is_some());
         let bandwidth = links.estimates()[&SERVER].bandwidth;
         assert!((bandwidth / (f64::from(1 << 20) * 1e3) - 1.0).abs() < 0.1, "{bandwidth}");
+        links.check();
+    }
+
+    #[test]
+    fn a_link_that_is_not_measured_is_guessed_from_its_round_trip() {
+        let (mut links, mut out) = (OwnLinks::new(ME), Vec::new());
+        links.on_pong(Time(1), SERVER, 300_000_000, &mut out);
+        assert!(links.estimates().is_empty(), "nothing is to be measured");
+        links.measuring.add(SERVER, "there:1".into());
+        links.on_pong(Time(1), SERVER, 300_000_000, &mut out);
+        let guessed = links.estimates()[&SERVER];
+        assert!((guessed.latency_s - 0.15).abs() < 1e-9 && (2.1e5..2.2e5).contains(&guessed.bandwidth), "{guessed:?}");
+        links.on_pong(Time(2), SERVER, 1, &mut out);
+        assert!(links.estimates()[&SERVER] == guessed && links.is_guessed(SERVER));
+        links.saw_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
+        let Some(Effect::SetTimer { at, .. }) = out.pop() else { panic!("it settles after a while") };
+        links.settle(at, None, &mut out);
+        links.estimate_anew(SERVER);
+        assert!(links.estimates()[&SERVER].bandwidth > 1e8 && !links.is_guessed(SERVER));
         links.check();
     }
 

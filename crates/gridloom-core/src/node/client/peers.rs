@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Client;
 use super::contacts::Parcel;
 use crate::call::Request;
+use crate::node::message::LinkMessage;
 use crate::node::protocol::{Command, Effect, Event, Role};
 use gridloom_base::dial::GONE;
 use gridloom_base::{GroupId, NodeId, TaskError, Time};
@@ -33,6 +34,11 @@ impl Client {
             self.on_server_lost(now, other, &format!("another node answers at {address}"), out);
         }
         self.ask_turns(out);
+        if self.links.is_to_be_measured(peer)
+            && let Some(token) = self.contacts.members_mut().ping(now, peer)
+        {
+            out.push(Effect::Send { to: peer, message: LinkMessage::Ping { token }.into() });
+        }
         for parcel in waited {
             match parcel {
                 Parcel::Message(message) => out.push(Effect::Send { to: peer, message }),
@@ -106,6 +112,7 @@ impl Client {
         }
         self.grid = Arc::new(grid);
         self.has_directory = true;
+        self.calls.forget_unable();
         self.queues.look_again();
         self.links.probe_new_servers(&self.grid, self.contacts.members(), out);
         self.ask_turns(out);
