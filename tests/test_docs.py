@@ -58,6 +58,10 @@ def test_the_page_on_python_functions(tmp_path):
     (tmp_path / "functions.py").write_text("\n\n".join(blocks("python-functions.md", "python")))
     with gl.local(servers=1, functions=[tmp_path / "functions.py"]) as grid:
         passes("python-functions.md", grid)
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    check = [sys.executable, "-m", "mypy", "--strict", "functions.py"]
+    done = subprocess.run(check, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_page_on_any_function(tmp_path):
