@@ -73,11 +73,12 @@ from ._function import Function, Future
 from ._graph import Graph, GraphNode
 from ._grid import Grid
 from ._gridloom import __version__
-from ._group import Difference, Group, Handle, Report
+from ._group import Group, Handle
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
 from ._message import message, message_declaration, message_dtype
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
+from ._report import Difference, Report
 from ._runner import RunFuture
 from ._sessions import blas_library, connect, local, simulate
 from .process import Peer, Process

@@ -43,7 +43,7 @@ class Array:
     Parameters
     ----------
     dtype : str, numpy type or array type
-        Element type, such as ``"float64"`` or ``numpy.float32``, or the type of such an array: ``numpy.typing.NDArray[numpy.float64]``.
+        Element type, such as ``"float64"`` or ``numpy.float32``, or the type of the array: ``numpy.typing.NDArray[numpy.float64]``.
         In a message also ``gl.c_int`` and the like, and a message class without references, which makes an array of structs.
     *extents : str or int
         One for each dimension: a name, which stands for the same number wherever it is used in the signature, a number,
@@ -55,8 +55,8 @@ class Array:
 
     Notes
     -----
-    Static type checkers take it for ``typing.Annotated``: they know an array where `dtype` is the type of one, and refuse a text in its
-    place. ``Annotated[numpy.ndarray, Array["float64", "m", "k"]]`` means the same.
+    Static type checkers take it for ``typing.Annotated``: they know an array where `dtype` is the type of one, and refuse a text in
+    its place. ``Annotated[numpy.ndarray, Array["float64", "m", "k"]]`` means the same.
 
     Examples
     --------
@@ -85,7 +85,8 @@ class Array:
             dtype = ""
         if dtype is None:
             raise TypeError(
-                f"Array[...]: the first item is an element type, one of {', '.join(_NUMBERS)}, or NDArray[...] of one; got {items[0]!r}"
+                f"Array[...]: the first item is an element type, one of {', '.join(_NUMBERS)}, or NDArray[...] of one; "
+                f"got {items[0]!r}"
             )
         for extent in items[1:]:
             if isinstance(extent, bool) or not isinstance(extent, (str, int, np.integer)):

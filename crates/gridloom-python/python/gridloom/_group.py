@@ -1,12 +1,9 @@
-"""Groups of calls, handles of their results, and reports."""
+"""Groups of calls, and handles of their results."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import warnings
 from contextvars import Token
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
 
 import numpy as np
@@ -16,7 +13,9 @@ from . import _gridloom
 from ._checks import seconds
 from ._errors import DifferenceWarning, Discarded, UsageError
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
-from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
+from ._pickles import OfSession
+from ._plan import Plan, plan_of
+from ._report import Difference, Report
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,127 +24,7 @@ if TYPE_CHECKING:
     from ._grid import Grid
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """A call that is not as it was described, or a described one that never came. Optional calls may stay away.
-
-    Attributes
-    ----------
-    call : int or None
-        Which of the group's calls it is, counted from 1; ``None`` of one that never came.
-    function : str
-        The function that was called; of a call that never came the one that was described.
-    described : str or None
-        Name of the described call that was expected in its place, or that never came; ``None`` if nothing was described there.
-    why : str
-        What differs, in words: the argument, what it is and what was described; or that the call never came.
-    """
-
-    call: int | None
-    function: str
-    described: str | None
-    why: str
-
-
-class Report:
-    """A group's course: what was predicted and what was measured. ``str()`` gives it as text.
-
-    Attributes
-    ----------
-    heuristic : str
-        The heuristic that the group asked for.
-    plans : list of Plan
-        One for each part of the group, and each time that something was mapped again.
-    predicted_seconds, measured_seconds : float
-        Makespan, seconds.
-    client_bytes, server_bytes : int
-        Bytes over the client's links, and between servers.
-    by_link : dict of str to int
-        Bytes by pair of names, ``"sender -> receiver"``.
-    tasks : list of TaskRecord
-        Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
-    transfers : list of TransferRecord
-        Transfers as they went.
-    lost_servers : list of str
-        Servers lost on the way, and why.
-    tasks_again : int
-        Tasks that ran again or moved because of that.
-    tasks_failed : int
-        Tasks that gave no result.
-    differences : list of Difference
-        How the calls differed from those described, of a group with a graph.
-    together : int
-        How many groups were mapped together, of a loop's bodies: the report is of all of them.
-    """
-
-    heuristic: str
-    plans: list[Plan]
-    predicted_seconds: float
-    measured_seconds: float
-    client_bytes: int
-    server_bytes: int
-    by_link: dict[str, int]
-    tasks: list[TaskRecord]
-    transfers: list[TransferRecord]
-    lost_servers: list[str]
-    tasks_again: int
-    tasks_failed: int
-    differences: list[Difference]
-    together: int
-
-    def __init__(self, raw: _gridloom.RawReport) -> None:
-        self._raw = raw
-        record = raw.record()
-        self._record = record
-        for name, value in record.items():
-            if name == "plans":
-                value = [plan_of(plan) for plan in raw.plans()]
-            elif name == "tasks":
-                value = [TaskRecord(**task) for task in value]
-            elif name == "transfers":
-                value = [transfer_of(transfer) for transfer in value]
-            elif name == "differences":
-                value = [Difference(**difference) for difference in value]
-            setattr(self, name, value)
-
-    def __str__(self) -> str:
-        return str(self._raw)
-
-    def __repr__(self) -> str:
-        return (
-            f"<gridloom.Report: {len(self.tasks)} tasks by {self.heuristic}, predicted {self.predicted_seconds:.4g} s, "
-            f"measured {self.measured_seconds:.4g} s>"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain dictionaries, lists, texts and numbers, such as JSON holds.
-
-        Returns
-        -------
-        dict
-            By name of attribute; a transfer's ends are ``from`` and ``to``.
-        """
-        return self._raw.record()
-
-    def save_timeline(self, path: str | os.PathLike[str], title: str = "Gridloom group") -> None:
-        """Write a page that a browser opens: tasks and transfers over time, predicted above measured.
-
-        Parameters
-        ----------
-        path : path
-            File to write, HTML.
-        title : str, optional
-            Its heading.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written.
-        """
-        Path(path).write_text(self._raw.timeline(title), encoding="utf-8")
-
-
-class Handle:
+class Handle(OfSession):
     """A result that is, or will be, on some server. It is released there when the last reference to it is gone.
 
     A handle can be passed to further calls, in its group, in another or outside any; only `get` brings the value here.
@@ -153,6 +32,9 @@ class Handle:
     ``numpy.asarray(h)`` get it too, so that a program can decide on a result: what the group recorded so far is mapped
     and run then, and recording goes on. (``==`` compares handles, not values.)
     """
+
+    _why = "a gridloom.Handle stands for a value on a server"
+    _remedy = "fetch the value, and pass its .get()"
 
     def __init__(self, raw: _gridloom.RawHandle, group: Group, name: str) -> None:
         self._raw = raw
@@ -277,7 +159,7 @@ def _value(other: Any) -> Any:
     return other.get() if isinstance(other, Handle) else other
 
 
-class Group:
+class Group(OfSession):
     """Calls that are recorded, then mapped together: ``with grid.group() as group:``.
 
     Inside the block, in the thread that entered it, every call of a function of the grid is recorded and gives handles at
@@ -296,6 +178,9 @@ class Group:
     What is noted for the report (about a kilobyte a call) is forgotten with the group and the last handle of it. A program
     that makes calls for ever therefore opens a group for each round rather than one for all.
     """
+
+    _why = "a gridloom.Group is of a session of this process"
+    _remedy = "pass its report(), or results that get() fetched"
 
     def __init__(self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic) -> None:
         self._grid = grid
@@ -433,4 +318,6 @@ class Group:
         return True
 
     def __repr__(self) -> str:
+        if self._grid._closed:
+            return "<gridloom.Group: its grid is closed>"
         return f"<gridloom.Group: {len(self)} calls recorded>"
