@@ -73,6 +73,10 @@ def test_the_page_on_any_function(tmp_path):
     assert done.stdout == "49\n332833500\n", done.stderr
 
 
+def test_the_page_on_notebooks():
+    passes("notebooks.md", None)
+
+
 def told(*command, cwd):
     done = subprocess.run([PROGRAM, *command], capture_output=True, text=True, cwd=cwd, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -83,7 +83,8 @@ def result(grid):
 
 def test_objects_of_a_session_name_the_remedy(grid):
     handle = result(grid)
-    others = [grid, grid.group(), grid.function("tests/halve"), grid.function("tests/halve").submit(np.ones(2)), grid.run(len, "")]
+    halve = grid.function("tests/halve")
+    others = [grid, grid.group(), halve, halve.submit(np.ones(2)), grid.run(len, "")]
     for one in (handle, *others):
         with pytest.raises(TypeError, match=f"a gridloom.{type(one).__name__} .* cannot be pickled: "):
             pickle.dumps([one])

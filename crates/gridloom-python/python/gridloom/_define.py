@@ -43,8 +43,9 @@ class Array:
     Parameters
     ----------
     dtype : str, numpy type or array type
-        Element type, such as ``"float64"`` or ``numpy.float32``, or the type of the array: ``numpy.typing.NDArray[numpy.float64]``.
-        In a message also ``gl.c_int`` and the like, and a message class without references, which makes an array of structs.
+        Element type, such as ``"float64"`` or ``numpy.float32``, or the type of the array:
+        ``numpy.typing.NDArray[numpy.float64]``. In a message also ``gl.c_int`` and the like, and a message class without
+        references, which makes an array of structs.
     *extents : str or int
         One for each dimension: a name, which stands for the same number wherever it is used in the signature, a number,
         or an expression over names and integer parameters such as ``"n-1"``. In a message, a name is that of an integer
@@ -55,8 +56,8 @@ class Array:
 
     Notes
     -----
-    Static type checkers take it for ``typing.Annotated``: they know an array where `dtype` is the type of one, and refuse a text in
-    its place. ``Annotated[numpy.ndarray, Array["float64", "m", "k"]]`` means the same.
+    Static type checkers take it for ``typing.Annotated``: they know an array where `dtype` is the type of one, and refuse a text
+    in its place. ``Annotated[numpy.ndarray, Array["float64", "m", "k"]]`` means the same.
 
     Examples
     --------

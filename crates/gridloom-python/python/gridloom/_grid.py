@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom
+from . import _gridloom, _html
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._errors import UnreadErrorWarning, UsageError
 from ._facts import ServerInfo, Simulation, Traffic
@@ -294,7 +294,7 @@ class Grid(OfSession):
             if graph is not None or inputs or strict:
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
-            return Group(self, self._loop(heuristic, regroup, map_timeout).group(), heuristic)
+            return Group(self, self._loop(heuristic, regroup, map_timeout).group(), heuristic, held_back=True)
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
@@ -470,6 +470,9 @@ class Grid(OfSession):
     def __repr__(self) -> str:
         kind = "closed" if self._closed else "simulated" if self.simulated else "real"
         return f"<gridloom.Grid: {kind}>"
+
+    def _repr_html_(self) -> str:
+        return _html.of_grid(self)
 
 
 # Loops that hold back bodies at a time: programs interleave a few.

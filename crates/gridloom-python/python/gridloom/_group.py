@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom
+from . import _gridloom, _html
 from ._checks import seconds
-from ._errors import DifferenceWarning, Discarded, UsageError
+from ._errors import DifferenceWarning, Discarded, TaskError, UsageError
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._pickles import OfSession
 from ._plan import Plan, plan_of
@@ -36,10 +36,15 @@ class Handle(OfSession):
     _why = "a gridloom.Handle stands for a value on a server"
     _remedy = "fetch the value, and pass its .get()"
 
-    def __init__(self, raw: _gridloom.RawHandle, group: Group, name: str) -> None:
+    # How its call ended, as far as the program has asked for it.
+    _end = ""
+
+    def __init__(self, raw: _gridloom.RawHandle, group: Group, name: str, call: int) -> None:
         self._raw = raw
         self._group = group
         self._name = name
+        # Which of the group's calls it is of, from 1.
+        self._call = call
 
     def get(self, timeout: float | None = None) -> Any:
         """Wait for the result and bring it here.
@@ -67,9 +72,14 @@ class Handle(OfSession):
             If `timeout` is no time: negative or no number.
         """
         try:
-            return self._raw.get(seconds("timeout", timeout))
+            value = self._raw.get(seconds("timeout", timeout))
         except Discarded as error:
             raise error from self._group._raised
+        except TaskError as error:
+            self._end = f"failed: {type(error).__name__}: {error}"
+            raise
+        self._end = "fetched"
+        return value
 
     def prefetch(self) -> None:
         """Have the value brought here as soon as it is made, and return at once.
@@ -110,6 +120,22 @@ class Handle(OfSession):
 
     def __repr__(self) -> str:
         return f"<gridloom.Handle: {self._raw} of {self._name}>"
+
+    def _repr_html_(self) -> str:
+        return _html.of_handle(self)
+
+    def _state(self) -> str:
+        """How far its call is, as far as that is known without waiting."""
+        group = self._group
+        if self._end:
+            return self._end
+        if group._grid._closed:
+            return "its grid is closed"
+        if any(self._call in calls for calls in group._forgotten):
+            return "discarded"
+        if self._call > group._calls - len(group):
+            return "recorded"
+        return "ended" if self._call <= group._ended else group._sent()
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         value = np.asarray(self.get())
@@ -182,7 +208,9 @@ class Group(OfSession):
     _why = "a gridloom.Group is of a session of this process"
     _remedy = "pass its report(), or results that get() fetched"
 
-    def __init__(self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic) -> None:
+    def __init__(
+        self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic, *, held_back: bool = False
+    ) -> None:
         self._grid = grid
         self._raw = raw
         self._heuristic = heuristic
@@ -190,6 +218,13 @@ class Group(OfSession):
         self._raised: BaseException | None = None
         # Differences from a described graph: how many were told, or None if there is no graph.
         self._told: int | None = None
+        # What notebooks show: calls made, which of them were discarded, how many have ended for certain, and what the last
+        # report said (predicted and measured seconds, failed tasks, groups mapped together).
+        self._held_back = held_back
+        self._calls = 0
+        self._forgotten: list[range] = []
+        self._ended = 0
+        self._course: tuple[float, float, int, int] | None = None
 
     def __enter__(self) -> Group:
         self._entered.append(self._grid._current.set(self))
@@ -207,13 +242,14 @@ class Group(OfSession):
         else:
             self._raised = error
             told = f"{kind.__name__}: {error}".splitlines()[0].rstrip(": ")
-            self._raw.discard(f"the block of its group raised {told}")
+            self._forget(f"the block of its group raised {told}")
 
     def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raw = self._raw.record(function._raw, args, kwargs)
         if self._told == 0:
             self._tell(", and is mapped by itself", 4)
-        handles = tuple(Handle(one, self, function.name) for one in raw)
+        self._calls += 1
+        handles = tuple(Handle(one, self, function.name, self._calls) for one in raw)
         if len(handles) == 1:
             return handles[0]
         return handles or None
@@ -251,7 +287,14 @@ class Group(OfSession):
 
     def discard(self) -> None:
         """Forget what was recorded and not launched."""
-        self._raw.discard(None)
+        self._forget(None)
+
+    def _forget(self, why: str | None) -> None:
+        last = self._calls
+        recorded = self._raw.recorded()
+        self._raw.discard(why)
+        if recorded:
+            self._forgotten.append(range(last - recorded + 1, last + 1))
 
     def wait(self) -> None:
         """Wait until all calls have ended; what is recorded and not launched is launched first.
@@ -262,6 +305,7 @@ class Group(OfSession):
             The error of the first call that failed.
         """
         self._raw.wait()
+        self._ended = self._calls
 
     def cancel(self) -> None:
         """Cancel all calls that have not ended. Their handles then raise `Cancelled`."""
@@ -280,7 +324,10 @@ class Group(OfSession):
         UsageError
             If the session is closed.
         """
-        return Report(self._raw.report())
+        report = Report(self._raw.report())
+        self._ended = self._calls
+        self._course = (report.predicted_seconds, report.measured_seconds, report.tasks_failed, report.together)
+        return report
 
     def plan(self, heuristic: str | Plan | Heuristic | None = None, *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
         """Tell what the agent would do with the calls recorded and not launched; nothing is run.
@@ -321,3 +368,23 @@ class Group(OfSession):
         if self._grid._closed:
             return "<gridloom.Group: its grid is closed>"
         return f"<gridloom.Group: {len(self)} calls recorded>"
+
+    def _repr_html_(self) -> str:
+        return _html.of_group(self)
+
+    def _state(self) -> str:
+        """How far it is, as far as that is known without waiting."""
+        if self._grid._closed:
+            return "its grid is closed"
+        if self._entered:
+            return f"recording: {len(self)} not launched"
+        if self._raised is not None:
+            return f"its block raised {type(self._raised).__name__}: {self._raised}"
+        if recorded := len(self):
+            return f"{recorded} not launched"
+        if not self._calls:
+            return "no calls"
+        return "ended" if self._ended == self._calls else self._sent()
+
+    def _sent(self) -> str:
+        return "launched, or held back for the next bodies of its loop" if self._held_back else "launched"

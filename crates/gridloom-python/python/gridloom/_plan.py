@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import _gridloom
+from . import _gridloom, _html
 from ._errors import InputError
 from ._pickles import from_text
 
@@ -196,6 +196,9 @@ class Plan:
 
     def __str__(self) -> str:
         return str(self._raw).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return _html.of_plan(self)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Plan:

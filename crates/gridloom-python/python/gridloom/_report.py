@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import _gridloom
+from . import _gridloom, _html
 from ._pickles import from_text
 from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
@@ -104,6 +104,9 @@ class Report:
             f"<gridloom.Report: {len(self.tasks)} tasks by {self.heuristic}, predicted {self.predicted_seconds:.4g} s, "
             f"measured {self.measured_seconds:.4g} s>"
         )
+
+    def _repr_html_(self) -> str:
+        return _html.of_report(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the report as plain dictionaries, lists, texts and numbers, such as JSON holds.
