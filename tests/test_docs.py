@@ -58,6 +58,10 @@ def test_the_page_on_python_functions(tmp_path):
     (tmp_path / "functions.py").write_text("\n\n".join(blocks("python-functions.md", "python")))
     with gl.local(servers=1, functions=[tmp_path / "functions.py"]) as grid:
         passes("python-functions.md", grid)
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    check = [sys.executable, "-m", "mypy", "--strict", "functions.py"]
+    done = subprocess.run(check, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_page_on_any_function(tmp_path):
@@ -67,6 +71,10 @@ def test_the_page_on_any_function(tmp_path):
     run = [sys.executable, "program.py"]
     done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.stdout == "49\n332833500\n", done.stderr
+
+
+def test_the_page_on_notebooks():
+    passes("notebooks.md", None)
 
 
 def told(*command, cwd):

@@ -10,6 +10,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from conftest import FUNCTIONS
+from numpy.typing import NDArray
 
 
 def signature(body):
@@ -44,7 +45,17 @@ def test_annotated_form_means_the_same():
     @gl.function(module="m", name="f")
     def g(a: Annotated[np.ndarray, gl.Array["float64", "n"]]) -> float: ...
 
-    assert signature(f) == signature(g) == "m/f(a: float64[n]; n: int64) -> out0: float64"
+    @gl.function(module="m", name="f")
+    def h(a: gl.Array[NDArray[np.float64], "n"]) -> float: ...
+
+    assert signature(f) == signature(g) == signature(h) == "m/f(a: float64[n]; n: int64) -> out0: float64"
+
+
+def test_a_result_is_named_before_or_after_its_type():
+    @gl.function(module="m")
+    def f() -> tuple[gl.Out[float, "mean"], gl.Out["ends", gl.Array[np.int8, 2]]]: ...
+
+    assert signature(f) == "m/f() -> (mean: float64, ends: int8[2])"
 
 
 def test_function_stays_callable():

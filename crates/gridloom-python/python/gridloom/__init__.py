@@ -11,6 +11,8 @@
 ...     print(group.report())
 """
 
+from typing import TYPE_CHECKING
+
 from ._c_types import (
     CType,
     Named,
@@ -27,7 +29,7 @@ from ._c_types import (
     c_ushort,
 )
 from ._calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
-from ._define import Array, C, F, Out, function
+from ._define import C, F, function
 from ._errors import (
     AgentLost,
     ArgumentError,
@@ -71,14 +73,22 @@ from ._function import Function, Future
 from ._graph import Graph, GraphNode
 from ._grid import Grid
 from ._gridloom import __version__
-from ._group import Difference, Group, Handle, Report
+from ._group import Group, Handle
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
 from ._message import message, message_declaration, message_dtype
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
+from ._report import Difference, Report
 from ._runner import RunFuture
 from ._sessions import blas_library, connect, local, simulate
 from .process import Peer, Process
+
+if TYPE_CHECKING:
+    # To static type checkers Array[NDArray[np.float64], "m"] is then the array, and Out[float, "mean"] the number.
+    from typing import Annotated as Array
+    from typing import Annotated as Out
+else:
+    from ._define import Array, Out
 
 __all__ = [
     "AgentLost",

@@ -42,9 +42,10 @@ class Array:
 
     Parameters
     ----------
-    dtype : str or numpy type
-        Element type, such as ``"float64"`` or ``numpy.float32``; in a message also ``gl.c_int`` and the like, and a message
-        class without references, which makes an array of structs.
+    dtype : str, numpy type or array type
+        Element type, such as ``"float64"`` or ``numpy.float32``, or the type of the array:
+        ``numpy.typing.NDArray[numpy.float64]``. In a message also ``gl.c_int`` and the like, and a message class without
+        references, which makes an array of structs.
     *extents : str or int
         One for each dimension: a name, which stands for the same number wherever it is used in the signature, a number,
         or an expression over names and integer parameters such as ``"n-1"``. In a message, a name is that of an integer
@@ -55,13 +56,15 @@ class Array:
 
     Notes
     -----
-    Static type checkers do not know this form; for them write
-    ``Annotated[numpy.ndarray, Array["float64", "m", "k"]]``, which means the same.
+    Static type checkers take it for ``typing.Annotated``: they know an array where `dtype` is the type of one, and refuse a text
+    in its place. ``Annotated[numpy.ndarray, Array["float64", "m", "k"]]`` means the same.
 
     Examples
     --------
     >>> Array["float64", "m", "n-1", F]
     gridloom.Array['float64', 'm', 'n-1', F]
+    >>> Array[np.ndarray[Any, np.dtype[np.int32]], 3]
+    gridloom.Array['int32', '3']
     """
 
     dtype: str
@@ -77,11 +80,15 @@ class Array:
         order = "any"
         if len(items) > 1 and items[-1] in (C, F) and isinstance(items[-1], str):
             *items, order = items
-        dtype = _element(items[0])
-        if dtype is None and _is_record(items[0]):
+        element = _element_of(items[0])
+        dtype = _element(element)
+        if dtype is None and _is_record(element):
             dtype = ""
         if dtype is None:
-            raise TypeError(f"Array[...]: the first item is an element type, one of {', '.join(_NUMBERS)}; got {items[0]!r}")
+            raise TypeError(
+                f"Array[...]: the first item is an element type, one of {', '.join(_NUMBERS)}, or NDArray[...] of one; "
+                f"got {items[0]!r}"
+            )
         for extent in items[1:]:
             if isinstance(extent, bool) or not isinstance(extent, (str, int, np.integer)):
                 raise TypeError(f"Array[...]: an extent is a name, an expression or a number; got {extent!r}")
@@ -90,7 +97,7 @@ class Array:
             (Array,),
             {
                 "dtype": dtype,
-                "element": items[0],
+                "element": element,
                 "extents": tuple(str(extent) for extent in items[1:]),
                 "order": order,
             },
@@ -108,30 +115,33 @@ class _ArrayMeta(type):
 
 
 class Out:
-    """Annotation that names a result: ``Out[name, annotation]``. Unnamed results are ``out0``, ``out1``, …
+    """Annotation that names a result: ``Out[annotation, name]``. Unnamed results are ``out0``, ``out1``, …
+
+    ``Out[name, annotation]`` means the same, but static type checkers refuse it: they take `Out` for ``typing.Annotated``.
 
     Examples
     --------
-    >>> Out["residual", float]
-    gridloom.Out['residual', <class 'float'>]
+    >>> Out[float, "residual"]
+    gridloom.Out[<class 'float'>, 'residual']
     """
 
     name: str
     inner: Any
 
     def __new__(cls, *_: object) -> Out:
-        raise TypeError("gridloom.Out is an annotation: write Out[name, annotation]")
+        raise TypeError("gridloom.Out is an annotation: write Out[annotation, name]")
 
     def __class_getitem__(cls, items: Any) -> Any:
-        if not isinstance(items, tuple) or len(items) != 2 or not isinstance(items[0], str):
-            raise TypeError(f"Out[...]: expected a name and an annotation, got {items!r}")
-        return _OutMeta("Out", (Out,), {"name": items[0], "inner": items[1]})
+        if not isinstance(items, tuple) or len(items) != 2 or not any(isinstance(item, str) for item in items):
+            raise TypeError(f"Out[...]: expected an annotation and a name, got {items!r}")
+        name, inner = items if isinstance(items[0], str) else reversed(items)
+        return _OutMeta("Out", (Out,), {"name": name, "inner": inner})
 
 
 class _OutMeta(type):
     def __repr__(cls) -> str:
         form: Any = cls
-        return f"gridloom.Out[{form.name!r}, {form.inner!r}]"
+        return f"gridloom.Out[{form.inner!r}, {form.name!r}]"
 
 
 @typing.overload
@@ -297,6 +307,14 @@ def _is_record(element: Any) -> bool:
     if typing.get_origin(element) is typing.Annotated:
         return True
     return dataclasses.is_dataclass(element) or isinstance(element, np.dtype) and element.names is not None
+
+
+def _element_of(item: Any) -> Any:
+    """The element type of an array type such as ``NDArray[np.float64]``; anything else as it is."""
+    if typing.get_origin(item) is not np.ndarray:
+        return item
+    dtype = typing.get_args(typing.get_args(item)[-1])
+    return dtype[0] if dtype else item
 
 
 def _element(dtype: Any) -> str | None:

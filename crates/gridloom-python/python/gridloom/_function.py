@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 from . import _gridloom
 from ._checks import seconds
 from ._errors import UsageError, WaitTimedOut
+from ._pickles import OfSession
 
 if TYPE_CHECKING:
     from ._grid import Grid
 
 
-class Future:
+class Future(OfSession):
     """A plain call under way."""
+
+    _why = "a gridloom.Future is a call of this process"
+    _remedy = "wait for the result, and pass its .get()"
 
     def __init__(self, raw: _gridloom.RawPending) -> None:
         self._raw = raw
@@ -85,7 +89,7 @@ def _timed_out(limit: float | None) -> WaitTimedOut:
     return error
 
 
-class Function:
+class Function(OfSession):
     """A function that servers of the grid offer. ``help()`` of it shows its signature.
 
     Attributes
@@ -97,6 +101,9 @@ class Function:
     server : str or None
         The server that runs all its calls, of a function that `on` gave.
     """
+
+    _why = "a gridloom.Function is of a session of this process"
+    _remedy = "open a session by gridloom.connect() where it is called, and find it there by its name"
 
     def __init__(self, grid: Grid, raw: _gridloom.RawFunction, server: str | None = None) -> None:
         self._grid = grid

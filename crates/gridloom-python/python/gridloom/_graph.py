@@ -16,6 +16,7 @@ from ._errors import InputError, UsageError
 from ._function import Function
 from ._group import Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
+from ._pickles import from_text
 from ._plan import Plan, plan_of
 
 if TYPE_CHECKING:
@@ -269,6 +270,13 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<gridloom.Graph: {len(self)} calls>"
+
+    def __reduce__(self) -> tuple[Callable[[str], Graph], tuple[str]]:
+        return _unpickled, (self._raw.json(),)
+
+
+def _unpickled(file: str) -> Graph:
+    return from_text(Graph.load, file)
 
 
 def _node(what: str, node: Any) -> str:

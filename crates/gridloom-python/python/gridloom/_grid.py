@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import functools
 import operator
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom
+from . import _gridloom, _html
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._errors import UnreadErrorWarning, UsageError
 from ._facts import ServerInfo, Simulation, Traffic
@@ -24,7 +23,9 @@ from ._function import Function
 from ._graph import Graph, results_for
 from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
+from ._open_grids import open_grids
 from ._packing import name_of, pack_call, pack_function
+from ._pickles import OfSession
 from ._plan import Plan
 from ._retry import retry_of
 from ._runner import RunFuture, Runner, mapped
@@ -35,16 +36,17 @@ if TYPE_CHECKING:
     from ._retry import RetryOn
 
 
-_open_grids: weakref.WeakSet[Grid]
-
 _T = TypeVar("_T")
 
 # Calls that `Grid.map` submits ahead.
 _LEAD_MIN = 64
 
 
-class Grid:
+class Grid(OfSession):
     """A session with a grid, made by `local`, `connect` or `simulate`. It ends with its ``with`` block, or `close`."""
+
+    _why = "a gridloom.Grid is a session of this process"
+    _remedy = "open one by gridloom.connect() where it is used"
 
     def __init__(self, raw: _gridloom.RawGrid) -> None:
         self._raw = raw
@@ -53,7 +55,7 @@ class Grid:
         self._loops: dict[tuple[str | int, int | str, float | None], _gridloom.RawLoop] = {}
         self._runner: Runner | None = None
         self._executors: weakref.WeakSet[Any] = weakref.WeakSet()
-        _open_grids.add(self)
+        open_grids.add(self)
 
     def __enter__(self) -> Grid:
         return self
@@ -70,7 +72,7 @@ class Grid:
         """
         if not self._closed:
             self._closed = True
-            _open_grids.discard(self)
+            open_grids.discard(self)
             if self._runner is not None:
                 self._runner.close()
             unread = self._raw.take_unread(True)
@@ -292,7 +294,7 @@ class Grid:
             if graph is not None or inputs or strict:
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
-            return Group(self, self._loop(heuristic, regroup, map_timeout).group(), heuristic)
+            return Group(self, self._loop(heuristic, regroup, map_timeout).group(), heuristic, held_back=True)
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
@@ -469,6 +471,9 @@ class Grid:
         kind = "closed" if self._closed else "simulated" if self.simulated else "real"
         return f"<gridloom.Grid: {kind}>"
 
+    def _repr_html_(self) -> str:
+        return _html.of_grid(self)
+
 
 # Loops that hold back bodies at a time: programs interleave a few.
 _LOOPS_MAX = 8
@@ -487,28 +492,3 @@ def _whole(regroup: int | str) -> int:
 def _warn(unread: str | None) -> None:
     if unread is not None:
         warnings.warn(unread, UnreadErrorWarning, stacklevel=3)
-
-
-_open_grids = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for grid in list(_open_grids):
-        # As executors of Python do, theirs end their calls first.
-        for executor in list(grid._executors):
-            executor.shutdown()
-        grid.close()
-
-
-def _forked() -> None:
-    """In a forked child no session works: its threads and its connections are the parent's."""
-    _gridloom.forked()
-    for grid in list(_open_grids):
-        grid._closed = True
-        if grid._runner is not None:
-            grid._runner.forget()
-    _open_grids.clear()
-
-
-os.register_at_fork(after_in_child=_forked)

@@ -1,22 +1,21 @@
-"""Groups of calls, handles of their results, and reports."""
+"""Groups of calls, and handles of their results."""
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import warnings
 from contextvars import Token
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom
+from . import _gridloom, _html
 from ._checks import seconds
-from ._errors import DifferenceWarning, Discarded, UsageError
+from ._errors import DifferenceWarning, Discarded, TaskError, UsageError
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
-from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
+from ._pickles import OfSession
+from ._plan import Plan, plan_of
+from ._report import Difference, Report
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,127 +24,7 @@ if TYPE_CHECKING:
     from ._grid import Grid
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """A call that is not as it was described, or a described one that never came. Optional calls may stay away.
-
-    Attributes
-    ----------
-    call : int or None
-        Which of the group's calls it is, counted from 1; ``None`` of one that never came.
-    function : str
-        The function that was called; of a call that never came the one that was described.
-    described : str or None
-        Name of the described call that was expected in its place, or that never came; ``None`` if nothing was described there.
-    why : str
-        What differs, in words: the argument, what it is and what was described; or that the call never came.
-    """
-
-    call: int | None
-    function: str
-    described: str | None
-    why: str
-
-
-class Report:
-    """A group's course: what was predicted and what was measured. ``str()`` gives it as text.
-
-    Attributes
-    ----------
-    heuristic : str
-        The heuristic that the group asked for.
-    plans : list of Plan
-        One for each part of the group, and each time that something was mapped again.
-    predicted_seconds, measured_seconds : float
-        Makespan, seconds.
-    client_bytes, server_bytes : int
-        Bytes over the client's links, and between servers.
-    by_link : dict of str to int
-        Bytes by pair of names, ``"sender -> receiver"``.
-    tasks : list of TaskRecord
-        Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
-    transfers : list of TransferRecord
-        Transfers as they went.
-    lost_servers : list of str
-        Servers lost on the way, and why.
-    tasks_again : int
-        Tasks that ran again or moved because of that.
-    tasks_failed : int
-        Tasks that gave no result.
-    differences : list of Difference
-        How the calls differed from those described, of a group with a graph.
-    together : int
-        How many groups were mapped together, of a loop's bodies: the report is of all of them.
-    """
-
-    heuristic: str
-    plans: list[Plan]
-    predicted_seconds: float
-    measured_seconds: float
-    client_bytes: int
-    server_bytes: int
-    by_link: dict[str, int]
-    tasks: list[TaskRecord]
-    transfers: list[TransferRecord]
-    lost_servers: list[str]
-    tasks_again: int
-    tasks_failed: int
-    differences: list[Difference]
-    together: int
-
-    def __init__(self, raw: _gridloom.RawReport) -> None:
-        self._raw = raw
-        record = raw.record()
-        self._record = record
-        for name, value in record.items():
-            if name == "plans":
-                value = [plan_of(plan) for plan in raw.plans()]
-            elif name == "tasks":
-                value = [TaskRecord(**task) for task in value]
-            elif name == "transfers":
-                value = [transfer_of(transfer) for transfer in value]
-            elif name == "differences":
-                value = [Difference(**difference) for difference in value]
-            setattr(self, name, value)
-
-    def __str__(self) -> str:
-        return str(self._raw)
-
-    def __repr__(self) -> str:
-        return (
-            f"<gridloom.Report: {len(self.tasks)} tasks by {self.heuristic}, predicted {self.predicted_seconds:.4g} s, "
-            f"measured {self.measured_seconds:.4g} s>"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain dictionaries, lists, texts and numbers, such as JSON holds.
-
-        Returns
-        -------
-        dict
-            By name of attribute; a transfer's ends are ``from`` and ``to``.
-        """
-        return self._raw.record()
-
-    def save_timeline(self, path: str | os.PathLike[str], title: str = "Gridloom group") -> None:
-        """Write a page that a browser opens: tasks and transfers over time, predicted above measured.
-
-        Parameters
-        ----------
-        path : path
-            File to write, HTML.
-        title : str, optional
-            Its heading.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written.
-        """
-        Path(path).write_text(self._raw.timeline(title), encoding="utf-8")
-
-
-class Handle:
+class Handle(OfSession):
     """A result that is, or will be, on some server. It is released there when the last reference to it is gone.
 
     A handle can be passed to further calls, in its group, in another or outside any; only `get` brings the value here.
@@ -154,10 +33,18 @@ class Handle:
     and run then, and recording goes on. (``==`` compares handles, not values.)
     """
 
-    def __init__(self, raw: _gridloom.RawHandle, group: Group, name: str) -> None:
+    _why = "a gridloom.Handle stands for a value on a server"
+    _remedy = "fetch the value, and pass its .get()"
+
+    # How its call ended, as far as the program has asked for it.
+    _end = ""
+
+    def __init__(self, raw: _gridloom.RawHandle, group: Group, name: str, call: int) -> None:
         self._raw = raw
         self._group = group
         self._name = name
+        # Which of the group's calls it is of, from 1.
+        self._call = call
 
     def get(self, timeout: float | None = None) -> Any:
         """Wait for the result and bring it here.
@@ -185,9 +72,14 @@ class Handle:
             If `timeout` is no time: negative or no number.
         """
         try:
-            return self._raw.get(seconds("timeout", timeout))
+            value = self._raw.get(seconds("timeout", timeout))
         except Discarded as error:
             raise error from self._group._raised
+        except TaskError as error:
+            self._end = f"failed: {type(error).__name__}: {error}"
+            raise
+        self._end = "fetched"
+        return value
 
     def prefetch(self) -> None:
         """Have the value brought here as soon as it is made, and return at once.
@@ -228,6 +120,22 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<gridloom.Handle: {self._raw} of {self._name}>"
+
+    def _repr_html_(self) -> str:
+        return _html.of_handle(self)
+
+    def _state(self) -> str:
+        """How far its call is, as far as that is known without waiting."""
+        group = self._group
+        if self._end:
+            return self._end
+        if group._grid._closed:
+            return "its grid is closed"
+        if any(self._call in calls for calls in group._forgotten):
+            return "discarded"
+        if self._call > group._calls - len(group):
+            return "recorded"
+        return "ended" if self._call <= group._ended else group._sent()
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         value = np.asarray(self.get())
@@ -277,7 +185,7 @@ def _value(other: Any) -> Any:
     return other.get() if isinstance(other, Handle) else other
 
 
-class Group:
+class Group(OfSession):
     """Calls that are recorded, then mapped together: ``with grid.group() as group:``.
 
     Inside the block, in the thread that entered it, every call of a function of the grid is recorded and gives handles at
@@ -297,7 +205,12 @@ class Group:
     that makes calls for ever therefore opens a group for each round rather than one for all.
     """
 
-    def __init__(self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic) -> None:
+    _why = "a gridloom.Group is of a session of this process"
+    _remedy = "pass its report(), or results that get() fetched"
+
+    def __init__(
+        self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic, *, held_back: bool = False
+    ) -> None:
         self._grid = grid
         self._raw = raw
         self._heuristic = heuristic
@@ -305,6 +218,13 @@ class Group:
         self._raised: BaseException | None = None
         # Differences from a described graph: how many were told, or None if there is no graph.
         self._told: int | None = None
+        # What notebooks show: calls made, which of them were discarded, how many have ended for certain, and what the last
+        # report said (predicted and measured seconds, failed tasks, groups mapped together).
+        self._held_back = held_back
+        self._calls = 0
+        self._forgotten: list[range] = []
+        self._ended = 0
+        self._course: tuple[float, float, int, int] | None = None
 
     def __enter__(self) -> Group:
         self._entered.append(self._grid._current.set(self))
@@ -322,13 +242,14 @@ class Group:
         else:
             self._raised = error
             told = f"{kind.__name__}: {error}".splitlines()[0].rstrip(": ")
-            self._raw.discard(f"the block of its group raised {told}")
+            self._forget(f"the block of its group raised {told}")
 
     def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raw = self._raw.record(function._raw, args, kwargs)
         if self._told == 0:
             self._tell(", and is mapped by itself", 4)
-        handles = tuple(Handle(one, self, function.name) for one in raw)
+        self._calls += 1
+        handles = tuple(Handle(one, self, function.name, self._calls) for one in raw)
         if len(handles) == 1:
             return handles[0]
         return handles or None
@@ -366,7 +287,14 @@ class Group:
 
     def discard(self) -> None:
         """Forget what was recorded and not launched."""
-        self._raw.discard(None)
+        self._forget(None)
+
+    def _forget(self, why: str | None) -> None:
+        last = self._calls
+        recorded = self._raw.recorded()
+        self._raw.discard(why)
+        if recorded:
+            self._forgotten.append(range(last - recorded + 1, last + 1))
 
     def wait(self) -> None:
         """Wait until all calls have ended; what is recorded and not launched is launched first.
@@ -377,6 +305,7 @@ class Group:
             The error of the first call that failed.
         """
         self._raw.wait()
+        self._ended = self._calls
 
     def cancel(self) -> None:
         """Cancel all calls that have not ended. Their handles then raise `Cancelled`."""
@@ -395,7 +324,10 @@ class Group:
         UsageError
             If the session is closed.
         """
-        return Report(self._raw.report())
+        report = Report(self._raw.report())
+        self._ended = self._calls
+        self._course = (report.predicted_seconds, report.measured_seconds, report.tasks_failed, report.together)
+        return report
 
     def plan(self, heuristic: str | Plan | Heuristic | None = None, *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
         """Tell what the agent would do with the calls recorded and not launched; nothing is run.
@@ -433,4 +365,26 @@ class Group:
         return True
 
     def __repr__(self) -> str:
+        if self._grid._closed:
+            return "<gridloom.Group: its grid is closed>"
         return f"<gridloom.Group: {len(self)} calls recorded>"
+
+    def _repr_html_(self) -> str:
+        return _html.of_group(self)
+
+    def _state(self) -> str:
+        """How far it is, as far as that is known without waiting."""
+        if self._grid._closed:
+            return "its grid is closed"
+        if self._entered:
+            return f"recording: {len(self)} not launched"
+        if self._raised is not None:
+            return f"its block raised {type(self._raised).__name__}: {self._raised}"
+        if recorded := len(self):
+            return f"{recorded} not launched"
+        if not self._calls:
+            return "no calls"
+        return "ended" if self._ended == self._calls else self._sent()
+
+    def _sent(self) -> str:
+        return "launched, or held back for the next bodies of its loop" if self._held_back else "launched"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from . import _errors
 from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult
-from ._group import Handle
+from ._pickles import CannotPickle
 from .run_code import ERROR, FUNCTION, TOKEN_BYTES, VALUE
 
 
@@ -85,9 +85,9 @@ def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tu
         guilty = _first_unpicklable(parts())
         where = "it" if guilty is None else f"{guilty[0]}, of type {type(guilty[1]).__qualname__},"
         remedy = "make it inside the function, or pass plain data from which the function makes it"
-        if guilty is not None and isinstance(guilty[1], Handle):
-            remedy = "pass its .get()"
         reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, CannotPickle):
+            reason, remedy = error.why, error.remedy
         raise ArgumentError(f"{what()} cannot be sent: {where} cannot be pickled ({reason}): {remedy}") from error
 
 

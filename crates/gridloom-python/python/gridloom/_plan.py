@@ -6,11 +6,13 @@ import dataclasses
 import math
 import operator
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import _gridloom
+from . import _gridloom, _html
 from ._errors import InputError
+from ._pickles import from_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,6 +197,9 @@ class Plan:
     def __str__(self) -> str:
         return str(self._raw).rstrip("\n")
 
+    def _repr_html_(self) -> str:
+        return _html.of_plan(self)
+
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Plan:
         """Read a plan that was saved, and perhaps edited: of each task its ``server`` and its ``order``.
@@ -309,6 +314,9 @@ class Plan:
         """
         return [Step(**step) for step in self._raw.critical_path()]
 
+    def __reduce__(self) -> tuple[Callable[[str], Plan], tuple[str]]:
+        return _unpickled, (self._raw.file(),)
+
     def _number(self, task: int) -> int:
         count = len(self.tasks)
         try:
@@ -323,6 +331,10 @@ class Plan:
 def transfer_of(record: dict[str, Any]) -> TransferRecord:
     rest = {name: value for name, value in record.items() if name not in ("from", "to")}
     return TransferRecord(source=record["from"], target=record["to"], **rest)
+
+
+def _unpickled(file: str) -> Plan:
+    return plan_of(from_text(_gridloom.RawPlan.load, file))
 
 
 def plan_of(raw: _gridloom.RawPlan) -> Plan:

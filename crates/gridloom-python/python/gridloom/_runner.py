@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from . import _gridloom
 from ._errors import InputError, ServerLost, UnknownFunctionError, UsageError, WaitTimedOut
 from ._packing import RemoteTraceback, pack_call, pack_chunk, renamed, unpack
+from ._pickles import OfSession
 from .run_code import FUNCTION
 
 if TYPE_CHECKING:
@@ -49,11 +50,14 @@ _ATTEMPTS_MAX = 5
 _NEWS = 0.2
 
 
-class RunFuture(concurrent.futures.Future[_T]):
+class RunFuture(OfSession, concurrent.futures.Future[_T]):
     """A call of any function under way: a future as of ``concurrent.futures``, which can be awaited too.
 
     It can be cancelled until it is sent to a server.
     """
+
+    _why = "a gridloom.RunFuture is a call of this process"
+    _remedy = "wait for the result, and pass its .get()"
 
     _runner: Runner | None = None
 

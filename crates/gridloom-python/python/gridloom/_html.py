@@ -1,0 +1,194 @@
+"""How notebooks show a grid, a group, a plan, a handle and a report.
+
+**Invariants.** Showing an object waits for no call and runs none. All texts are escaped. Tables take colours and background from
+the notebook, light or dark; drawings stand on white.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ._errors import GridloomError
+
+if TYPE_CHECKING:
+    from ._facts import ServerInfo
+    from ._grid import Grid
+    from ._group import Group, Handle
+    from ._plan import Plan
+    from ._report import Report
+
+# A notebook keeps what it shows in its file.
+_DRAWING_BYTES_MAX = 1_000_000
+# A bar of a task or transfer in a drawing takes more bytes than this.
+_BAR_BYTES_MIN = 100
+_ROWS_MAX = 100
+
+_CELL = "padding:.15em 1em .15em 0;border:0;border-bottom:1px solid rgba(128,128,128,.35);vertical-align:top;text-align:"
+_CARD = "background:#fff;color:#222;font:11px system-ui,sans-serif;padding:.4em;max-width:100%;max-height:32em;overflow:auto"
+
+
+def of_grid(grid: Grid) -> str:
+    """Show a session: a row for each server."""
+    kind = "closed" if grid._closed else "simulated" if grid.simulated else "real"
+    try:
+        servers = [] if grid._closed else grid.servers()
+    except GridloomError as error:
+        return _shown("Grid", kind, _note(str(error)))
+    if grid._closed:
+        return _shown("Grid", kind)
+    told = f"{kind}, {_count(len(servers), 'server')}, {_count(sum(server.slots for server in servers), 'slot')}"
+    return _shown("Grid", told, _table(["server", "slots", "speed of a slot", "memory", "functions"], map(_server, servers), 1))
+
+
+def _server(server: ServerInfo) -> list[str]:
+    speed = "not measured" if server.speed_flops is None else _scaled(server.speed_flops, "flop/s")
+    return [server.name, str(server.slots), speed, _scaled(server.memory_bytes, "B"), str(len(server.functions))]
+
+
+def of_group(group: Group) -> str:
+    """Show a group: what is known of it without waiting."""
+    facts = [("state", group._state()), ("calls", str(group._calls)), ("heuristic", _heuristic(group._heuristic))]
+    if group._course is not None and group._ended == group._calls:
+        predicted, measured, failed, together = group._course
+        facts += [("predicted makespan", _seconds(predicted)), ("measured makespan", _seconds(measured))]
+        if failed:
+            facts.append(("failed", _count(failed, "task")))
+        if together > 1:
+            facts.append(("together", f"{together} groups were mapped together; times are of all of them"))
+    elif not group._grid._closed:
+        return _shown("Group", "", _facts(facts), _note("report() waits for the end of all calls, and has their times."))
+    return _shown("Group", "", _facts(facts))
+
+
+def _heuristic(heuristic: Any) -> str:
+    if isinstance(heuristic, str):
+        return heuristic
+    inner = getattr(heuristic, "heuristic", None)
+    return f"a given plan, by {inner}" if inner else str(getattr(heuristic, "__name__", heuristic))
+
+
+def of_handle(handle: Handle) -> str:
+    """Show a handle: its function, how far the call is, and the type of its value."""
+    raw = handle._raw
+    facts = [("function", handle._name), ("state", handle._state()), ("kind", raw.kind)]
+    if raw.shape is not None and raw.type_string is not None:
+        size = math.prod(raw.shape) * handle.dtype.itemsize
+        if raw.kind == "array":
+            facts.append(("shape", f"({', '.join(map(str, raw.shape))}{',' if len(raw.shape) == 1 else ''})"))
+        facts += [("dtype", str(handle.dtype)), ("size", _scaled(size, "B"))]
+    return _shown("Handle", "", _facts(facts))
+
+
+def of_plan(plan: Plan) -> str:
+    """Show a plan: its times, and its drawing."""
+    servers = {task.server for task in plan.tasks}
+    facts = [
+        ("heuristic", plan.heuristic),
+        ("tasks", f"{_count(len(plan.tasks), 'task')} on {_count(len(servers), 'server')}"),
+        ("predicted makespan", _seconds(plan.makespan_seconds)),
+        ("lower bound", _seconds(plan.lower_bound_seconds)),
+        ("moved", _moved(plan)),
+    ]
+    try:
+        drawing = plan._raw.gantt("plan.svg")
+    except GridloomError as error:
+        return _shown("Plan", "", _facts(facts), _note(str(error)))
+    if len(drawing) > _DRAWING_BYTES_MAX:
+        size = _scaled(len(drawing), "B")
+        drawn = _note(f"The drawing has {size}, too much for a notebook: gantt('plan.svg') writes it to a file.")
+    else:
+        drawn = _card(drawing.replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1))
+    return _shown("Plan", "", _facts(facts), drawn)
+
+
+def of_report(report: Report) -> str:
+    """Show a report: its times, what moved, and its drawings, predicted above measured."""
+    facts = [
+        ("heuristic", report.heuristic),
+        ("tasks", _count(len(report.tasks), "task")),
+        ("predicted makespan", _seconds(report.predicted_seconds)),
+        ("measured makespan", _seconds(report.measured_seconds)),
+        ("moved", _moved(report)),
+    ]
+    if report.together > 1:
+        facts.append(("together", f"{report.together} groups were mapped together"))
+    if report.tasks_failed:
+        facts.append(("failed", _count(report.tasks_failed, "task")))
+    if report.tasks_again:
+        facts.append(("again", f"{_count(report.tasks_again, 'task')} ran again or moved"))
+    facts += [("lost", server) for server in report.lost_servers]
+    facts += [("difference", difference.why) for difference in report.differences[:_ROWS_MAX]]
+    links = [[link, _scaled(size, "B")] for link, size in report.by_link.items()]
+    return _shown("Report", "", _facts(facts), _table(["link", "moved"], links, 1) if links else "", _timeline(report))
+
+
+def _timeline(report: Report) -> str:
+    courses: list[Plan | Report] = [report, *report.plans]
+    bars = sum(len(course.tasks) + len(course.transfers) for course in courses)
+    page = report._raw.timeline("") if bars * _BAR_BYTES_MIN <= _DRAWING_BYTES_MAX else None
+    if page is None or len(page) > _DRAWING_BYTES_MAX:
+        return _note("The timeline is too large for a notebook: save_timeline('timeline.html') writes it to a file.")
+    # What follows the text of the report: a legend and the charts, each below a heading.
+    charts = "<p>" + page.partition("<p>")[2].rpartition("</body>")[0]
+    return _card(charts.replace("<h2>", '<div style="margin:.6em 0 .2em;font-weight:bold">').replace("</h2>", "</div>"))
+
+
+def _moved(course: Plan | Report) -> str:
+    return f"{_scaled(course.client_bytes, 'B')} over client links, {_scaled(course.server_bytes, 'B')} between servers"
+
+
+def _shown(kind: str, told: str, *parts: str) -> str:
+    title = f"<div><b>gridloom.{kind}</b> {html.escape(told)}</div>"
+    return f"<div>{title}{''.join(parts)}</div>"
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    return _rows([f"{_cell('th', name, 'left')}{_cell('td', value, 'left')}" for name, value in facts])
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int) -> str:
+    """A table; columns after the first `texts` are numbers."""
+    sides = ["left" if column < texts else "right" for column in range(len(head))]
+    every = list(rows)
+    lines = ["".join(map(_cell, ["th"] * len(head), head, sides))]
+    lines += ["".join(map(_cell, ["td"] * len(head), row, sides)) for row in every[:_ROWS_MAX]]
+    more = len(every) - _ROWS_MAX
+    return _rows(lines) + (_note(f"and {more} more") if more > 0 else "")
+
+
+def _rows(lines: Iterable[str]) -> str:
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<table style="border-collapse:collapse;margin:.3em 0;color:inherit">{body}</table>'
+
+
+def _cell(tag: str, text: str, side: str) -> str:
+    return f'<{tag} style="{_CELL}{side}">{html.escape(text)}</{tag}>'
+
+
+def _note(text: str) -> str:
+    return f'<div style="opacity:.75">{html.escape(text)}</div>'
+
+
+def _card(drawing: str) -> str:
+    return f'<div style="{_CARD}">{drawing}</div>'
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "not known" if seconds is None or math.isnan(seconds) else f"{seconds:.4g} s"
+
+
+def _scaled(value: float, unit: str) -> str:
+    """A size or speed with a decimal prefix, as reports have it."""
+    number, prefix = float(value), ""
+    for larger in ("k", "M", "G", "T", "P"):
+        if number < 1000:
+            break
+        number, prefix = number / 1000, larger
+    return f"{value:.0f} {unit}" if not prefix else f"{number:.1f} {prefix}{unit}"

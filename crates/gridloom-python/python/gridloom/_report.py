@@ -1,0 +1,170 @@
+"""Reports of groups: what was predicted and what was measured."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import html
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import _gridloom, _html
+from ._pickles import from_text
+from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A call that is not as it was described, or a described one that never came. Optional calls may stay away.
+
+    Attributes
+    ----------
+    call : int or None
+        Which of the group's calls it is, counted from 1; ``None`` of one that never came.
+    function : str
+        The function that was called; of a call that never came the one that was described.
+    described : str or None
+        Name of the described call that was expected in its place, or that never came; ``None`` if nothing was described there.
+    why : str
+        What differs, in words: the argument, what it is and what was described; or that the call never came.
+    """
+
+    call: int | None
+    function: str
+    described: str | None
+    why: str
+
+
+class Report:
+    """A group's course: what was predicted and what was measured. ``str()`` gives it as text.
+
+    Attributes
+    ----------
+    heuristic : str
+        The heuristic that the group asked for.
+    plans : list of Plan
+        One for each part of the group, and each time that something was mapped again.
+    predicted_seconds, measured_seconds : float
+        Makespan, seconds.
+    client_bytes, server_bytes : int
+        Bytes over the client's links, and between servers.
+    by_link : dict of str to int
+        Bytes by pair of names, ``"sender -> receiver"``.
+    tasks : list of TaskRecord
+        Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
+    transfers : list of TransferRecord
+        Transfers as they went.
+    lost_servers : list of str
+        Servers lost on the way, and why.
+    tasks_again : int
+        Tasks that ran again or moved because of that.
+    tasks_failed : int
+        Tasks that gave no result.
+    differences : list of Difference
+        How the calls differed from those described, of a group with a graph.
+    together : int
+        How many groups were mapped together, of a loop's bodies: the report is of all of them.
+    """
+
+    heuristic: str
+    plans: list[Plan]
+    predicted_seconds: float
+    measured_seconds: float
+    client_bytes: int
+    server_bytes: int
+    by_link: dict[str, int]
+    tasks: list[TaskRecord]
+    transfers: list[TransferRecord]
+    lost_servers: list[str]
+    tasks_again: int
+    tasks_failed: int
+    differences: list[Difference]
+    together: int
+
+    def __init__(self, raw: _gridloom.RawReport | _Unpickled) -> None:
+        self._raw = raw
+        for name, value in raw.record().items():
+            if name == "plans":
+                value = [plan_of(plan) for plan in raw.plans()]
+            elif name == "tasks":
+                value = [TaskRecord(**task) for task in value]
+            elif name == "transfers":
+                value = [transfer_of(transfer) for transfer in value]
+            elif name == "differences":
+                value = [Difference(**difference) for difference in value]
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        return str(self._raw)
+
+    def __repr__(self) -> str:
+        return (
+            f"<gridloom.Report: {len(self.tasks)} tasks by {self.heuristic}, predicted {self.predicted_seconds:.4g} s, "
+            f"measured {self.measured_seconds:.4g} s>"
+        )
+
+    def _repr_html_(self) -> str:
+        return _html.of_report(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report as plain dictionaries, lists, texts and numbers, such as JSON holds.
+
+        Returns
+        -------
+        dict
+            By name of attribute; a transfer's ends are ``from`` and ``to``.
+        """
+        return self._raw.record()
+
+    def save_timeline(self, path: str | os.PathLike[str], title: str = "Gridloom group") -> None:
+        """Write a page that a browser opens: tasks and transfers over time, predicted above measured.
+
+        Parameters
+        ----------
+        path : path
+            File to write, HTML.
+        title : str, optional
+            Its heading.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        Path(path).write_text(self._raw.timeline(title), encoding="utf-8")
+
+    def __reduce__(self) -> tuple[Callable[..., Report], tuple[Any, ...]]:
+        plans = [plan.file() for plan in self._raw.plans()]
+        return _unpickled, (str(self._raw), self._raw.record(), plans, self._raw.timeline(_TITLE))
+
+
+# Stands for the title in the timeline of a pickled report.
+_TITLE = "{{title of the page}}"
+
+
+@dataclasses.dataclass
+class _Unpickled:
+    """What the library tells of a report, kept as data."""
+
+    text: str
+    told: dict[str, Any]
+    files: list[str]
+    page: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def record(self) -> dict[str, Any]:
+        return copy.deepcopy(self.told)
+
+    def plans(self) -> list[_gridloom.RawPlan]:
+        return [from_text(_gridloom.RawPlan.load, file) for file in self.files]
+
+    def timeline(self, title: str) -> str:
+        return self.page.replace(_TITLE, html.escape(title).replace("&#x27;", "'"))
+
+
+def _unpickled(*told: Any) -> Report:
+    return Report(_Unpickled(*told))
