@@ -27,6 +27,7 @@ from ._c_types import (
     c_ushort,
 )
 from ._calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
+from ._completed import Completed, Waited, as_completed, wait
 from ._define import Array, C, F, Out, function
 from ._errors import (
     AgentLost,
@@ -73,6 +74,7 @@ from ._grid import Grid
 from ._gridloom import __version__
 from ._group import Difference, Group, Handle, Report
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
+from ._map import MapResults
 from ._message import message, message_declaration, message_dtype
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
@@ -94,6 +96,7 @@ __all__ = [
     "Cancelled",
     "CannotConnect",
     "CannotRun",
+    "Completed",
     "ConnectError",
     "ConnectionClosed",
     "Crashed",
@@ -116,6 +119,7 @@ __all__ = [
     "Group",
     "Handle",
     "InputError",
+    "MapResults",
     "Named",
     "NotMapped",
     "Out",
@@ -151,10 +155,12 @@ __all__ = [
     "UnreadErrorWarning",
     "UsageError",
     "WaitTimedOut",
+    "Waited",
     "WrongMessage",
     "WrongNumber",
     "WrongResult",
     "__version__",
+    "as_completed",
     "blas_library",
     "c_char",
     "c_int",
@@ -176,4 +182,5 @@ __all__ = [
     "read_settings",
     "run_processes",
     "simulate",
+    "wait",
 ]

@@ -5,22 +5,25 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
+from collections.abc import Callable, Generator, Iterator
 from contextvars import Token
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom
 from ._checks import seconds
-from ._errors import DifferenceWarning, Discarded, UsageError
+from ._completed import awaited
+from ._errors import DifferenceWarning, Discarded, UsageError, WaitTimedOut
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ._ends import Ends
     from ._function import Function
     from ._grid import Grid
 
@@ -151,13 +154,16 @@ class Handle:
     A handle can be passed to further calls, in its group, in another or outside any; only `get` brings the value here.
     ``bool(h)``, ``float(h)``, ``int(h)``, comparing with ``<``, ``<=``, ``>``, ``>=``, iterating, indexing and
     ``numpy.asarray(h)`` get it too, so that a program can decide on a result: what the group recorded so far is mapped
-    and run then, and recording goes on. (``==`` compares handles, not values.)
+    and run then, and recording goes on. (``==`` compares handles, not values.) ``await h`` gets it without blocking the
+    event loop.
     """
 
     def __init__(self, raw: _gridloom.RawHandle, group: Group, name: str) -> None:
         self._raw = raw
         self._group = group
         self._name = name
+        # Whether it is here, or known that there is none.
+        self._ended = False
 
     def get(self, timeout: float | None = None) -> Any:
         """Wait for the result and bring it here.
@@ -185,9 +191,30 @@ class Handle:
             If `timeout` is no time: negative or no number.
         """
         try:
-            return self._raw.get(seconds("timeout", timeout))
+            return self._fetch(seconds("timeout", timeout))
         except Discarded as error:
             raise error from self._group._raised
+
+    def _fetch(self, limit: float | None) -> Any:
+        try:
+            value = self._raw.get(limit)
+        except WaitTimedOut:
+            raise
+        except Exception:
+            self._ended = True
+            raise
+        self._ended = True
+        return value
+
+    @property
+    def _ends(self) -> Ends:
+        return self._group._grid._ends
+
+    def _when_ended(self, callback: Callable[[], None]) -> None:
+        self._ends.results.note(self, callback)
+
+    def _drop(self, callback: Callable[[], None]) -> None:
+        self._ends.results.drop(self, callback)
 
     def prefetch(self) -> None:
         """Have the value brought here as soon as it is made, and return at once.
@@ -228,6 +255,9 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<gridloom.Handle: {self._raw} of {self._name}>"
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return awaited(self).__await__()
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         value = np.asarray(self.get())
