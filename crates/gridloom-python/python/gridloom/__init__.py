@@ -66,7 +66,7 @@ from ._errors import (
     WrongNumber,
     WrongResult,
 )
-from ._executor import Executor
+from ._executor import Executor, register_joblib
 from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function, Future
 from ._graph import Graph, GraphNode
@@ -180,6 +180,7 @@ __all__ = [
     "message_dtype",
     "process",
     "read_settings",
+    "register_joblib",
     "run_processes",
     "simulate",
     "wait",

@@ -233,3 +233,29 @@ class Executor(concurrent.futures.Executor):
             futures = list(self._futures)
         self._runner.fail(futures, broken)
         return broken
+
+
+def register_joblib() -> None:
+    """Tell joblib of grids, so that ``joblib.parallel_config("gridloom", grid=grid)`` has ``joblib.Parallel`` run calls on one.
+
+    Raises
+    ------
+    ImportError
+        If joblib is not installed.
+
+    Notes
+    -----
+    Servers need joblib, too, and have to run functions that programs send, as for `Grid.run`. ``n_jobs`` is by default the
+    number of calls that the servers run at a time.
+
+    Examples
+    --------
+    >>> import joblib                                         # doctest: +SKIP
+    >>> register_joblib()                                     # doctest: +SKIP
+    >>> with local(servers=2) as grid, joblib.parallel_config("gridloom", grid=grid):    # doctest: +SKIP
+    ...     joblib.Parallel()(joblib.delayed(pow)(n, 2) for n in range(3))
+    [0, 1, 4]
+    """
+    from . import _joblib
+
+    _joblib.register()

@@ -188,6 +188,20 @@ class Runner:
         if call is not None:
             future.set_running_or_notify_cancel()
 
+    def abort(self, futures: Iterable[concurrent.futures.Future[Any]]) -> None:
+        """Cancel calls, also those under way: the worker processes that run them end."""
+        aborted = set(futures)
+        for future in aborted:
+            future.cancel()
+        with self._lock:
+            under_way = [call.pending for call in self._under_way.values() if call.future in aborted]
+        for pending in under_way:
+            if pending is not None:
+                try:
+                    pending.cancel()
+                except UsageError:  # its result was taken
+                    pass
+
     def fail(self, futures: Iterable[concurrent.futures.Future[Any]], error: BaseException) -> None:
         """Fail those of these calls that were not sent."""
         with self._lock:
