@@ -77,6 +77,13 @@ def test_the_page_on_notebooks():
     passes("notebooks.md", None)
 
 
+def test_the_example_of_joblib(tmp_path):
+    pytest.importorskip("joblib", reason="joblib is not installed")
+    (tmp_path / "program.py").write_text(blocks("any-function.md", "python")[1])
+    done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout == "[0, 1, 4, 9, 16]\n", done.stderr
+
+
 def told(*command, cwd):
     done = subprocess.run([PROGRAM, *command], capture_output=True, text=True, cwd=cwd, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

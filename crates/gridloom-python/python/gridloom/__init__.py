@@ -29,6 +29,7 @@ from ._c_types import (
     c_ushort,
 )
 from ._calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
+from ._completed import Completed, Waited, as_completed, wait
 from ._define import C, F, function
 from ._errors import (
     AgentLost,
@@ -67,7 +68,7 @@ from ._errors import (
     WrongNumber,
     WrongResult,
 )
-from ._executor import Executor
+from ._executor import Executor, register_joblib
 from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function, Future
 from ._graph import Graph, GraphNode
@@ -75,6 +76,7 @@ from ._grid import Grid
 from ._gridloom import __version__
 from ._group import Group, Handle
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
+from ._map import MapResults
 from ._message import message, message_declaration, message_dtype
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
@@ -104,6 +106,7 @@ __all__ = [
     "Cancelled",
     "CannotConnect",
     "CannotRun",
+    "Completed",
     "ConnectError",
     "ConnectionClosed",
     "Crashed",
@@ -126,6 +129,7 @@ __all__ = [
     "Group",
     "Handle",
     "InputError",
+    "MapResults",
     "Named",
     "NotMapped",
     "Out",
@@ -161,10 +165,12 @@ __all__ = [
     "UnreadErrorWarning",
     "UsageError",
     "WaitTimedOut",
+    "Waited",
     "WrongMessage",
     "WrongNumber",
     "WrongResult",
     "__version__",
+    "as_completed",
     "blas_library",
     "c_char",
     "c_int",
@@ -184,6 +190,8 @@ __all__ = [
     "message_dtype",
     "process",
     "read_settings",
+    "register_joblib",
     "run_processes",
     "simulate",
+    "wait",
 ]

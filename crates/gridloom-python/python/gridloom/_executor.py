@@ -5,14 +5,15 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import ArgumentError, RemoteError, UsageError
 from ._grid import Grid
+from ._map import MapResults, mapped
 from ._packing import RemoteTraceback, name_of, pack_call, pack_function, pack_setup
 from ._retry import retry_of
-from ._runner import RunFuture, mapped
+from ._runner import RunFuture
 from ._sessions import local
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Executor(concurrent.futures.Executor):
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
-    ) -> Iterator[_T]:
+    ) -> MapResults[_T]:
         """Run a function on each item of an iterable, or on the items of several side by side.
 
         Parameters
@@ -145,8 +146,8 @@ class Executor(concurrent.futures.Executor):
 
         Returns
         -------
-        iterator
-            The results in order.
+        MapResults
+            The results in order: an iterator, also for ``async for``.
 
         Raises
         ------
@@ -232,3 +233,29 @@ class Executor(concurrent.futures.Executor):
             futures = list(self._futures)
         self._runner.fail(futures, broken)
         return broken
+
+
+def register_joblib() -> None:
+    """Tell joblib of grids, so that ``joblib.parallel_config("gridloom", grid=grid)`` has ``joblib.Parallel`` run calls on one.
+
+    Raises
+    ------
+    ImportError
+        If joblib is not installed.
+
+    Notes
+    -----
+    Servers need joblib, too, and have to run functions that programs send, as for `Grid.run`. ``n_jobs`` is by default the
+    number of calls that the servers run at a time.
+
+    Examples
+    --------
+    >>> import joblib                                         # doctest: +SKIP
+    >>> register_joblib()                                     # doctest: +SKIP
+    >>> with local(servers=2) as grid, joblib.parallel_config("gridloom", grid=grid):    # doctest: +SKIP
+    ...     joblib.Parallel()(joblib.delayed(pow)(n, 2) for n in range(3))
+    [0, 1, 4]
+    """
+    from . import _joblib
+
+    _joblib.register()

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
 from ._checks import seconds
+from ._completed import awaited
 from ._errors import UsageError, WaitTimedOut
 from ._pickles import OfSession
 
 if TYPE_CHECKING:
+    from ._ends import Ends
     from ._grid import Grid
 
 
 class Future(OfSession):
-    """A plain call under way."""
+    """A plain call under way. It can be awaited; a wait that is cancelled cancels the call."""
 
     _why = "a gridloom.Future is a call of this process"
     _remedy = "wait for the result, and pass its .get()"
 
-    def __init__(self, raw: _gridloom.RawPending) -> None:
+    def __init__(self, raw: _gridloom.RawPending, ends: Ends) -> None:
         self._raw = raw
+        self._ends = ends
+        # Of what waits for its end: the number of the call there, and functions to be called; none once they were.
+        self._watch = threading.RLock()
+        self._serial: int | None = None
+        self._callbacks: list[Callable[[], None]] | None = []
         self._lock = threading.Lock()
         self._ended = False
         self._value: Any = None
@@ -66,6 +74,7 @@ class Future(OfSession):
                 self._ended = True
         finally:
             self._lock.release()
+        self._tell()
         if self._error is not None:
             raise self._error
         return self._value
@@ -79,8 +88,55 @@ class Future(OfSession):
         if not self._ended:
             self._raw.cancel()
 
+    def __await__(self) -> Generator[Any, None, Any]:
+        return awaited(self).__await__()
+
+    def _when_ended(self, callback: Callable[[], None]) -> None:
+        with self._watch:
+            told = self._callbacks is None
+            first = self._serial is None
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+                if first:
+                    try:
+                        self._serial = self._raw.serial()
+                    except UsageError:  # `get` has just taken the result, or the session is closed
+                        pass
+        if told:
+            callback()
+        elif self._serial is None:
+            self._tell()
+        elif first:
+            self._ends.note(self._raw, self._serial, self)
+
+    def _drop(self, callback: Callable[[], None]) -> None:
+        with self._watch:
+            if self._callbacks is not None and callback in self._callbacks:
+                self._callbacks.remove(callback)
+            serial = self._serial
+            if self._callbacks or serial is None:
+                return
+            self._serial = None
+        self._ends.drop(serial)
+
+    def _on_ends(self, serials: list[int]) -> None:
+        self._tell()
+
+    def _on_closed(self) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell what waits that it has ended."""
+        with self._watch:
+            callbacks, self._callbacks = self._callbacks, None
+            serial, self._serial = self._serial, None
+        if serial is not None:
+            self._ends.drop(serial)
+        for callback in callbacks or ():
+            callback()
+
     def __repr__(self) -> str:
-        return f"<gridloom.Future: {'ended' if self._ended else 'under way'}>"
+        return f"<gridloom.Future: {'ended' if self._ended or self._callbacks is None else 'under way'}>"
 
 
 def _timed_out(limit: float | None) -> WaitTimedOut:
@@ -198,7 +254,7 @@ class Function(OfSession):
         UsageError
             If `timeout` is no time: negative or no number.
         """
-        return Future(self._raw.submit(args, kwargs, seconds("timeout", timeout)))
+        return Future(self._raw.submit(args, kwargs, seconds("timeout", timeout)), self._grid._ends)
 
     def __repr__(self) -> str:
         return f"<gridloom.Function {self.signature}>"

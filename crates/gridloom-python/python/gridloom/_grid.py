@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,18 +16,21 @@ import numpy.typing as npt
 
 from . import _gridloom, _html
 from ._calibration import Calibration, CalibrationCall, calibrate
+from ._ends import Ends
 from ._errors import UnreadErrorWarning, UsageError
 from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function
 from ._graph import Graph, results_for
 from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
+from ._loops import Loops
+from ._map import MapResults, mapped
 from ._open_grids import open_grids
 from ._packing import name_of, pack_call, pack_function
 from ._pickles import OfSession
 from ._plan import Plan
 from ._retry import retry_of
-from ._runner import RunFuture, Runner, mapped
+from ._runner import RunFuture, Runner
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,9 +52,10 @@ class Grid(OfSession):
 
     def __init__(self, raw: _gridloom.RawGrid) -> None:
         self._raw = raw
+        self._ends = Ends(raw)
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)
         self._closed = False
-        self._loops: dict[tuple[str | int, int | str, float | None], _gridloom.RawLoop] = {}
+        self._loops = Loops(raw)
         self._runner: Runner | None = None
         self._executors: weakref.WeakSet[Any] = weakref.WeakSet()
         open_grids.add(self)
@@ -73,10 +76,12 @@ class Grid(OfSession):
         if not self._closed:
             self._closed = True
             open_grids.discard(self)
+            self._ends.stop()
             if self._runner is not None:
                 self._runner.close()
             unread = self._raw.take_unread(True)
             self._raw.close()
+            self._ends.close()
             _warn(unread)
 
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
@@ -124,7 +129,7 @@ class Grid(OfSession):
         lead: int | None = None,
         retries: int = 0,
         retry_on: RetryOn | None = None,
-    ) -> Iterator[_T]:
+    ) -> MapResults[_T]:
         """Run any Python function on each item of an iterable, or on the items of several side by side.
 
         Parameters
@@ -147,8 +152,9 @@ class Grid(OfSession):
 
         Returns
         -------
-        iterator
-            The results in order. When it is closed, or an error ends it, calls that were not sent are cancelled.
+        MapResults
+            The results in order: an iterator, also for ``async for``. When it is closed, or an error ends it, calls that were
+            not sent are cancelled.
 
         Raises
         ------
@@ -180,7 +186,7 @@ class Grid(OfSession):
     def _any(self) -> Runner:
         """What sends calls of any function."""
         if self._runner is None:
-            self._runner = Runner(self._raw)
+            self._runner = Runner(self._raw, self._ends)
         return self._runner
 
     def function(self, name: str, *, retries: int = 0, retry_on: RetryOn | None = None) -> Function:
@@ -294,7 +300,7 @@ class Grid(OfSession):
             if graph is not None or inputs or strict:
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
-            return Group(self, self._loop(heuristic, regroup, map_timeout).group(), heuristic, held_back=True)
+            return Group(self, self._loops.of(heuristic, regroup, map_timeout).group(), heuristic, held_back=True)
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
@@ -309,20 +315,6 @@ class Grid(OfSession):
         if graph is not None:
             group._told = 0
         return group
-
-    def _loop(
-        self, heuristic: str | Plan | Heuristic, regroup: int | str, map_timeout: float | None
-    ) -> _gridloom.RawLoop:
-        number = regroup if regroup == "auto" else _whole(regroup)
-        # The loop keeps a function alive, so that its identity stays its own.
-        key = (heuristic if isinstance(heuristic, str) else id(heuristic), number, map_timeout)
-        if key not in self._loops:
-            if len(self._loops) >= _LOOPS_MAX:
-                # What it held back goes with it.
-                del self._loops[next(iter(self._loops))]
-            bodies = None if isinstance(number, str) else number
-            self._loops[key] = self._raw.regrouped(mapping_of(heuristic, map_timeout), bodies)
-        return self._loops[key]
 
     def calibrate(
         self,
@@ -473,20 +465,6 @@ class Grid(OfSession):
 
     def _repr_html_(self) -> str:
         return _html.of_grid(self)
-
-
-# Loops that hold back bodies at a time: programs interleave a few.
-_LOOPS_MAX = 8
-
-
-def _whole(regroup: int | str) -> int:
-    try:
-        bodies = -1 if isinstance(regroup, (str, bool)) else operator.index(regroup)
-    except TypeError:
-        bodies = -1
-    if not 0 < bodies <= _gridloom.REGROUP_BODIES_MAX:
-        raise UsageError(f'regroup is a number of bodies from 1 to {_gridloom.REGROUP_BODIES_MAX} or "auto", got {regroup!r}')
-    return bodies
 
 
 def _warn(unread: str | None) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Generator, Iterator
 from contextvars import Token
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom, _html
 from ._checks import seconds
-from ._errors import DifferenceWarning, Discarded, TaskError, UsageError
+from ._completed import awaited
+from ._errors import DifferenceWarning, Discarded, UsageError, WaitTimedOut
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._pickles import OfSession
 from ._plan import Plan, plan_of
@@ -20,6 +22,7 @@ from ._report import Difference, Report
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ._ends import Ends
     from ._function import Function
     from ._grid import Grid
 
@@ -30,7 +33,8 @@ class Handle(OfSession):
     A handle can be passed to further calls, in its group, in another or outside any; only `get` brings the value here.
     ``bool(h)``, ``float(h)``, ``int(h)``, comparing with ``<``, ``<=``, ``>``, ``>=``, iterating, indexing and
     ``numpy.asarray(h)`` get it too, so that a program can decide on a result: what the group recorded so far is mapped
-    and run then, and recording goes on. (``==`` compares handles, not values.)
+    and run then, and recording goes on. (``==`` compares handles, not values.) ``await h`` gets it without blocking the
+    event loop.
     """
 
     _why = "a gridloom.Handle stands for a value on a server"
@@ -45,6 +49,8 @@ class Handle(OfSession):
         self._name = name
         # Which of the group's calls it is of, from 1.
         self._call = call
+        # Whether it is here, or known that there is none.
+        self._ended = False
 
     def get(self, timeout: float | None = None) -> Any:
         """Wait for the result and bring it here.
@@ -72,14 +78,30 @@ class Handle(OfSession):
             If `timeout` is no time: negative or no number.
         """
         try:
-            value = self._raw.get(seconds("timeout", timeout))
+            return self._fetch(seconds("timeout", timeout))
         except Discarded as error:
             raise error from self._group._raised
-        except TaskError as error:
-            self._end = f"failed: {type(error).__name__}: {error}"
+
+    def _fetch(self, limit: float | None) -> Any:
+        try:
+            value = self._raw.get(limit)
+        except WaitTimedOut:
             raise
-        self._end = "fetched"
+        except Exception as error:
+            self._ended, self._end = True, f"failed: {type(error).__name__}: {error}"
+            raise
+        self._ended, self._end = True, "fetched"
         return value
+
+    @property
+    def _ends(self) -> Ends:
+        return self._group._grid._ends
+
+    def _when_ended(self, callback: Callable[[], None]) -> None:
+        self._ends.results.note(self, callback)
+
+    def _drop(self, callback: Callable[[], None]) -> None:
+        self._ends.results.drop(self, callback)
 
     def prefetch(self) -> None:
         """Have the value brought here as soon as it is made, and return at once.
@@ -120,6 +142,9 @@ class Handle(OfSession):
 
     def __repr__(self) -> str:
         return f"<gridloom.Handle: {self._raw} of {self._name}>"
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return awaited(self).__await__()
 
     def _repr_html_(self) -> str:
         return _html.of_handle(self)

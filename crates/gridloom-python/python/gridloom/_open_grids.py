@@ -29,6 +29,7 @@ def _forked() -> None:
     _gridloom.forked()
     for grid in list(open_grids):
         grid._closed = True
+        grid._ends.forget()
         if grid._runner is not None:
             grid._runner.forget()
     open_grids.clear()

@@ -58,8 +58,7 @@ def pack_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> npt.N
         for key, value in kwargs.items():
             yield f"argument '{key}'", value
 
-    packed = _packed((args, kwargs), lambda: f"an argument of {name}", lambda: parts())
-    return np.frombuffer(packed, np.uint8)
+    return packed_array((args, kwargs), lambda: f"an argument of {name}", parts)
 
 
 def pack_chunk(name: str, calls: list[tuple[Any, ...]]) -> npt.NDArray[np.uint8]:
@@ -70,8 +69,12 @@ def pack_chunk(name: str, calls: list[tuple[Any, ...]]) -> npt.NDArray[np.uint8]
             for number, value in enumerate(args, start=1):
                 yield f"argument {number} of call {call} of the chunk", value
 
-    packed = _packed(calls, lambda: f"an argument of {name}", lambda: parts())
-    return np.frombuffer(packed, np.uint8)
+    return packed_array(calls, lambda: f"an argument of {name}", parts)
+
+
+def packed_array(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]]) -> npt.NDArray[np.uint8]:
+    """Pickle arguments. If they cannot be pickled, the error has what they are, and names the first of the parts that cannot."""
+    return np.frombuffer(_packed(value, what, parts), np.uint8)
 
 
 def _none() -> Iterator[tuple[str, Any]]:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import dataclasses
-import itertools
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _gridloom
-from ._errors import InputError, ServerLost, UnknownFunctionError, UsageError, WaitTimedOut
-from ._packing import RemoteTraceback, pack_call, pack_chunk, renamed, unpack
+from ._completed import awaited
+from ._errors import InputError, ServerLost, UnknownFunctionError, UsageError
+from ._packing import RemoteTraceback, renamed, unpack
 from ._pickles import OfSession
 from .run_code import FUNCTION
 
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ._ends import Ends
     from ._retry import Retry
 
 _T = TypeVar("_T")
 
-# How long the thread looks for ends at a time, and how long it stays when nothing is under way, seconds.
-_SLICE = 0.1
-_LINGER = 0.5
 # How long it is believed how many slots the servers have, seconds.
 _SLOTS_KNOWN = 1.0
 # How long no call is bound to a server that was lost, seconds: the session may not have heard of it.
@@ -99,9 +97,7 @@ class RunFuture(OfSession, concurrent.futures.Future[_T]):
         return cancelled
 
     def __await__(self) -> Generator[Any, None, _T]:
-        import asyncio
-
-        return asyncio.wrap_future(self).__await__()
+        return awaited(self).__await__()
 
 
 @dataclasses.dataclass
@@ -129,10 +125,11 @@ class Call:
 class Runner:
     """Sends the calls of one session to the servers that take them, as slots become free."""
 
-    def __init__(self, raw: _gridloom.RawGrid) -> None:
+    def __init__(self, raw: _gridloom.RawGrid, ends: Ends) -> None:
         if raw.simulated:
             raise UsageError("a simulated grid runs no functions of the program: use gridloom.local or connect")
         self._raw = raw
+        self._ends = ends
         try:
             self._function = raw.function(FUNCTION)
         except UnknownFunctionError as error:
@@ -140,10 +137,9 @@ class Runner:
             unknown = UnknownFunctionError(told)
             unknown.name = error.name
             raise unknown from None
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
         self._waiting: collections.OrderedDict[concurrent.futures.Future[Any], Call] = collections.OrderedDict()
         self._under_way: dict[int, Call] = {}
-        self._thread: threading.Thread | None = None
         self._closed = False
         # Slots and calls under way by server, and the function on each.
         self._servers: dict[str, int] = {}
@@ -182,43 +178,57 @@ class Runner:
         """Have a call run; the future, if it is given, gets its end."""
         future = future or RunFuture()
         future._runner = self
-        with self._changed:
+        with self._lock:
             if self._closed:
                 raise UsageError("the grid is closed; open another with gridloom.local or connect")
             self._waiting[future] = Call(future, name, setup, function, arguments, failed, retry=retry)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="gridloom-run", daemon=True)
-                self._thread.start()
         self._send()
         return future
 
     def drop(self, future: RunFuture[Any]) -> None:
         """A cancelled call is not sent."""
-        with self._changed:
+        with self._lock:
             call = self._waiting.pop(future, None)
         if call is not None:
             future.set_running_or_notify_cancel()
 
+    def abort(self, futures: Iterable[concurrent.futures.Future[Any]]) -> None:
+        """Cancel calls, also those under way: the worker processes that run them end."""
+        aborted = set(futures)
+        for future in aborted:
+            future.cancel()
+        with self._lock:
+            under_way = [call.pending for call in self._under_way.values() if call.future in aborted]
+        for pending in under_way:
+            if pending is not None:
+                try:
+                    pending.cancel()
+                except UsageError:  # its result was taken
+                    pass
+
     def fail(self, futures: Iterable[concurrent.futures.Future[Any]], error: BaseException) -> None:
         """Fail those of these calls that were not sent."""
-        with self._changed:
+        with self._lock:
             found = [self._waiting.pop(future, None) for future in futures]
         for call in found:
             if call is not None and (call.attempts > 0 or call.future.set_running_or_notify_cancel()):
                 call.future.set_exception(error)
 
     def close(self) -> None:
-        """Fail what has not ended: the session is about to be closed."""
-        with self._changed:
+        """Fail what has not ended: the session is about to be closed, or was."""
+        with self._lock:
             self._closed = True
-            thread = self._thread
-            self._changed.notify_all()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            left = [*self._under_way.values(), *self._waiting.values()]
+            waited = set(self._waiting)
+            self._under_way.clear()
+            self._waiting.clear()
+        for call in left:
+            if call.future not in waited or call.attempts > 0 or call.future.set_running_or_notify_cancel():
+                _end(call, error=UsageError(f"the grid was closed before {call.name} had ended"))
 
     def forget(self) -> None:
         """In a forked child nothing of it works."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
         self._closed = True
         self._waiting.clear()
         self._under_way.clear()
@@ -226,7 +236,7 @@ class Runner:
     def _send(self) -> None:
         """Send calls as far as there is room for them."""
         while True:
-            with self._changed:
+            with self._lock:
                 if not self._waiting or self._closed:
                     return
                 future, call = next(iter(self._waiting.items()))
@@ -248,19 +258,16 @@ class Runner:
                 pending = self._on(call.server).submit((call.setup, call.function, call.arguments), {}, None)
                 serial = pending.serial()
             except Exception as error:
-                self._forget(place)
-                _end(call, error=error)
+                if self._forget(place) is not None:
+                    _end(call, error=error)
                 continue
             call.pending, call.sent = pending, time.monotonic()
             call.attempts += 1
-            with self._changed:
-                del self._under_way[place]
+            with self._lock:
+                if self._under_way.pop(place, None) is None:  # closed meanwhile
+                    return
                 self._under_way[serial] = call
-                self._changed.notify_all()
-            try:
-                pending.note_end()
-            except UsageError:  # the session was closed: the thread sees it
-                return
+            self._ends.note(pending, serial, self)
 
     def _free_server(self, failed_on: set[str]) -> str | None:
         """The server that has taken the least of what it may take now; ``None`` if all have taken that. Rather not one of those."""
@@ -287,7 +294,7 @@ class Runner:
 
     def _forget(self, serial: int) -> Call | None:
         """Take a call out of those under way."""
-        with self._changed:
+        with self._lock:
             call = self._under_way.pop(serial, None)
             if call is not None and call.server is not None:
                 self._busy[call.server] -= 1
@@ -295,7 +302,7 @@ class Runner:
 
     def _lost(self, call: Call) -> None:
         """Send a call whose server was lost to another one."""
-        with self._changed:
+        with self._lock:
             if call.server is not None:
                 self._bound.pop(call.server, None)
                 self._avoided_until[call.server] = time.monotonic() + _AVOIDED
@@ -320,46 +327,24 @@ class Runner:
 
     def _again(self, call: Call) -> None:
         """Send a call anew, before others."""
-        with self._changed:
+        with self._lock:
             self._waiting[call.future] = call
             self._waiting.move_to_end(call.future, last=False)
         self._send()
 
-    def _watch(self) -> None:
-        """Wait for ends, as long as there is something to wait for."""
-        while True:
-            with self._changed:
-                if self._closed:
-                    break
-                if not self._under_way and not self._changed.wait_for(
-                    lambda: self._under_way or self._closed, None if self._waiting else _LINGER
-                ):
-                    self._thread = None
-                    return
-            try:
-                ended = self._raw.await_ends(_SLICE)
-            except WaitTimedOut:
-                continue
-            except UsageError:
-                break
-            now = time.monotonic()
-            calls = [call for serial in ended if (call := self._forget(serial)) is not None]
-            for call in calls:
-                self._mean_seconds += _NEWS * (now - call.sent - self._mean_seconds)
-                if call.server is not None:
-                    self._ended_at[call.server] = now
-            self._send()
-            while calls:
-                self._collect(calls.pop(0))
-        with self._changed:
-            self._closed = True
-            left = [*self._under_way.values(), *self._waiting.values()]
-            waited = set(self._waiting)
-            self._under_way.clear()
-            self._waiting.clear()
-        for call in left:
-            if call.future not in waited or call.attempts > 0 or call.future.set_running_or_notify_cancel():
-                _end(call, error=UsageError(f"the grid was closed before {call.name} had ended"))
+    def _on_ends(self, serials: list[int]) -> None:
+        now = time.monotonic()
+        calls = [call for serial in serials if (call := self._forget(serial)) is not None]
+        for call in calls:
+            self._mean_seconds += _NEWS * (now - call.sent - self._mean_seconds)
+            if call.server is not None:
+                self._ended_at[call.server] = now
+        self._send()
+        while calls:
+            self._collect(calls.pop(0))
+
+    def _on_closed(self) -> None:
+        self.close()
 
     def _collect(self, call: Call) -> None:
         """Give an ended call's future its end."""
@@ -388,82 +373,3 @@ def _end(call: Call, value: Any = None, error: BaseException | None = None) -> N
     error = call.failed(renamed(error, call.name))
     # The traceback is that of the thread, of no use to the program, and holds the call.
     call.future.set_exception(error.with_traceback(None))
-
-
-def in_order(
-    submit: Callable[[_T], RunFuture[Any]], calls: Iterable[_T], lead: int | None, timeout: float | None
-) -> Iterator[Any]:
-    """Results of calls in order. The first `lead` of them are submitted now, each other one when a result is taken.
-
-    Parameters
-    ----------
-    submit : function
-        Submits one.
-    calls : iterable
-        What it is called with.
-    lead : int or None
-        Calls that are submitted and of which no result was taken; ``None`` for all.
-    timeout : float or None
-        Seconds from now in which all results are there.
-
-    Yields
-    ------
-    object
-        Results.
-    """
-    deadline = None if timeout is None else time.monotonic() + timeout
-    left = iter(calls)
-    futures: collections.deque[RunFuture[Any]] = collections.deque()
-    try:
-        futures.extend(map(submit, itertools.islice(left, lead)))
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise
-
-    def results() -> Iterator[Any]:
-        try:
-            while futures:
-                future = futures.popleft()
-                try:
-                    if lead is not None:
-                        futures.extend(map(submit, itertools.islice(left, 1)))
-                    result = future.result(None if deadline is None else deadline - time.monotonic())
-                finally:
-                    future.cancel()
-                    del future
-                yield result
-                del result
-        finally:
-            for future in futures:
-                future.cancel()
-
-    return results()
-
-
-def mapped(
-    pack: Callable[[], tuple[bytes, str]],
-    iterables: tuple[Iterable[Any], ...],
-    *,
-    timeout: float | None,
-    chunksize: int,
-    lead: int | None,
-    submit: Callable[..., RunFuture[Any]],
-) -> Iterator[Any]:
-    """Results of a function for each group of items of the iterables, in order."""
-    if chunksize < 1:
-        raise ValueError(f"chunksize must be >= 1, got {chunksize}")
-    function, name = pack()
-    calls = zip(*iterables)
-    if chunksize == 1:
-        return in_order(lambda args: submit(function, name, pack_call(name, args, {})), calls, lead, timeout)
-    chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
-    found = in_order(lambda chunk: submit(function, name, pack_chunk(name, chunk)), chunks, lead, timeout)
-    return _flat(found)
-
-
-def _flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:
-    for chunk in chunks:
-        chunk.reverse()
-        while chunk:
-            yield chunk.pop()

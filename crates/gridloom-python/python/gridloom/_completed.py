@@ -1,0 +1,311 @@
+"""Futures and handles as they end: ``gridloom.as_completed``, ``gridloom.wait``, and ``await``.
+
+**Invariants.** No wait polls: what ends tells it. An event loop is never blocked by a real grid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import concurrent.futures
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from ._checks import seconds
+from ._errors import Cancelled, UsageError, WaitTimedOut
+
+if TYPE_CHECKING:
+    from ._ends import Ends
+
+_F = TypeVar("_F")
+
+
+class Ending(Protocol):
+    """A `Future` or a `Handle`."""
+
+    @property
+    def _ends(self) -> Ends: ...
+
+    def get(self) -> Any: ...
+
+    def _when_ended(self, callback: Callable[[], None]) -> None:
+        """Have a function called, by any thread, once it has ended: now if it has."""
+
+    def _drop(self, callback: Callable[[], None]) -> None:
+        """Do not call it."""
+
+
+def as_completed(futures: Iterable[_F], timeout: float | None = None) -> Completed[_F]:
+    """Give each of these calls as soon as it has ended, like ``concurrent.futures.as_completed``.
+
+    Parameters
+    ----------
+    futures : iterable of Future, Handle or RunFuture
+        Calls under way: of `Function.submit`, in groups, of `Grid.run` and of executors, also those of ``concurrent.futures``.
+        One that stands there twice is given once.
+    timeout : float, optional
+        Seconds from now in which all have to end; virtual ones on a simulated grid.
+
+    Returns
+    -------
+    Completed
+        For a ``for`` loop, or an ``async for`` loop.
+
+    Raises
+    ------
+    WaitTimedOut
+        By the iterator: a kind of ``TimeoutError``. The calls go on.
+    UsageError
+        If something else is given, or calls of a simulated grid with others.
+
+    Notes
+    -----
+    The result of a handle has ended when it is here. What its group has recorded is launched for that, as by `Handle.get`.
+    """
+    return Completed(futures, timeout)
+
+
+class Completed(Generic[_F]):
+    """Calls as they end, given by `as_completed`: an iterator, also for ``async for``."""
+
+    def __init__(self, futures: Iterable[_F], timeout: float | None = None) -> None:
+        self._left: dict[_F, Callable[..., None]] = {}
+        self._limit = seconds("timeout", timeout)
+        self._ended: collections.deque[_F] = collections.deque()
+        self._changed = threading.Condition()
+        self._loops: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
+        every = dict.fromkeys(futures)
+        self._number = len(every)
+        self._simulated = _simulated(every)
+        self._deadline = None if self._limit is None else self._now() + self._limit
+        for future in every:
+            tell = self._left[future] = _teller(weakref.ref(self), future)
+            if isinstance(future, concurrent.futures.Future):
+                future.add_done_callback(tell)
+            else:
+                _ending(future)._when_ended(tell)
+
+    def __iter__(self) -> Iterator[_F]:
+        return self
+
+    def __next__(self) -> _F:
+        if self._simulated is not None:
+            return self._drive(self._simulated)
+        with self._changed:
+            if not self._left:
+                raise StopIteration
+            if not self._changed.wait_for(lambda: self._ended, self._seconds_left()):
+                raise self._timed_out()
+            return self._take()
+
+    def __aiter__(self) -> AsyncIterator[_F]:
+        return self
+
+    async def __anext__(self) -> _F:
+        if self._simulated is not None:
+            try:
+                return self._drive(self._simulated)
+            except StopIteration:
+                raise StopAsyncIteration from None
+        loop = asyncio.get_running_loop()
+        while True:
+            with self._changed:
+                if not self._left:
+                    raise StopAsyncIteration
+                if self._ended:
+                    return self._take()
+                left = self._seconds_left()
+                if left == 0.0:
+                    raise self._timed_out()
+                told: asyncio.Future[None] = loop.create_future()
+                self._loops.add((loop, told))
+            try:
+                await asyncio.wait([told], timeout=left)
+            finally:
+                with self._changed:
+                    self._loops.discard((loop, told))
+
+    def __del__(self) -> None:
+        for future, tell in self._left.items():
+            if not isinstance(future, concurrent.futures.Future):
+                _ending(future)._drop(tell)
+
+    def _drive(self, ends: Ends) -> _F:
+        """The next one of a simulated grid, for which virtual time passes."""
+        if not self._left:
+            raise StopIteration
+        while not self._ended:
+            try:
+                ends.drive(self._seconds_left())
+            except WaitTimedOut:
+                raise self._timed_out() from None
+        return self._take()
+
+    def _take(self) -> _F:
+        future = self._ended.popleft()
+        del self._left[future]
+        return future
+
+    def _take_all(self) -> list[_F]:
+        with self._changed:
+            return [self._take() for _ in range(len(self._ended))]
+
+    def _tell(self, future: _F) -> None:
+        with self._changed:
+            self._ended.append(future)
+            self._changed.notify()
+            loops = list(self._loops)
+            self._loops.clear()
+        for loop, told in loops:
+            _tell_loop(loop, told)
+
+    def _now(self) -> float:
+        return time.monotonic() if self._simulated is None else self._simulated.now()
+
+    def _seconds_left(self) -> float | None:
+        return None if self._deadline is None else max(self._deadline - self._now(), 0.0)
+
+    def _timed_out(self) -> WaitTimedOut:
+        error = WaitTimedOut(f"{len(self._left)} of {self._number} calls have not ended within {self._limit} s; they go on")
+        error.limit_seconds = self._limit if self._limit is not None else 0.0
+        return error
+
+
+class Waited(NamedTuple):
+    """What `wait` gives.
+
+    Attributes
+    ----------
+    done : set
+        What has ended, or was cancelled.
+    not_done : set
+        The others.
+    """
+
+    done: set[Any]
+    not_done: set[Any]
+
+
+def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str = ALL_COMPLETED) -> Waited:
+    """Wait for calls, like ``concurrent.futures.wait``.
+
+    Parameters
+    ----------
+    futures : iterable of Future, Handle or RunFuture
+        As for `as_completed`.
+    timeout : float, optional
+        How long to wait at most, seconds; virtual ones on a simulated grid.
+    return_when : str, optional
+        One of the names of ``concurrent.futures``: ``ALL_COMPLETED``, ``FIRST_COMPLETED``, or ``FIRST_EXCEPTION``, which is when
+        a call has failed that was not cancelled, or all have ended.
+
+    Returns
+    -------
+    Waited
+        A named tuple of two sets, `done` and `not_done`.
+
+    Raises
+    ------
+    UsageError
+        If `return_when` is none of these, or as by `as_completed`.
+
+    Notes
+    -----
+    It raises no error of a call: read the results. A failed call of a group counts as read.
+    """
+    if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
+        raise UsageError(f"return_when is ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION, got {return_when!r}")
+    every = set(futures)
+    completed = Completed(every, timeout)
+    done = set()
+    try:
+        for future in completed:
+            done.add(future)
+            if return_when == FIRST_COMPLETED or (return_when == FIRST_EXCEPTION and _has_failed(future)):
+                break
+    except WaitTimedOut:
+        pass
+    done.update(completed._take_all())
+    return Waited(done, every - done)
+
+
+async def awaited(future: Any) -> Any:
+    """Await a future or a handle; a future whose wait is cancelled is cancelled too, as those of asyncio are."""
+    if not isinstance(future, concurrent.futures.Future) and _ending(future)._ends.simulated:
+        return future.get()
+    try:
+        await end_of(future)
+    except asyncio.CancelledError:
+        if hasattr(future, "cancel"):
+            future.cancel()
+        raise
+    try:
+        return future.get()
+    except concurrent.futures.CancelledError:
+        raise asyncio.CancelledError from None
+
+
+async def end_of(future: Any, timeout: float | None = None) -> None:
+    """Wait for the end of a future or a handle of a real grid, for so many seconds at most."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def tell(*_: Any) -> None:
+        _tell_loop(loop, ended)
+
+    plain = isinstance(future, concurrent.futures.Future)
+    (future.add_done_callback if plain else future._when_ended)(tell)
+    try:
+        await asyncio.wait([ended], timeout=timeout)
+    finally:
+        if not plain:
+            future._drop(tell)
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None]) -> None:
+    def tell() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    try:
+        loop.call_soon_threadsafe(tell)
+    except RuntimeError:  # the loop is closed, and nothing waits in it
+        pass
+
+
+def _teller(completed: weakref.ref[Completed[_F]], future: _F) -> Callable[..., None]:
+    def tell(*_: Any) -> None:
+        if (waits := completed()) is not None:
+            waits._tell(future)
+
+    return tell
+
+
+def _simulated(futures: Iterable[Any]) -> Ends | None:
+    """Ends of the simulated session that all these are of; ``None`` if they are of real ones."""
+    found = {None if isinstance(one, concurrent.futures.Future) else _ending(one)._ends for one in futures}
+    simulated = [ends for ends in found if ends is not None and ends.simulated]
+    if simulated and len(found) > 1:
+        raise UsageError("calls of a simulated grid are waited for without those of other grids: their time is another")
+    return simulated[0] if simulated else None
+
+
+def _ending(future: Any) -> Ending:
+    if not hasattr(future, "_when_ended"):
+        raise UsageError(f"expected gl.Future, gl.Handle or a future of concurrent.futures, got {type(future).__name__}")
+    ending: Ending = future
+    return ending
+
+
+def _has_failed(future: Any) -> bool:
+    try:
+        future.result() if isinstance(future, concurrent.futures.Future) else future.get()
+    except (concurrent.futures.CancelledError, Cancelled):
+        return False
+    except Exception:
+        return True
+    return False

@@ -1,0 +1,146 @@
+"""Results of a function for many items, in order: what ``Grid.map`` and ``Executor.map`` give.
+
+**Invariants.** If `lead` says so, the number of calls is bounded that are submitted and of which no result was taken. An error
+ends the iterator. An iterator that has ended cancels the calls that were not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ._completed import end_of
+from ._errors import WaitTimedOut
+from ._packing import pack_call, pack_chunk
+
+if TYPE_CHECKING:
+    from ._runner import RunFuture
+
+_T = TypeVar("_T")
+
+
+class MapResults(Generic[_T]):
+    """Results in order: an iterator, also for ``async for``."""
+
+    def __init__(
+        self,
+        submit: Callable[[Any], RunFuture[Any]],
+        items: Iterable[Any],
+        lead: int | None,
+        timeout: float | None,
+        chunked: bool,
+    ) -> None:
+        self._futures: collections.deque[RunFuture[Any]] = collections.deque()
+        self._submit = submit
+        self._items = iter(items)
+        self._lead = lead
+        self._limit = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._chunked = chunked
+        # Of a chunk those results that were not taken, the last one first.
+        self._rest: list[_T] = []
+        # Whether there is a call submitted in place of the first one.
+        self._led = False
+        try:
+            self._futures.extend(map(submit, itertools.islice(self._items, lead)))
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[_T]:
+        return self
+
+    def __next__(self) -> _T:
+        if not self._rest:
+            if not self._futures:
+                raise StopIteration
+            try:
+                self._take(self._first().result(self._seconds_left()))
+            except StopIteration as error:
+                self.close()
+                raise RuntimeError("a call of the map raised StopIteration") from error
+            except BaseException:
+                self.close()
+                raise
+        return self._rest.pop()
+
+    def __aiter__(self) -> AsyncIterator[_T]:
+        return self
+
+    async def __anext__(self) -> _T:
+        if not self._rest:
+            if not self._futures:
+                raise StopAsyncIteration
+            try:
+                self._take(await self._await_first())
+            except asyncio.CancelledError:
+                # The wait was cancelled, not the call: the next one waits for it again.
+                raise
+            except StopAsyncIteration as error:
+                self.close()
+                raise RuntimeError("a call of the map raised StopAsyncIteration") from error
+            except BaseException:
+                self.close()
+                raise
+        return self._rest.pop()
+
+    def close(self) -> None:
+        """End it: calls that were not sent are cancelled."""
+        self._rest.clear()
+        while self._futures:
+            self._futures.popleft().cancel()
+
+    async def aclose(self) -> None:
+        """End it, as `close`."""
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _first(self) -> RunFuture[Any]:
+        """The first call, once another one was submitted in its place."""
+        if self._lead is not None and not self._led:
+            self._led = True
+            self._futures.extend(map(self._submit, itertools.islice(self._items, 1)))
+        return self._futures[0]
+
+    async def _await_first(self) -> Any:
+        first = self._first()
+        await end_of(first, self._seconds_left())
+        if not first.done():
+            error = WaitTimedOut(f"a result of the map was not there within {self._limit} s")
+            error.limit_seconds = self._limit or 0.0
+            raise error
+        return first.result()
+
+    def _take(self, result: Any) -> None:
+        del self._futures[0]
+        self._led = False
+        self._rest = result[::-1] if self._chunked else [result]
+
+    def _seconds_left(self) -> float | None:
+        return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
+
+
+def mapped(
+    pack: Callable[[], tuple[bytes, str]],
+    iterables: tuple[Iterable[Any], ...],
+    *,
+    timeout: float | None,
+    chunksize: int,
+    lead: int | None,
+    submit: Callable[..., RunFuture[Any]],
+) -> MapResults[Any]:
+    """Results of a function for each group of items of the iterables, in order."""
+    if chunksize < 1:
+        raise ValueError(f"chunksize must be >= 1, got {chunksize}")
+    function, name = pack()
+    calls = zip(*iterables)
+    if chunksize == 1:
+        return MapResults(lambda args: submit(function, name, pack_call(name, args, {})), calls, lead, timeout, False)
+    chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
+    return MapResults(lambda chunk: submit(function, name, pack_chunk(name, chunk)), chunks, lead, timeout, True)
