@@ -8,7 +8,7 @@ use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_core::call::CallBack;
 
 use super::JobEvent;
-use super::link::{Link, PendingOutput, Sent};
+use super::link::{Link, Pause, PendingOutput, Sent};
 use crate::payload::Payload;
 use crate::store::Store;
 use crate::worker::channel::Received;
@@ -28,13 +28,13 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                 // One that was stopped waits until it is killed.
                 if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
                     events.push(JobEvent::CallsBack(CallBack { task: sent.pending.task.id, callback, values }));
-                    link.asks = true;
+                    link.pause = Pause::Answer;
                 }
             }
             FromWorker::Calling { serial, waits } => {
                 if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
                     events.push(JobEvent::Calling { task: sent.pending.task.id, waits });
-                    link.is_calling = waits;
+                    link.pause = if waits { Pause::Calls } else { Pause::None };
                 }
             }
             FromWorker::Ended { serial, run_ns, outcome } => {
@@ -53,7 +53,7 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                 }
                 // The answer to a task that was taken back, or stopped and buried, is of no interest.
                 let Some(Sent { pending, stopped, .. }) = link.take_ended(serial) else { continue };
-                (link.asks, link.is_calling) = (false, false);
+                link.pause = Pause::None;
                 let task = pending.task.id;
                 let outcome = match made {
                     _ if stopped => Err(TaskError::Cancelled),

@@ -3,6 +3,7 @@
 //! **Limit:** of those that wait for what their programs say, as many leave theirs at a time as there are slots; others keep
 //! theirs. Those that wait for calls of their own all leave theirs: these calls need slots.
 
+use super::link::Pause;
 use super::{Jobs, WorkerToken};
 
 /// Workers that are kept without a slot.
@@ -13,7 +14,7 @@ impl Jobs {
     /// is kept as a spare.
     pub(super) fn look_after_slot(&mut self, token: WorkerToken) {
         let Some(link) = self.pool.get(token) else { return };
-        let (waits, is_free) = (link.asks || link.is_calling, link.is_idle() && link.end.since.is_none());
+        let (waits, is_free) = (link.pause != Pause::None, link.is_idle() && link.end.since.is_none());
         let has_slot = self.slots.iter().flatten().any(|slot| *slot == Some(token));
         if has_slot && !waits {
             return;
@@ -29,12 +30,13 @@ impl Jobs {
     /// A worker that waits and has a slot, if one more may leave its own.
     fn next_to_leave(&self) -> Option<WorkerToken> {
         let mut in_slots = self.slots.iter().flatten().flatten();
-        if let Some(calling) = in_slots.find(|token| self.pool.link(**token).is_calling) {
+        if let Some(calling) = in_slots.find(|token| self.pool.link(**token).pause == Pause::Calls) {
             return Some(*calling);
         }
-        let mut in_slots = self.slots.iter().flatten().flatten().filter(|token| self.pool.link(**token).asks);
+        let mut in_slots =
+            self.slots.iter().flatten().flatten().filter(|token| self.pool.link(**token).pause == Pause::Answer);
         let next = in_slots.next().copied()?;
-        let asking = self.pool.iter().filter(|(_, link)| link.asks).count();
+        let asking = self.pool.iter().filter(|(_, link)| link.pause == Pause::Answer).count();
         let outside = asking - 1 - in_slots.count();
         (outside < self.slots.len()).then_some(next)
     }

@@ -72,6 +72,18 @@ pub(super) struct End {
     pub(super) since: Option<Instant>,
 }
 
+/// What a task that has begun waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Pause {
+    /// It runs.
+    #[default]
+    None,
+    /// What its program says.
+    Answer,
+    /// Calls that it made itself.
+    Calls,
+}
+
 /// The numbers of a worker's tasks.
 struct Serials {
     next: u64,
@@ -133,10 +145,8 @@ pub(super) struct Link {
     pub(super) outbox: Outbox,
     pub(super) kind: Kind,
     pub(super) tasks: VecDeque<Sent>,
-    /// The first of them waits for what its program says.
-    pub(super) asks: bool,
-    /// The first of them waits for calls that it made itself.
-    pub(super) is_calling: bool,
+    /// What the first of them waits for.
+    pub(super) pause: Pause,
     pub(super) ready: bool,
     pub(super) end: End,
     pub(super) watched_for_writing: bool,
@@ -200,8 +210,7 @@ impl Link {
             outbox: Outbox::default(),
             kind,
             tasks: VecDeque::new(),
-            asks: false,
-            is_calling: false,
+            pause: Pause::default(),
             ready: false,
             end: End::default(),
             watched_for_writing: false,

@@ -43,7 +43,7 @@ use gridloom_core::graph::Task;
 use rustix::process::Pid;
 
 use self::kind::Kind;
-use self::link::{Pending, Sent};
+use self::link::{Pause, Pending, Sent};
 use self::pool::Pool;
 use crate::segment::raise_descriptor_limit;
 use crate::store::Store;
@@ -161,7 +161,7 @@ impl Jobs {
         for link in self.pool.links_mut() {
             let Some(sent) = link.tasks.iter().find(|sent| sent.pending.task.id == task) else { continue };
             let answer = ToWorker::CalledBack { serial: sent.serial, answer };
-            link.asks = false;
+            link.pause = Pause::None;
             if let Err(error) = link.outbox.push(&answer, std::iter::empty()) {
                 // The task would wait for ever.
                 link.end.fault = Some(format!("it cannot be told what its program says: {error}"));

@@ -2,7 +2,7 @@
 
 use gridloom_base::{ObjectId, TaskError};
 
-use super::link::Pending;
+use super::link::{Pause, Pending};
 use super::{Jobs, WorkerToken};
 
 impl Jobs {
@@ -23,9 +23,8 @@ impl Jobs {
 
     fn busy(&self) -> usize {
         let with_tasks = self.pool.iter().filter(|(_, link)| !link.tasks.is_empty());
-        let calling = self.pool.iter().filter(|(_, link)| link.is_calling).count();
-        let asking = self.pool.iter().filter(|(_, link)| link.asks && !link.is_calling).count();
-        with_tasks.count() - calling - asking.min(self.slots.len())
+        let paused = |pause| self.pool.iter().filter(|(_, link)| link.pause == pause).count();
+        with_tasks.count() - paused(Pause::Calls) - paused(Pause::Answer).min(self.slots.len())
     }
 
     /// Whether a method of that object can be sent now, or is known to fail.
