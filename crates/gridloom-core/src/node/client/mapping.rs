@@ -89,7 +89,10 @@ impl Client {
             self.cannot_place(now, id, out);
         }
         if let Some(run) = self.groups.get_mut(&group) {
-            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data: Vec::new() });
+            // A plan that is on its way is void: what waits for it waits for this one.
+            let waiting = run.mapping.take().map_or_else(Vec::new, |mapping| mapping.tasks);
+            let tasks: BTreeSet<TaskId> = tasks.into_iter().chain(waiting).collect();
+            run.mapping = Some(Mapping { round: 0, asked: None, tasks: tasks.into_iter().collect(), data: Vec::new() });
         }
         self.try_map(now, group, out);
     }
