@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Client;
 use super::following::Placed;
-use super::{Client, Status};
 use crate::graph::{Failures, Task};
 use crate::node::protocol::Effect;
 use crate::node::{Category, LogLine};
@@ -60,18 +60,11 @@ impl Client {
         if !self.is_repeated(&run.task, &run.failures, from, error) {
             return false;
         }
-        let run = self.tasks.get_mut(&id).expect("found above");
-        run.failures.push(from, error);
-        run.status = Status::Unmapped;
-        run.attempts = 0;
-        let group = run.group;
-        for output in &run.task.outputs {
-            if let Some(data) = self.data.get_mut(&output.datum).filter(|data| data.fetching == Some(from)) {
-                data.fetching = None;
-            }
-        }
+        self.take_back(id, from);
         self.queues.remove(now, id);
+        self.tasks.get_mut(&id).expect("found above").failures.push(from, error);
         let run = &self.tasks[&id];
+        let group = run.group;
         self.tell_repeated(&run.task, &run.failures, from, error, out);
         match self.place_to_repeat(id) {
             Some(server) => self.place(now, group, vec![id], &Placed { server, from: BTreeMap::new() }, out),

@@ -26,9 +26,6 @@ use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
 use gridloom_perf::{LinkEstimate, ServerView, Size};
 
-/// Whether tasks of groups move, too. Not yet: in one of 3,300 seeds of the soak (3299, with large data allowed to move) a
-/// group stood still after a connection had ended at one side only.
-const GROUPS_MOVE: bool = true;
 /// A move has to gain so much of the task's run at least, so that errors of models move nothing to and fro.
 const GAIN_PART_MIN: f64 = 0.05;
 /// Servers for which one look tries to find tasks, and servers at which it tries for each, at most.
@@ -53,7 +50,7 @@ impl Client {
         let Some(run) = self.tasks.get(&id).filter(|run| run.missing == 0) else { return };
         let Status::Sent(server) = run.status else { return };
         let Some(group) = self.groups.get(&run.group) else { return };
-        let may_move = GROUPS_MOVE && !group.is_given && !is_steadfast(&group.heuristic) && !run.task.is_replicate();
+        let may_move = !group.is_given && !is_steadfast(&group.heuristic) && !run.task.is_replicate();
         let task = run.task.clone();
         let bytes = self.bytes_of(&task);
         self.queue(now, server, &task, bytes, may_move);
