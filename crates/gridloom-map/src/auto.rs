@@ -297,5 +297,6 @@ pub(super) fn plan_of(problem: &Problem, choice: &Choice, outcome: &Outcome) -> 
         transfers,
         makespan_s: outcome.makespan_s,
         lower_bound_s: bounds::lower_bound(problem),
+        guesses: Vec::new(),
     }
 }

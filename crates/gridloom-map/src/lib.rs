@@ -72,7 +72,7 @@ pub use error::MapError;
 pub use explain::{Alternative, Decides, Explanation, Outcome, Step, What, critical_path, explain};
 pub use imposed::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapBy, Seen};
 pub use outline::{Outline, OutlineDatum, OutlineTask};
-pub use plan::{Assignment, Plan, Transfer};
+pub use plan::{Assignment, Guess, Plan, Transfer};
 pub use problem::{Datum, Problem, Server};
 pub use schedule::{Placed, Schedule};
 pub use spec::{Parameter, Spec, Values};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use gridloom_base::NodeId;
+use gridloom_perf::Size;
 
 /// A task as a mapper sees it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -40,4 +41,13 @@ pub struct Outline {
     pub tasks: Vec<OutlineTask>,
     /// Data: the sources in order of identifier, then the results in order of task.
     pub data: Vec<OutlineDatum>,
+}
+
+impl Outline {
+    /// How large a task of it is.
+    pub fn size_of(&self, task: &OutlineTask) -> Size {
+        let data = task.inputs.iter().chain(&task.outputs);
+        let bytes = data.map(|datum| self.data[*datum as usize].size_bytes).fold(0, u64::saturating_add);
+        Size::new(task.work_flops, bytes)
+    }
 }

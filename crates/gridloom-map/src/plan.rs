@@ -31,6 +31,15 @@ pub struct Transfer {
     pub end_s: f64,
 }
 
+/// What times of a plan rest on that was not measured yet.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Guess {
+    /// The link between two nodes, over which data move.
+    Link { from: NodeId, to: NodeId },
+    /// Calls of about that size of a function on a server.
+    Function { function: String, server: NodeId },
+}
+
 /// A mapped group.
 ///
 /// **Invariants** (established by [`super::schedule::Schedule`]):
@@ -53,6 +62,8 @@ pub struct Plan {
     pub makespan_s: f64,
     /// No plan can take less, by the same models; seconds.
     pub lower_bound_s: f64,
+    /// What was not measured of what its times rest on.
+    pub guesses: Vec<Guess>,
 }
 
 impl Plan {
@@ -69,7 +80,7 @@ impl Plan {
 impl fmt::Display for Plan {
     /// A table of tasks and one of transfers, times in seconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { heuristic, tasks, transfers, makespan_s, lower_bound_s } = self;
+        let Plan { heuristic, tasks, transfers, makespan_s, lower_bound_s, guesses: _ } = self;
         let (task_count, transfer_count) = (tasks.len(), transfers.len());
         writeln!(
             f,

@@ -341,7 +341,7 @@ impl<'p> Schedule<'p> {
         let ends = tasks.iter().map(|task| task.end_s).chain(transfers.iter().map(|transfer| transfer.end_s));
         let makespan_s = ends.fold(0.0, f64::max);
         let lower_bound_s = bounds::lower_bound(problem);
-        Plan { heuristic: String::new(), tasks, transfers, makespan_s, lower_bound_s }
+        Plan { heuristic: String::new(), tasks, transfers, makespan_s, lower_bound_s, guesses: Vec::new() }
     }
 
     /// What [`Schedule::finish`] would say of the end of everything, and the bytes that all transfers move.

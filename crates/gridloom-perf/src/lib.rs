@@ -18,6 +18,7 @@ mod perturbation;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod tree;
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,10 @@ pub use links::Links;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
 pub use perturbation::{Beside, Perturbation};
 pub use traffic::Seen;
+pub use tree::Tree;
+
+/// The largest window of TCP without its option to scale (RFC 7323), bytes.
+const WINDOW_BYTES: f64 = 65_535.0;
 
 /// Latency and bandwidth of one ordered pair of hosts.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -47,6 +52,13 @@ pub struct LinkEstimate {
 impl LinkEstimate {
     /// Assumed before anything is measured: a local network.
     pub const UNMEASURED: LinkEstimate = LinkEstimate { latency_s: 100e-6, bandwidth: 1e9 };
+
+    /// What is expected of a link of which only the round trip is known: a window of TCP for each. Rather too slow than too
+    /// fast, as a plan that trusts in a fast link loses more than one that keeps data where they are.
+    pub fn of_round_trip(rtt_s: f64) -> LinkEstimate {
+        let bandwidth = (WINDOW_BYTES / rtt_s).min(LinkEstimate::UNMEASURED.bandwidth);
+        LinkEstimate { latency_s: rtt_s / 2.0, bandwidth }
+    }
 
     /// Whether times can be reckoned with it: what a peer says may be anything.
     pub fn is_sane(&self) -> bool {

@@ -196,7 +196,7 @@ def test_drawings_and_plans_that_would_mislead_are_refused(platform, tmp_path):
     ("change", "match"),
     [
         (lambda text: text[:300], r"plan\.json:\d+:\d+: not a plan: the file ends in the middle"),
-        (lambda text: text.replace('"server":', '"servr":', 1), r"plan\.json:12:\d+: not a plan: 'servr' is not known here; there are"),
+        (lambda text: text.replace('"server":', '"servr":', 1), r"plan\.json:13:\d+: not a plan: 'servr' is not known here; there are"),
         (lambda text: text.replace('"number":0', '"number":"0"'), "not a plan: the text \"0\" stands where a whole number from 0 is"),
         (lambda text: text.replace('"number":0', '"number":0,"number":1'), "'number' stands twice in one object"),
         (lambda text: text.replace('"hash":', '"hsh":'), "'hsh' is not known here"),

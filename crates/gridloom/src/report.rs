@@ -23,6 +23,8 @@ pub struct PlanRecord {
     pub lower_bound_seconds: f64,
     /// Seconds from the request for the plan to its arrival.
     pub map_seconds: f64,
+    /// What its times rest on that was not measured when it was made, and was guessed: functions on servers, and links.
+    pub not_measured: Vec<String>,
     /// Bytes that it moves over the client's links.
     pub client_bytes: u64,
     /// Bytes that it moves between servers.
@@ -79,6 +81,8 @@ pub struct Report {
     pub plans: Vec<PlanRecord>,
     /// Predicted makespan of the parts' first plans, seconds.
     pub predicted_seconds: f64,
+    /// What that rests on that was not measured, and was guessed: functions on servers, and links.
+    pub not_measured: Vec<String>,
     /// From the first plan to the last end of a task or transfer, seconds.
     pub measured_seconds: f64,
     /// Bytes over the client's links.
@@ -101,8 +105,6 @@ pub struct Report {
     pub together: usize,
 }
 
-impl Report {}
-
 impl Report {
     /// The number of each task, from 0 in order of the calls, as plans have them.
     fn numbers(&self) -> BTreeMap<&str, usize> {
@@ -124,6 +126,7 @@ impl fmt::Display for Report {
         writeln!(f, "{calls} on {}, mapped by {}", count(servers.len(), "server"), self.heuristic)?;
         let (predicted, measured) = (self.predicted_seconds, self.measured_seconds);
         writeln!(f, "makespan: predicted {predicted:.4} s, measured {measured:.4} s")?;
+        write!(f, "{}", NotMeasured(&self.not_measured))?;
         let (client, server) = (bytes(self.client_bytes), bytes(self.server_bytes));
         writeln!(f, "moved: {client} over client links, {server} between servers")?;
         for (link, moved) in &self.by_link {
@@ -150,6 +153,24 @@ impl fmt::Display for Report {
             }
         }
         Ok(())
+    }
+}
+
+/// A line that says what was guessed, if anything was.
+pub(crate) struct NotMeasured<'a>(pub(crate) &'a [String]);
+
+impl fmt::Display for NotMeasured<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 4;
+        let NotMeasured(names) = self;
+        if names.is_empty() {
+            return Ok(());
+        }
+        let shown = names[..names.len().min(SHOWN)].join(", ");
+        match names.len().saturating_sub(SHOWN) {
+            0 => writeln!(f, "guessed, as not measured yet: {shown}"),
+            more => writeln!(f, "guessed, as not measured yet: {shown} and {more} more"),
+        }
     }
 }
 

@@ -292,12 +292,8 @@ fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
     Some(match effect {
         Effect::Send { to, message } => {
             let said = match message {
-                Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(MapRequest {
-                    group,
-                    heuristic,
-                    outline,
-                    ..
-                }))) => {
+                Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(request))) => {
+                    let MapRequest { group, heuristic, outline, .. } = &**request;
                     format!("map group {} of {} tasks by {heuristic}", group.serial, outline.tasks.len())
                 }
                 Message::Map(MapMessage::ToClient(MapToClient::GroupMapped { group, plan, .. })) => {

@@ -18,6 +18,7 @@ fn a_plan_prints_as_tables() {
         }],
         makespan_s: 1.5,
         lower_bound_s: 1.0,
+        guesses: Vec::new(),
     };
     let expected = "\
 plan by heft: 1 tasks, 1 transfers, 1.500000 s (at least 1.000000 s)

@@ -91,6 +91,7 @@ def of_plan(plan: Plan) -> str:
         ("predicted makespan", _seconds(plan.makespan_seconds)),
         ("lower bound", _seconds(plan.lower_bound_seconds)),
         ("moved", _moved(plan)),
+        *_guessed(plan),
     ]
     try:
         drawing = plan._raw.gantt("plan.svg")
@@ -112,6 +113,7 @@ def of_report(report: Report) -> str:
         ("predicted makespan", _seconds(report.predicted_seconds)),
         ("measured makespan", _seconds(report.measured_seconds)),
         ("moved", _moved(report)),
+        *_guessed(report),
     ]
     if report.together > 1:
         facts.append(("together", f"{report.together} groups were mapped together"))
@@ -123,6 +125,12 @@ def of_report(report: Report) -> str:
     facts += [("difference", difference.why) for difference in report.differences[:_ROWS_MAX]]
     links = [[link, _scaled(size, "B")] for link, size in report.by_link.items()]
     return _shown("Report", "", _facts(facts), _table(["link", "moved"], links, 1) if links else "", _timeline(report))
+
+
+def _guessed(course: Plan | Report) -> list[tuple[str, str]]:
+    names = course.not_measured
+    more = f" and {len(names) - _ROWS_MAX} more" if len(names) > _ROWS_MAX else ""
+    return [("guessed, as not measured yet", ", ".join(names[:_ROWS_MAX]) + more)] if names else []
 
 
 def _timeline(report: Report) -> str:

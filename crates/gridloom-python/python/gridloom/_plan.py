@@ -172,6 +172,9 @@ class Plan:
         No plan can take less by the same models, seconds.
     map_seconds : float
         Seconds from the request for the plan to its arrival.
+    not_measured : list of str
+        What the times rest on that was not measured when the plan was made, and was guessed: ``"function on server"``, and
+        ``"link sender -> receiver"``.
     client_bytes, server_bytes : int
         Bytes over the client's links, and between servers.
     tasks : list of TaskRecord
@@ -187,6 +190,7 @@ class Plan:
     makespan_seconds: float
     lower_bound_seconds: float
     map_seconds: float
+    not_measured: list[str]
     client_bytes: int
     server_bytes: int
     tasks: list[TaskRecord]

@@ -48,6 +48,8 @@ class Report:
         One for each part of the group, and each time that something was mapped again.
     predicted_seconds, measured_seconds : float
         Makespan, seconds.
+    not_measured : list of str
+        What the prediction rests on that was not measured, and was guessed: as `Plan.not_measured`.
     client_bytes, server_bytes : int
         Bytes over the client's links, and between servers.
     by_link : dict of str to int
@@ -71,6 +73,7 @@ class Report:
     heuristic: str
     plans: list[Plan]
     predicted_seconds: float
+    not_measured: list[str]
     measured_seconds: float
     client_bytes: int
     server_bytes: int

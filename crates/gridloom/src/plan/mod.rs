@@ -15,7 +15,7 @@ mod text;
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Fnv, NodeId, TaskId};
-use gridloom_map::{AGAIN, GIVEN, ImposedPlan, ImposedTask, MapError, Plan, Problem, Seen};
+use gridloom_map::{AGAIN, GIVEN, Guess, ImposedPlan, ImposedTask, MapError, Plan, Problem, Seen};
 
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 pub use explain::{AlternativeRecord, Explained, StepRecord};
@@ -87,11 +87,16 @@ impl Named<'_> {
             start_seconds: transfer.start_s,
             end_seconds: transfer.end_s,
         };
+        let guessed = |guess: &Guess| match guess {
+            Guess::Link { from, to } => format!("link {} -> {}", name(*from), name(*to)),
+            Guess::Function { function, server } => format!("{function} on {}", name(*server)),
+        };
         PlanRecord {
             heuristic: plan.heuristic.clone(),
             makespan_seconds: plan.makespan_s,
             lower_bound_seconds: plan.lower_bound_s,
             map_seconds: *map_s,
+            not_measured: plan.guesses.iter().map(guessed).collect(),
             client_bytes: moved(true),
             server_bytes: moved(false),
             tasks: plan.tasks.iter().enumerate().map(task).collect(),
@@ -188,7 +193,7 @@ impl PlanRecord {
             map_s: self.map_seconds,
         }
         .record();
-        Ok(PlanRecord { basis: Some(basis), ..record })
+        Ok(PlanRecord { basis: Some(basis), not_measured: self.not_measured, ..record })
     }
 
     /// The problem that it solves.

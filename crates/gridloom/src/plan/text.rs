@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::PlanRecord;
-use crate::report::bytes;
+use crate::report::{NotMeasured, bytes};
 use crate::timeline::{Span, lanes};
 
 /// Numbers of tasks listed of a server.
@@ -49,6 +49,7 @@ impl fmt::Display for PlanRecord {
             true => writeln!(f, ": {:.2} times the bound", makespan_s / bound_s)?,
             false => writeln!(f)?,
         }
+        write!(f, "{}", NotMeasured(&self.not_measured))?;
         let slots = self.slots();
         let mut rows: Vec<_> = servers.into_iter().collect();
         let more = keep_busiest(&mut rows, |(_, (busy_s, _))| *busy_s);
@@ -135,6 +136,7 @@ mod tests {
             makespan_seconds: 2.0,
             lower_bound_seconds: 1.0,
             map_seconds: 0.0,
+            not_measured: ["f on s", "link s -> t", "a on s", "b on s", "c on s"].map(String::from).to_vec(),
             client_bytes: 0,
             server_bytes: 0,
             tasks: [0.0, 0.0, 0.0, 1.0].map(task).to_vec(),
@@ -144,5 +146,7 @@ mod tests {
         };
         // Four of the six seconds that three slots have.
         assert!(plan.to_string().contains("  s: 4 tasks, busy 67 %"), "{plan}");
+        let guessed = "guessed, as not measured yet: f on s, link s -> t, a on s, b on s and 1 more\n";
+        assert!(plan.to_string().contains(guessed), "{plan}");
     }
 }

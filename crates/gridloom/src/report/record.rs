@@ -214,6 +214,7 @@ impl Report {
             heuristic: heuristic.to_string(),
             plans: Vec::new(),
             predicted_seconds: 0.0,
+            not_measured: Vec::new(),
             measured_seconds: 0.0,
             client_bytes: 0,
             server_bytes: 0,
@@ -229,6 +230,8 @@ impl Report {
         for record in records {
             let first = record.plans.first().filter(|_| record.takes_place_in.is_none());
             report.predicted_seconds += first.map_or(0.0, |(_, plan)| plan.makespan_seconds);
+            let not_measured = first.into_iter().flat_map(|(_, plan)| plan.not_measured.clone());
+            report.not_measured.extend(not_measured);
             report.plans.extend(record.plans.iter().map(|(_, plan)| plan.clone()));
             report.lost_servers.extend(record.lost_servers.iter().cloned());
             report.tasks_again += record.tasks_again;

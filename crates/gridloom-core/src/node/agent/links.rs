@@ -13,7 +13,7 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SEEN_PER_REPORT, SHARED_CARD_SERVERS_MAX};
 use gridloom_base::{GroupId, NodeId, Time};
 use gridloom_map::Plan;
-use gridloom_perf::{Bottleneck, LinkReport, Seen};
+use gridloom_perf::{Bottleneck, GridView, LinkReport, Seen};
 use gridloom_perf::{LinkEstimate, host_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +27,15 @@ pub(super) struct Planned {
     makespan_s: f64,
     /// Bytes that it moves between hosts, by pair; what goes to and from the client is the client's part.
     moves: BTreeMap<Pair, u64>,
-    /// Bandwidths when it was made, or when its client was last told; one map for all plans made of the same.
+    /// Bandwidths that were known when it was made; one map for all plans made of the same.
     known: Arc<BTreeMap<Pair, f64>>,
+    /// Bandwidths that it was made with though they were not known, or of which its client was told since.
     told: BTreeMap<Pair, f64>,
 }
 
 impl Agent {
     /// The host of a server; other nodes are places of their own.
-    fn place(&self, node: NodeId) -> String {
+    pub(super) fn place(&self, node: NodeId) -> String {
         let server = self.servers.get(&node);
         server.map_or_else(|| node.to_string(), |server| host_of(&server.registration.address).to_string())
     }
@@ -99,8 +100,13 @@ impl Agent {
     }
 
     /// Takes in what a client knows of its links: the way to it and from it is learned of here by what moves over it.
-    pub(super) fn client_links_told(&mut self, now: Time, client: NodeId, links: &[(NodeId, LinkEstimate)]) {
-        for (server, link) in links.iter().filter(|(server, _)| self.servers.contains_key(server)) {
+    pub(super) fn client_links_told<'a>(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        links: impl Iterator<Item = &'a (NodeId, LinkEstimate)>,
+    ) {
+        for (server, link) in links.filter(|(server, _)| self.servers.contains_key(server)).collect::<Vec<_>>() {
             let (here, there) = (self.place(client), self.place(*server));
             self.links.met(now, here.clone(), there.clone(), *link);
             self.links.met(now, there, here, *link);
@@ -143,20 +149,24 @@ impl Agent {
         cards.collect()
     }
 
-    /// A plan was made; its client is to be told when it rests on what is no longer so.
-    pub(super) fn planned(&mut self, group: GroupId, plan: &Plan) {
+    /// A plan was made on that grid; its client is to be told when it rests on what is no longer so.
+    pub(super) fn planned(&mut self, group: GroupId, plan: &Plan, grid: &GridView) {
         let mut moves: BTreeMap<Pair, u64> = BTreeMap::new();
+        let mut supposed: BTreeMap<Pair, f64> = BTreeMap::new();
         for transfer in &plan.transfers {
-            if self.servers.contains_key(&transfer.from) && self.servers.contains_key(&transfer.to) {
-                let bytes = moves.entry((self.place(transfer.from), self.place(transfer.to))).or_default();
-                *bytes = bytes.saturating_add(transfer.size_bytes);
+            let (Some(from), Some(to)) = (grid.server(transfer.from), grid.server(transfer.to)) else { continue };
+            let pair = (self.place(transfer.from), self.place(transfer.to));
+            let bytes = moves.entry(pair.clone()).or_default();
+            *bytes = bytes.saturating_add(transfer.size_bytes);
+            if let Some(link) = grid.links[from][to].filter(|_| self.links.of(&pair.0, &pair.1).is_none()) {
+                supposed.insert(pair, link.bandwidth);
             }
         }
         let known: BTreeMap<Pair, f64> =
             self.links.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
         let last = self.plans.values().next_back().map(|plan| plan.known.clone());
         let known = last.filter(|last| **last == known).unwrap_or_else(|| Arc::new(known));
-        self.plans.insert(group, Planned { makespan_s: plan.makespan_s, moves, known, told: BTreeMap::new() });
+        self.plans.insert(group, Planned { makespan_s: plan.makespan_s, moves, known, told: supposed });
     }
 
     /// Tells clients whose plans move by that link what would take so much longer now that it may pay to map again; or move

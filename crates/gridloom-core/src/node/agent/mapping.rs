@@ -9,43 +9,26 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::MEASURE_WAIT_NS_MAX;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::time::seconds_to_ns;
-use gridloom_base::{GroupId, NodeId, Time};
-use gridloom_map::Seen;
+use gridloom_base::{NodeId, Time};
+use gridloom_map::{Guess, Plan, Seen};
 use gridloom_perf::{GridView, host_of};
-use gridloom_perf::{LinkEstimate, ServerView};
-use std::collections::BTreeMap;
+use gridloom_perf::{LinkEstimate, ServerView, Tree};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the
 /// loopback device.
 const SAME_HOST_BANDWIDTH_MIN: f64 = 1e9;
 
 impl Agent {
-    /// The grid as known, for a client with those links, leaving out what `group` itself was promised. Without a group,
-    /// without the links between servers.
-    pub(super) fn grid_view(
-        &self,
-        now: Time,
-        client_links: &[(NodeId, LinkEstimate)],
-        without: &[NodeId],
-        group: Option<GroupId>,
-    ) -> GridView {
+    /// The grid as known, for whoever asks for a plan, leaving out what its group itself was promised, with that knowledge of
+    /// links. Without a request, without links.
+    pub(super) fn grid_view(&self, now: Time, request: Option<(&MapRequest, &Tree<&str>)>) -> GridView {
+        let group = request.map(|(request, _)| request.group);
+        let without = request.map_or(&[][..], |(request, _)| &request.without);
         let mut servers: Vec<(&NodeId, &Registered)> =
             self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
         servers.sort_by(|a, b| a.1.registration.name.cmp(&b.1.registration.name));
         let speeds = self.speeds();
-        let hosts: Vec<&str> = servers.iter().map(|(_, server)| host_of(&server.registration.address)).collect();
-        let links: BTreeMap<(&str, &str), LinkEstimate> = match group {
-            Some(_) => self.links.estimates().map(|((a, b), link)| ((a.as_str(), b.as_str()), link)).collect(),
-            None => BTreeMap::new(),
-        };
-        let mapped = if group.is_some() { servers.len() } else { 0 };
-        let host = |node: &NodeId| self.servers.get(node).map(|s| host_of(&s.registration.address));
-        let mut by_host: BTreeMap<&str, Vec<LinkEstimate>> = BTreeMap::new();
-        for (node, link) in client_links {
-            if let Some(host) = host(node) {
-                by_host.entry(host).or_default().push(*link);
-            }
-        }
         let better_elsewhere = self.better_elsewhere();
         let views = servers.iter().map(|(node, server)| {
             let r = &server.registration;
@@ -72,6 +55,26 @@ impl Agent {
                 busy_s: vec![busy_s; r.slots as usize],
             }
         });
+        let mut grid = GridView {
+            client_links: vec![LinkEstimate::UNMEASURED; servers.len()],
+            servers: views.collect(),
+            ..GridView::default()
+        };
+        if let Some((request, tree)) = request {
+            self.add_links(&mut grid, &servers, request, tree);
+        }
+        grid
+    }
+
+    fn add_links(
+        &self,
+        grid: &mut GridView,
+        servers: &[(&NodeId, &Registered)],
+        request: &MapRequest,
+        tree: &Tree<&str>,
+    ) {
+        let hosts: Vec<&str> = servers.iter().map(|(_, server)| host_of(&server.registration.address)).collect();
+        let numbers: Vec<Option<usize>> = hosts.iter().map(|host| tree.number(host)).collect();
         let link = |from: usize, to: usize| {
             let (a, b) = (servers[from], servers[to]);
             if from == to || a.1.registration.plain || b.1.registration.plain {
@@ -81,28 +84,63 @@ impl Agent {
             match (a.1.links.get(b.0), b.1.links.get(a.0)) {
                 (Some(None), _) | (None, Some(None)) => None,
                 (Some(Some(_)) | None, Some(Some(_)) | None) | (Some(Some(_)), Some(None)) => {
-                    let (here, there) = (hosts[from], hosts[to]);
-                    let link = links.get(&(here, there)).or_else(|| links.get(&(there, here)));
-                    let mut link = link.copied().unwrap_or(LinkEstimate::UNMEASURED);
-                    if here == there {
-                        link.bandwidth = link.bandwidth.max(SAME_HOST_BANDWIDTH_MIN);
+                    if hosts[from] != hosts[to] {
+                        return Some(tree.link(numbers[from], numbers[to]));
                     }
-                    Some(link)
+                    let link = tree.measured(numbers[from], numbers[to]).unwrap_or(LinkEstimate::UNMEASURED);
+                    Some(LinkEstimate { bandwidth: link.bandwidth.max(SAME_HOST_BANDWIDTH_MIN), ..link })
                 }
             }
         };
-        let nodes: Vec<NodeId> = servers.iter().map(|(node, _)| **node).collect();
-        let bottlenecks = group.map(|group| self.bottlenecks(&nodes, group.client));
-        GridView {
-            client_links: servers
-                .iter()
-                .map(|(_, server)| by_host.get(host_of(&server.registration.address)))
-                .map(|links| links.map_or(LinkEstimate::UNMEASURED, |links| best_link(links)))
-                .collect(),
-            links: (0..mapped).map(|i| (0..mapped).map(|j| link(i, j)).collect()).collect(),
-            bottlenecks: bottlenecks.unwrap_or_default(),
-            servers: views.collect(),
+        grid.links = (0..servers.len()).map(|i| (0..servers.len()).map(|j| link(i, j)).collect()).collect();
+        let mut told: BTreeMap<&str, Vec<LinkEstimate>> = BTreeMap::new();
+        for (node, link) in &request.client_links {
+            if let Some(server) = self.servers.get(node) {
+                told.entry(host_of(&server.registration.address)).or_default().push(*link);
+            }
         }
+        let client = tree.number(&request.group.client.to_string().as_str());
+        let of_client = |(host, number): (&&str, &Option<usize>)| {
+            told.get(host).map_or_else(|| tree.link(client, *number), |links| best_link(links))
+        };
+        grid.client_links = hosts.iter().zip(&numbers).map(of_client).collect();
+        let nodes: Vec<NodeId> = servers.iter().map(|(node, _)| **node).collect();
+        grid.bottlenecks = self.bottlenecks(&nodes, request.group.client);
+    }
+
+    /// What is known of links, for whoever asks for a plan; `client` is its name as a place.
+    fn tree<'a>(&'a self, client: &'a str, request: &MapRequest) -> Tree<&'a str> {
+        let known = self.links.estimates().map(|((from, to), link)| ((from.as_str(), to.as_str()), link));
+        let guessed = request.client_links.iter().filter_map(|(node, link)| {
+            let server = self.servers.get(node).filter(|_| request.guessed.contains(node))?;
+            Some(((client, host_of(&server.registration.address)), *link))
+        });
+        Tree::new(known, guessed)
+    }
+
+    /// What a plan's times rest on that was not measured.
+    fn guesses(&self, plan: &Plan, grid: &GridView, request: &MapRequest, tree: &Tree<&str>) -> Vec<Guess> {
+        let client = request.group.client;
+        let number = |node: NodeId| tree.number(&self.place(node).as_str());
+        let is_known = |from: NodeId, to: NodeId| {
+            let is_near = from != client && to != client && self.place(from) == self.place(to);
+            is_near || tree.measured(number(from), number(to)).is_some()
+        };
+        let pairs: BTreeSet<(NodeId, NodeId)> = plan.transfers.iter().map(|moved| (moved.from, moved.to)).collect();
+        let links = pairs.into_iter().filter(|(from, to)| !is_known(*from, *to));
+        let mut guesses: Vec<Guess> = links.map(|(from, to)| Guess::Link { from, to }).collect();
+        let mut functions: BTreeSet<(&str, NodeId)> = BTreeSet::new();
+        for (task, placed) in request.outline.tasks.iter().zip(&plan.tasks) {
+            let Some(view) = grid.server(placed.server).map(|at| &grid.servers[at]) else { continue };
+            let (function, size) = (&request.outline.functions[task.function as usize], request.outline.size_of(task));
+            let predicted = view.functions.get(function).and_then(|model| model.predict(size, view.speed_flops));
+            if predicted.is_none_or(|predicted| predicted.is_extrapolated) {
+                functions.insert((function, placed.server));
+            }
+        }
+        let functions = functions.into_iter();
+        guesses.extend(functions.map(|(function, server)| Guess::Function { function: function.to_string(), server }));
+        guesses
     }
 
     /// Mean speed of the servers with the same processors.
@@ -132,20 +170,25 @@ impl Agent {
         }
     }
 
-    fn map_group(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
-        let MapRequest { group, round, mut outline, heuristic, purpose, client_links, without, busy } = request;
-        let client = group.client;
-        self.client_links_told(now, client, &client_links);
-        let mut grid = self.grid_view(now, &client_links, &without, Some(group));
-        occupy(&mut grid, &busy);
+    fn map_group(&mut self, now: Time, mut request: MapRequest, out: &mut Vec<Effect>) {
+        let client = request.group.client;
+        let measured = request.client_links.iter().filter(|(server, _)| !request.guessed.contains(server));
+        self.client_links_told(now, client, measured);
+        let name = client.to_string();
+        let tree = self.tree(&name, &request);
+        let mut grid = self.grid_view(now, Some((&request, &tree)));
+        occupy(&mut grid, &request.busy);
         // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
-        for datum in outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
+        for datum in request.outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
             datum.at.retain(|node| *node == client || grid.server(*node).is_some());
             if datum.at.is_empty() {
                 datum.at.push(client);
             }
         }
-        match heuristic.map(&outline, &grid, client) {
+        let mapped = request.heuristic.map(&request.outline, &grid, client);
+        let mapped = mapped.map(|plan| Plan { guesses: self.guesses(&plan, &grid, &request, &tree), ..plan });
+        let MapRequest { group, round, outline, purpose, .. } = request;
+        match mapped {
             Ok(plan) => {
                 let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();
                 for task in &plan.tasks {
@@ -158,7 +201,7 @@ impl Agent {
                     server.promised.insert(group, Promise { end, pace: server.pace });
                 }
                 if purpose == Purpose::Run {
-                    self.planned(group, &plan);
+                    self.planned(group, &plan, &grid);
                 }
                 let addresses =
                     grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
@@ -199,5 +242,56 @@ fn best_link(links: &[LinkEstimate]) -> LinkEstimate {
     LinkEstimate {
         latency_s: links.iter().map(|link| link.latency_s).fold(f64::INFINITY, f64::min),
         bandwidth: links.iter().map(|link| link.bandwidth).fold(0.0, f64::max),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::tests::{agent, register};
+    use super::*;
+    use crate::node::Message;
+    use crate::node::message::MapMessage;
+    use gridloom_base::GroupId;
+    use gridloom_map::{MapBy, Outline, OutlineDatum, OutlineTask};
+
+    #[test]
+    fn a_plan_takes_no_link_for_fast_that_is_not_measured_and_says_so() {
+        let (mut agent, client) = (agent(), NodeId(9));
+        register(&mut agent, 2, "near:1", 1.0, 1.0);
+        register(&mut agent, 3, "far:1", 1.0, 1.0);
+        let datum = |at| OutlineDatum { size_bytes: 1_000_000, producer: None, at, wanted: false };
+        let task = |inputs| OutlineTask { function: 0, work_flops: Some(1e9), only: None, inputs, outputs: vec![] };
+        let request = MapRequest {
+            group: GroupId { client, serial: 1 },
+            round: 1,
+            outline: Outline {
+                functions: vec!["m/f".into()],
+                tasks: vec![task(vec![0]), task(vec![1])],
+                data: vec![datum(vec![NodeId(2)]), datum(vec![NodeId(2)])],
+            },
+            heuristic: MapBy::from("heft"),
+            purpose: Purpose::Run,
+            client_links: vec![
+                (NodeId(2), LinkEstimate { latency_s: 1e-4, bandwidth: 1e8 }),
+                (NodeId(3), LinkEstimate { latency_s: 0.15, bandwidth: 2e5 }),
+            ],
+            guessed: BTreeSet::from([NodeId(3)]),
+            without: Vec::new(),
+            busy: Vec::new(),
+        };
+        let mut planned = |request: &MapRequest| {
+            let mut out = Vec::new();
+            agent.map_group(Time(100), request.clone(), &mut out);
+            let Some(Effect::Send { message: Message::Map(MapMessage::ToClient(told)), .. }) = out.pop() else {
+                panic!("{out:?}")
+            };
+            let MapToClient::GroupMapped { plan, .. } = told else { panic!("{told:?}") };
+            plan
+        };
+        let plan = planned(&request);
+        assert!(plan.tasks.iter().all(|task| task.server == NodeId(2)) && plan.guesses.is_empty(), "{plan:?}");
+        let known = MapRequest { client_links: Vec::new(), guessed: BTreeSet::new(), ..request };
+        let plan = planned(&MapRequest { group: GroupId { client: NodeId(10), serial: 1 }, ..known });
+        assert_eq!(plan.guesses, [Guess::Link { from: NodeId(2), to: NodeId(3) }], "{plan:?}");
     }
 }

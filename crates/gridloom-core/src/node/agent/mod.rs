@@ -210,7 +210,8 @@ impl Agent {
 
     fn on_map_message(&mut self, now: Time, from: NodeId, message: MapToAgent, out: &mut Vec<Effect>) {
         match message {
-            MapToAgent::MapGroup(MapRequest { group, .. }) if group.client != from => {
+            MapToAgent::MapGroup(request) if request.group.client != from => {
+                let group = request.group;
                 let line = LogLine::new(
                     Level::Warning,
                     Category::Agent,
@@ -220,7 +221,7 @@ impl Agent {
             }
             MapToAgent::MapGroup(mut request) => {
                 request.client_links.retain(|(_, link)| link.is_sane());
-                self.waiting.push(request);
+                self.waiting.push(*request);
                 self.map_waiting(now, out);
             }
             MapToAgent::GroupEnded { group } => {
@@ -292,7 +293,7 @@ impl Agent {
 
     fn send_directory(&mut self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
         // The agent maps with the links between servers. A client that only calls does not need them, and they are many.
-        let grid = self.grid_view(now, &[], &[], None);
+        let grid = self.grid_view(now, None);
         let known = self.subscribers.insert(to, self.functions_version);
         let functions = (known != Some(self.functions_version))
             .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());

@@ -66,16 +66,16 @@ impl Models {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::*;
     use gridloom_perf::{FunctionModel, Learner, Size};
 
-    fn agent() -> Agent {
+    pub(in super::super) fn agent() -> Agent {
         Agent::new(AgentConfig { id: NodeId(1), name: "agent".into() })
     }
 
     /// A server at that address whose call of 1 Gflop takes so long.
-    fn register(agent: &mut Agent, node: u64, address: &str, slowdown: f64, seconds: f64) {
+    pub(in super::super) fn register(agent: &mut Agent, node: u64, address: &str, slowdown: f64, seconds: f64) {
         let mut handle = |input: Input| agent.handle(Time(node), input, &mut Vec::new());
         let (peer, name) = (NodeId(node), format!("server-{node}"));
         handle(Input::PeerUp { peer, role: crate::node::Role::Server, name: name.clone(), address: address.into() });
@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn seconds(agent: &Agent, server: usize) -> f64 {
-        let view = &agent.grid_view(Time(100), &[], &[], None).servers[server];
+        let view = &agent.grid_view(Time(100), None).servers[server];
         let model: &FunctionModel = &view.functions["m/f"];
         model.seconds(Size::Work(1e9), view.speed_flops)
     }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(seconds(&agent, 0), seconds(&agent, 1));
         assert!((1.0..=1.2).contains(&seconds(&agent, 0)), "{}", seconds(&agent, 0));
         assert_eq!(seconds(&agent, 2), 4.0);
-        let speeds: Vec<_> = agent.grid_view(Time(100), &[], &[], None).servers.iter().map(|s| s.speed_flops).collect();
+        let speeds: Vec<_> = agent.grid_view(Time(100), None).servers.iter().map(|s| s.speed_flops).collect();
         assert_eq!(speeds, [Some(1e9), Some(1e9), Some(2.5e8)]);
     }
 }

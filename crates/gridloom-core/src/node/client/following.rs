@@ -61,6 +61,7 @@ impl Client {
             transfers,
             makespan_s: 0.0,
             lower_bound_s: 0.0,
+            guesses: Vec::new(),
         };
         let mapping = Mapping { round: 0, asked: None, tasks, data: outlined.data };
         self.dispatch(now, &plan, &mapping, out);

@@ -8,9 +8,8 @@ use super::{Client, GroupRun, LostServer, Mapping, Status, TaskRun, send};
 use crate::graph::{Group, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
 use crate::node::protocol::{Effect, Event};
-use crate::node::{Category, LogLine};
 use gridloom_base::limits::TASKS_PER_MESSAGE;
-use gridloom_base::{DatumId, GroupId, Level, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::{MapBy, Outline, Plan, Seen};
 
 /// Why a call fails though other servers could run it.
@@ -52,7 +51,7 @@ impl Client {
         match self.contacts.agent() {
             Some(agent) => {
                 let request = self.map_request(group.id, outlined.outline, heuristic);
-                send(out, agent, MapToAgent::MapGroup(MapRequest { purpose, ..request }));
+                send(out, agent, MapToAgent::MapGroup(Box::new(MapRequest { purpose, ..request })));
             }
             None => {
                 let address = self.config.agent.clone();
@@ -76,6 +75,7 @@ impl Client {
             heuristic,
             purpose: Purpose::Run,
             client_links: self.links.estimates().iter().map(|(node, link)| (*node, *link)).collect(),
+            guessed: self.links.guessed().clone(),
             without: self.contacts.lost().collect(),
             busy: Vec::new(),
         }
@@ -153,7 +153,8 @@ impl Client {
             mapping.data = outlined.data;
             let heuristic = self.groups.get_mut(&group).expect("found above").heuristic.take();
             let request = self.map_request(group, outlined.outline, heuristic);
-            send(out, agent, MapToAgent::MapGroup(MapRequest { busy: self.busy(now, group), ..request }));
+            let request = MapRequest { busy: self.busy(now, group), ..request };
+            send(out, agent, MapToAgent::MapGroup(Box::new(request)));
         }
         self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
         for datum in lost {
@@ -273,7 +274,6 @@ impl Client {
             self.request_map(now, group, mapping.tasks, out);
             return;
         }
-        self.tell_guesses(group, &plan, out);
         let plan = Arc::new(plan);
         out.push(Effect::Emit(Event::GroupPlanned {
             at: now,
@@ -291,17 +291,6 @@ impl Client {
         self.planned(now, group, now.since(mapping.asked.unwrap_or(now)), plan.makespan_s);
         self.dispatch(now, &plan, &mapping, out);
         self.after_dispatch(now, out);
-    }
-
-    /// Says that a plan's times rest on guesses.
-    fn tell_guesses(&self, group: GroupId, plan: &Plan, out: &mut Vec<Effect>) {
-        let servers: BTreeSet<NodeId> = plan.tasks.iter().map(|task| task.server).collect();
-        let guessed = servers.into_iter().filter(|server| self.links.is_guessed(*server));
-        let names: Vec<String> = guessed.map(|server| format!("'{}'", self.contacts.name_of(server))).collect();
-        if !names.is_empty() {
-            let text = format!("{group} is planned with guesses: not yet measured is the link to {}", names.join(", "));
-            out.push(LogLine::new(Level::Info, Category::Client, text).into());
-        }
     }
 
     /// Hands each server its tasks, in the plan's order, with the places where their inputs come from.

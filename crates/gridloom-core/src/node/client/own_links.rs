@@ -16,9 +16,6 @@ use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
 
-/// The largest window of TCP without its option to scale (RFC 7323), bytes.
-const WINDOW_BYTES: f64 = 65_535.0;
-
 #[derive(Debug)]
 pub(super) struct OwnLinks {
     me: NodeId,
@@ -115,7 +112,7 @@ impl OwnLinks {
     pub(super) fn on_pong(&mut self, now: Time, from: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
         self.measuring.answered(now, from, rtt_ns, out);
         if self.is_to_be_measured(from) && !self.estimates.contains_key(&from) {
-            self.estimates.insert(from, guess(rtt_ns));
+            self.estimates.insert(from, LinkEstimate::of_round_trip(ns_to_seconds(rtt_ns.max(1))));
             self.guessed.insert(from);
         }
     }
@@ -125,9 +122,9 @@ impl OwnLinks {
         self.measuring.peers().iter().any(|(node, _)| *node == server)
     }
 
-    /// Whether what plans are made with is a guess.
-    pub(super) fn is_guessed(&self, server: NodeId) -> bool {
-        self.guessed.contains(&server)
+    /// Servers to which links are guessed: they are not measured yet.
+    pub(super) fn guessed(&self) -> &BTreeSet<NodeId> {
+        &self.guessed
     }
 
     /// A peer has a probe. True if its link is measured.
@@ -157,12 +154,16 @@ impl OwnLinks {
         if let Some((peer, link)) = self.measuring.estimate(now) {
             let known = self.estimates.get(&peer).filter(|known| known.bandwidth < link.bandwidth);
             self.estimates.insert(peer, known.copied().unwrap_or(link));
+            self.guessed.insert(peer);
         }
         // Servers that have not answered at all are taken to be no better than the worst known.
         let worst = self.estimates.values().copied().min_by(|a, b| a.bandwidth.total_cmp(&b.bandwidth));
         if let Some(worst) = worst {
             for (node, _) in self.measuring.peers() {
-                self.estimates.entry(*node).or_insert(worst);
+                self.estimates.entry(*node).or_insert_with(|| {
+                    self.guessed.insert(*node);
+                    worst
+                });
             }
         }
     }
@@ -233,14 +234,6 @@ impl OwnLinks {
     }
 }
 
-/// What is expected of a link of which only the round trip is known: a window of TCP for each. Rather too slow than too fast, as a
-/// plan that trusts in a fast link loses more than one that keeps data where they are.
-fn guess(rtt_ns: u64) -> LinkEstimate {
-    let rtt_s = ns_to_seconds(rtt_ns.max(1));
-    let bandwidth = (WINDOW_BYTES / rtt_s).min(LinkEstimate::UNMEASURED.bandwidth);
-    LinkEstimate { latency_s: rtt_s / 2.0, bandwidth }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,12 +271,12 @@ mod tests {
         let guessed = links.estimates()[&SERVER];
         assert!((guessed.latency_s - 0.15).abs() < 1e-9 && (2.1e5..2.2e5).contains(&guessed.bandwidth), "{guessed:?}");
         links.on_pong(Time(2), SERVER, 1, &mut out);
-        assert!(links.estimates()[&SERVER] == guessed && links.is_guessed(SERVER));
+        assert!(links.estimates()[&SERVER] == guessed && links.guessed().contains(&SERVER));
         links.saw_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
         let Some(Effect::SetTimer { at, .. }) = out.pop() else { panic!("it settles after a while") };
         links.settle(at, None, &mut out);
         links.estimate_anew(SERVER);
-        assert!(links.estimates()[&SERVER].bandwidth > 1e8 && !links.is_guessed(SERVER));
+        assert!(links.estimates()[&SERVER].bandwidth > 1e8 && !links.guessed().contains(&SERVER));
         links.check();
     }
 

@@ -1,5 +1,7 @@
 //! Plans of groups: a client asks, the agent answers, and says when a plan has become stale.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::Message;
@@ -18,7 +20,7 @@ pub enum MapMessage {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MapToAgent {
     /// Map this group.
-    MapGroup(MapRequest),
+    MapGroup(Box<MapRequest>),
     /// The group has ended: what it was promised is free again.
     GroupEnded { group: GroupId },
 }
@@ -71,6 +73,8 @@ pub struct MapRequest {
     pub purpose: Purpose,
     /// What the client knows of its own links: server, link.
     pub client_links: Vec<(NodeId, LinkEstimate)>,
+    /// Those of the servers to which links are guessed: they are not measured yet.
+    pub guessed: BTreeSet<NodeId>,
     /// Servers not to be used.
     pub without: Vec<NodeId>,
     /// Seconds for which tasks of the group that are not mapped now keep servers busy, an entry a task.
