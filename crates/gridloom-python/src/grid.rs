@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig};
+use gridloom::core::call::Saying;
+use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
 use gridloom_base::{Meta, Order, TaskId};
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
@@ -238,6 +239,24 @@ impl RawGrid {
         let grid = self.grid.live(py)?;
         let unread = detached(py, move || grid.take_unread(all));
         Ok((unread.count > 0).then(|| unread.to_string()))
+    }
+
+    /// Has what calls say told to `listener(server, function, call, is_error, text, done, total)`, on threads that wait for results.
+    fn listen(&self, py: Python<'_>, listener: Py<PyAny>) -> PyResult<()> {
+        let tell = move |spoken: &Spoken| {
+            let Spoken { server, function, call, saying } = spoken;
+            let (is_error, text, done, total) = match saying {
+                Saying::Text { is_error, text } => (*is_error, Some(text), None, None),
+                Saying::Progress { done, total } => (false, None, Some(*done), *total),
+            };
+            // At the interpreter's end nobody listens any more.
+            let _ = Python::try_attach(|py| {
+                if let Err(error) = listener.call1(py, (server, function, *call, is_error, text, done, total)) {
+                    error.write_unraisable(py, Some(listener.bind(py)));
+                }
+            });
+        };
+        self.grid.with(py, move |grid| grid.listen(tell))
     }
 
     /// Of a session without an agent: given servers that cannot be used, and why.

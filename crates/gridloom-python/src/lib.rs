@@ -75,7 +75,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::session::forked;
     #[pymodule_export]
-    use crate::worker::worker_main;
+    use crate::worker::{print_to_program, tell_progress, worker_main};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

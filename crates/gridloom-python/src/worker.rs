@@ -9,7 +9,7 @@ use std::path::Path;
 use gridloom_base::{ByteOrder, Dtype, Meta, TaskError};
 use gridloom_idl::scalar::Scalar;
 use gridloom_idl::{Body, Definition};
-use gridloom_net::worker::{ArgView, Functions, OutView, Program, Room, inherited, serve};
+use gridloom_net::worker::{ArgView, Functions, OutView, Program, Room, inherited, nested, serve};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
@@ -25,6 +25,19 @@ const TRACEBACK_BYTES_MAX: usize = 8 << 10;
 pub(crate) fn worker_main(py: Python<'_>, fd: i32) -> PyResult<()> {
     py.detach(|| serve(inherited(fd)?, &mut PythonFunctions::default()))?;
     Ok(())
+}
+
+/// A text that the running call prints. False if its program does not take it: then it is for the server's log.
+#[pyfunction]
+pub(crate) fn print_to_program(py: Python<'_>, is_error: bool, text: &str) -> bool {
+    py.detach(|| nested::print(is_error, text))
+}
+
+/// How far the running call has come; nothing happens where none runs.
+#[pyfunction]
+#[pyo3(signature = (done, total))]
+pub(crate) fn tell_progress(py: Python<'_>, done: f64, total: Option<f64>) {
+    py.detach(|| nested::progress(done, total));
 }
 
 #[derive(Default)]

@@ -10,7 +10,6 @@ use gridloom_base::{DatumId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Output, Retry, Task, TaskKind, Terms};
 use gridloom_idl::method::runs_by_itself;
 use gridloom_idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of};
-use gridloom_net::worker::nested;
 
 use crate::grid::{CallEnd, Callee};
 use crate::object::ObjectLocation;
@@ -298,7 +297,7 @@ impl Function {
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
-            terms: Terms { only: self.server(), depth: nested::depth(), retry: self.retry.clone(), ..Terms::default() },
+            terms: Terms { only: self.server(), retry: self.retry.clone(), ..self.grid.terms() },
         };
         Ok(Prepared { task, values, outputs })
     }

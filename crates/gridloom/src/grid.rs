@@ -20,10 +20,12 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError};
+use gridloom_core::call::Saying;
+use gridloom_core::graph::Terms;
 use gridloom_core::node::{Command, Event, LogLine};
 use gridloom_net::worker::nested;
 
@@ -66,8 +68,30 @@ struct Inner {
     objects: ObjectCounts,
     dropped: Mutex<Dropped>,
     backend: Box<dyn Backend>,
+    /// Hears what calls say.
+    listener: OnceLock<Listener>,
     /// The embedded local grid's processes, ended with the session.
     processes: Mutex<Option<LocalProcesses>>,
+}
+
+/// What a call of the session says while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spoken {
+    /// The name of its server.
+    pub server: String,
+    pub function: String,
+    /// Tells it from other calls of the session.
+    pub call: u64,
+    pub saying: Saying,
+}
+
+type Listener = Box<dyn Fn(&Spoken) + Send + Sync>;
+
+/// What was heard beside the answers.
+#[derive(Default)]
+struct Heard {
+    lines: Vec<LogLine>,
+    spoken: Vec<Spoken>,
 }
 
 /// What the program has dropped. It is told with the next command, so that dropping never blocks.
@@ -212,12 +236,15 @@ impl Grid {
         state
     }
 
-    /// Takes in events, under the backend's lock; what is for the log is handed on once it is released.
-    fn take_in(&self, events: &mut VecDeque<Event>, lines: &mut Vec<LogLine>) -> MutexGuard<'_, State> {
+    /// Takes in events, under the backend's lock; what is for the log and the listener is handed on once it is released.
+    fn take_in(&self, events: &mut VecDeque<Event>, heard: &mut Heard) -> MutexGuard<'_, State> {
         let mut state = self.state();
         for event in events.drain(..) {
             match event {
-                Event::Log(line) => lines.push(line),
+                Event::Log(line) => heard.lines.push(line),
+                Event::Said { server, function, said } => {
+                    heard.spoken.push(Spoken { server, function, call: said.task.serial, saying: said.saying });
+                }
                 event => {
                     state.take_in(event, self.0.client).into_iter().for_each(|datum| self.0.backend.forget(datum));
                 }
@@ -228,13 +255,34 @@ impl Grid {
 
     /// Takes in what has happened so far, without waiting.
     fn absorb(&self) {
-        let mut lines = Vec::new();
+        let mut heard = Heard::default();
         // That the session is closed is an error of waits only.
         let _ = self.0.backend.wait_until(Some(Duration::ZERO), &mut |events| {
-            drop(self.take_in(events, &mut lines));
+            drop(self.take_in(events, &mut heard));
             false
         });
-        log::hand_on(lines);
+        self.hand_on(heard);
+    }
+
+    fn hand_on(&self, heard: Heard) {
+        log::hand_on(heard.lines);
+        if let Some(listener) = self.0.listener.get() {
+            heard.spoken.iter().for_each(listener);
+        }
+    }
+
+    /// Hears from now on what calls of the session say while they run: what functions of Python print, and how far they have come.
+    /// The listener is called by whichever thread waits for results; without one, servers keep what calls say in their logs.
+    /// The first listener of a session stays; simulations have none.
+    pub fn listen(&self, listener: impl Fn(&Spoken) + Send + Sync + 'static) {
+        if !self.is_simulated() {
+            let _ = self.0.listener.set(Box::new(listener));
+        }
+    }
+
+    /// On what terms its calls run, if nothing else is said.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms { depth: nested::depth(), tells: self.0.listener.get().is_some(), ..Terms::default() }
     }
 
     /// Waits until `done` finds what it looks for in the state: the one wait of a session, real or simulated. In a simulation it
@@ -244,9 +292,9 @@ impl Grid {
         // A function that makes calls itself gives up its slot while it waits for them.
         let mut waiting = None;
         loop {
-            let (mut found, mut lines) = (None, Vec::new());
+            let (mut found, mut heard) = (None, Heard::default());
             let waited = self.0.backend.wait_until(limit, &mut |events| {
-                let mut state = self.take_in(events, &mut lines);
+                let mut state = self.take_in(events, &mut heard);
                 let call = if runs_call_backs { state.call_backs.take() } else { None };
                 found = call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)));
                 if found.is_none() && waiting.is_none() {
@@ -254,7 +302,7 @@ impl Grid {
                 }
                 found.is_some()
             });
-            log::hand_on(lines);
+            self.hand_on(heard);
             waited?;
             match found.expect("a wait without an error ends when something is found") {
                 Ok(found) => return Ok(found),
@@ -321,8 +369,8 @@ impl State {
             }
             Event::DatumHere { datum, meta } => self.fetches.on_answer(datum, Ok(meta)),
             Event::DatumLost { datum, error } => self.fetches.on_answer(datum, Err(error)),
-            // For the program's log.
-            Event::Log(_) => {}
+            // For the program's log, and its listener.
+            Event::Log(_) | Event::Said { .. } => {}
         }
         Vec::new()
     }

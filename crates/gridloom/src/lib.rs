@@ -61,7 +61,7 @@ pub use compile::compile_interface;
 pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Arg, Function, Pending, Watch};
-pub use grid::{CallEnd, Callee, Grid, Traffic, Unread};
+pub use grid::{CallEnd, Callee, Grid, Spoken, Traffic, Unread};
 pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
 pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, program_path};

@@ -4,6 +4,7 @@
 //! already sent to it, the way there, the call and the way back take the least.
 
 mod back;
+mod said;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_perf::{GridView, LinkEstimate, Size};
 
 pub use back::{CallBack, CallBackAnswer, Halt};
+pub use said::{Said, Saying};
 
 /// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{CallBack, CallBackAnswer};
+use crate::call::{CallBack, CallBackAnswer, Said};
 use crate::graph::{Group, Task};
 use crate::node::message::{Message, TaskReport, TransferReport};
 use crate::node::{LogLine, Timer};
@@ -91,6 +91,8 @@ pub enum Input {
     },
     /// A started task calls its program back.
     CallsBack(CallBack),
+    /// A started task says something.
+    Said(Said),
     /// A started task waits for calls that it made itself, or goes on.
     Calling { task: TaskId, waits: bool },
     /// Speed of one slot, floating-point operations per second.
@@ -280,6 +282,13 @@ pub enum Event {
         server: NodeId,
         /// What is called.
         call: CallBack,
+    },
+    /// A call under way says something.
+    Said {
+        /// The name of its server.
+        server: String,
+        function: String,
+        said: Said,
     },
     /// A datum moved between servers, or came to or left the client.
     Transferred {

@@ -100,6 +100,7 @@ impl Workers {
         inputs.extend(jobs.take_events().into_iter().map(|event| match event {
             JobEvent::Ended { task, outcome, run_ns } => Input::TaskEnded { task, outcome, run_ns },
             JobEvent::CallsBack(call) => Input::CallsBack(call),
+            JobEvent::Said(said) => Input::Said(said),
             JobEvent::Calling { task, waits } => Input::Calling { task, waits },
         }));
         watched

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use gridloom_base::{DatumId, Meta, TaskError};
 
-use gridloom_core::call::CallBack;
+use gridloom_core::call::{CallBack, Said};
 
 use super::JobEvent;
 use super::link::{Link, Pause, PendingOutput, Sent};
@@ -29,6 +29,11 @@ pub(super) fn read(link: &mut Link, store: &Store, server: &str, events: &mut Ve
                 if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
                     events.push(JobEvent::CallsBack(CallBack { task: sent.pending.task.id, callback, values }));
                     link.pause = Pause::Answer;
+                }
+            }
+            FromWorker::Said { serial, saying } => {
+                if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
+                    events.push(JobEvent::Said(Said { task: sent.pending.task.id, saying }));
                 }
             }
             FromWorker::Calling { serial, waits } => {

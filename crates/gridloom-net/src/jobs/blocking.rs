@@ -86,9 +86,8 @@ impl BlockingJobs {
                             self.ended.insert(other, outcome);
                         }
                     }
-                    // Of a task that was stopped.
-                    // Nothing is called from inside a simulation's functions.
-                    JobEvent::CallsBack(_) | JobEvent::Calling { .. } => {}
+                    // Of a task that was stopped; nothing is called from inside a simulation's functions, and they say nothing.
+                    JobEvent::CallsBack(_) | JobEvent::Calling { .. } | JobEvent::Said(_) => {}
                 }
             }
             events.clear();

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use gridloom_base::{DatumId, Meta, TaskError, TaskId};
-use gridloom_core::call::CallBack;
+use gridloom_core::call::{CallBack, Said};
 use gridloom_idl::Definition;
 
 /// How the slots are set up.
@@ -49,6 +49,8 @@ pub enum JobEvent {
     },
     /// A started task calls its program back, and waits for [`super::Jobs::answer`].
     CallsBack(CallBack),
+    /// A started task says something.
+    Said(Said),
     /// A started task waits for calls that it made itself, or goes on.
     Calling {
         /// The task.

@@ -296,7 +296,14 @@ impl Link {
             };
             outs.push(Value { meta: output.meta.clone(), place });
         }
-        let run = Run { serial, function: pending.function, depth: pending.task.terms.depth, args, outs };
+        let run = Run {
+            serial,
+            function: pending.function,
+            depth: pending.task.terms.depth,
+            tells: pending.task.terms.tells,
+            args,
+            outs,
+        };
         self.outbox.push(&ToWorker::Run(run), inline.into_iter())?;
         let forgotten = self.known.oldest_beyond_bound(serial);
         self.forget(forgotten)?;

@@ -11,6 +11,7 @@ mod marshalled;
 pub mod native;
 pub mod nested;
 pub(crate) mod protocol;
+mod said;
 mod serve;
 mod values;
 

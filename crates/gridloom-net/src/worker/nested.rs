@@ -1,20 +1,25 @@
-//! Calls that a function makes itself, through a session that it opens in its worker.
+//! What a running call tells its server: that it waits for calls that it makes itself, through a session that it opens in its worker,
+//! and what its program is to hear ([`print`], [`progress`]).
 //!
 //! A session asks here how deep its calls are nested, and says when a thread of it waits. The worker tells its server, which
 //! gives the slot to another task meanwhile: what the function waits for may need it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::channel::Outbox;
-use super::protocol::FromWorker;
+use super::protocol::{FromWorker, Run};
+use super::said::Speech;
 
-static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None });
+static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None, pid: 0 });
 
 struct Worker {
     /// To the server; `None` in a process that is no worker.
     line: Option<(OwnedFd, Arc<Mutex<Outbox>>)>,
     call: Option<Call>,
+    /// The worker itself: a process that a function forks has a copy of all this, and says nothing.
+    pid: u32,
 }
 
 /// The call that runs.
@@ -23,6 +28,8 @@ struct Call {
     depth: u16,
     /// Threads of it that wait.
     waiting: u32,
+    /// What it says, if its program wants that.
+    speech: Option<Speech>,
 }
 
 fn worker() -> MutexGuard<'static, Worker> {
@@ -31,13 +38,16 @@ fn worker() -> MutexGuard<'static, Worker> {
 
 /// This process is a worker, with that socket to its server, and what is to be sent there.
 pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std::io::Result<()> {
-    worker().line = Some((socket.try_clone_to_owned()?, outbox));
+    let mut worker = worker();
+    worker.line = Some((socket.try_clone_to_owned()?, outbox));
+    worker.pid = std::process::id();
     Ok(())
 }
 
 /// A call begins. It has ended when the guard is dropped: threads that it leaves behind say nothing more.
-pub(super) fn begin(serial: u64, depth: u16) -> Running {
-    worker().call = Some(Call { serial, depth, waiting: 0 });
+pub(super) fn begin(run: &Run) -> Running {
+    let speech = run.tells.then(|| Speech::new(Instant::now()));
+    worker().call = Some(Call { serial: run.serial, depth: run.depth, waiting: 0, speech });
     Running
 }
 
@@ -46,7 +56,37 @@ pub(super) struct Running;
 
 impl Drop for Running {
     fn drop(&mut self) {
-        worker().call = None;
+        let mut worker = worker();
+        let Some(Call { serial, speech: Some(mut speech), .. }) = worker.call.take() else { return };
+        for saying in speech.rest() {
+            worker.tell(&FromWorker::Said { serial, saying });
+        }
+    }
+}
+
+/// A text that the running call prints, to standard output or standard error. False if its program does not want it, or not that
+/// much: then it is for the server's log.
+pub fn print(is_error: bool, text: &str) -> bool {
+    let mut worker = worker();
+    if worker.pid != std::process::id() {
+        return false;
+    }
+    let Some(Call { serial, speech: Some(speech), .. }) = &mut worker.call else { return false };
+    let (serial, printed) = (*serial, speech.print(Instant::now(), is_error, text));
+    let is_taken = printed.is_ok();
+    if let Ok(Some(saying)) | Err(Some(saying)) = printed {
+        worker.tell(&FromWorker::Said { serial, saying });
+    }
+    is_taken
+}
+
+/// How far the running call has come: so much is done, of so much in all. Nothing happens in a process that runs no call.
+pub fn progress(done: f64, total: Option<f64>) {
+    let mut worker = worker();
+    let Some(Call { serial, speech: Some(speech), .. }) = &mut worker.call else { return };
+    let serial = *serial;
+    if let Some(saying) = speech.progress(Instant::now(), done, total) {
+        worker.tell(&FromWorker::Said { serial, saying });
     }
 }
 
@@ -62,7 +102,7 @@ pub fn wait() -> Option<Waiting> {
     call.waiting += 1;
     let (serial, is_first) = (call.serial, call.waiting == 1);
     if is_first {
-        worker.tell(serial, true);
+        worker.tell(&FromWorker::Calling { serial, waits: true });
     }
     Some(Waiting { serial })
 }
@@ -78,19 +118,17 @@ impl Drop for Waiting {
         let Some(call) = worker.call.as_mut().filter(|call| call.serial == self.serial) else { return };
         call.waiting -= 1;
         if call.waiting == 0 {
-            worker.tell(self.serial, false);
+            worker.tell(&FromWorker::Calling { serial: self.serial, waits: false });
         }
     }
 }
 
 impl Worker {
     /// Answers of calls before this one, which were to travel with others, go now: their programs may wait for them.
-    fn tell(&self, serial: u64, waits: bool) {
-        let Some((socket, outbox)) = &self.line else { return };
+    fn tell(&self, what: &FromWorker) {
+        let Some((socket, outbox)) = self.line.as_ref().filter(|_| self.pid == std::process::id()) else { return };
         let mut outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
         // A server that is gone ends its workers.
-        let _ = outbox
-            .push(&FromWorker::Calling { serial, waits }, std::iter::empty())
-            .and_then(|()| outbox.send(socket.as_fd(), true));
+        let _ = outbox.push(what, std::iter::empty()).and_then(|()| outbox.send(socket.as_fd(), true));
     }
 }

@@ -6,7 +6,7 @@
 //!    |<-- Ready                                    |  claims a word: QUEUED -> RUNNING
 //!    |<-- Ended (serial, outcome)                  |  after the call: -> DONE
 //!    |<-- CallsBack, CalledBack ------------------>|  in the middle of a call
-//!    |<-- Calling -----------------------------------|  likewise
+//!    |<-- Calling, Said -----------------------------|  likewise
 //!    | Forget (memory that is gone) -------------->|
 //! ```
 //! Each task sent has a word of its own, `serial * 4 + state`. The server may take a task back as long as it is
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_base::{Meta, TaskError};
-use gridloom_core::call::CallBackAnswer;
+use gridloom_core::call::{CallBackAnswer, Saying};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,8 @@ pub(crate) struct Run {
     pub(crate) function: u32,
     /// How many calls it is nested in.
     pub(crate) depth: u16,
+    /// Its program wants what it says.
+    pub(crate) tells: bool,
     /// `IN` and `INOUT` parameters.
     pub(crate) args: Vec<Value>,
     /// `OUT` and `INOUT` parameters, and where the result shall be; an inline one comes back in the answer.
@@ -95,6 +97,8 @@ pub(crate) enum FromWorker {
     Broken { why: String },
     /// A call calls the program back, and waits for `CalledBack`.
     CallsBack { serial: u64, callback: u32, values: Vec<(Meta, Vec<u8>)> },
+    /// A call says something.
+    Said { serial: u64, saying: Saying },
     /// A call waits for calls that it made itself, or goes on.
     Calling { serial: u64, waits: bool },
     /// A call ended.

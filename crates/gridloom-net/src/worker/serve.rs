@@ -259,7 +259,7 @@ impl Worker {
                 .collect();
             let mut program = ByServer { serial: run.serial, outbox: &self.outbox, incoming };
             let begin = Instant::now();
-            let _running = nested::begin(run.serial, run.depth);
+            let _running = nested::begin(&run);
             let call = || functions.call(run.function, &args, &mut outs, &mut program);
             let outcome = slowed(self.slowdown, call);
             let run_ns = begin.elapsed().as_nanos() as u64;

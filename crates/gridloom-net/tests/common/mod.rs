@@ -241,6 +241,7 @@ impl Bench {
                     self.called.push(call.clone());
                     self.jobs.answer(call.task, answer);
                 }
+                JobEvent::Said(said) => panic!("{said:?}; no function of these tests says anything"),
                 JobEvent::Calling { task, .. } => panic!("{task} makes calls; no function of these tests does"),
             }
         }

@@ -82,6 +82,7 @@ from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRec
 from ._process_run import ProcessRun, process, read_settings, run_processes
 from ._report import Difference, Report
 from ._runner import RunFuture
+from ._said import Said, progress
 from ._sessions import blas_library, connect, local, simulate
 from .process import Peer, Process
 
@@ -149,6 +150,7 @@ __all__ = [
     "RemoteFailure",
     "Report",
     "RunFuture",
+    "Said",
     "ServerInfo",
     "ServerLost",
     "Simulation",
@@ -189,6 +191,7 @@ __all__ = [
     "message_declaration",
     "message_dtype",
     "process",
+    "progress",
     "read_settings",
     "register_joblib",
     "run_processes",

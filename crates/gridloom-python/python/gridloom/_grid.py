@@ -31,6 +31,7 @@ from ._pickles import OfSession
 from ._plan import Plan
 from ._retry import retry_of
 from ._runner import RunFuture, Runner
+from ._said import Said, listen
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -50,7 +51,9 @@ class Grid(OfSession):
     _why = "a gridloom.Grid is a session of this process"
     _remedy = "open one by gridloom.connect() where it is used"
 
-    def __init__(self, raw: _gridloom.RawGrid) -> None:
+    def __init__(self, raw: _gridloom.RawGrid, hear: Callable[[Said], None] | None = None) -> None:
+        if hear is not None:
+            listen(raw, hear)
         self._raw = raw
         self._ends = Ends(raw)
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)

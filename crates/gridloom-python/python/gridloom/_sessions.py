@@ -7,13 +7,14 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from . import _gridloom
 from ._checks import whole
 from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
+from ._said import Said, listener
 from .run_code import PATH_VARIABLE
 
 _Path = str | os.PathLike[str]
@@ -32,6 +33,7 @@ def local(
     shared_memory: bool = True,
     environment: Mapping[str, str] | None = None,
     run_code: bool = True,
+    logs: bool | Callable[[Said], None] = True,
 ) -> Grid:
     """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
 
@@ -57,6 +59,10 @@ def local(
     run_code : bool, optional
         Whether the servers run any Python function that the program sends, by `Grid.run`; simulated ones do not. They find the
         program's modules.
+    logs : bool or callable, optional
+        What functions print in Python, with warnings and lines of `logging`, and what they tell `gridloom.progress`: ``True``
+        shows it here while the program waits for results, with the function and the server before each line; ``False``
+        leaves it in the log of the server; a function gets each as a `Said`.
 
     Returns
     -------
@@ -77,6 +83,7 @@ def local(
     ...     grid.function("linalg/dnrm2")(np.array([3.0, 4.0]))
     5.0
     """
+    hear = listener(logs)
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
@@ -93,10 +100,15 @@ def local(
         environment=[(PATH_VARIABLE, path), *(environment or {}).items()],
         executes=_executes(),
     )
-    return Grid(raw)
+    return Grid(raw, hear)
 
 
-def connect(address: str | None = None, *, servers: Iterable[str] | None = None) -> Grid:
+def connect(
+    address: str | None = None,
+    *,
+    servers: Iterable[str] | None = None,
+    logs: bool | Callable[[Said], None] = True,
+) -> Grid:
     """Connect to a grid: to its agent, or to servers without one. In a simulated process: to that of its simulation.
 
     Parameters
@@ -109,6 +121,8 @@ def connect(address: str | None = None, *, servers: Iterable[str] | None = None)
         are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
         ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
         cannot be used are told in an `UnreachableWarning`; they are used as soon as they answer.
+    logs : bool or callable, optional
+        What functions print, and how far they have come, as in `local`.
 
     Returns
     -------
@@ -124,17 +138,19 @@ def connect(address: str | None = None, *, servers: Iterable[str] | None = None)
     """
     if address is not None and servers is not None:
         raise UsageError("connect: an address of an agent or servers, not both")
+    hear = listener(logs)
     named = os.environ.get("GRIDLOOM_SERVERS")
     if address is None and servers is None and named and not os.environ.get("GRIDLOOM_AGENT"):
         servers = (server.strip() for server in named.split(","))
     if isinstance(servers, str):
         raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
     if servers is not None:
-        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()))
+        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), hear)
         for server, why in grid._raw.unreachable():
             warnings.warn(f"going on without the server at {server}: {why}", UnreachableWarning, stacklevel=2)
         return grid
-    return Grid(_gridloom.connect(address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS, _executes()))
+    agent = address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS
+    return Grid(_gridloom.connect(agent, _executes()), hear)
 
 
 def simulate(

@@ -7,6 +7,7 @@ import signal
 import sys
 
 from . import _gridloom
+from ._said import ToProgram
 
 
 def main(arguments: list[str]) -> int:
@@ -25,8 +26,9 @@ def main(arguments: list[str]) -> int:
     descriptor = int(arguments[arguments.index("--fd") + 1]) if "--fd" in arguments else 0
     # An interrupt at the terminal is for the server, which ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What functions print is for people.
+    # What functions print is for people: those of the program, or of the server.
     os.dup2(2, 1)
+    sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)
     try:
         _gridloom.worker_main(descriptor)
     except OSError as error:

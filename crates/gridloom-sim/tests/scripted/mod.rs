@@ -166,6 +166,7 @@ pub fn short(input: &Input) -> String {
         Input::Timer(timer) => format!("{timer:?}"),
         Input::TaskEnded { task, .. } => format!("t{}", task.serial),
         Input::CallsBack(call) => format!("t{} calls back", call.task.serial),
+        Input::Said(said) => format!("t{} says", said.task.serial),
         Input::Calling { task, .. } => format!("t{} calls", task.serial),
         Input::SpeedMeasured { .. } => "speed".into(),
         Input::Command(_) => "command".into(),

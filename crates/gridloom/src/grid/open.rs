@@ -1,7 +1,7 @@
 //! Ways to open a session: on a grid that runs, one of its own, or a simulated one.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use super::groups::Keeps;
 use super::{CONNECT_LIMIT, Dropped, Inner, State};
@@ -94,6 +94,7 @@ impl Grid {
             objects: ObjectCounts::default(),
             dropped: Mutex::new(Dropped::default()),
             processes: Mutex::new(processes),
+            listener: OnceLock::new(),
             backend: Box::new(backend),
         };
         let grid = Grid::new(inner);

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use gridloom_base::{DatumId, GroupId, NodeId, TaskId};
-use gridloom_core::graph::{self, Argument, Copies, Source, Task, TaskKind, Terms};
+use gridloom_core::graph::{self, Argument, Copies, Source, Task, TaskKind};
 use gridloom_core::node::Command;
 use gridloom_idl::Signature;
-use gridloom_net::worker::nested;
 
 use super::{Handle, HandleInner, Parts, Submitted};
 use crate::described::PlannedCall;
@@ -58,7 +57,7 @@ impl Handle {
             args: vec![Argument::Datum(self.datum())],
             outputs: Vec::new(),
             work_flops: None,
-            terms: Terms { depth: nested::depth(), ..Terms::default() },
+            terms: grid.terms(),
         };
         let (id, named) = (GroupId { client: grid.client(), serial: grid.next_serial() }, task.id);
         // Where it is, the client's machine knows.

@@ -345,6 +345,7 @@ impl Machine for Agent {
             | Input::DatumBroken { .. }
             | Input::TaskEnded { .. }
             | Input::CallsBack(_)
+            | Input::Said(_)
             | Input::Calling { .. }
             | Input::SpeedMeasured { .. }
             | Input::Command(_) => {}

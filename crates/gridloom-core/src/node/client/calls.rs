@@ -1,15 +1,22 @@
 //! Plain calls: each mapped by itself when it is made, its results back to the client.
 
-use super::{Client, mapping};
+use super::{Client, Status, mapping};
 use crate::call::{Call, Request};
 use crate::node::ClientTimer;
 use crate::node::message::{Supply, TaskReport, TaskToServer, Timing};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::limits::{BROKEN_MAX, EAGER_BYTES_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, NodeId, TaskError, Time};
+use gridloom_base::{DatumId, NodeId, TaskError, TaskId, Time};
 
 impl Client {
+    /// The function of a task that is at that server.
+    pub(super) fn function_at(&self, id: TaskId, server: NodeId) -> Option<&str> {
+        let call = self.calls.get(id).filter(|call| call.server == server).map(|call| call.request.task.name());
+        let task = || self.tasks.get(&id).filter(|run| run.status == Status::Sent(server)).map(|run| run.task.name());
+        call.or_else(task)
+    }
+
     /// Sends a call to the server where it is predicted to be back first.
     pub(super) fn send_call(&mut self, now: Time, request: Request, out: &mut Vec<Effect>) {
         let chosen = self.calls.choose(&self.grid, self.links.estimates(), &request);

@@ -286,6 +286,12 @@ impl Client {
                     out.push(Effect::Emit(Event::CallsBack { server: from, call }));
                 }
             }
+            TaskToClient::Said(said) => {
+                if let Some(function) = self.function_at(said.task, from) {
+                    let (server, function) = (self.contacts.name_of(from), function.to_string());
+                    out.push(Effect::Emit(Event::Said { server, function, said }));
+                }
+            }
             TaskToClient::Recalled { group: None, tasks, .. } => self.on_given_back(now, from, &tasks, out),
             TaskToClient::Recalled { group: Some(group), tasks, running } => {
                 self.on_recalled(now, from, group, &tasks, &running, out);
@@ -544,6 +550,7 @@ impl Machine for Client {
             Input::Timer(_)
             | Input::TaskEnded { .. }
             | Input::CallsBack(_)
+            | Input::Said(_)
             | Input::Calling { .. }
             | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Message;
-use crate::call::{CallBack, CallBackAnswer};
+use crate::call::{CallBack, CallBackAnswer, Said};
 use crate::graph::Task;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 
@@ -55,6 +55,8 @@ pub enum TaskToClient {
     },
     /// A task of the client's calls it back, and waits for `CalledBack`.
     CallsBack(CallBack),
+    /// A task of the client's says something.
+    Said(Said),
     /// Tasks that ended and transfers that were measured since the last report.
     TasksEnded {
         reports: Vec<TaskReport>,

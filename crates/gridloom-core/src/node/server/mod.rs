@@ -356,6 +356,7 @@ impl Machine for Server {
                 send(out, call.task.client, TaskToClient::CallsBack(call));
                 self.pump(now, out);
             }
+            Input::Said(said) => send(out, said.task.client, TaskToClient::Said(said)),
             Input::Calling { task, waits } => {
                 self.admission.set_calling(task, waits);
                 self.learning.set_computing(now, self.admission.computing());

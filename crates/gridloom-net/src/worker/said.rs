@@ -1,0 +1,123 @@
+//! What a call says to its program, within bounds: a call that prints without end must neither fill its program's memory nor
+//! the network.
+
+use std::time::{Duration, Instant};
+
+use gridloom_core::call::Saying;
+
+/// Bytes of text that a call may say at once, and a second from then on.
+const BURST_BYTES: f64 = (1 << 20) as f64;
+const BYTES_PER_S: f64 = (64 << 10) as f64;
+/// A line that grows longer is sent in parts.
+const LINE_BYTES_MAX: usize = 8 << 10;
+/// Progress is not told more often.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(50);
+/// Said once, when the program gets no more.
+const BEYOND: &str = "(more than 1 MiB, and than 64 KiB a second: the rest stands in the server's log)\n";
+
+/// What one call has said.
+#[derive(Debug)]
+pub(super) struct Speech {
+    /// Lines that are not ended, of standard output and standard error.
+    begun: [String; 2],
+    left_bytes: f64,
+    since: Instant,
+    is_beyond: bool,
+    progress: Option<Instant>,
+}
+
+impl Speech {
+    pub(super) fn new(now: Instant) -> Speech {
+        Speech { begun: Default::default(), left_bytes: BURST_BYTES, since: now, is_beyond: false, progress: None }
+    }
+
+    /// Takes a text; gives what is to be sent now. `Err` with that if the text is too much: then it is for the server's log.
+    pub(super) fn print(&mut self, now: Instant, is_error: bool, text: &str) -> Result<Option<Saying>, Option<Saying>> {
+        let earned = now.saturating_duration_since(self.since).as_secs_f64() * BYTES_PER_S;
+        self.left_bytes = (self.left_bytes + earned).min(BURST_BYTES);
+        self.since = now;
+        if text.len() as f64 > self.left_bytes {
+            let is_first = !std::mem::replace(&mut self.is_beyond, true);
+            return Err(is_first.then(|| Saying::Text { is_error, text: self.whole(is_error) + BEYOND }));
+        }
+        self.left_bytes -= text.len() as f64;
+        let begun = &mut self.begun[usize::from(is_error)];
+        begun.push_str(text);
+        // A carriage return begins a line again, as bars of progress do.
+        let ended = match begun.rfind(['\n', '\r']) {
+            Some(end) => end + 1,
+            None if begun.len() > LINE_BYTES_MAX => begun.len(),
+            None => return Ok(None),
+        };
+        let rest = begun.split_off(ended);
+        let text = std::mem::replace(begun, rest);
+        Ok(Some(Saying::Text { is_error, text }))
+    }
+
+    /// Whether this is to be told: not if something was a moment ago, but for the end.
+    pub(super) fn progress(&mut self, now: Instant, done: f64, total: Option<f64>) -> Option<Saying> {
+        let is_recent = self.progress.is_some_and(|last| now.saturating_duration_since(last) < PROGRESS_PAUSE);
+        if is_recent && total != Some(done) {
+            return None;
+        }
+        self.progress = Some(now);
+        Some(Saying::Progress { done, total })
+    }
+
+    /// What it has begun to say, at its end.
+    pub(super) fn rest(&mut self) -> Vec<Saying> {
+        let texts = [false, true].map(|is_error| (is_error, std::mem::take(&mut self.begun[usize::from(is_error)])));
+        let begun = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        begun.map(|(is_error, text)| Saying::Text { is_error, text }).collect()
+    }
+
+    fn whole(&mut self, is_error: bool) -> String {
+        let mut begun = std::mem::take(&mut self.begun[usize::from(is_error)]);
+        if !begun.is_empty() {
+            begun.push('\n');
+        }
+        begun
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Saying {
+        Saying::Text { is_error: false, text: text.into() }
+    }
+
+    #[test]
+    fn lines_are_told_when_they_end() {
+        let now = Instant::now();
+        let mut speech = Speech::new(now);
+        assert_eq!(speech.print(now, false, "one"), Ok(None));
+        assert_eq!(speech.print(now, false, " line\nand "), Ok(Some(text("one line\n"))));
+        assert_eq!(speech.print(now, true, "half"), Ok(None));
+        assert_eq!(speech.rest(), [text("and "), Saying::Text { is_error: true, text: "half".into() }]);
+        assert_eq!(speech.rest(), []);
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_and_said_once() {
+        let now = Instant::now();
+        let (mut speech, megabyte) = (Speech::new(now), "x".repeat((1 << 20) - 2) + "\n");
+        assert!(speech.print(now, false, &megabyte).is_ok());
+        assert_eq!(speech.print(now, false, "a"), Ok(None));
+        assert_eq!(speech.print(now, false, "bc"), Err(Some(text(&format!("a\n{BEYOND}")))));
+        assert_eq!(speech.print(now, false, "bc"), Err(None));
+        let later = now + Duration::from_secs(1);
+        assert_eq!(speech.print(later, false, "again\n"), Ok(Some(text("again\n"))));
+        assert_eq!(speech.print(later, false, &"y".repeat(70_000)), Err(None));
+    }
+
+    #[test]
+    fn progress_is_told_now_and_then_and_at_the_end() {
+        let now = Instant::now();
+        let mut speech = Speech::new(now);
+        assert!(speech.progress(now, 1.0, Some(9.0)).is_some() && speech.progress(now, 2.0, Some(9.0)).is_none());
+        assert!(speech.progress(now, 9.0, Some(9.0)).is_some());
+        assert!(speech.progress(now + PROGRESS_PAUSE, 3.0, None).is_some());
+    }
+}

@@ -1,0 +1,184 @@
+"""What calls say while they run: lines that their functions print, and how far they have come."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from . import _gridloom
+from ._errors import UsageError
+from .run_code import FUNCTION
+
+_PAUSE_SECONDS = 0.1
+_WIDTH = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """Something that a call says while it runs.
+
+    Attributes
+    ----------
+    server : str
+        The server on which it runs.
+    function : str
+        Its function.
+    call : int
+        Tells it from other calls of the session.
+    text : str or None
+        What it prints: whole lines with their ends, or the begin of one. ``None`` of a progress.
+    is_error : bool
+        Whether that goes to standard error: warnings and the lines of `logging` do.
+    done, total : float or None
+        How far it has come, as it told `gridloom.progress`.
+    """
+
+    server: str
+    function: str
+    call: int
+    text: str | None = None
+    is_error: bool = False
+    done: float | None = None
+    total: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Where it comes from, for people: ``"function@server"``, of functions that the program sent the server alone."""
+        return self.server if self.function == FUNCTION else f"{self.function.rpartition('/')[2]}@{self.server}"
+
+
+def progress(done: float, total: float | None = None) -> None:
+    """Tell the program how far the running call has come. Outside a call of a server nothing happens.
+
+    Parameters
+    ----------
+    done : float
+        So much is done, in a unit of your own: rounds, rows, bytes.
+    total : float, optional
+        Of so much in all, if that is known.
+
+    Raises
+    ------
+    UsageError
+        If one is no number, or negative.
+
+    Examples
+    --------
+    >>> for row in range(3):
+    ...     progress(row + 1, 3)
+    """
+    for name, value in (("done", done), ("total", total)):
+        try:
+            if value is not None and not 0 <= value < float("inf"):
+                raise UsageError(f"progress: {name} is {value!r}; expected 0 or more")
+        except TypeError:
+            raise UsageError(f"progress: {name} is {value!r}; expected a number") from None
+    _gridloom.tell_progress(float(done), None if total is None else float(total))
+
+
+def listener(logs: bool | Callable[[Said], None]) -> Callable[[Said], None] | None:
+    """Give what hears the calls of a session: what shows them, or the function that the user gave."""
+    if logs is not True and logs is not False and not callable(logs):
+        raise UsageError(f"logs is {logs!r}; expected True, False or a function of a gridloom.Said")
+    return logs if callable(logs) else Shown() if logs else None
+
+
+def listen(raw: _gridloom.RawGrid, hear: Callable[[Said], None]) -> None:
+    """Have it called for what calls of a session say."""
+    raw.listen(lambda *said: hear(Said(said[0], said[1], said[2], said[4], said[3], said[5], said[6])))
+
+
+class Shown:
+    """Prints lines with their labels, and a bar of what has come how far where a terminal or notebook shows it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun: dict[tuple[str, bool], str] = {}
+        self._come: dict[int, tuple[float, float]] = {}
+        self._bar_at = 0.0
+        self._has_bar = False
+
+    def __call__(self, said: Said) -> None:
+        with self._lock:
+            if said.text is not None:
+                self._print(said.label, said.is_error, said.text)
+            elif said.done is not None and said.total:
+                self._come[said.call] = (min(said.done, said.total), said.total)
+                self._bar(said.label)
+
+    def _print(self, label: str, is_error: bool, text: str) -> None:
+        stream = sys.stderr if is_error else sys.stdout
+        lines = text.replace("\r\n", "\n").splitlines()
+        if self._has_bar:
+            print("\r" + " " * (_WIDTH + 40) + "\r", end="", file=sys.stderr, flush=True)
+            self._has_bar = False
+        for line in lines:
+            if line:
+                print(f"[{label}] {line}", file=stream)
+        stream.flush()
+
+    def _bar(self, label: str) -> None:
+        is_whole = all(done >= total for done, total in self._come.values())
+        now = time.monotonic()
+        if not _redraws(sys.stderr) or (now - self._bar_at < _PAUSE_SECONDS and not is_whole):
+            return
+        self._bar_at = now
+        part = sum(done / total for done, total in self._come.values()) / len(self._come)
+        filled = int(part * _WIDTH)
+        calls = label if len(self._come) == 1 else f"{len(self._come)} calls"
+        line = f"\r[{'#' * filled}{'.' * (_WIDTH - filled)}] {100 * part:3.0f} % {calls}"
+        print(line, end="\n" if is_whole else "", file=sys.stderr, flush=True)
+        self._has_bar = not is_whole
+        if is_whole:
+            self._come.clear()
+
+
+def _redraws(stream: TextIO) -> bool:
+    """Whether a line on it can be written over: on a terminal, and in a notebook."""
+    return stream.isatty() or type(stream).__module__.startswith("ipykernel")
+
+
+class ToProgram(io.TextIOBase):
+    """Standard output or standard error of a worker: what is written goes to the program of the running call, or to the log."""
+
+    def __init__(self, log: TextIO, is_error: bool) -> None:
+        self._log, self._is_error = log, is_error
+
+    def write(self, text: str) -> int:
+        """Write a text: to the program if it takes it."""
+        if not isinstance(text, str):
+            return self._log.write(text)
+        if text and not _gridloom.print_to_program(self._is_error, text):
+            self._log.write(text)
+        return len(text)
+
+    def writable(self) -> bool:
+        """Say that it can be written to."""
+        return True
+
+    def flush(self) -> None:
+        """Flush what went to the log; the program gets lines as they end."""
+        self._log.flush()
+
+    def fileno(self) -> int:
+        """Give the descriptor: what is written to that goes to the log."""
+        return self._log.fileno()
+
+    def isatty(self) -> bool:
+        """Say that it is no terminal."""
+        return False
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """As that of the log."""
+        return self._log.encoding
+
+    @property
+    def buffer(self) -> Any:
+        """The log, for bytes."""
+        return self._log.buffer

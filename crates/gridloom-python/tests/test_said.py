@@ -1,0 +1,169 @@
+"""What functions print, and how far they have come: it reaches the program, within bounds."""
+
+import logging
+import os
+import sys
+import warnings
+
+import gridloom as gl
+import pytest
+
+FUNCTIONS = """
+import os
+import sys
+import gridloom as gl
+
+@gl.function
+def speak(n: int) -> int:
+    print("line", n)
+    print("odd", n, file=sys.stderr)
+    print("begun", end="")
+    return n
+
+@gl.function
+def flood(lines: int) -> int:
+    for number in range(lines):
+        print(f"{number:0999}")
+    return lines
+
+@gl.function
+def fork() -> int:
+    child = os.fork()
+    if child == 0:
+        print("of the child")
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("of the parent")
+    return 1
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("said") / "spoken.py"
+    path.write_text(FUNCTIONS)
+    return path
+
+
+def texts(said, is_error=False):
+    return "".join(one.text for one in said if one.text is not None and one.is_error == is_error)
+
+
+def test_a_listener_hears_lines_of_calls_and_of_groups(file):
+    said = []
+    with gl.local(1, functions=[file], logs=said.append) as grid:
+        speak = grid.function("spoken/speak")
+        assert speak(1) == 1
+        assert (texts(said), texts(said, True)) == ("line 1\nbegun", "odd 1\n")
+        assert {(one.function, one.server, one.label) for one in said} == {
+            ("spoken/speak", "server-1", "speak@server-1")
+        }
+        said.clear()
+        with grid.group() as group:
+            last = speak(speak(2))
+        assert last.get() == 2
+        group.wait()
+        assert texts(said) == "line 2\nbegun" * 2 and len({one.call for one in said}) == 2
+
+
+def test_lines_are_shown_with_their_origin(file, capsys):
+    def talk(n):
+        logging.warning("careful")
+        warnings.warn("out of date", stacklevel=1)
+        print("by value", n)
+
+    with gl.local(1, functions=[file]) as grid:
+        grid.function("spoken/speak")(3)
+        grid.run(talk, 4).result()
+    out, err = capsys.readouterr()
+    assert out == "[speak@server-1] line 3\n[speak@server-1] begun\n[server-1] by value 4\n"
+    assert "[speak@server-1] odd 3\n" in err and "[server-1] WARNING:root:careful\n" in err and "out of date" in err
+
+
+def test_without_logs_the_server_keeps_them(file, capfd):
+    with gl.local(1, functions=[file], logs=False) as grid:
+        grid.function("spoken/speak")(5)
+    out, err = capfd.readouterr()
+    assert out == "" and "line 5\n" in err and "[" not in err
+
+
+def test_a_flood_is_bounded_and_the_rest_stands_in_the_log(file, capfd):
+    said = []
+    with gl.local(1, functions=[file], logs=said.append) as grid:
+        assert grid.function("spoken/flood")(20_000) == 20_000
+        assert grid.function("spoken/speak")(6) == 6
+    heard, logged = texts(said), capfd.readouterr().err
+    assert heard.startswith(f"{0:0999}\n") and "the rest stands in the server's log" in heard
+    assert len(heard) < 10e6 and heard.endswith("line 6\nbegun")
+    assert len(heard.splitlines()) + len(logged.splitlines()) >= 20_000
+
+
+def test_a_forked_child_does_not_speak_for_the_call(file, capfd):
+    said = []
+    with gl.local(1, functions=[file], logs=said.append) as grid:
+        assert grid.function("spoken/fork")() == 1
+    assert texts(said) == "of the parent\n" and "of the child\n" in capfd.readouterr().err
+
+
+def test_progress_is_told_and_ends_whole(file):
+    said = []
+
+    def work(rounds):
+        for number in range(rounds):
+            gl.progress(number + 1, rounds)
+        gl.progress(7)
+
+    with gl.local(1, logs=said.append) as grid:
+        grid.run(work, 1000).result()
+    told = [(one.done, one.total) for one in said]
+    assert told[0] == (1, 1000) and (1000, 1000) in told and len(told) < 500
+    assert all(one.text is None and not one.is_error for one in said)
+
+
+def test_progress_outside_a_call_does_nothing_and_refuses_nonsense():
+    gl.progress(1, 2)
+    for done, total in ((-1, None), (float("nan"), None), (1, float("inf")), ("1", None), (1, "2")):
+        with pytest.raises(gl.UsageError, match="progress: (done|total) is"):
+            gl.progress(done, total)
+    with pytest.raises(gl.UsageError, match="logs is 'yes'; expected True, False or a function"):
+        gl.local(1, logs="yes")
+
+
+def test_a_listener_that_fails_loses_no_call(file, monkeypatch):
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+
+    def fails(said):
+        raise ValueError("not heard")
+
+    with gl.local(1, functions=[file], logs=fails) as grid:
+        assert grid.function("spoken/speak")(8) == 8
+    assert unraisable and all(isinstance(one.exc_value, ValueError) for one in unraisable)
+
+
+def test_a_nested_call_speaks_through_the_call_that_made_it(file):
+    said = []
+
+    def outer(n):
+        with gl.connect() as grid:
+            return grid.function("spoken/speak")(n)
+
+    with gl.local(1, functions=[file], logs=said.append) as grid:
+        assert grid.run(outer, 9).result() == 9
+    assert "[speak@server-1] line 9\n" in texts(said)
+
+
+def test_a_bar_is_drawn_where_a_line_can_be_written_over(monkeypatch):
+    from gridloom._said import Said, Shown
+
+    read, write = os.openpty()
+    with os.fdopen(write, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        shown = Shown()
+        shown(Said("s", "m/f", 1, done=1.0, total=4.0))
+        shown(Said("s", "m/f", 1, done=4.0, total=4.0))
+        terminal.flush()
+        drawn = os.read(read, 1 << 16).decode()
+    os.close(read)
+    assert " 25 % f@s" in drawn and "100 % f@s\r\n" in drawn
