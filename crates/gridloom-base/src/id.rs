@@ -2,6 +2,7 @@
 //! a server or the agent for a name, and a crash of theirs touches no name.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,22 @@ macro_rules! client_named {
                 write!(f, concat!($letter, "{}@{}"), self.serial, self.client)
             }
         }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            /// Reads what it is printed as.
+            fn from_str(text: &str) -> Result<$name, String> {
+                let parts = || {
+                    let (serial, client) = text.strip_prefix($letter)?.split_once("@n")?;
+                    let client = NodeId(u64::from_str_radix(client, 16).ok()?);
+                    Some($name { client, serial: serial.parse().ok()? })
+                };
+                parts().ok_or_else(|| {
+                    format!(concat!("'{}' is no name such as ", $letter, "17@n2f3a90"), text)
+                })
+            }
+        }
     };
 }
 
@@ -54,3 +71,17 @@ client_named!(
     GroupId,
     "g"
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_printed() {
+        let task = TaskId { client: NodeId(0x2f_3a90), serial: 17 };
+        assert_eq!((task.to_string(), task.to_string().parse()), ("t17@n2f3a90".to_string(), Ok(task)));
+        for wrong in ["", "t17", "d17@n2f", "t17@n", "tx@n1", "t1@nxyz", "t1@2f"] {
+            assert!(wrong.parse::<TaskId>().unwrap_err().starts_with(&format!("'{wrong}' is no name such as t17@")));
+        }
+    }
+}

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    agent, calibrate, call, completions, deploy, explain, functions, heuristics, idl, manual, map, models, platform,
-    serve, servers, sim, simulate, soak, testbed, worker,
+    agent, calibrate, call, calls, cancel, completions, deploy, explain, functions, heuristics, idl, manual, map,
+    models, platform, serve, servers, sim, simulate, soak, testbed, top, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -41,6 +41,9 @@ enum Command {
     Models(models::Options),
     Calibrate(calibrate::Options),
     Call(call::Options),
+    Top(top::Options),
+    Calls(calls::Options),
+    Cancel(cancel::Options),
     Simulate(simulate::Options),
     Soak(soak::Options),
     Deploy(deploy::Options),
@@ -82,6 +85,9 @@ fn main() -> ExitCode {
         Command::Models(options) => models::run(&options),
         Command::Calibrate(options) => calibrate::run(&options),
         Command::Call(options) => call::run(&options),
+        Command::Top(options) => top::run(&options),
+        Command::Calls(options) => calls::run(&options),
+        Command::Cancel(options) => cancel::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Deploy(options) => deploy::run(&options),

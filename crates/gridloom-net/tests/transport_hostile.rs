@@ -65,9 +65,9 @@ fn oversized_and_untimely_frames_of_strangers_are_turned_away() {
 fn another_version_is_refused_in_words() {
     let server = server();
     let mut stream = connect(&server);
-    stream.write_all(&raw_frame(0, 3, b"\x01GRLM\x09\x00\x0a\x00")).unwrap();
+    stream.write_all(&raw_frame(0, 3, b"\x01GRLM\x0a\x00\x0b\x00")).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains("protocol versions 9 to 10 were offered"), "{said}");
+    assert!(said.contains("protocol versions 10 to 11 were offered"), "{said}");
 }
 
 #[test]

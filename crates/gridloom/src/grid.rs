@@ -336,6 +336,7 @@ impl State {
             Event::Directory { grid, functions } => self.directory.on_directory(grid, functions, client),
             Event::AgentLost { address, why } => self.directory.on_agent_lost(TaskError::AgentLost { address, why }),
             Event::ModelsKnown { server } => self.directory.on_models(server),
+            Event::Status { server, status } => self.directory.on_status(server, status),
             Event::Reached { address, server } => self.addresses.on_answer(address, Ok(server)),
             Event::NotReached { address, why } => self.addresses.on_answer(address, Err(why)),
             Event::Links { links } => self.links.on_answer(links),

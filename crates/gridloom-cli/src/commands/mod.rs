@@ -3,6 +3,8 @@
 pub mod agent;
 pub mod calibrate;
 pub mod call;
+pub mod calls;
+pub mod cancel;
 pub mod completions;
 pub mod deploy;
 pub mod explain;
@@ -19,6 +21,7 @@ pub mod sim;
 pub mod simulate;
 pub mod soak;
 pub mod testbed;
+pub mod top;
 pub mod worker;
 
 use std::io::Write;

@@ -2,6 +2,7 @@
 
 mod both_worlds;
 mod c;
+mod calls;
 mod cli;
 mod compiled;
 mod conformance;

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallBack, CallBackAnswer, Said};
 use crate::graph::{Group, Task};
-use crate::node::message::{Message, TaskReport, TransferReport};
+use crate::node::message::{Message, ServerStatus, TaskReport, TransferReport};
 use crate::node::{LogLine, Timer};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
@@ -215,6 +215,10 @@ pub enum Command {
     Links,
     /// Have a server tell the agent all that it has learned; ends in a `Directory` that has it and `ModelsKnown`.
     Models { server: NodeId },
+    /// Ask a server what it does; ends in `Status`, unless it is lost.
+    Status { server: NodeId },
+    /// Have a server end a task, whoever's it is.
+    EndTask { server: NodeId, task: TaskId },
 }
 
 /// What a machine tells the program, the log and the trace.
@@ -227,6 +231,8 @@ pub enum Event {
         /// Functions offered.
         functions: Arc<Vec<Signature>>,
     },
+    /// What a server does.
+    Status { server: NodeId, status: ServerStatus },
     /// The agent is gone, or never answered.
     AgentLost {
         /// Where it was.

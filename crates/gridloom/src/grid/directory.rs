@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridloom_base::near::near_names;
-use gridloom_base::{NodeId, TaskError};
+use gridloom_base::{NodeId, TaskError, TaskId};
 use gridloom_core::node::Command;
+use gridloom_core::node::message::ServerStatus;
 use gridloom_idl::Signature;
-use gridloom_perf::GridView;
+use gridloom_perf::{GridView, ServerView};
 
 use super::CONNECT_LIMIT;
 use crate::{Error, Function, Grid};
@@ -23,6 +25,8 @@ pub(super) struct Directory {
     names: BTreeMap<NodeId, String>,
     /// Servers that were asked for their models, and have not answered.
     without_models: BTreeSet<NodeId>,
+    /// Answers to the last question what servers do.
+    statuses: BTreeMap<NodeId, ServerStatus>,
 }
 
 impl Directory {
@@ -42,6 +46,10 @@ impl Directory {
 
     pub(super) fn on_models(&mut self, server: NodeId) {
         self.without_models.remove(&server);
+    }
+
+    pub(super) fn on_status(&mut self, server: NodeId, status: ServerStatus) {
+        self.statuses.insert(server, status);
     }
 
     pub(super) fn names(&self) -> &BTreeMap<NodeId, String> {
@@ -116,6 +124,34 @@ impl Grid {
     pub fn servers(&self) -> Arc<GridView> {
         self.absorb();
         self.state().directory.servers.clone()
+    }
+
+    /// What each server does now, in order of name: `None` of one that does not answer within `limit`.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn statuses(&self, limit: Duration) -> Result<Vec<(ServerView, Option<ServerStatus>)>, Error> {
+        let servers = self.servers();
+        self.state().directory.statuses.clear();
+        let questions = servers.servers.iter().map(|server| Command::Status { server: server.node });
+        self.commands(questions.collect());
+        let answered = self.wait(Some(limit), |state| {
+            let directory = &state.directory;
+            let is_awaited =
+                |server: &ServerView| directory.has(server.node) && !directory.statuses.contains_key(&server.node);
+            (!servers.servers.iter().any(is_awaited)).then_some(())
+        });
+        match answered {
+            Ok(()) | Err(Error::TimedOut { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let mut statuses = std::mem::take(&mut self.state().directory.statuses);
+        Ok(servers.servers.iter().map(|server| (server.clone(), statuses.remove(&server.node))).collect())
+    }
+
+    /// Ends a task on a server, whoever's it is: its program hears that it was cancelled.
+    pub fn end_task(&self, server: NodeId, task: TaskId) {
+        self.command(Command::EndTask { server, task });
     }
 
     /// Waits until what those servers have learned is known to the agent, and here. One that is gone is not waited for.

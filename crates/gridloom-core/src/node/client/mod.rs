@@ -226,7 +226,9 @@ impl Client {
             Message::Link(LinkMessage::ToProber(LinkToProber::Turn { to, is_needed })) => {
                 self.on_turn(now, to, is_needed, out);
             }
-            Message::Directory(DirectoryMessage::ToClient(message)) => self.on_directory_message(now, message, out),
+            Message::Directory(DirectoryMessage::ToClient(message)) => {
+                self.on_directory_message(now, from, message, out)
+            }
             Message::Map(MapMessage::ToClient(message)) => self.on_map_message(now, message, out),
             Message::Task(TaskMessage::ToClient(message)) => self.on_task_message(now, from, message, out),
             Message::Data(message) => self.on_data_message(now, from, message, out),
@@ -240,10 +242,11 @@ impl Client {
         }
     }
 
-    fn on_directory_message(&mut self, now: Time, message: DirectoryToClient, out: &mut Vec<Effect>) {
+    fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToClient, out: &mut Vec<Effect>) {
         match message {
             DirectoryToClient::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
             DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
+            DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
             DirectoryToClient::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),
         }
     }
@@ -427,6 +430,10 @@ impl Client {
                 None => out.push(Effect::Emit(Event::Links { links: Vec::new() })),
             },
             Command::Models { server } => self.contacts.post(server, DirectoryToServer::TellModels, out),
+            Command::Status { server } => self.contacts.post(server, DirectoryToServer::TellStatus, out),
+            Command::EndTask { server, task } => {
+                self.contacts.post(server, DirectoryToServer::EndTask { task }, out);
+            }
         }
     }
 

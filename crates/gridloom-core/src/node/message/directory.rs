@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Message;
-use gridloom_base::NodeId;
+use super::{Message, ServerStatus};
+use gridloom_base::{NodeId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, GridView, LinkReport, host_of};
 
@@ -53,6 +53,10 @@ pub enum DirectoryToServer {
     Subscribe,
     /// A client asks the server to tell all that it has learned to its agent and subscribers: `ModelsTold` follows there.
     TellModels,
+    /// A client asks what the server does: `Status` follows.
+    TellStatus,
+    /// Somebody who looks after the grid ends a task, whoever's it is: its client hears that it was cancelled.
+    EndTask { task: TaskId },
 }
 
 /// From the agent to a client.
@@ -71,6 +75,8 @@ pub enum DirectoryToClient {
     ModelsKnown { server: NodeId },
     /// The answer to `AskLinks`: a line for each ordered pair.
     LinksKnown { links: Vec<LinkReport> },
+    /// The answer of a server to `TellStatus`.
+    Status { status: ServerStatus },
 }
 
 /// What a server tells the agent when it comes.

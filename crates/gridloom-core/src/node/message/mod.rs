@@ -20,6 +20,7 @@
 mod directory;
 mod link;
 mod map;
+mod status;
 mod task;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ use gridloom_base::DatumId;
 pub use directory::{DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, Registration};
 pub use link::{LinkMessage, LinkToAgent, LinkToProber, SeenTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
+pub use status::{ServerStatus, Stage, TaskStatus};
 pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing, TransferReport};
 
 /// A message: one enum for each conversation.

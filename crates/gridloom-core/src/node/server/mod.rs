@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use crate::member::Members;
 use crate::node::message::{
-    DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToServer, LinkMessage, LinkToAgent, LinkToProber,
-    Message, Supply, TaskMessage, TaskToClient, TaskToServer,
+    DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToAgent,
+    LinkToProber, Message, Supply, TaskMessage, TaskToClient, TaskToServer,
 };
 use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
@@ -223,6 +223,14 @@ impl Server {
                 let models = self.learning.take_all_models(now);
                 self.tell_learned(now, models, out);
                 self.registering.tell(DirectoryToAgent::ModelsTold { client: from }, out);
+            }
+            DirectoryToServer::TellStatus => {
+                let status = self.status(now);
+                send(out, from, DirectoryToClient::Status { status });
+            }
+            DirectoryToServer::EndTask { task } => {
+                self.cancel(now, task, out);
+                self.pump(now, out);
             }
             DirectoryToServer::Subscribe => self.registering.subscribe(from, out),
         }

@@ -3,12 +3,12 @@
 use super::admission::Unstuck;
 use super::learning::Call;
 use super::{Server, send};
-use crate::exec::State;
+use crate::exec::{Entry, State};
 use crate::graph::{Argument, Task, TaskKind};
 use crate::node::ServerTimer;
-use crate::node::message::{Supply, TaskToClient, TransferReport};
+use crate::node::message::{ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::RATE_REPORT_NS;
+use gridloom_base::limits::{RATE_REPORT_NS, TASKS_PER_MESSAGE};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::KnownArgument;
 
@@ -191,6 +191,27 @@ impl Server {
             let why = "it ended, or was lost, in a call before this one".to_string();
             self.give_up(now, id, TaskError::ObjectLost { function, server, why }, out);
         }
+    }
+
+    /// What it does at the moment.
+    pub(super) fn status(&self, now: Time) -> ServerStatus {
+        let (count, store_bytes) = self.admission.load();
+        let mut tasks: Vec<TaskStatus> = self.admission.tasks().map(|entry| self.status_of(now, entry)).collect();
+        tasks.sort_by_key(|task| task.stage);
+        tasks.truncate(TASKS_PER_MESSAGE);
+        ServerStatus { tasks, count: count as u64, store_bytes }
+    }
+
+    fn status_of(&self, now: Time, entry: &Entry) -> TaskStatus {
+        let stage = match entry.state {
+            State::Running => Stage::Running,
+            State::Asking | State::Calling => Stage::Calling,
+            State::Ready => Stage::Queued,
+            State::Held | State::Waiting => Stage::Waiting,
+        };
+        let id = entry.task.id;
+        let run_ns = if entry.state.has_begun() { self.learning.elapsed_ns(now, id) } else { 0 };
+        TaskStatus { task: id, function: entry.task.name().to_string(), stage, run_ns }
     }
 
     // ---- given up

@@ -77,6 +77,10 @@ impl Admission {
         self.executor.is_empty()
     }
 
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Entry> {
+        self.executor.tasks()
+    }
+
     pub(super) fn get(&self, id: TaskId) -> Option<&Entry> {
         self.executor.get(id)
     }

@@ -1,0 +1,105 @@
+//! `gridloom calls`, and what a server does, for `gridloom top` too.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use gridloom::Grid;
+use gridloom_base::time::ns_to_seconds;
+use gridloom_core::node::message::{ServerStatus, Stage, TaskStatus};
+use gridloom_perf::ServerView;
+use serde_json::{Value, json};
+
+use super::{GridOption, print_json, print_line};
+
+/// A server that does not answer so long is shown without its calls.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// List the calls that are on the grid's servers: running, queued, and waiting for data.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom calls --json")]
+pub struct Options {
+    #[command(flatten)]
+    grid: GridOption,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let grid = options.grid.connect()?;
+    let servers = ask(&grid)?;
+    if options.json {
+        let calls = servers.iter().flat_map(|(server, status)| {
+            let tasks = status.iter().flat_map(|status| &status.tasks);
+            tasks.map(|task| call_json(server, task))
+        });
+        let silent = servers.iter().filter(|(_, status)| status.is_none()).map(|(server, _)| &server.name);
+        let silent: Vec<&String> = silent.collect();
+        print_json(&json!({ "calls": calls.collect::<Vec<_>>(), "servers_without_answer": silent }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines = lines(&servers, usize::MAX);
+    if lines.is_empty() {
+        print_line("no calls")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    lines.iter().try_for_each(|line| print_line(line))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Each server, with what it does if it says so in time.
+pub(super) type Servers = Vec<(ServerView, Option<ServerStatus>)>;
+
+pub(super) fn ask(grid: &Grid) -> Result<Servers> {
+    Ok(grid.statuses(ANSWER_LIMIT)?)
+}
+
+pub(super) fn call_json(server: &ServerView, task: &TaskStatus) -> Value {
+    json!({
+        "call": task.task.to_string(),
+        "function": task.function,
+        "server": server.name,
+        "stage": stage(task.stage),
+        "run_seconds": ns_to_seconds(task.run_ns),
+    })
+}
+
+/// A table of calls, those that run longest first, then as many of the others; no line at all without calls.
+pub(super) fn lines(servers: &Servers, at_most: usize) -> Vec<String> {
+    let mut calls: Vec<(&ServerView, &TaskStatus)> = Vec::new();
+    let (mut count, mut lines) = (0, Vec::new());
+    for (server, status) in servers {
+        let Some(status) = status else {
+            lines.push(format!("{}: no answer within {} s", server.name, ANSWER_LIMIT.as_secs()));
+            continue;
+        };
+        count += status.count as usize;
+        calls.extend(status.tasks.iter().map(|task| (server, task)));
+    }
+    if calls.is_empty() {
+        return lines;
+    }
+    calls.sort_by_key(|(_, task)| (task.stage, std::cmp::Reverse(task.run_ns)));
+    lines.push(format!("{:<28} {:<24} {:<20} {:<8} {:>9}", "call", "function", "server", "stage", "ran, s"));
+    for (server, TaskStatus { task, function, stage: at, run_ns }) in calls.iter().take(at_most) {
+        let ran = if *run_ns > 0 { format!("{:.1}", ns_to_seconds(*run_ns)) } else { "-".to_string() };
+        let function = if function.is_empty() { "(takes data)" } else { function.as_str() };
+        let (task, name) = (task.to_string(), &server.name);
+        lines.push(format!("{task:<28} {function:<24} {name:<20} {:<8} {ran:>9}", stage(*at)));
+    }
+    let shown = calls.len().min(at_most);
+    if count > shown {
+        lines.push(format!("and {} more", count - shown));
+    }
+    lines
+}
+
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Running => "running",
+        Stage::Calling => "calling",
+        Stage::Queued => "queued",
+        Stage::Waiting => "waiting",
+    }
+}

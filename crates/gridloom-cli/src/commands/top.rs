@@ -1,0 +1,107 @@
+//! `gridloom top`.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use gridloom_core::node::message::Stage;
+use serde_json::json;
+
+use super::calls::{Servers, ask, call_json, lines};
+use super::{GridOption, print_json, print_text};
+
+/// Calls shown on a page.
+const CALLS_SHOWN: usize = 20;
+/// Clears a terminal and goes to its upper left corner.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// Show what the servers do: slots, calls, and store; again and again on a terminal.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  gridloom top\n  gridloom top --once --json")]
+pub struct Options {
+    #[command(flatten)]
+    grid: GridOption,
+    /// Seconds from one look to the next
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_interval)]
+    interval: f64,
+    /// Look once, as without a terminal
+    #[arg(long)]
+    once: bool,
+    /// Print JSON, a line for each look
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected seconds".to_string())?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("expected 0.1 to 3600 seconds".into()) }
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let grid = options.grid.connect()?;
+    let is_once = options.once || !std::io::stdout().is_terminal();
+    loop {
+        let servers = ask(&grid)?;
+        if options.json {
+            print_look(&servers)?;
+        } else if is_once {
+            print_text(&page(&servers))?;
+        } else {
+            print_text(&format!("{CLEAR}{}", page(&servers)))?;
+        }
+        if is_once {
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(Duration::from_secs_f64(options.interval));
+    }
+}
+
+fn print_look(servers: &Servers) -> Result<()> {
+    let rows = servers.iter().map(|(server, status)| {
+        let calls = status.iter().flat_map(|status| &status.tasks).map(|task| call_json(server, task));
+        json!({
+            "name": server.name,
+            "slots": server.slots,
+            "answers": status.is_some(),
+            "calls": status.as_ref().map(|status| status.count),
+            "store_bytes": status.as_ref().map(|status| status.store_bytes),
+            "memory_bytes": server.memory_bytes,
+            "shown": calls.collect::<Vec<_>>(),
+        })
+    });
+    print_json(&json!({ "servers": rows.collect::<Vec<_>>() }))
+}
+
+fn page(servers: &Servers) -> String {
+    if servers.is_empty() {
+        return "no servers; start one with 'gridloom serve'\n".into();
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let mut text = format!(
+        "{:<20} {:>5} {:>7} {:>7} {:>7} {:>7} {:>16}\n",
+        "server", "slots", "running", "calling", "queued", "waiting", "store, GiB"
+    );
+    for (server, status) in servers {
+        let name = &server.name;
+        // Writing to a string cannot fail.
+        let _ = match status {
+            None => writeln!(text, "{name:<20} {:>5} no answer", server.slots),
+            Some(status) => {
+                let at = |stage| status.tasks.iter().filter(|task| task.stage == stage).count();
+                let (running, calling, queued) = (at(Stage::Running), at(Stage::Calling), at(Stage::Queued));
+                // Those that are too many to be listed wait.
+                let waiting = (status.count as usize).saturating_sub(running + calling + queued);
+                let store = format!("{:.2} of {:.1}", gib(status.store_bytes), gib(server.memory_bytes));
+                let slots = server.slots;
+                writeln!(text, "{name:<20} {slots:>5} {running:>7} {calling:>7} {queued:>7} {waiting:>7} {store:>16}")
+            }
+        };
+    }
+    let calls = lines(servers, CALLS_SHOWN);
+    if !calls.is_empty() {
+        let _ = writeln!(text, "\n{}", calls.join("\n"));
+    }
+    text
+}

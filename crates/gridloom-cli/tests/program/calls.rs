@@ -1,0 +1,68 @@
+//! What is on the servers is listed, and can be ended by anybody of the grid.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Grid, Running, file, said, succeeds};
+
+const IDL: &str = "Module os; Define nap(IN int seconds, OUT int *left) Calls \"C\" left = sleep(seconds);\n";
+
+/// A server of one slot whose function sleeps.
+fn serve(grid: &Grid) -> Running {
+    let idl = file("nap.idl", IDL);
+    Running::start(grid.serve_command("one", &[&idl], &["--library", "libc.so.6", "--slots", "1"]))
+}
+
+fn nap(grid: &Grid) -> Child {
+    let mut command: Command = grid.command(&["call", "os/nap", "600"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The calls, once there are so many.
+fn calls(grid: &Grid, count: usize) -> Vec<Value> {
+    loop {
+        let told = grid.json(&["calls"]);
+        let calls = told["calls"].as_array().unwrap();
+        if calls.len() == count {
+            return calls.clone();
+        }
+    }
+}
+
+fn error_of(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn calls_are_listed_and_cancelled() {
+    let grid = Grid::start();
+    let _one = serve(&grid);
+    assert_eq!(succeeds(grid.command(&["calls"])), "no calls\n");
+    let first = nap(&grid);
+    let running = calls(&grid, 1).remove(0);
+    let second = nap(&grid);
+    let both = calls(&grid, 2);
+    let stages: Vec<&str> = both.iter().map(|call| call["stage"].as_str().unwrap()).collect();
+    assert!(stages.contains(&"running") && both[0]["function"] == "os/nap" && both[0]["server"] == "one", "{both:?}");
+    let page = succeeds(grid.command(&["top"]));
+    assert!(page.contains("one                      1") && page.contains("os/nap"), "{page}");
+    let look = grid.json(&["top"]);
+    assert_eq!((&look["servers"][0]["calls"], look["servers"][0]["shown"].as_array().unwrap().len()), (&2.into(), 2));
+
+    let name = running["call"].as_str().unwrap();
+    let told = grid.json(&["cancel", name]);
+    assert_eq!(told["cancelled"], serde_json::json!([name]));
+    assert!(error_of(first).contains("the call was cancelled"));
+    assert_eq!(succeeds(grid.command(&["cancel", "--all"])), "1 call cancelled\n");
+    assert!(error_of(second).contains("the call was cancelled"));
+    assert_eq!(succeeds(grid.command(&["calls"])), "no calls\n");
+
+    let (code, error) = said(grid.command(&["cancel", "7"]));
+    assert!(code == 2 && error.contains("'7' is no name such as t17@n2f3a90"), "{error}");
+    let output = grid.command(&["cancel", name]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && text.contains("is on no server; 'gridloom calls' lists"), "{text}");
+}
