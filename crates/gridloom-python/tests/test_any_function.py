@@ -406,3 +406,15 @@ def test_a_call_can_be_awaited(grid):
         return await asyncio.gather(grid.run(twice, 1), grid.run(twice, 2))
 
     assert asyncio.run(program()) == [2, 4]
+
+
+def test_numerical_libraries_share_the_processors(monkeypatch):
+    def threads():
+        return os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    with gl.local(1, slots=1 + len(os.sched_getaffinity(0))) as grid:
+        assert grid.run(threads).result() == ("1", "7")
+    with gl.local(1, environment={"OMP_NUM_THREADS": "3"}) as grid:
+        assert grid.run(threads).result()[0] == "3"

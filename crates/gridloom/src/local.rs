@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gridloom_net::identity::{self, Secret};
+use gridloom_net::jobs::shared_threads;
 
 use crate::Error;
 use crate::builtin::BUILTIN_RUN_CODE;
@@ -168,6 +169,7 @@ impl LocalProcesses {
             if let Some(blas) = &config.blas {
                 command.env("GRIDLOOM_BLAS", blas);
             }
+            command.envs(shared_threads((config.servers as u32).saturating_mul(config.slots)));
             command.envs(config.environment.iter().cloned());
             processes.servers.push(Started::new(spawn(&mut command)?, &name)?);
         }

@@ -9,7 +9,7 @@ use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_name
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
-use gridloom_net::jobs::JobsConfig;
+use gridloom_net::jobs::{JobsConfig, shared_threads};
 use serde_json::json;
 
 use super::worker::{Wrong, check_libraries};
@@ -103,6 +103,15 @@ impl Options {
     }
 }
 
+fn worker_environment(options: &Options) -> Vec<(String, String)> {
+    let mut variables = shared_threads(options.slots);
+    // Functions that call others find the grid by it.
+    if !options.no_agent {
+        variables.push((AGENT_VARIABLE.into(), options.agent.agent.clone()));
+    }
+    variables
+}
+
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
@@ -144,8 +153,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         python: options.python.clone(),
         modules: offer.modules,
         queue_depth: options.queue_depth,
-        // Functions that call others find the grid by it.
-        env: if options.no_agent { Vec::new() } else { vec![(AGENT_VARIABLE.into(), options.agent.agent.clone())] },
+        env: worker_environment(&options),
         slowdown: options.slowdown,
         worker_group: options.worker_group,
     };

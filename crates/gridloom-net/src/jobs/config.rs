@@ -35,6 +35,19 @@ pub struct JobsConfig {
     pub worker_group: Option<PathBuf>,
 }
 
+/// Variables by which numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) are told how many threads a call may have.
+const THREADS: [&str; 5] =
+    ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
+
+/// An equal share of this machine's processors, as threads of numerical libraries, for each of so many calls at a time. What the
+/// environment says already counts.
+pub fn shared_threads(calls: u32) -> Vec<(String, String)> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (processors / calls.max(1) as usize).max(1).to_string();
+    let unset = THREADS.iter().filter(|name| std::env::var_os(name).is_none());
+    unset.map(|name| (name.to_string(), threads.clone())).collect()
+}
+
 /// What happened.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEvent {
