@@ -90,6 +90,7 @@ impl Simulation {
                     memory_bytes,
                     slowdown: 1.0,
                     functions,
+                    codes: Default::default(),
                     models,
                 };
                 let machine = AnyMachine::Server(Box::new(Server::new(config)));

@@ -52,6 +52,7 @@ impl Test {
                 memory_bytes: 1 << 30,
                 slowdown: 1.0,
                 functions,
+                codes: Default::default(),
                 models: Default::default(),
             }))
         })

@@ -1,13 +1,16 @@
 //! `gridloom serve`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
+use gridloom_base::Fnv;
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
+use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::jobs::{JobsConfig, shared_threads};
 use serde_json::json;
@@ -103,6 +106,24 @@ impl Options {
     }
 }
 
+/// Fingerprints of the files of Python functions. Libraries may well differ from machine to machine.
+fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
+    let mut files: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+    let mut code_of = |module| {
+        let hash = || {
+            let mut hash = Fnv::default();
+            std::fs::read(module).ok()?.into_iter().for_each(|byte| hash.byte(byte));
+            Some(hash.0)
+        };
+        *files.entry(module).or_insert_with(hash)
+    };
+    let codes = definitions.iter().filter_map(|definition| {
+        let Body::Python { module, .. } = &definition.body else { return None };
+        Some((definition.signature.name.clone(), code_of(module)?))
+    });
+    codes.collect()
+}
+
 fn worker_environment(options: &Options) -> Vec<(String, String)> {
     let mut variables = shared_threads(options.slots);
     // Functions that call others find the grid by it.
@@ -144,6 +165,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
     let names: Vec<String> = offer.definitions.iter().map(|definition| definition.signature.name.clone()).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
+    let codes = codes_of(&offer.definitions);
     let jobs = JobsConfig {
         server_name: name.clone(),
         slots: options.slots,
@@ -182,6 +204,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             memory_bytes,
             slowdown: options.slowdown,
             functions,
+            codes,
             models: models.clone(),
         });
         let machine: BoxMachine = match options.no_agent {

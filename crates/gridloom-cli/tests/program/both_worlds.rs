@@ -212,6 +212,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
                 memory_bytes,
                 slowdown: 1.0,
                 functions,
+                codes: BTreeMap::new(),
                 models: BTreeMap::new(),
             };
             Node::Server(Box::new(Server::new(config)))

@@ -391,6 +391,7 @@ mod tests {
             memory_bytes: 0,
             slowdown: 1.0,
             functions: Vec::new(),
+            codes: BTreeMap::new(),
         };
         let refused =
             test.handle(Input::Received { from: SERVER, message: DirectoryToAgent::Register(registration).into() });

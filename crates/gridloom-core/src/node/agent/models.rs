@@ -88,6 +88,7 @@ pub(super) mod tests {
             memory_bytes: 1 << 20,
             slowdown,
             functions: vec![signature],
+            codes: BTreeMap::from([("m/f".to_string(), node)]),
         };
         handle(Input::Received { from: peer, message: DirectoryToAgent::Register(registration).into() });
         handle(Input::Received { from: peer, message: DirectoryToAgent::Speed { flops: 1e9 / slowdown }.into() });

@@ -10,6 +10,9 @@ use gridloom_base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
 use gridloom_base::{Level, NodeId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Servers with other code that are named to a new one, at most.
+const DIFFERENCES_MAX: usize = 4;
+
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
         // Two cannot listen at one address: who is silent there is gone, though its connection has not broken yet.
@@ -33,6 +36,11 @@ impl Agent {
             self.models.offered(&signature.name, signature.hash());
             self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
         }
+        let differences = self.differences_of_code(&registration);
+        for text in &differences {
+            let line = LogLine::new(Level::Warning, Category::Agent, text.clone());
+            out.push(line.peer(&registration.name).address(&registration.address).into());
+        }
         let peers = if registration.plain { Vec::new() } else { self.peers_to_measure() };
         let line = LogLine::new(
             Level::Info,
@@ -54,8 +62,22 @@ impl Agent {
                 promised: BTreeMap::new(),
             },
         );
-        send(out, from, DirectoryToServer::Registered { peers });
+        send(out, from, DirectoryToServer::Registered { peers, differences });
         self.changed(now, out);
+    }
+
+    /// Functions that have other code on servers that were there before, a line for each such server.
+    fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
+        let others = self.servers.values().map(|server| &server.registration);
+        let lines = others.filter(|other| other.name != registration.name).filter_map(|other| {
+            let is_other = |(name, code): &(&String, &u64)| other.codes.get(*name).is_some_and(|known| known != *code);
+            let names: Vec<&String> = registration.codes.iter().filter(is_other).map(|(name, _)| name).collect();
+            let first = names.first()?;
+            let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+            let (here, there) = (&registration.name, &other.name);
+            Some(format!("'{first}'{more} has other code on server '{here}' than on '{there}': results may differ"))
+        });
+        lines.take(DIFFERENCES_MAX).collect()
     }
 
     /// A server cannot run a function that it offers: calls go to others from now on.
@@ -148,5 +170,36 @@ impl Agent {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::tests::{agent, register};
+    use super::*;
+    use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
+    use crate::node::protocol::Input;
+    use gridloom_base::Machine;
+
+    #[test]
+    fn a_server_hears_that_others_have_other_code() {
+        let mut agent = agent();
+        register(&mut agent, 2, "one:1", 1.0, 1.0);
+        register(&mut agent, 3, "two:1", 1.0, 1.0);
+        let again = |agent: &mut Agent, code: u64| {
+            let mut registration = agent.servers[&NodeId(3)].registration.clone();
+            registration.codes.insert("m/f".into(), code);
+            let (mut out, message) = (Vec::new(), DirectoryToAgent::Register(registration).into());
+            agent.handle(Time(9), Input::Received { from: NodeId(3), message }, &mut out);
+            let told = out.into_iter().find_map(|effect| match effect {
+                Effect::Send { message: Message::Directory(DirectoryMessage::ToServer(message)), .. } => Some(message),
+                _ => None,
+            });
+            let Some(DirectoryToServer::Registered { differences, .. }) = told else { panic!("{told:?}") };
+            differences
+        };
+        let line = "'m/f' has other code on server 'server-3' than on 'server-2': results may differ";
+        assert_eq!(again(&mut agent, 3), [line]);
+        assert_eq!(again(&mut agent, 2), [""; 0]);
     }
 }

@@ -1,5 +1,7 @@
 //! Which servers there are, what they offer, and what is known of them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Message, ServerStatus};
@@ -40,7 +42,11 @@ pub enum DirectoryToAgent {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToServer {
     /// The registration was taken. The links to these other servers (with their addresses) are to be measured.
-    Registered { peers: Vec<(NodeId, String)> },
+    Registered {
+        peers: Vec<(NodeId, String)>,
+        /// Functions with other code than those of other servers, in words.
+        differences: Vec<String>,
+    },
     /// The registration was refused.
     RegistrationRefused {
         why: String,
@@ -94,6 +100,8 @@ pub struct Registration {
     /// How many times as long as on its processors calls take on purpose: 1 unless it stands for a slower machine.
     pub slowdown: f64,
     pub functions: Vec<Signature>,
+    /// Fingerprints of the code behind some of them, by name: two servers should run the same.
+    pub codes: BTreeMap<String, u64>,
 }
 
 impl Registration {

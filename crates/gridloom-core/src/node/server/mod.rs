@@ -19,6 +19,7 @@ mod registering;
 mod reports;
 mod tasks;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -63,6 +64,8 @@ pub struct ServerConfig {
     pub slowdown: f64,
     /// What it offers.
     pub functions: Vec<Signature>,
+    /// Fingerprints of the code behind some of these, by name.
+    pub codes: BTreeMap<String, u64>,
     /// Models of these functions that were kept from earlier, by name.
     pub models: BTreeMap<String, FunctionModel>,
 }
@@ -203,7 +206,8 @@ impl Server {
 
     fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToServer, out: &mut Vec<Effect>) {
         match message {
-            DirectoryToServer::Registered { peers } => {
+            DirectoryToServer::Registered { peers, differences } => {
+                out.extend(differences.into_iter().map(|text| line(Level::Warning, text).into()));
                 let models = self.learning.take_all_models(now);
                 self.learning.forget_told_pace();
                 let pace = self.learning.take_pace(now);
@@ -386,7 +390,7 @@ fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
     out.push(line(Level::Warning, "a peer sent a server what no server takes").peer(from).into());
 }
 
-fn line(level: Level, text: &'static str) -> LogLine {
+fn line(level: Level, text: impl Into<Cow<'static, str>>) -> LogLine {
     LogLine::new(level, Category::Server, text)
 }
 

@@ -82,6 +82,7 @@ impl Registering {
             memory_bytes: c.memory_bytes,
             slowdown: c.slowdown,
             functions: c.functions.clone(),
+            codes: c.codes.clone(),
         };
         send(out, to, DirectoryToAgent::Register(registration));
         if let Some(flops) = self.speed_flops {

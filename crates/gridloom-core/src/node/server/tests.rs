@@ -23,6 +23,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         memory_bytes: 1 << 20,
         slowdown: 1.0,
         functions: Vec::new(),
+        codes: BTreeMap::new(),
         models: BTreeMap::new(),
     }
 }
