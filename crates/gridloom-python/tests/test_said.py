@@ -27,6 +27,15 @@ def flood(lines: int) -> int:
     return lines
 
 @gl.function
+def inspect() -> str:
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.writelines(["a\\n", "b\\n"])
+    print("to bytes", file=sys.stderr, flush=True)
+    sys.stdout.buffer.write(b"bytes\\n")
+    sys.stdout.flush()
+    return f"{sys.stdout.encoding} {sys.stdout.isatty()} {sys.stdout.fileno()} {sys.stderr.fileno()}"
+
+@gl.function
 def fork() -> int:
     child = os.fork()
     if child == 0:
@@ -97,6 +106,13 @@ def test_a_flood_is_bounded_and_the_rest_stands_in_the_log(file, capfd):
     assert heard.startswith(f"{0:0999}\n") and "the rest stands in the server's log" in heard
     assert len(heard) < 10e6 and heard.endswith("line 6\nbegun")
     assert len(heard.splitlines()) + len(logged.splitlines()) >= 20_000
+
+
+def test_the_streams_are_as_others(file, capfd):
+    said = []
+    with gl.local(1, functions=[file], logs=said.append) as grid:
+        assert grid.function("spoken/inspect")() == "utf-8 False 1 2"
+    assert texts(said) == "a\nb\n" and "bytes\n" in capfd.readouterr().err
 
 
 def test_a_forked_child_does_not_speak_for_the_call(file, capfd):

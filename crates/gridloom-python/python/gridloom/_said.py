@@ -173,6 +173,10 @@ class ToProgram(io.TextIOBase):
         """Say that it is no terminal."""
         return False
 
+    def __getattr__(self, name: str) -> Any:
+        # What only some streams have, such as `reconfigure`.
+        return getattr(self._log, name)
+
     @property
     def encoding(self) -> str:  # type: ignore[override]
         """As that of the log."""
