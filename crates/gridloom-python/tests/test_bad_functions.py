@@ -350,15 +350,20 @@ def test_a_crash_of_such_a_thread_ends_the_call_that_runs_then(one, gate, tmp_pa
 # --- They close descriptors.
 
 
-def close(first, end):
-    os.closerange(first, end)
+def close_standard():
+    os.closerange(0, 3)
     print("said after that")
+
+
+def close_others():
+    os.closerange(3, 100)
+    signal.pause()
 
 
 def test_standard_streams_can_be_closed(program):
     heard = []
     with gl.local(servers=1, logs=heard.append) as grid:
-        grid.run(close, 0, 3).get(60)
+        grid.run(close_standard).get(60)
         assert is_free(grid)
         values = np.arange(100_000.0)
         np.testing.assert_array_equal(grid.run(twice, values).get(60), 2 * values)
@@ -367,13 +372,13 @@ def test_standard_streams_can_be_closed(program):
 
 def test_without_its_socket_a_worker_ends(one):
     with pytest.raises(gl.Crashed):
-        one.run(close, 3, 100).get(60)
+        one.run(close_others).get(60)
     assert is_free(one)
 
 
 @pytest.mark.xfail(strict=True, reason="the server kills the worker whose socket it lost, and tells of that signal")
 def test_a_worker_without_its_socket_is_not_said_to_lack_memory(one):
-    assert "memory" not in str(one.run(close, 3, 100).exception(60))
+    assert "memory" not in str(one.run(close_others).exception(60))
 
 
 # --- They return or raise what cannot be sent.
