@@ -91,6 +91,8 @@ class MapResults(Generic[_T]):
     def close(self) -> None:
         """End it: calls that were not sent are cancelled."""
         self._rest.clear()
+        # A generator that nothing else holds ends, too.
+        self._items = iter(())
         while self._futures:
             self._futures.popleft().cancel()
 

@@ -10,6 +10,8 @@ import types
 from pathlib import Path
 
 _loaded: dict[str, types.ModuleType] = {}
+# Its frames are above those of the functions that it calls, and of no use to their programs.
+_RUN_CODE = str(Path(__file__).with_name("run_code.py"))
 
 
 def load(path: str) -> types.ModuleType:
@@ -42,4 +44,6 @@ def load(path: str) -> types.ModuleType:
 
 def format_traceback(error: BaseException, frames: types.TracebackType | None) -> str:
     """Text of an exception with its traceback."""
+    while frames is not None and frames.tb_frame.f_code.co_filename == _RUN_CODE:
+        frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")

@@ -15,7 +15,10 @@ import numpy.typing as npt
 from . import _errors
 from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult
 from ._pickles import CannotPickle
-from .run_code import ERROR, FUNCTION, TOKEN_BYTES, VALUE
+from .run_code import ERROR, FUNCTION, TOKEN_BYTES, VALUE, CannotImport, CannotLoad
+
+# The arguments of `FUNCTION`, for its errors.
+_PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments"}
 
 
 class RemoteTraceback(Exception):
@@ -125,7 +128,7 @@ def unpack(given: bytes, name: str) -> Any:
     if given[:1] == VALUE:
         try:
             return pickle.loads(body)
-        except Exception as error:
+        except BaseException as error:  # a value can be made such that unpickling it exits; no interrupt comes here
             raise named(
                 WrongResult,
                 f"the result of {name} cannot be unpickled here: {type(error).__name__}: {error}; the program needs the modules "
@@ -140,7 +143,7 @@ def unpack(given: bytes, name: str) -> Any:
         raised = pickle.loads(pickled)
         if not isinstance(raised, BaseException):
             raise TypeError("no exception came out")
-    except Exception:
+    except BaseException:
         raised = named(
             RemoteError,
             f"{name} raised {kind}: {message}\n{text}",
@@ -155,6 +158,11 @@ def unpack(given: bytes, name: str) -> Any:
 
 def renamed(error: BaseException, name: str) -> BaseException:
     """Say an error of Gridloom of the program's function, not of the one that runs it."""
+    if isinstance(error, ArgumentError) and str(error).startswith(FUNCTION):
+        text = str(error)
+        for part, what in _PARTS.items():
+            text = text.replace(f"{FUNCTION}: argument '{part}'", f"{name}: {what}")
+        return named(ArgumentError, text)
     if not isinstance(error, TaskError) or getattr(error, "function", FUNCTION) != FUNCTION:
         return error
     fields = {**vars(error), "function": name}
@@ -162,7 +170,7 @@ def renamed(error: BaseException, name: str) -> BaseException:
     server = fields.get("server", "")
     if isinstance(error, RemoteError):
         told = error.message
-        if error.kind == "CannotLoad":
+        if error.kind in (CannotLoad.__name__, CannotImport.__name__):
             kind, message = CannotRun, f"{name} cannot run on server '{server}': {told}"
             fields = {"function": name, "server": server, "why": told}
         elif error.kind == "CannotReturn":

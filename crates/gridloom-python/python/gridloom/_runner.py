@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import dataclasses
+import itertools
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -19,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _gridloom
 from ._completed import awaited
-from ._errors import InputError, ServerLost, UnknownFunctionError, UsageError
-from ._packing import RemoteTraceback, renamed, unpack
+from ._errors import Cancelled, InputError, RemoteError, ServerLost, UnknownFunctionError, UsageError
+from ._packing import RemoteTraceback, named, renamed, unpack
 from ._pickles import OfSession
-from .run_code import FUNCTION
+from .run_code import FUNCTION, CannotImport
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,8 @@ _AHEAD_SECONDS = 0.002
 _AHEAD_AFTER_SECONDS = 0.01
 # How often a call is sent, as its servers are lost.
 _ATTEMPTS_MAX = 5
+# So many calls that lack a module on the free servers are passed over for one that can run there.
+_PASSED_MAX = 64
 # A new mean of a call's time counts so much.
 _NEWS = 0.2
 
@@ -51,13 +54,14 @@ _NEWS = 0.2
 class RunFuture(OfSession, concurrent.futures.Future[_T]):
     """A call of any function under way: a future as of ``concurrent.futures``, which can be awaited too.
 
-    It can be cancelled until it is sent to a server.
+    It can be cancelled until it is sent to a server, and ended by `abort` while it runs.
     """
 
     _why = "a gridloom.RunFuture is a call of this process"
     _remedy = "wait for the result, and pass its .get()"
 
     _runner: Runner | None = None
+    _aborted = False
 
     def get(self, timeout: float | None = None) -> _T:
         """Wait for the result, as `result`.
@@ -96,6 +100,17 @@ class RunFuture(OfSession, concurrent.futures.Future[_T]):
             self._runner.drop(self)
         return cancelled
 
+    def abort(self) -> None:
+        """End the call also where it runs, by ending its worker process; an ended call keeps its result.
+
+        Raises
+        ------
+        UsageError
+            If the session is closed.
+        """
+        if self._runner is not None:
+            self._runner.abort([self])
+
     def __await__(self) -> Generator[Any, None, _T]:
         return awaited(self).__await__()
 
@@ -116,6 +131,8 @@ class Call:
     retry: Retry | None = None
     failures: int = 0
     failed_on: set[str] = dataclasses.field(default_factory=set)
+    # Servers that lack a module that it needs.
+    lacking: set[str] = dataclasses.field(default_factory=set)
     # The server that it is bound to, and how often it was sent.
     server: str | None = None
     attempts: int = 0
@@ -192,19 +209,17 @@ class Runner:
         if call is not None:
             future.set_running_or_notify_cancel()
 
-    def abort(self, futures: Iterable[concurrent.futures.Future[Any]]) -> None:
+    def abort(self, futures: Iterable[RunFuture[Any]]) -> None:
         """Cancel calls, also those under way: the worker processes that run them end."""
         aborted = set(futures)
         for future in aborted:
+            future._aborted = True
             future.cancel()
+        self.fail(aborted, _cancelled())
         with self._lock:
             under_way = [call.pending for call in self._under_way.values() if call.future in aborted]
         for pending in under_way:
-            if pending is not None:
-                try:
-                    pending.cancel()
-                except UsageError:  # its result was taken
-                    pass
+            _stop(pending)
 
     def fail(self, futures: Iterable[concurrent.futures.Future[Any]], error: BaseException) -> None:
         """Fail those of these calls that were not sent."""
@@ -239,10 +254,11 @@ class Runner:
             with self._lock:
                 if not self._waiting or self._closed:
                     return
-                future, call = next(iter(self._waiting.items()))
-                server = self._free_server(call.failed_on)
-                if server is None and self._servers:
+                found = self._next()
+                if found is None:
                     return
+                call, server = found
+                future = call.future
                 del self._waiting[future]
                 # A place is taken, so that another thread does not send too many.
                 place = -id(call)
@@ -268,17 +284,33 @@ class Runner:
                     return
                 self._under_way[serial] = call
             self._ends.note(pending, serial, self)
+            if call.future._aborted:
+                _stop(pending)
 
-    def _free_server(self, failed_on: set[str]) -> str | None:
-        """The server that has taken the least of what it may take now; ``None`` if all have taken that. Rather not one of those."""
+    def _next(self) -> tuple[Call, str | None] | None:
+        """The first call that can be sent now, and its server; ``None`` for that if none is known."""
         assert self.slots, "which looks for servers"
+        for call in itertools.islice(self._waiting.values(), _PASSED_MAX + 1):
+            server = self._free_server(call)
+            if server is not None or not self._servers:
+                return call, server
+            if not call.lacking:
+                return None
+        return None
+
+    def _free_server(self, call: Call) -> str | None:
+        """The server that has taken the least of what it may take now; ``None`` if all have taken that.
+
+        It is one that has the modules of the call, unless none has, and rather one on which the call has not failed.
+        """
+        lacking = call.lacking if call.lacking and self._servers.keys() - call.lacking else ()
         since = time.monotonic() - _AHEAD_AFTER_SECONDS
         is_short = self._mean_seconds < _AHEAD_SECONDS
         free = []
         for name, slots in self._servers.items():
             ahead = _AHEAD_MAX * slots if is_short and self._ended_at.get(name, 0.0) > since else 0
-            if self._busy[name] < slots + ahead:
-                free.append((name in failed_on, self._busy[name] / slots, name))
+            if self._busy[name] < slots + ahead and name not in lacking:
+                free.append((name in call.failed_on, self._busy[name] / slots, name))
         return min(free)[-1] if free else None
 
     def _on(self, server: str | None) -> _gridloom.RawFunction:
@@ -311,10 +343,9 @@ class Runner:
 
     def _failed(self, call: Call, error: BaseException) -> None:
         """Have a call that failed run again: on its terms, or where a module may be that its server lacks."""
-        is_there = isinstance(error.__cause__, RemoteTraceback)
-        if isinstance(error, ModuleNotFoundError) and is_there and call.server is not None:
-            call.failed_on.add(call.server)
-            if self._servers.keys() - call.failed_on:
+        if _is_module_missing(error) and call.server is not None:
+            call.lacking.add(call.server)
+            if self._servers.keys() - call.lacking:
                 self._again(call)
                 return
         if call.retry is None or call.failures >= call.retry.times or not call.retry.covers(error):
@@ -328,9 +359,14 @@ class Runner:
     def _again(self, call: Call) -> None:
         """Send a call anew, before others."""
         with self._lock:
-            self._waiting[call.future] = call
-            self._waiting.move_to_end(call.future, last=False)
-        self._send()
+            is_aborted = call.future._aborted
+            if not is_aborted:
+                self._waiting[call.future] = call
+                self._waiting.move_to_end(call.future, last=False)
+        if is_aborted:
+            _end(call, error=_cancelled())
+        else:
+            self._send()
 
     def _on_ends(self, serials: list[int]) -> None:
         now = time.monotonic()
@@ -364,6 +400,26 @@ class Runner:
             self._failed(call, error)
         else:
             _end(call, value)
+
+
+def _is_module_missing(error: BaseException) -> bool:
+    """Whether the server lacks a module that the call needs."""
+    if isinstance(error, RemoteError):
+        return error.kind == CannotImport.__name__
+    return isinstance(error, ModuleNotFoundError) and isinstance(error.__cause__, RemoteTraceback)
+
+
+def _stop(pending: _gridloom.RawPending | None) -> None:
+    """End a call that runs, if it was sent."""
+    if pending is not None:
+        try:
+            pending.cancel()
+        except UsageError:  # its result was taken
+            pass
+
+
+def _cancelled() -> BaseException:
+    return named(Cancelled, "the call was cancelled")
 
 
 def _end(call: Call, value: Any = None, error: BaseException | None = None) -> None:

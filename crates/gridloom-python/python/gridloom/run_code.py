@@ -7,17 +7,18 @@ worker process. The client's side is ``_packing``; `FUNCTION`, `VALUE` and `ERRO
 from __future__ import annotations
 
 import collections
+import contextlib
 import io
 import os
 import pickle
 import sys
-import traceback
 from typing import Annotated, Any
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
 from ._define import Array, function
+from ._modules import format_traceback
 
 gl_module = "python"
 
@@ -34,8 +35,8 @@ TOKEN_BYTES = 16
 
 # A program calls few functions in turn.
 _FUNCTIONS_MAX = 16
-# Past this the beginning of a traceback is left out.
-_TRACEBACK_CHARACTERS_MAX = 65_536
+# Of a longer traceback or message of an exception the middle is left out.
+_TEXT_CHARACTERS_MAX = 65_536
 
 _functions: collections.OrderedDict[bytes, Any] = collections.OrderedDict()
 _set_up: dict[bytes, BaseException | None] = {}
@@ -45,6 +46,10 @@ sys.path += [path for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep
 
 class CannotLoad(Exception):
     """The function or an argument cannot be unpickled here."""
+
+
+class CannotImport(CannotLoad):
+    """A module is missing here that the function or an argument needs. Another server may have it."""
 
 
 class CannotReturn(Exception):
@@ -63,7 +68,14 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
             _initialize(setup)
         called = _loaded(function)
         actual = _unpickled(arguments.data, "an argument")
-        value = _apply(called, actual)
+        folder = _folder()
+        try:
+            value = _apply(called, actual)
+        finally:
+            # The next call may be of another function, which knows nothing of this one.
+            if folder is not None and _folder() != folder:
+                with contextlib.suppress(OSError):
+                    os.chdir(folder)
     except (CannotLoad, CannotSetUp):
         raise
     except Exception as error:
@@ -83,6 +95,14 @@ def _apply(called: Any, actual: Any) -> Any:
         return [called(*args) for args in actual]
     args, kwargs = actual
     return called(*args, **kwargs)
+
+
+def _folder() -> str | None:
+    """The working directory, unless it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def _initialize(setup: bytes) -> None:
@@ -116,7 +136,7 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Any:
     try:
         return pickle.loads(pickled)
     except ModuleNotFoundError as error:
-        raise CannotLoad(
+        raise CannotImport(
             f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
             f"define the function in the program itself, or send the module along by "
             f"cloudpickle.register_pickle_by_value({error.name})"
@@ -130,20 +150,19 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Any:
 
 def _told(error: Exception) -> bytes:
     """An exception of the function, if it survives pickling; otherwise it is raised, and the server tells its text."""
-    # The first frames are of this module.
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
     try:
         pickled = cloudpickle.dumps(error, pickle.HIGHEST_PROTOCOL)
         if type(pickle.loads(pickled)) is not type(error):
             raise TypeError("another exception came out")
-    except Exception:
+    except BaseException:  # an exception can be made such that unpickling it exits
         raise error from error.__cause__
-    text = "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
-    if len(text) > _TRACEBACK_CHARACTERS_MAX:
-        text = f"...{text[-_TRACEBACK_CHARACTERS_MAX:]}"
-    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _text(error), text))
+    text = _cut(format_traceback(error, error.__traceback__))
+    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _cut(_text(error)), text))
+
+
+def _cut(text: str) -> str:
+    half = _TEXT_CHARACTERS_MAX // 2
+    return text if len(text) <= _TEXT_CHARACTERS_MAX else f"{text[:half]} ... {text[-half:]}"
 
 
 def _text(error: BaseException) -> str:
