@@ -142,7 +142,8 @@ impl Target<'_> {
     /// Python's own numbers and texts.
     fn plain(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Option<Value>> {
         if let Ok(text) = object.cast::<PyString>() {
-            return Ok(Some(Value::text(&text.to_cow()?)));
+            let text = text.to_cow().map_err(|error| self.refused(object, param, &format!("; {error}")))?;
+            return Ok(Some(Value::text(&text)));
         }
         if let Ok(bytes) = object.cast::<PyBytes>() {
             return Ok(Some(Value::from(Arc::<[u8]>::from(bytes.as_bytes()))));

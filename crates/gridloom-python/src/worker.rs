@@ -19,6 +19,8 @@ use crate::memory::{Keeper, Memory, element, type_string};
 
 /// A longer traceback loses its beginning.
 const TRACEBACK_BYTES_MAX: usize = 8 << 10;
+/// A longer message of an exception loses its middle.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Serves until the server closes the socket.
 #[pyfunction]
@@ -83,7 +85,11 @@ impl Functions for PythonFunctions {
                 let actual = passed.map(|(arg, _)| argument(py, arg)).collect::<PyResult<Vec<_>>>()?;
                 loaded.callable.bind(py).call1(PyTuple::new(py, actual)?)
             };
-            let result = call().map_err(|error| raised(py, &error))?;
+            let result = call();
+            if nested::is_forked() {
+                end_fork(py, result.err());
+            }
+            let result = result.map_err(|error| raised(py, &error))?;
             store(py, &result, outs)
         })
     }
@@ -119,14 +125,33 @@ fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAn
     }
 }
 
+/// Ends a process that the function forked and that has left the function, as a program ends: with what it printed, and the
+/// traceback of an exception.
+fn end_fork(py: Python<'_>, error: Option<PyErr>) -> ! {
+    let error = error.map(|error| error.into_value(py));
+    // It does not return; if it cannot be called, the process has nothing left to say.
+    let _ = import(py, "gridloom._modules").and_then(|module| module.call_method1("end_fork", (error,)));
+    std::process::abort()
+}
+
+/// The text without its middle, if it is longer than a message can be.
+fn cut(text: &str) -> String {
+    if text.len() <= MESSAGE_BYTES_MAX {
+        return text.to_string();
+    }
+    let half = MESSAGE_BYTES_MAX / 2;
+    let boundary = |from: usize| (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    format!("{} ... {}", &text[..boundary(half)], &text[boundary(text.len() - half)..])
+}
+
 fn raised(py: Python<'_>, error: &PyErr) -> TaskError {
     let (function, server) = (String::new(), String::new());
     if error.is_instance_of::<PySystemExit>(py) {
-        let how = format!("it called sys.exit({})", error.value(py));
+        let how = cut(&format!("it called sys.exit({})", error.value(py)));
         return TaskError::Crashed { function, server, how };
     }
     let kind = error.get_type(py).qualname().map_or_else(|_| "Exception".into(), |name| name.to_string());
-    let message = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());
+    let message = error.value(py).str().map_or_else(|_| String::new(), |text| cut(&text.to_string_lossy()));
     let formatted = import(py, "gridloom._modules")
         .and_then(|module| module.call_method1("format_traceback", (error.value(py), error.traceback(py))))
         .and_then(|text| text.extract::<String>());
@@ -180,7 +205,9 @@ fn store_one(py: Python<'_>, what: &str, item: &Bound<'_, PyAny>, out: &mut OutV
     let unfit = |expected: &str| wrong(format!("{what}: expected {expected}, got {}", kind_of(item)));
     match (&out.meta, &mut out.room) {
         (Meta::Text { .. }, Room::Growing(room)) => {
-            let text: String = item.extract().map_err(|_| unfit("str"))?;
+            let text = item.cast::<PyString>().map_err(|_| unfit("str"))?;
+            // Texts travel as UTF-8, which has no lone surrogates.
+            let text = text.to_str().map_err(|error| wrong(format!("{what}: {error}")))?;
             room.clear();
             room.extend_from_slice(text.as_bytes());
             Ok(())
@@ -238,7 +265,13 @@ fn scalar(item: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Option<Vec<u8>>> {
         || item.is_exact_instance_of::<PyFloat>()
         || (is_complex && item.is_exact_instance_of::<pyo3::types::PyComplex>());
     if rounds && is_python_number {
-        return bytes_of(&numpy.getattr(dtype.name())?.call1((item,))?).map(Some);
+        let rounded = numpy.getattr(dtype.name())?.call1((item,))?;
+        let is_finite = |value: &Bound<'_, PyAny>| numpy.call_method1("isfinite", (value,))?.is_truthy();
+        // Beyond the largest number of the type it would become infinite.
+        return match is_finite(&rounded)? || !is_finite(item)? {
+            true => bytes_of(&rounded).map(Some),
+            false => Ok(None),
+        };
     }
     let array = numpy.call_method1("asarray", (item,))?;
     let wanted = numpy.call_method1("dtype", (dtype.name(),))?;
@@ -264,6 +297,9 @@ fn scalar(item: &Bound<'_, PyAny>, dtype: Dtype) -> PyResult<Option<Vec<u8>>> {
 /// Copies an array into its room; `Some` says what came instead of what was expected.
 fn array(py: Python<'_>, item: &Bound<'_, PyAny>, meta: &Meta, room: &mut [u8]) -> PyResult<Option<String>> {
     let numpy = import(py, "numpy")?;
+    if item.hasattr("mask")? && item.is_instance(&numpy.getattr("ma")?.getattr("MaskedArray")?)? {
+        return Ok(Some("an array with a mask, which would be lost: return item.filled(…), or data and mask".into()));
+    }
     let Ok(array) = numpy.call_method1("asarray", (item,)) else { return Ok(Some(kind_of(item))) };
     let (dtype, _) = element(meta);
     let wanted = numpy.call_method1("dtype", (type_string(dtype, ByteOrder::NATIVE),))?;

@@ -24,6 +24,8 @@ const PROGRAM_VARIABLE: &str = "GRIDLOOM_PROGRAM";
 /// How long the processes get to end by themselves.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
+/// So much of a line is kept until it ends.
+const LINE_BYTES_MAX: u64 = 64 << 10;
 /// So much of what a process says while it starts is kept.
 const SAID_BYTES_MAX: usize = 16 << 10;
 
@@ -266,11 +268,12 @@ impl Started {
     }
 }
 
-/// Hands on what a process says on standard error, line by line; as long as it starts, it is kept instead.
+/// Hands on what a process says on standard error, line by line; as long as it starts, it is kept instead. A line that does not
+/// end is handed on in pieces.
 fn pass_on(error: impl Read, said: &Mutex<Option<String>>) {
     let mut lines = BufReader::new(error);
     let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+    while lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
         match &mut *said.lock().unwrap_or_else(PoisonError::into_inner) {
             None => say(&line),
             Some(said) => {

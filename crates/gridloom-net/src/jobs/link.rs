@@ -70,6 +70,8 @@ pub(super) struct End {
     pub(super) closed: bool,
     /// When it was told to end.
     pub(super) since: Option<Instant>,
+    /// It lived on without its socket, and was killed for that.
+    pub(super) cut_off: bool,
 }
 
 /// What a task that has begun waits for.
@@ -390,12 +392,17 @@ impl Link {
         }
     }
 
+    /// Waits so long for the process to end; whether it has.
+    pub(super) fn ends_within(&self, limit_ms: i64) -> bool {
+        let mut watched = [rustix::event::PollFd::new(&self.process, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec { tv_sec: limit_ms / 1000, tv_nsec: limit_ms % 1000 * 1_000_000 };
+        rustix::event::poll(&mut watched, Some(&limit)).is_ok_and(|ended| ended > 0)
+    }
+
     /// Gives an idle worker `grace_ms` to end by itself, kills any other, and reaps it.
     pub(super) fn end(mut self, grace_ms: i64) {
         if self.tasks.is_empty() && !self.end.dying {
-            let mut watched = [rustix::event::PollFd::new(&self.process, rustix::event::PollFlags::IN)];
-            let grace = rustix::event::Timespec { tv_sec: grace_ms / 1000, tv_nsec: grace_ms % 1000 * 1_000_000 };
-            let _ = rustix::event::poll(&mut watched, Some(&grace));
+            self.ends_within(grace_ms);
         }
         self.kill();
         // It fails only if it was reaped already.
@@ -413,9 +420,10 @@ fn raw_pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// How a process ended, in words.
-pub(super) fn describe(status: ExitStatus) -> String {
+/// How a process ended, in words. `cut_off` says that it was killed because it lived on without its socket.
+pub(super) fn describe(status: ExitStatus, cut_off: bool) -> String {
     match (status.signal(), status.code()) {
+        (Some(9), _) if cut_off => "its end, after it closed its connection to the server".into(),
         (Some(signal), _) => format!("signal {signal}{}", signal_name(signal)),
         (None, Some(code)) => format!("exit status {code}"),
         (None, None) => "for no known reason".into(),

@@ -21,6 +21,8 @@ use super::{JobsConfig, Registration, WorkerToken};
 
 /// Time that an idle worker has to end by itself.
 const END_GRACE: Duration = Duration::from_millis(500);
+/// A process that exits closes its socket at most so long before it is gone, milliseconds.
+const EXIT_MS_MAX: i64 = 50;
 
 /// The workers of a server.
 pub(super) struct Pool {
@@ -125,12 +127,13 @@ impl Pool {
     pub(super) fn reap(&mut self, token: WorkerToken, closed: bool) -> Option<(Link, String)> {
         let link = self.links.get_mut(&token)?;
         let how = match link.try_wait() {
-            Ok(Some(status)) => link::describe(status),
+            Ok(Some(status)) => link::describe(status, link.end.cut_off),
             Ok(None) => {
                 if closed && !link.end.closed {
                     // It is ending, or has closed its socket for reasons of its own. Its exit will be noticed.
                     link.end.closed = true;
                     if link.end.since.is_none() {
+                        link.end.cut_off = !link.ends_within(EXIT_MS_MAX);
                         link.kill();
                     }
                     self.registrations.push(Registration::Remove(link.fds()[0], token));

@@ -5,6 +5,7 @@
 //! gives the slot to another task meanwhile: what the function waits for may need it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,14 +13,14 @@ use super::channel::Outbox;
 use super::protocol::{FromWorker, Run};
 use super::said::Speech;
 
-static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None, pid: 0 });
+static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None });
+/// The worker itself; 0 in a process that is none. A process that a function forks has a copy of all this, and says nothing.
+static PID: AtomicU32 = AtomicU32::new(0);
 
 struct Worker {
     /// To the server; `None` in a process that is no worker.
     line: Option<(OwnedFd, Arc<Mutex<Outbox>>)>,
     call: Option<Call>,
-    /// The worker itself: a process that a function forks has a copy of all this, and says nothing.
-    pid: u32,
 }
 
 /// The call that runs.
@@ -40,8 +41,14 @@ fn worker() -> MutexGuard<'static, Worker> {
 pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std::io::Result<()> {
     let mut worker = worker();
     worker.line = Some((socket.try_clone_to_owned()?, outbox));
-    worker.pid = std::process::id();
+    PID.store(std::process::id(), Ordering::Relaxed);
     Ok(())
+}
+
+/// Whether this process is a fork of a worker. Then it must not answer, nor read what the worker is sent.
+pub fn is_forked() -> bool {
+    let worker = PID.load(Ordering::Relaxed);
+    worker != 0 && worker != std::process::id()
 }
 
 /// A call begins. It has ended when the guard is dropped: threads that it leaves behind say nothing more.
@@ -67,10 +74,10 @@ impl Drop for Running {
 /// A text that the running call prints, to standard output or standard error. False if its program does not want it, or not that
 /// much: then it is for the server's log.
 pub fn print(is_error: bool, text: &str) -> bool {
-    let mut worker = worker();
-    if worker.pid != std::process::id() {
+    if is_forked() {
         return false;
     }
+    let mut worker = worker();
     let Some(Call { serial, speech: Some(speech), .. }) = &mut worker.call else { return false };
     let (serial, printed) = (*serial, speech.print(Instant::now(), is_error, text));
     let is_taken = printed.is_ok();
@@ -82,6 +89,9 @@ pub fn print(is_error: bool, text: &str) -> bool {
 
 /// How far the running call has come: so much is done, of so much in all. Nothing happens in a process that runs no call.
 pub fn progress(done: f64, total: Option<f64>) {
+    if is_forked() {
+        return;
+    }
     let mut worker = worker();
     let Some(Call { serial, speech: Some(speech), .. }) = &mut worker.call else { return };
     let serial = *serial;
@@ -126,7 +136,7 @@ impl Drop for Waiting {
 impl Worker {
     /// Answers of calls before this one, which were to travel with others, go now: their programs may wait for them.
     fn tell(&self, what: &FromWorker) {
-        let Some((socket, outbox)) = self.line.as_ref().filter(|_| self.pid == std::process::id()) else { return };
+        let Some((socket, outbox)) = self.line.as_ref().filter(|_| !is_forked()) else { return };
         let mut outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
         // A server that is gone ends its workers.
         let _ = outbox.push(what, std::iter::empty()).and_then(|()| outbox.send(socket.as_fd(), true));

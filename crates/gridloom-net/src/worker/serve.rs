@@ -262,6 +262,7 @@ impl Worker {
             let _running = nested::begin(&run);
             let call = || functions.call(run.function, &args, &mut outs, &mut program);
             let outcome = slowed(self.slowdown, call);
+            end_if_forked();
             let run_ns = begin.elapsed().as_nanos() as u64;
             let metas: Vec<Meta> = outs.iter().map(true_meta).collect();
             (outcome.map(|()| metas), run_ns)
@@ -308,10 +309,22 @@ impl Worker {
                 (Buffer::Shared { .. }, _) => {}
             }
         }
-        outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, inline.into_iter())?;
+        if let Err(error) = outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, inline.into_iter()) {
+            let outcome = Err(cannot_run(format!("its answer cannot be sent: {error}")));
+            outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, std::iter::empty())?;
+        }
         drop(outbox);
         buffers.into_iter().for_each(|buffer| self.cache.put_back(buffer));
         Ok(())
+    }
+}
+
+/// Ends a process that the function forked and that has left the function: the worker alone answers. What it has of the worker
+/// is a copy, which it must not clean up.
+fn end_if_forked() {
+    if nested::is_forked() {
+        // SAFETY: it ends the process, and touches nothing of it.
+        unsafe { libc::_exit(0) }
     }
 }
 

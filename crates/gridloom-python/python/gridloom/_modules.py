@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 import types
@@ -47,3 +49,20 @@ def format_traceback(error: BaseException, frames: types.TracebackType | None) -
     while frames is not None and frames.tb_frame.f_code.co_filename == _RUN_CODE:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
+
+
+def end_fork(error: BaseException | None) -> None:
+    """End this process, which a function forked and which has left the function, as a program ends."""
+    status: object = 0
+    if isinstance(error, SystemExit):
+        status = error.code or 0
+    elif error is not None:
+        traceback.print_exception(error)
+        status = 1
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status & 0xFF)

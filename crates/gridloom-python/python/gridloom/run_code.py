@@ -18,7 +18,7 @@ import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
 from ._define import Array, function
-from ._modules import format_traceback
+from ._modules import end_fork, format_traceback
 
 gl_module = "python"
 
@@ -63,6 +63,7 @@ class CannotSetUp(Exception):
 @function
 def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any], Array["uint8", "n"]]) -> bytes:
     """runs a Python function that the program sends; all are pickled"""
+    process = os.getpid()
     try:
         if setup:
             _initialize(setup)
@@ -79,6 +80,8 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
     except (CannotLoad, CannotSetUp):
         raise
     except Exception as error:
+        if os.getpid() != process:
+            end_fork(error)
         return _told(error)
     made = io.BytesIO()
     made.write(VALUE)
