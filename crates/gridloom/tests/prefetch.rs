@@ -3,7 +3,7 @@
 mod support;
 
 use gridloom::base::{Dtype, Meta};
-use gridloom::{Arg, Error, Grid, Group, Handle, Regroup, Value};
+use gridloom::{Arg, Error, Graph, GraphOptions, Grid, Group, Handle, Regroup, Value};
 
 /// A product of two matrices takes 0.2 s, and a matrix 80 ms to come here.
 const EXTENT: u64 = 1000;
@@ -155,4 +155,32 @@ fn a_result_that_is_dropped_is_not_brought() {
     drop(first);
     third.get().unwrap();
     assert_eq!(brought_bytes(&grid), BYTES, "only the last");
+}
+
+/// A described call reads on one server what another has made: it travels while the program does something else.
+#[test]
+fn what_a_described_call_will_read_goes_there_at_once() {
+    let machines = support::star(&[("client", "1Gf"), ("one", "10Gf"), ("two", "10Gf")], "100MBps", "50us");
+    let simulation = support::simulation("prefetch-described", &machines, support::PRODUCT, &[]);
+    let grid = Grid::simulate(simulation).unwrap();
+    let mut graph = Graph::new();
+    let a = graph.input("a", matrix().meta().clone()).unwrap();
+    let p = graph.call("p", "kernels/product", &[(&a).into(), (&a).into()]).unwrap();
+    let q = graph.call("q", "kernels/product", &[(&p).into(), (&p).into()]).unwrap();
+    graph.want(&q).unwrap();
+    let group = grid.group_of(&graph, "round-robin", GraphOptions::default()).unwrap();
+    let m = matrix();
+    let first = product(&grid, &group, &m, &m);
+    first.prefetch().unwrap();
+    grid.advance(2.0);
+    let between = || grid.traffic().by_link.get("one -> two").copied().unwrap_or(0);
+    assert_eq!(between(), BYTES, "it is there before the call that reads it");
+    let second = product(&grid, &group, &first, &first);
+    let run_s = seconds_to_get(&grid, &second) - BYTES as f64 / 100e6;
+    assert!((0.2..0.21).contains(&run_s), "{run_s} s: the call and the way of its result");
+    group.finish().unwrap();
+    assert_eq!((between(), group.differences().len()), (BYTES, 0));
+    let report = group.report().unwrap();
+    let hops: Vec<_> = report.transfers.iter().map(|way| (way.from.as_str(), way.to.as_str())).collect();
+    assert!(hops.contains(&("one", "two")) && report.tasks.len() == 2, "{report}");
 }

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_idl::Signature;
@@ -323,6 +324,29 @@ impl Matching {
     pub(crate) fn placed(&mut self, task: &Task, server: NodeId) {
         let data = task.inputs().chain(task.outputs.iter().map(|output| output.datum));
         self.has.extend(data.map(|datum| (datum, server)));
+    }
+
+    /// Where the plan has large results of a call go from its server, to calls that have not come: the result, its place, and
+    /// where it comes from if that has it.
+    pub(crate) fn sends(&mut self, task: &Task, server: NodeId) -> Vec<(DatumId, NodeId, Option<NodeId>)> {
+        let mut sends = Vec::new();
+        for datum in task.outputs.iter().map(|output| output.datum) {
+            let size_bytes = self.resolved.data.get(&datum).map_or(0, |data| data.meta.size_bytes());
+            if size_bytes <= EAGER_BYTES_MAX {
+                continue;
+            }
+            let to_all = self.sources.range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)));
+            let mut to: Vec<(NodeId, NodeId)> = to_all.map(|((_, to), from)| (*to, *from)).collect();
+            to.retain(|(to, _)| *to != server && *to != self.group().client);
+            // Copies that others are made from come first.
+            to.sort_by_key(|(_, from)| *from != server);
+            for (to, from) in to {
+                let from = Some(from).filter(|from| self.has.contains(&(datum, *from)));
+                self.has.insert((datum, to));
+                sends.push((datum, to, from));
+            }
+        }
+        sends
     }
 
     /// A call has come.

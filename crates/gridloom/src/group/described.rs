@@ -160,8 +160,10 @@ impl Group {
         };
         let read: BTreeSet<_> = task.inputs().collect();
         let sources = metas.into_iter().filter(|(datum, _)| read.contains(datum)).map(source).collect();
+        let mut sends = Vec::new();
         if let Some(place) = &place {
             matching.placed(&task, place.server);
+            sends = matching.sends(&task, place.server);
         }
         let id = GroupId { client, serial: self.grid.next_serial() };
         let task_id = task.id;
@@ -178,6 +180,9 @@ impl Group {
             }
         }
         let results = self.handles(function, outputs);
+        for (datum, to, from) in sends {
+            results.iter().filter(|handle| handle.datum() == datum).for_each(|handle| handle.send_ahead(to, from));
+        }
         Ok(Submitted::new(self, task_id, results))
     }
 }

@@ -50,10 +50,23 @@ impl Handle {
     /// If its own call cannot be launched. That the server is lost, or has no room, is told by the end of what is returned.
     pub fn place(&self, server: NodeId, is_kept: bool) -> Result<Submitted, Error> {
         self.launch()?;
+        let copies = if is_kept { Copies::Kept } else { Copies::Cached };
+        Ok(self.replicate(copies, PlannedCall { server, from: BTreeMap::new() }).1)
+    }
+
+    /// Has a copy taken to a server that will read it: it travels while the program does something else. Nobody waits for it; if
+    /// it fails, the call that reads it fetches the value itself.
+    pub(super) fn send_ahead(&self, server: NodeId, from: Option<NodeId>) {
+        let from = from.map(|from| (self.datum(), from)).into_iter().collect();
+        let (group, _) = self.replicate(Copies::Cached, PlannedCall { server, from });
+        self.0.grid.told(&[group]);
+    }
+
+    fn replicate(&self, copies: Copies, place: PlannedCall) -> (GroupId, Submitted) {
         let grid = &self.0.grid;
         let task = Task {
             id: TaskId { client: grid.client(), serial: grid.next_serial() },
-            kind: TaskKind::Replicate(if is_kept { Copies::Kept } else { Copies::Cached }),
+            kind: TaskKind::Replicate(copies),
             args: vec![Argument::Datum(self.datum())],
             outputs: Vec::new(),
             work_flops: None,
@@ -64,9 +77,8 @@ impl Handle {
         let sources = BTreeMap::from([(self.datum(), Source { meta: self.0.meta.clone(), at: Vec::new() })]);
         let parts = Parts::new(grid);
         parts.add(id);
-        let place = PlannedCall { server, from: BTreeMap::new() };
         grid.run_planned(group(id, Some(task), sources), place, "auto".into(), id);
-        Ok(Submitted { grid: grid.clone(), task: named, results: vec![self.clone()], parts })
+        (id, Submitted { grid: grid.clone(), task: named, results: vec![self.clone()], parts })
     }
 
     /// Gives up the copy at a server, or the one here if none is named, unless it is the only one.
