@@ -132,10 +132,11 @@ fn tasks_of_a_group_do_not_move_one_by_one() {
     assert!(seconds < 12.0 / 3.0 * SLOWED && slow >= 1, "{seconds} s, {slow} on the slow server");
 }
 
-/// Calls with large data stay where they are, as it is not known here whether they wait for a slot or for their data.
+/// Once its data are at the slow server, a call is known to wait for its slot.
 #[test]
-fn calls_with_large_data_stay() {
-    let count = 4;
-    let (_, slow) = Stage::new(100_000).call(count);
-    assert_eq!(slow, 2, "of {count} calls");
+fn calls_with_data_move_if_that_takes_less_than_the_wait() {
+    for (elements, expected) in [(100_000, 1), (200_000_000, 2)] {
+        let (seconds, slow) = Stage::new(elements).call(4);
+        assert_eq!(slow, expected, "of 4 calls on {elements} elements, {seconds} s");
+    }
 }

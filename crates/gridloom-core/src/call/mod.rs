@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::graph::{Failures, Task};
+use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_perf::{GridView, LinkEstimate, Size};
 
@@ -61,6 +62,8 @@ pub struct Call {
     /// How the server says that it ended.
     pub ended: Option<Ended>,
     missing: BTreeSet<DatumId>,
+    /// Large arguments that are not at its server, as far as is known.
+    coming: BTreeSet<DatumId>,
     promised_s: f64,
     /// How often an argument did not arrive.
     astray: BTreeMap<DatumId, u32>,
@@ -82,6 +85,8 @@ impl Call {
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     calls: u32,
+    /// Calls that have ended there, and of which a result is on its way.
+    ended: u32,
     promised_s: f64,
 }
 
@@ -167,8 +172,8 @@ impl Calls {
         best.map(|(_, node, promised_s)| (node, promised_s))
     }
 
-    /// A call was sent to a server, which it keeps busy for so many seconds.
-    pub fn sent(&mut self, request: Request, server: NodeId, promised_s: f64) {
+    /// A call was sent to a server, which it keeps busy for so many seconds. Whether all arguments are there, or as good as.
+    pub fn sent(&mut self, request: Request, server: NodeId, promised_s: f64) -> bool {
         let Request { task, sources, deadline, .. } = &request;
         let load = self.loads.entry(server).or_default();
         load.calls += 1;
@@ -181,9 +186,20 @@ impl Calls {
             self.deadlines.insert((*deadline, task.id));
         }
         let id = task.id;
-        let call =
-            Call { request, server, ended: None, missing, promised_s, astray: BTreeMap::new(), is_broken: false };
+        let is_large = |(_, meta): &&(DatumId, Meta)| meta.size_bytes() > EAGER_BYTES_MAX;
+        let coming: BTreeSet<DatumId> = sources.iter().filter(is_large).map(|(datum, _)| *datum).collect();
+        let is_there = coming.is_empty();
+        let astray = BTreeMap::new();
+        let call = Call { request, server, ended: None, missing, coming, promised_s, astray, is_broken: false };
         self.calls.insert(id, call);
+        is_there
+    }
+
+    /// An argument has come to that server: the task of its call, if that has all of them now.
+    pub fn argument_there(&mut self, datum: DatumId, server: NodeId) -> Option<Arc<Task>> {
+        let task = *self.of_datum.get(&datum)?;
+        let call = self.calls.get_mut(&task).filter(|call| call.server == server)?;
+        (call.coming.remove(&datum) && call.coming.is_empty()).then(|| call.request.task.clone())
     }
 
     /// The call, if under way.
@@ -226,7 +242,11 @@ impl Calls {
     /// Its server says that it ended; the call, if that makes it complete.
     pub fn ended(&mut self, task: TaskId, from: NodeId, ended: Ended) -> Option<Call> {
         let call = self.calls.get_mut(&task).filter(|call| call.server == from)?;
-        call.ended = Some(ended);
+        if call.ended.replace(ended).is_none()
+            && let Some(load) = self.loads.get_mut(&from)
+        {
+            load.ended += 1;
+        }
         call.is_complete().then(|| self.remove(task)).flatten()
     }
 
@@ -243,6 +263,7 @@ impl Calls {
         let call = self.calls.remove(&task)?;
         if let Some(load) = self.loads.get_mut(&call.server) {
             load.calls -= 1;
+            load.ended -= u32::from(call.ended.is_some());
             load.promised_s = if load.calls == 0 { 0.0 } else { load.promised_s - call.promised_s };
         }
         for output in &call.request.task.outputs {
@@ -257,9 +278,9 @@ impl Calls {
         Some(call)
     }
 
-    /// How many calls are under way at a server.
+    /// How many calls a server has that have not ended there.
     pub fn of_server(&self, server: NodeId) -> usize {
-        self.loads.get(&server).map_or(0, |load| load.calls as usize)
+        self.loads.get(&server).map_or(0, |load| (load.calls - load.ended) as usize)
     }
 
     /// Takes out all calls sent to a server.

@@ -61,8 +61,20 @@ impl Client {
         let (_, sent_bytes, back_bytes) = request.size();
         let terms = &task.terms;
         let may_move = terms.only.is_none() && !terms.calibrates;
-        self.queue(now, server, &task.clone(), sent_bytes.saturating_add(back_bytes), may_move);
-        self.calls.sent(request, server, run_s);
+        let (task, bytes) = (task.clone(), sent_bytes.saturating_add(back_bytes));
+        let is_there = self.calls.sent(request, server, run_s);
+        self.queue(now, server, &task, bytes, may_move, is_there);
+    }
+
+    /// An argument of a call has come to its server, which may have all of them now.
+    pub(super) fn argument_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
+        let Some(task) = self.calls.argument_there(datum, server) else { return };
+        if self.queues.waits_for_data(task.id, server) {
+            let request = &self.calls.get(task.id).expect("it was found by its argument").request;
+            let ((_, sent_bytes, back_bytes), terms) = (request.size(), &task.terms);
+            let may_move = terms.only.is_none() && !terms.calibrates;
+            self.queue(now, server, &task, sent_bytes.saturating_add(back_bytes), may_move, true);
+        }
     }
 
     pub(super) fn on_call_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {

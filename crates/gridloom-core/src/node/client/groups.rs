@@ -181,7 +181,9 @@ impl Client {
         for id in consumers {
             let Some(run) = self.tasks.get_mut(&id).filter(|run| run.missing > 0) else { continue };
             run.missing -= 1;
-            self.queue_if_ready(now, id);
+            if run.missing == 0 {
+                self.queue_if_ready(now, id);
+            }
         }
     }
 

@@ -295,7 +295,9 @@ impl Client {
                     out.push(Effect::Emit(Event::Said { server, function, said }));
                 }
             }
-            TaskToClient::Recalled { group: None, tasks, .. } => self.on_given_back(now, from, &tasks, out),
+            TaskToClient::Recalled { group: None, tasks, running } => {
+                self.on_given_back(now, from, &tasks, &running, out);
+            }
             TaskToClient::Recalled { group: Some(group), tasks, running } => {
                 self.on_recalled(now, from, group, &tasks, &running, out);
             }
@@ -342,6 +344,9 @@ impl Client {
         // Arguments of plain calls are given up by their server.
         if self.calls.of_datum(report.datum).is_none() {
             self.copy_at(now, report.to, report.datum, out);
+            self.data_there(now, report.datum, report.to);
+        } else {
+            self.argument_there(now, report.datum, report.to);
         }
         self.links.saw_transfer(now, &report, out);
         let at = now - report.age_ns;

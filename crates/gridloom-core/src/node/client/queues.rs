@@ -1,7 +1,8 @@
-//! What the client knows of the queues at its servers: its own tasks there that could run and have not ended.
+//! What the client knows of the queues at its servers: its own tasks there that have not ended.
 //!
-//! A server runs the earliest ready task first. So the first tasks of a queue, as many as the server has slots, are taken to
-//! run; the others wait.
+//! Those of which all data are there, as far as the client has heard, are in the queue: they run, or wait for a slot. A server
+//! runs the earliest ready task first. So the first tasks of a queue, as many as the server has slots, are taken to run. Others
+//! are yet to come: they wait for their data to arrive there, or for the tasks that make these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +17,8 @@ pub(super) struct Waiting {
     pub(super) wait_s: f64,
     /// Seconds that it runs, as predicted.
     pub(super) run_s: f64,
-    /// What was predicted there turns out to be wrong: so it may be elsewhere.
-    pub(super) is_doubtful: bool,
+    /// The same by the models alone.
+    pub(super) model_s: f64,
 }
 
 /// How long a task is expected to run on its server.
@@ -28,8 +29,15 @@ pub(super) struct Expected {
     pub(super) is_measured: bool,
     /// Another server may run it as well.
     pub(super) may_move: bool,
-    /// It reads so much that it may wait for its data: how long it runs cannot be told from here.
-    pub(super) has_data: bool,
+}
+
+/// What a task waits for that is not in the queue yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum For {
+    /// For data on their way to its server.
+    Data,
+    /// For tasks that make its data.
+    Results,
 }
 
 /// It is not looked more often than this what could move.
@@ -41,7 +49,7 @@ const WAIT_S_MIN: f64 = 1e-3;
 /// Of how many tasks of a queue it is looked whether they pay to be moved, at most.
 const LOOKED_AT_MAX: usize = 32;
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Queued {
     task: TaskId,
     expected: Expected,
@@ -61,6 +69,9 @@ struct Queue {
     /// What the measured ones among those that wait are expected to run, seconds.
     waiting_s: f64,
     waiting_unmeasured: usize,
+    /// Tasks that wait for data on their way, and for tasks that make their data.
+    coming: usize,
+    planned: usize,
     /// Tasks of other clients that the server had when it reported last.
     others: u32,
     /// What the server was asked to give back and has not answered, and for which server.
@@ -77,8 +88,17 @@ impl Queue {
             movable: 0,
             waiting_s: 0.0,
             waiting_unmeasured: 0,
+            coming: 0,
+            planned: 0,
             others: 0,
             recalled: None,
+        }
+    }
+
+    fn count(&mut self, what: For) -> &mut usize {
+        match what {
+            For::Data => &mut self.coming,
+            For::Results => &mut self.planned,
         }
     }
 
@@ -140,6 +160,7 @@ impl Queue {
 pub(super) struct Queues {
     servers: BTreeMap<NodeId, Queue>,
     places: BTreeMap<TaskId, (NodeId, u64)>,
+    yet_to_come: BTreeMap<TaskId, (NodeId, For)>,
     next: u64,
     /// Something ended, came or went since it was last looked what could move.
     has_changed: bool,
@@ -152,7 +173,24 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// A task that could run there was sent to a server of so many slots.
+    /// A task was sent to a server of so many slots, and waits there.
+    pub(super) fn wait_for(&mut self, now: Time, what: For, server: NodeId, slots: u32, task: TaskId) {
+        self.remove(now, task);
+        *self.servers.entry(server).or_insert_with(|| Queue::new(slots)).count(what) += 1;
+        self.yet_to_come.insert(task, (server, what));
+    }
+
+    /// Whether a task waits at that server for data on their way.
+    pub(super) fn waits_for_data(&self, task: TaskId, server: NodeId) -> bool {
+        self.yet_to_come.get(&task) == Some(&(server, For::Data))
+    }
+
+    /// Whether a server has tasks that wait for what others make.
+    pub(super) fn has_planned(&self, server: NodeId) -> bool {
+        self.servers.get(&server).is_some_and(|queue| queue.planned > 0)
+    }
+
+    /// A task that could run there was sent to a server of so many slots, or has become such.
     pub(super) fn sent(&mut self, now: Time, server: NodeId, slots: u32, task: TaskId, expected: Expected) {
         self.remove(now, task);
         self.next += 1;
@@ -166,6 +204,10 @@ impl Queues {
     /// A task has ended, or is no longer there.
     pub(super) fn remove(&mut self, now: Time, task: TaskId) {
         self.has_changed = true;
+        if let Some((server, what)) = self.yet_to_come.remove(&task) {
+            *self.servers.get_mut(&server).expect("a task's queue is known").count(what) -= 1;
+            return self.drop_if_empty(server);
+        }
         let Some((server, number)) = self.places.remove(&task) else { return };
         let queue = self.servers.get_mut(&server).expect("a task's queue is known");
         queue.take(number);
@@ -185,7 +227,8 @@ impl Queues {
 
     fn drop_if_empty(&mut self, server: NodeId) {
         let queue = &self.servers[&server];
-        if queue.tasks.is_empty() && queue.others == 0 && queue.recalled.is_none() {
+        let is_empty = queue.tasks.is_empty() && queue.coming + queue.planned == 0;
+        if is_empty && queue.others == 0 && queue.recalled.is_none() {
             self.servers.remove(&server);
         }
     }
@@ -195,6 +238,24 @@ impl Queues {
         if let Some(queue) = self.servers.get_mut(&from) {
             queue.recalled = Some((tasks, to));
         }
+    }
+
+    /// A server says for how many nanoseconds a task has run that was taken to wait: what was taken to run in its place waits.
+    pub(super) fn begun(&mut self, now: Time, server: NodeId, task: TaskId, elapsed_ns: u64) {
+        let Some(&(_, number)) = self.places.get(&task).filter(|(at, _)| *at == server) else { return };
+        let queue = self.servers.get_mut(&server).expect("a task's queue is known");
+        let running = queue.tasks.range(..queue.first_waiting).filter(|(_, queued)| queued.since.is_some());
+        let last = running.max_by_key(|(_, queued)| queued.since).map(|(number, _)| *number);
+        let Some(other) = last.filter(|_| queue.tasks[&number].since.is_none()) else { return };
+        let mut swapped = Vec::new();
+        for (from, to, since) in [(number, other, Some(now - elapsed_ns)), (other, number, None)] {
+            let queued = queue.tasks[&from];
+            queue.count_waiting(queued.expected, since.is_none());
+            self.places.insert(queued.task, (server, to));
+            swapped.push((to, Queued { since, ..queued }));
+        }
+        queue.tasks.extend(swapped);
+        self.has_changed = true;
     }
 
     /// A server has answered what it was asked back: the server for which that was.
@@ -208,6 +269,7 @@ impl Queues {
     pub(super) fn forget_server(&mut self, server: NodeId) {
         self.servers.remove(&server);
         self.places.retain(|_, (at, _)| *at != server);
+        self.yet_to_come.retain(|_, (at, _)| *at != server);
         for queue in self.servers.values_mut() {
             if queue.recalled.as_ref().is_some_and(|(_, to)| *to == server) {
                 queue.recalled = None;
@@ -259,7 +321,7 @@ impl Queues {
     /// How many slots of a server do nothing, of so many, as far as the client knows; `calls` of its plain calls are there.
     pub(super) fn idle_slots(&self, server: NodeId, slots: u32, calls: usize) -> usize {
         let queue = self.servers.get(&server);
-        let own = queue.map_or(0, |queue| queue.tasks.len()).max(calls);
+        let own = queue.map_or(0, |queue| queue.tasks.len() + queue.coming).max(calls);
         let others = queue.map_or(0, |queue| queue.others as usize);
         (slots as usize).saturating_sub(own + others)
     }
@@ -293,8 +355,8 @@ impl Queues {
             };
             ahead_s -= run_s / queue.slots as f64;
             if queued.expected.may_move {
-                let is_doubtful = is_doubtful || !queued.expected.is_measured;
-                waiting.push(Waiting { task: queued.task, wait_s: ahead_s.max(0.0), run_s, is_doubtful });
+                let model_s = queued.expected.run_s;
+                waiting.push(Waiting { task: queued.task, wait_s: ahead_s.max(0.0), run_s, model_s });
             }
         }
         (waiting, queue.waiting)
@@ -315,18 +377,22 @@ impl Queues {
 
     /// How many tasks are listed.
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.places.len() + self.yet_to_come.len()
     }
 
     /// All tasks that are listed.
     pub(super) fn tasks(&self) -> impl Iterator<Item = (TaskId, NodeId)> {
-        self.places.iter().map(|(task, (server, _))| (*task, *server))
+        let placed = self.places.iter().map(|(task, (server, _))| (*task, *server));
+        placed.chain(self.yet_to_come.iter().map(|(task, (server, _))| (*task, *server)))
     }
 
     /// Panics if an invariant is broken.
     pub(super) fn check(&self) {
         let listed: usize = self.servers.values().map(|queue| queue.tasks.len()).sum();
         assert_eq!(listed, self.places.len(), "tasks in queues, and places of tasks");
+        let yet_to_come: usize = self.servers.values().map(|queue| queue.coming + queue.planned).sum();
+        assert_eq!(yet_to_come, self.yet_to_come.len(), "tasks that wait for data");
+        assert!(self.yet_to_come.keys().all(|task| !self.places.contains_key(task)), "a task is there, and is not");
         for (server, queue) in &self.servers {
             let waiting = queue.tasks.values().filter(|queued| queued.since.is_none());
             let unmeasured = waiting.clone().filter(|queued| !queued.expected.is_measured).count();
@@ -346,7 +412,6 @@ fn running_s(queue: &Queue, now: Time) -> f64 {
         let elapsed_s = ns_to_seconds(now.0) - since_s;
         match elapsed_s <= queued.expected.run_s {
             true => queued.expected.run_s - elapsed_s,
-            false if queued.expected.has_data => 0.0,
             false => elapsed_s,
         }
     });
@@ -355,14 +420,12 @@ fn running_s(queue: &Queue, now: Time) -> f64 {
 
 /// How long the longest of the tasks that run has run, seconds.
 fn longest_s(queue: &Queue, now: Time) -> f64 {
-    let running = queue.running().filter(|(_, queued)| !queued.expected.has_data);
-    running.map(|(since_s, _)| ns_to_seconds(now.0) - since_s).fold(0.0, f64::max)
+    queue.running().map(|(since_s, _)| ns_to_seconds(now.0) - since_s).fold(0.0, f64::max)
 }
 
 /// Whether a task has run so much longer than was expected that the other predictions there are in doubt.
 fn has_overrun(queue: &Queue, now: Time) -> bool {
-    let mut running = queue.running().filter(|(_, queued)| !queued.expected.has_data);
-    running.any(|(since_s, queued)| ns_to_seconds(now.0) - since_s > OVERRUN * queued.expected.run_s)
+    queue.running().any(|(since_s, queued)| ns_to_seconds(now.0) - since_s > OVERRUN * queued.expected.run_s)
 }
 
 /// Seconds until a server has worked off its queue.
@@ -387,7 +450,7 @@ mod tests {
     }
 
     fn measured(run_s: f64) -> Expected {
-        Expected { run_s, is_measured: true, may_move: true, has_data: false }
+        Expected { run_s, is_measured: true, may_move: true }
     }
 
     #[test]
@@ -400,7 +463,7 @@ mod tests {
         assert_eq!((queues.take_changed(Time(0)), queues.take_changed(Time(0))), (Ok(true), Ok(false)));
         assert_eq!(queues.with_surplus(Time(0)), [SERVER]);
         let (waiting, count) = queues.waiting(SERVER, Time(SECOND_NS));
-        let last = Waiting { task: task(3), wait_s: 3.0, run_s: 2.0, is_doubtful: false };
+        let last = Waiting { task: task(3), wait_s: 3.0, run_s: 2.0, model_s: 2.0 };
         assert_eq!((waiting[0], waiting[1].wait_s, count), (last, 1.0, 2));
         queues.remove(Time(SECOND_NS), task(1));
         queues.check();
@@ -411,13 +474,49 @@ mod tests {
     }
 
     #[test]
+    fn a_task_waits_for_its_data_and_then_for_a_slot() {
+        let mut queues = Queues::default();
+        queues.sent(Time(0), SERVER, 1, task(1), measured(2.0));
+        queues.wait_for(Time(0), For::Data, SERVER, 1, task(2));
+        queues.check();
+        assert_eq!((queues.len(), queues.idle_slots(SERVER, 3, 0)), (2, 1));
+        assert!(queues.waiting(SERVER, Time(0)).0.is_empty() && queues.waits_for_data(task(2), SERVER));
+        queues.sent(Time(0), SERVER, 1, task(2), measured(1.0));
+        queues.check();
+        assert_eq!(queues.waiting(SERVER, Time(0)).0[0].wait_s, 2.0);
+        queues.wait_for(Time(0), For::Results, SERVER, 1, task(3));
+        assert!(queues.has_planned(SERVER));
+        for serial in 1..=3 {
+            queues.remove(Time(0), task(serial));
+        }
+        queues.check();
+        assert_eq!((queues.len(), queues.servers.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_server_knows_better_what_runs() {
+        let mut queues = Queues::default();
+        for serial in 1..=3 {
+            queues.sent(Time(0), SERVER, 1, task(serial), measured(1.0));
+        }
+        queues.begun(Time(SECOND_NS), SERVER, task(3), SECOND_NS / 2);
+        queues.check();
+        let waiting: Vec<TaskId> = queues.waiting(SERVER, Time(SECOND_NS)).0.iter().map(|one| one.task).collect();
+        assert_eq!(waiting, [task(1), task(2)]);
+        queues.begun(Time(SECOND_NS), SERVER, task(3), SECOND_NS / 2);
+        queues.remove(Time(SECOND_NS), task(3));
+        queues.check();
+        assert_eq!(queues.waiting(SERVER, Time(SECOND_NS)).1, 1);
+    }
+
+    #[test]
     fn what_runs_longer_than_expected_is_expected_to_run_as_long_again() {
         let mut queues = Queues::default();
         let guessed = Expected { is_measured: false, ..measured(1e-6) };
         queues.sent(Time(0), SERVER, 1, task(1), guessed);
         queues.sent(Time(0), SERVER, 1, task(2), guessed);
         let (waiting, _) = queues.waiting(SERVER, Time(4 * SECOND_NS));
-        assert_eq!(waiting, [Waiting { task: task(2), wait_s: 4.0, run_s: 4.0, is_doubtful: true }]);
+        assert_eq!(waiting, [Waiting { task: task(2), wait_s: 4.0, run_s: 4.0, model_s: 1e-6 }]);
     }
 
     #[test]

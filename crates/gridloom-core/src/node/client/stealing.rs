@@ -5,16 +5,16 @@
 //! client ◀──Recalled (what had not begun)── that server
 //! client ──Call | RunTasks──▶ the idle server
 //! ```
-//! A task moves if it is predicted to end earlier there, its data and the messages counted. One with more than
-//! [`EAGER_BYTES_MAX`] of data stays: it may wait for them and not for a slot, which is not known here. Tasks of known duration
-//! stay where their plan has them; what has no known duration is expected to run as long as what runs before it has run
-//! already. Work stealing (Blumofe, Leiserson, *Journal of the ACM* 46(5), 1999), with the client as the thief's agent: it
-//! knows where the data are.
+//! A task moves if it is predicted to end earlier there, the time for its data and the messages included. It waits for a slot,
+//! not for its data, as the server has told that these are there. So data of a task that moves are sent once more, and large data
+//! over measured links only. What has no known duration is expected to run as long as what runs before it has run already.
+//! Work stealing (Blumofe, Leiserson, *Journal of the ACM* 46(5), 1999). The client decides for the thief, as it knows where the
+//! data are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::following::Placed;
-use super::queues::{Expected, Waiting};
+use super::queues::{Expected, For, Waiting};
 use super::remapping::is_steadfast;
 use super::{Client, Status};
 use crate::graph::Task;
@@ -28,32 +28,53 @@ use gridloom_perf::{LinkEstimate, ServerView, Size};
 
 /// A move has to gain so much of the task's run at least, so that errors of models move nothing to and fro.
 const GAIN_PART_MIN: f64 = 0.05;
+/// A transfer of large data may share its links with others: it is taken to last so many times as long.
+const SHARING: f64 = 2.0;
 /// Servers for which one look tries to find tasks, and servers at which it tries for each, at most.
 const THIEVES_MAX: usize = 16;
 const VICTIMS_MAX: usize = 4;
 
 impl Client {
-    /// A task that could run was sent to that server.
-    pub(super) fn queue(&mut self, now: Time, server: NodeId, task: &Task, bytes: u64, may_move: bool) {
+    /// A task whose inputs are made was sent to that server; whether its data are there.
+    pub(super) fn queue(&mut self, now: Time, server: NodeId, task: &Task, bytes: u64, may_move: bool, is_there: bool) {
         let Some(view) = self.grid.server(server).map(|at| &self.grid.servers[at]) else { return };
         let Some(model) = view.functions.get(task.name()) else { return };
+        if !is_there {
+            return self.queues.wait_for(now, For::Data, server, view.slots, task.id);
+        }
         let predicted = model.predict(Size::new(task.work_flops, bytes), view.speed_flops);
         let run_s = predicted.map_or(0.0, |predicted| predicted.seconds * view.pace);
         let is_measured = predicted.is_some_and(|predicted| !predicted.is_extrapolated);
-        let has_data = bytes > EAGER_BYTES_MAX;
-        let may_move = may_move && !has_data && task.terms.only.is_none() && task.object().is_none();
-        self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move, has_data });
+        let may_move = may_move && task.terms.only.is_none() && task.object().is_none();
+        self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move });
+    }
+
+    /// A server has got a datum: tasks there that read it may have all their data now.
+    pub(super) fn data_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
+        let readers = self.data.get(&datum).map(|run| run.consumers.iter().copied());
+        let coming = readers.into_iter().flatten().filter(|task| self.queues.waits_for_data(*task, server));
+        for task in coming.collect::<Vec<_>>() {
+            self.queue_if_ready(now, task);
+        }
     }
 
     /// A task of a group was sent to a server, or what it waited for has been made: it is listed if it could run.
     pub(super) fn queue_if_ready(&mut self, now: Time, id: TaskId) {
-        let Some(run) = self.tasks.get(&id).filter(|run| run.missing == 0) else { return };
+        let Some(run) = self.tasks.get(&id) else { return };
         let Status::Sent(server) = run.status else { return };
+        if run.missing > 0 {
+            let slots = self.grid.server(server).map_or(1, |at| self.grid.servers[at].slots);
+            return self.queues.wait_for(now, For::Results, server, slots, id);
+        }
         let Some(group) = self.groups.get(&run.group) else { return };
         let may_move = !group.is_given && !is_steadfast(&group.heuristic) && !run.task.is_replicate();
         let task = run.task.clone();
         let bytes = self.bytes_of(&task);
-        self.queue(now, server, &task, bytes, may_move);
+        let is_there = task.inputs().all(|datum| {
+            let run = self.data.get(&datum);
+            run.is_none_or(|run| run.meta.size_bytes() <= EAGER_BYTES_MAX || run.holders.contains(&server))
+        });
+        self.queue(now, server, &task, bytes, may_move, is_there);
     }
 
     fn bytes_of(&self, task: &Task) -> u64 {
@@ -111,36 +132,71 @@ impl Client {
         let at_most = count.div_ceil(2).max(slots.min(count));
         let messages_s = 2.0 * (self.link_to(victim).latency_s + self.link_to(thief).latency_s);
         let mut moving = BTreeSet::new();
-        let mut moved_s = 0.0;
-        for Waiting { task, wait_s, run_s, is_doubtful } in waiting {
+        let (mut moved_s, mut sent_s) = (0.0, 0.0);
+        let is_planned = self.queues.has_planned(thief);
+        for Waiting { task, wait_s, run_s, model_s } in waiting {
             if moving.len() >= at_most {
                 break;
             }
-            let Some((data_s, predicted_s)) = self.cost_at(task, thief, run_s) else { continue };
-            let there_s = if is_doubtful { run_s } else { predicted_s };
+            // A server that waits for what others make is not idle for long, and its plan has more to lose.
+            if is_planned && self.has_large_data(task) {
+                continue;
+            }
+            let Some((data_s, predicted_s)) = self.cost_at(task, thief, model_s) else { continue };
+            // Where the models are wrong by some factor here, they may be by the same there.
+            let there_s = if model_s > 0.0 { run_s * (predicted_s / model_s).clamp(0.1, 10.0) } else { run_s };
             // What was moved before no longer waits ahead; what it takes there does.
-            let end_s = messages_s + data_s + moved_s / slots as f64 + there_s;
+            let end_s = messages_s + sent_s + data_s + moved_s / slots as f64 + there_s;
             if end_s + GAIN_PART_MIN * run_s < wait_s + run_s {
                 moving.insert(task);
                 moved_s += there_s;
+                sent_s += data_s;
             }
         }
         moving
+    }
+
+    fn has_large_data(&self, id: TaskId) -> bool {
+        let bytes = match (self.calls.get(id), self.tasks.get(&id)) {
+            (Some(call), _) => call.request.size().1.saturating_add(call.request.size().2),
+            (None, Some(run)) => self.bytes_of(&run.task),
+            (None, None) => 0,
+        };
+        bytes > EAGER_BYTES_MAX
     }
 
     fn link_to(&self, server: NodeId) -> LinkEstimate {
         self.links.estimates().get(&server).copied().unwrap_or(LinkEstimate::UNMEASURED)
     }
 
-    /// Seconds that the data of a task take to a server, and that it runs there; `run_s` where it is now.
+    /// Seconds that so much takes from here to a server, or back.
+    fn to_server_s(&self, server: NodeId, bytes: u64) -> f64 {
+        moving_s(self.links.estimates().get(&server), bytes)
+    }
+
+    /// Seconds that so much takes from one server to another: as by the client, if the link between them is not known.
+    fn between_s(&self, from: NodeId, to: NodeId, bytes: u64) -> f64 {
+        if from == to {
+            return 0.0;
+        }
+        let at = |node| self.grid.server(node);
+        let link = || self.grid.links.get(at(from)?)?.get(at(to)?)?.as_ref();
+        match link() {
+            None => self.to_server_s(from, bytes) + self.to_server_s(to, bytes),
+            measured => moving_s(measured, bytes),
+        }
+    }
+
+    /// Seconds that the data of a task take to a server, and its results to those that will read them, and that it runs there;
+    /// `run_s` where it is now.
     pub(super) fn cost_at(&self, id: TaskId, server: NodeId, run_s: f64) -> Option<(f64, f64)> {
         let view = &self.grid.servers[self.grid.server(server)?];
         if let Some(call) = self.calls.get(id) {
             let (size, bytes, back) = call.request.size();
             let model = view.functions.get(call.request.task.name())?;
             let predicted = model.predict(size, view.speed_flops);
-            let link = self.link_to(server);
-            let data_s = if bytes == 0 { 0.0 } else { link.seconds(bytes) } + link.seconds(back) - link.seconds(0);
+            let there_s = if bytes == 0 { 0.0 } else { self.to_server_s(server, bytes) };
+            let data_s = there_s + self.to_server_s(server, back) - self.to_server_s(server, 0);
             return Some((data_s, predicted.map_or(run_s, |predicted| predicted.seconds * view.pace)));
         }
         let run = self.tasks.get(&id)?;
@@ -152,28 +208,43 @@ impl Client {
         let size = Size::new(run.task.work_flops, self.bytes_of(&run.task));
         let there_s = model.predict(size, view.speed_flops).map_or(run_s, |predicted| predicted.seconds * view.pace);
         let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
-        Some((inputs.into_iter().map(|datum| self.way_s(datum, server)).sum(), there_s))
+        let data_s: f64 = inputs.into_iter().map(|datum| self.way_s(datum, server)).sum();
+        let back_s: f64 = run.task.outputs.iter().map(|output| self.to_readers_s(output.datum, server)).sum();
+        Some((data_s + back_s, there_s))
+    }
+
+    /// Seconds that a result takes from a server to others where tasks wait for it.
+    fn to_readers_s(&self, datum: DatumId, from: NodeId) -> f64 {
+        let Some(run) = self.data.get(&datum).filter(|run| run.meta.size_bytes() > EAGER_BYTES_MAX) else { return 0.0 };
+        let place = |task: &TaskId| match self.tasks.get(task)?.status {
+            Status::Sent(server) => Some(server),
+            Status::Unmapped | Status::Done | Status::Failed(_) => None,
+        };
+        let places: BTreeSet<NodeId> = run.consumers.iter().filter_map(place).collect();
+        places.into_iter().map(|to| self.between_s(from, to, run.meta.size_bytes())).sum()
     }
 
     /// Seconds that a datum takes from its nearest place to a server.
     fn way_s(&self, datum: DatumId, to: NodeId) -> f64 {
         let Some(run) = self.data.get(&datum).filter(|run| !run.holders.contains(&to)) else { return 0.0 };
         let bytes = run.meta.size_bytes();
-        let from_client_s = self.link_to(to).seconds(bytes);
-        let index = |node| self.grid.server(node);
-        let from_holder_s = |holder: &NodeId| {
-            let link = *self.grid.links.get(index(*holder)?)?.get(index(to)?)?;
-            let by_client_s = || self.link_to(*holder).seconds(bytes) + from_client_s;
-            Some(link.map_or_else(by_client_s, |link| link.seconds(bytes)))
-        };
+        let from_client_s = self.to_server_s(to, bytes);
         let here = run.here.then_some(from_client_s);
-        let ways = run.holders.iter().filter_map(from_holder_s).chain(here);
+        let ways = run.holders.iter().map(|holder| self.between_s(*holder, to, bytes)).chain(here);
         ways.reduce(f64::min).unwrap_or(from_client_s)
     }
 
     /// A server has answered what it was asked back: what it gave back goes to the idle server.
-    pub(super) fn on_given_back(&mut self, now: Time, from: NodeId, tasks: &[TaskId], out: &mut Vec<Effect>) {
+    pub(super) fn on_given_back(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        tasks: &[TaskId],
+        running: &[(TaskId, u64)],
+        out: &mut Vec<Effect>,
+    ) {
         let to = self.queues.answered(from);
+        running.iter().for_each(|(task, elapsed_ns)| self.queues.begun(now, from, *task, *elapsed_ns));
         for id in tasks {
             self.queues.remove(now, *id);
             if self.calls.get(*id).is_some_and(|call| call.server == from) {
@@ -194,5 +265,14 @@ impl Client {
                 None => self.request_map(now, group, tasks, out),
             }
         }
+    }
+}
+
+/// Seconds that so much takes over a link. Large data move over measured links only.
+fn moving_s(link: Option<&LinkEstimate>, bytes: u64) -> f64 {
+    match (link, bytes > EAGER_BYTES_MAX) {
+        (Some(link), true) => SHARING * link.seconds(bytes),
+        (None, true) => f64::INFINITY,
+        (link, false) => link.unwrap_or(&LinkEstimate::UNMEASURED).seconds(bytes),
     }
 }

@@ -6,6 +6,7 @@ use super::send;
 use crate::node::message::{LinkToAgent, TaskReport, TaskToClient, Timing, TransferReport};
 use crate::node::protocol::Effect;
 use crate::node::seen::SeenTransfers;
+use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
@@ -23,7 +24,9 @@ impl Reports {
     pub(super) fn transferred(&mut self, now: Time, report: TransferReport) -> bool {
         self.transfers.entry(report.datum.client).or_default().push((report, now));
         let is_learned = self.seen.add(now, report.from, report.size_bytes, report.run_ns);
-        is_learned && !std::mem::replace(&mut self.timer_is_set, true)
+        // The owner wants to know whether a task waits for its data or for a slot.
+        let is_news = is_learned || report.size_bytes > EAGER_BYTES_MAX;
+        is_news && !std::mem::replace(&mut self.timer_is_set, true)
     }
 
     /// The timer has fired: what the agent is told.
