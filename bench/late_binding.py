@@ -3,7 +3,9 @@
 Every call sleeps, so that servers, pool and Dask may have more slots than this machine has cores. The bound is list
 scheduling: each call in turn goes to the slot that is free first (Graham, SIAM J. Appl. Math. 17(2), 1969).
 
-    python bench/late_binding.py [--rounds 3] [--servers 1 3 16]
+    python bench/late_binding.py [--rounds 3] [--servers 1 3 16] [--bytes 1000000]
+
+With `--bytes`, each call takes an array of so many bytes.
 """
 
 import argparse
@@ -18,19 +20,20 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 import gridloom as gl
+import numpy as np
 
 NAPS = '''
 import time
 import gridloom as gl
 
 @gl.function
-def nap(seconds: float) -> int:
+def nap(seconds: float, data: gl.Array["uint8", "n"]) -> int:
     time.sleep(seconds)
     return 0
 '''
 
 
-def nap(seconds):
+def nap(seconds, data):
     time.sleep(seconds)
     return 0
 
@@ -53,16 +56,16 @@ def bound(lengths, slots):
     return max(free)
 
 
-def plain(grid, lengths):
+def plain(grid, lengths, data):
     nap = grid.function("naps/nap")
-    for handle in [nap.submit(length) for length in lengths]:
+    for handle in [nap.submit(length, data) for length in lengths]:
         handle.get()
 
 
-def group(grid, lengths):
+def group(grid, lengths, data):
     nap = grid.function("naps/nap")
     with grid.group():
-        handles = [nap(length) for length in lengths]
+        handles = [nap(length, data.copy()) for length in lengths]
     for handle in handles:
         handle.get()
 
@@ -73,18 +76,19 @@ def seconds(body):
     return time.perf_counter() - start
 
 
-def ways(slots):
+def ways(slots, size_bytes):
     """Each way to run calls of those lengths, by name, ready to be used."""
+    data = np.ones(size_bytes, np.uint8)
     with tempfile.TemporaryDirectory() as folder:
         module = pathlib.Path(folder) / "naps.py"
         module.write_text(NAPS)
         with gl.local(servers=slots, functions=[module]) as grid, ProcessPoolExecutor(slots) as pool:
-            plain(grid, [0.0] * slots)
-            list(pool.map(nap, [0.01] * slots))
+            plain(grid, [0.0] * slots, data)
+            list(pool.map(nap, [0.01] * slots, [data] * slots))
             found = {
-                "plain": lambda lengths: plain(grid, lengths),
-                "group": lambda lengths: group(grid, lengths),
-                "pool": lambda lengths: list(pool.map(nap, lengths)),
+                "plain": lambda lengths: plain(grid, lengths, data),
+                "group": lambda lengths: group(grid, lengths, data),
+                "pool": lambda lengths: list(pool.map(nap, lengths, [data] * len(lengths))),
             }
             try:
                 from dask.distributed import Client, LocalCluster
@@ -92,8 +96,9 @@ def ways(slots):
                 yield found
                 return
             with LocalCluster(n_workers=slots, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
-                client.gather(client.map(nap, [0.01] * slots, pure=False))
-                found["Dask"] = lambda lengths: client.gather(client.map(nap, lengths, pure=False))
+                all_of = lambda lengths: client.gather(client.map(nap, lengths, [data] * len(lengths), pure=False))  # noqa: E731
+                all_of([0.01] * slots)
+                found["Dask"] = all_of
                 yield found
 
 
@@ -101,12 +106,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--servers", type=int, nargs="+", default=[1, 3, 16])
+    parser.add_argument("--bytes", type=int, default=0)
     parser.add_argument("--json", type=pathlib.Path, help="write all ratios to this file")
     options = parser.parse_args()
     print("time divided by that of list scheduling: median (least..greatest)")
     ratios = {}
     for slots in options.servers:
-        for found in ways(slots):
+        for found in ways(slots, options.bytes):
             print(f"{slots} servers".ljust(24) + "".join(name.rjust(22) for name in found))
             cases = [("naps 1 x 3", [1.0] * 3), ("naps (2, 0.1, 0.1) x 3", [2, 0.1, 0.1] * 3)] if slots == 3 else []
             for seed in range(options.rounds):

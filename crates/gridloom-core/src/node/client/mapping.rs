@@ -309,11 +309,11 @@ impl Client {
                 parts.entry(assignment.server).or_default().push(index);
             }
         }
-        for index in parts.values().flatten() {
-            self.sent(now, mapping.tasks[*index]);
-        }
-        for (server, mut indices) in parts {
+        for indices in parts.values_mut() {
             indices.sort_by(|a, b| plan.tasks[*a].start_s.total_cmp(&plan.tasks[*b].start_s).then(a.cmp(b)));
+            indices.iter().for_each(|index| self.sent(now, mapping.tasks[*index]));
+        }
+        for (server, indices) in parts {
             let mut supplied = BTreeSet::new();
             for chunk in indices.chunks(TASKS_PER_MESSAGE) {
                 let tasks: Vec<Arc<Task>> = chunk.iter().map(|i| self.tasks[&mapping.tasks[*i]].task.clone()).collect();

@@ -15,6 +15,8 @@ pub(super) struct Waiting {
     pub(super) task: TaskId,
     /// Seconds until it begins, as predicted.
     pub(super) wait_s: f64,
+    /// Of these, until what runs now has ended: a guess where that runs longer than was expected.
+    pub(super) running_s: f64,
     /// Seconds that it runs, as predicted.
     pub(super) run_s: f64,
     /// The same by the models alone.
@@ -345,7 +347,7 @@ impl Queues {
     pub(super) fn waiting(&self, server: NodeId, now: Time) -> (Vec<Waiting>, usize) {
         let Some(queue) = self.servers.get(&server) else { return (Vec::new(), 0) };
         let (longest_s, is_doubtful) = (longest_s(queue, now), has_overrun(queue, now));
-        let mut ahead_s = wait_s(queue, now);
+        let (mut ahead_s, running_s) = (wait_s(queue, now), running_s(queue, now) / queue.slots as f64);
         let mut waiting = Vec::new();
         let last_first = queue.tasks.range(queue.first_waiting..).rev().filter(|(_, queued)| queued.since.is_none());
         for (_, queued) in last_first.take(LOOKED_AT_MAX) {
@@ -355,8 +357,8 @@ impl Queues {
             };
             ahead_s -= run_s / queue.slots as f64;
             if queued.expected.may_move {
-                let model_s = queued.expected.run_s;
-                waiting.push(Waiting { task: queued.task, wait_s: ahead_s.max(0.0), run_s, model_s });
+                let (task, model_s, wait_s) = (queued.task, queued.expected.run_s, ahead_s.max(0.0));
+                waiting.push(Waiting { task, wait_s, running_s: running_s.min(wait_s), run_s, model_s });
             }
         }
         (waiting, queue.waiting)
@@ -463,11 +465,11 @@ mod tests {
         assert_eq!((queues.take_changed(Time(0)), queues.take_changed(Time(0))), (Ok(true), Ok(false)));
         assert_eq!(queues.with_surplus(Time(0)), [SERVER]);
         let (waiting, count) = queues.waiting(SERVER, Time(SECOND_NS));
-        let last = Waiting { task: task(3), wait_s: 3.0, run_s: 2.0, model_s: 2.0 };
+        let last = Waiting { task: task(3), wait_s: 3.0, running_s: 1.0, run_s: 2.0, model_s: 2.0 };
         assert_eq!((waiting[0], waiting[1].wait_s, count), (last, 1.0, 2));
         queues.remove(Time(SECOND_NS), task(1));
         queues.check();
-        assert_eq!(queues.waiting(SERVER, Time(SECOND_NS)).0, [Waiting { wait_s: 2.0, ..last }]);
+        assert_eq!(queues.waiting(SERVER, Time(SECOND_NS)).0, [Waiting { wait_s: 2.0, running_s: 2.0, ..last }]);
         queues.remove(Time(SECOND_NS), task(2));
         queues.remove(Time(SECOND_NS), task(3));
         assert_eq!((queues.len(), queues.servers.len()), (0, 0));
@@ -516,7 +518,7 @@ mod tests {
         queues.sent(Time(0), SERVER, 1, task(1), guessed);
         queues.sent(Time(0), SERVER, 1, task(2), guessed);
         let (waiting, _) = queues.waiting(SERVER, Time(4 * SECOND_NS));
-        assert_eq!(waiting, [Waiting { task: task(2), wait_s: 4.0, run_s: 4.0, model_s: 1e-6 }]);
+        assert_eq!(waiting, [Waiting { task: task(2), wait_s: 4.0, running_s: 4.0, run_s: 4.0, model_s: 1e-6 }]);
     }
 
     #[test]

@@ -24,12 +24,14 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
-use gridloom_perf::{LinkEstimate, ServerView, Size};
+use gridloom_perf::{FunctionModel, LinkEstimate, ServerView, Size};
 
 /// A move has to gain so much of the task's run at least, so that errors of models move nothing to and fro.
 const GAIN_PART_MIN: f64 = 0.05;
 /// A transfer of large data may share its links with others: it is taken to last so many times as long.
 const SHARING: f64 = 2.0;
+/// What runs now may end at once, and then a move was in vain. One with large data has to gain so many times what it loses then.
+const PRUDENCE: f64 = 2.0;
 /// Servers for which one look tries to find tasks, and servers at which it tries for each, at most.
 const THIEVES_MAX: usize = 16;
 const VICTIMS_MAX: usize = 4;
@@ -42,9 +44,9 @@ impl Client {
         if !is_there {
             return self.queues.wait_for(now, For::Data, server, view.slots, task.id);
         }
-        let predicted = model.predict(Size::new(task.work_flops, bytes), view.speed_flops);
-        let run_s = predicted.map_or(0.0, |predicted| predicted.seconds * view.pace);
-        let is_measured = predicted.is_some_and(|predicted| !predicted.is_extrapolated);
+        let size = Size::new(task.work_flops, bytes);
+        let run_s = predicted_s(model, size, view).unwrap_or(0.0);
+        let is_measured = model.predict(size, view.speed_flops).is_some_and(|predicted| !predicted.is_extrapolated);
         let may_move = may_move && task.terms.only.is_none() && task.object().is_none();
         self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move });
     }
@@ -134,12 +136,13 @@ impl Client {
         let mut moving = BTreeSet::new();
         let (mut moved_s, mut sent_s) = (0.0, 0.0);
         let is_planned = self.queues.has_planned(thief);
-        for Waiting { task, wait_s, run_s, model_s } in waiting {
+        for Waiting { task, wait_s, running_s, run_s, model_s } in waiting {
             if moving.len() >= at_most {
                 break;
             }
+            let is_large = self.has_large_data(task);
             // A server that waits for what others make is not idle for long, and its plan has more to lose.
-            if is_planned && self.has_large_data(task) {
+            if is_planned && is_large {
                 continue;
             }
             let Some((data_s, predicted_s)) = self.cost_at(task, thief, model_s) else { continue };
@@ -147,7 +150,9 @@ impl Client {
             let there_s = if model_s > 0.0 { run_s * (predicted_s / model_s).clamp(0.1, 10.0) } else { run_s };
             // What was moved before no longer waits ahead; what it takes there does.
             let end_s = messages_s + sent_s + data_s + moved_s / slots as f64 + there_s;
-            if end_s + GAIN_PART_MIN * run_s < wait_s + run_s {
+            let gain_s = wait_s + run_s - end_s;
+            let lost_s = if is_large { PRUDENCE * (running_s - gain_s) } else { 0.0 };
+            if gain_s > f64::max(GAIN_PART_MIN * run_s, lost_s) {
                 moving.insert(task);
                 moved_s += there_s;
                 sent_s += data_s;
@@ -194,10 +199,9 @@ impl Client {
         if let Some(call) = self.calls.get(id) {
             let (size, bytes, back) = call.request.size();
             let model = view.functions.get(call.request.task.name())?;
-            let predicted = model.predict(size, view.speed_flops);
             let there_s = if bytes == 0 { 0.0 } else { self.to_server_s(server, bytes) };
             let data_s = there_s + self.to_server_s(server, back) - self.to_server_s(server, 0);
-            return Some((data_s, predicted.map_or(run_s, |predicted| predicted.seconds * view.pace)));
+            return Some((data_s, predicted_s(model, size, view).unwrap_or(run_s)));
         }
         let run = self.tasks.get(&id)?;
         let group = self.groups.get(&run.group)?;
@@ -206,7 +210,7 @@ impl Client {
         }
         let model = view.functions.get(run.task.name())?;
         let size = Size::new(run.task.work_flops, self.bytes_of(&run.task));
-        let there_s = model.predict(size, view.speed_flops).map_or(run_s, |predicted| predicted.seconds * view.pace);
+        let there_s = predicted_s(model, size, view).unwrap_or(run_s);
         let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
         let data_s: f64 = inputs.into_iter().map(|datum| self.way_s(datum, server)).sum();
         let back_s: f64 = run.task.outputs.iter().map(|output| self.to_readers_s(output.datum, server)).sum();
@@ -266,6 +270,15 @@ impl Client {
             }
         }
     }
+}
+
+/// Seconds that a call takes on a server. Of a function that was not measured, only its stated work tells something.
+fn predicted_s(model: &FunctionModel, size: Size, view: &ServerView) -> Option<f64> {
+    let alone_s = match size {
+        Size::Work(_) => Some(model.seconds(size, view.speed_flops)),
+        Size::Bytes(_) => model.predict(size, view.speed_flops).map(|predicted| predicted.seconds),
+    };
+    alone_s.map(|alone_s| alone_s * view.pace)
 }
 
 /// Seconds that so much takes over a link. Large data move over measured links only.
