@@ -97,7 +97,8 @@ fn raised(py: Python<'_>, class: &str, message: &str, fields: &Bound<'_, PyDict>
 fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     let set = |name: &str, value: &str| fields.set_item(name, value);
     Ok(match error {
-        TaskError::Crashed { function, server, how } => {
+        // The process of an object died, perhaps between two calls.
+        TaskError::Crashed { function, server, how } | TaskError::ObjectLost { function, server, why: how } => {
             set("function", function)?;
             set("server", server)?;
             set("how", how)?;

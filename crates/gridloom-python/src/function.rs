@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gridloom::{Arg, Error, Function, Grid, Pending, Retry, Value};
+use gridloom::{Arg, Error, Function, Grid, Object, Pending, Retry, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -92,6 +92,33 @@ impl RawFunction {
         };
         let pending = pending.or_raise(py)?;
         Ok(RawPending { is_simulated: self.session.is_simulated, pending: self.session.slot(pending) })
+    }
+}
+
+/// An object on a server.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawObject {
+    session: Arc<Session>,
+    object: Slot<(Grid, Object)>,
+}
+
+impl RawObject {
+    pub(crate) fn new(session: &Arc<Session>, grid: Grid, object: Object) -> RawObject {
+        RawObject { session: session.clone(), object: session.slot((grid, object)) }
+    }
+}
+
+#[pymethods]
+impl RawObject {
+    fn method(&self, py: Python<'_>, name: &str) -> PyResult<RawFunction> {
+        let (grid, object) = self.object.live(py)?;
+        Ok(RawFunction::new(&self.session, grid, object.method(name).or_raise(py)?))
+    }
+
+    /// Ends it after the calls that were made, without waiting for that.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let (_, object) = self.object.live(py)?;
+        detached(py, move || object.end(None)).or_raise(py).map(drop)
     }
 }
 

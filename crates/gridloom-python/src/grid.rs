@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::calibrate::{RawCalibration, calibrate};
 use crate::convert::empty;
 use crate::errors::{OrRaise, error};
-use crate::function::RawFunction;
+use crate::function::{RawFunction, RawObject};
 use crate::graph::RawGraph;
 use crate::group::{RawGroup, RawHandle, RawLoop};
 use crate::memory::element_of;
@@ -130,6 +130,14 @@ impl RawGrid {
         let (found_in, name) = (grid.clone(), name.to_string());
         let function = detached(py, move || found_in.function(&name)).or_raise(py)?;
         Ok(RawFunction::new(&self.session, grid, function))
+    }
+
+    /// Makes an object of that class, which waits until it is there.
+    fn object(&self, py: Python<'_>, class: &str) -> PyResult<RawObject> {
+        let grid = self.grid.live(py)?;
+        let (made_in, class) = (grid.clone(), class.to_string());
+        let object = interruptible(py, move || made_in.object(&class, None, None))?.or_raise(py)?;
+        Ok(RawObject::new(&self.session, grid, object))
     }
 
     /// Names with signatures, in order of name.

@@ -57,7 +57,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::define::{RawSignature, build_signature};
     #[pymodule_export]
-    use crate::function::{RawFunction, RawPending};
+    use crate::function::{RawFunction, RawObject, RawPending};
     #[pymodule_export]
     use crate::graph::RawGraph;
     #[pymodule_export]

@@ -84,6 +84,7 @@ from ._report import Difference, Report
 from ._runner import RunFuture
 from ._said import Said, progress
 from ._sessions import blas_library, connect, local, simulate
+from ._stream import Stream
 from .process import Peer, Process
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ __all__ = [
     "StalledError",
     "Step",
     "StoreFull",
+    "Stream",
     "TaskError",
     "TaskRecord",
     "TimedOut",

@@ -247,7 +247,10 @@ def _cannot_run(body: types.FunctionType) -> str | None:
             "asyncio.run() in it where it awaits"
         )
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-        return "a function with 'yield' gives a generator, which cannot be sent; return an array or a tuple of results"
+        return (
+            "a function with 'yield' gives a generator, which cannot be sent; return an array or a tuple of results, or run it "
+            "by grid.stream"
+        )
     return None
 
 

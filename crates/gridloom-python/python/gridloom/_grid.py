@@ -32,6 +32,7 @@ from ._plan import Plan
 from ._retry import retry_of
 from ._runner import RunFuture, Runner
 from ._said import Said, listen
+from ._stream import Stream
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -185,6 +186,49 @@ class Grid(OfSession):
             lead=lead,
             submit=functools.partial(runner.submit, retry=retry_of("map", retries, retry_on)),
         )
+
+    def stream(
+        self, function: Callable[..., Iterable[_T]], /, *args: Any, lead: int = 16, timeout: float | None = None, **kwargs: Any
+    ) -> Stream[_T]:
+        """Have a function with ``yield`` run on a server, and take its values as they come.
+
+        Parameters
+        ----------
+        function : function
+            A generator function, or one that returns an iterable, as `run` takes it.
+        *args, **kwargs : object
+            Its arguments, pickled now.
+        lead : int, optional
+            So many values at most are made before they are taken.
+        timeout : float, optional
+            How long to wait for each value, seconds.
+
+        Returns
+        -------
+        Stream
+            The values in order: an iterator, also for ``async for``. The function ends with `close`, also in a ``with`` block, and
+            when nothing holds the stream any more.
+
+        Raises
+        ------
+        ArgumentError
+            If the function or an argument cannot be pickled.
+        UnknownFunctionError
+            If no server runs functions that programs send.
+        UsageError
+            If the session is closed or simulated.
+        ValueError
+            If `lead` is less than 1.
+        Exception
+            By the iterator: what the function raised; `ServerLost` and `Crashed`, as a stream does not begin again;
+            `WaitTimedOut`, after which the next value can be waited for again.
+
+        Notes
+        -----
+        It has a process of its own on the server with the fewest of them, which takes a slot while it makes a value.
+        """
+        self._any()
+        return Stream(self._raw, self._ends, function, args, kwargs, lead, timeout)
 
     def _any(self) -> Runner:
         """What sends calls of any function."""

@@ -15,9 +15,11 @@ import numpy.typing as npt
 from . import _errors
 from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult
 from ._pickles import CannotPickle
-from .run_code import ERROR, FUNCTION, TOKEN_BYTES, VALUE, CannotImport, CannotLoad
+from .run_code import ERROR, FUNCTION, STREAM, TOKEN_BYTES, VALUE, CannotImport, CannotLoad
 
-# The arguments of `FUNCTION`, for its errors.
+# Functions of the grid that run those of programs.
+_RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next")
+# Their arguments, for errors.
 _PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments"}
 
 
@@ -158,15 +160,17 @@ def unpack(given: bytes, name: str) -> Any:
 
 def renamed(error: BaseException, name: str) -> BaseException:
     """Say an error of Gridloom of the program's function, not of the one that runs it."""
-    if isinstance(error, ArgumentError) and str(error).startswith(FUNCTION):
-        text = str(error)
+    told = str(error)
+    runner = next((one for one in _RUNNERS if told.startswith(one)), FUNCTION)
+    if isinstance(error, ArgumentError) and told.startswith(runner):
         for part, what in _PARTS.items():
-            text = text.replace(f"{FUNCTION}: argument '{part}'", f"{name}: {what}")
-        return named(ArgumentError, text)
-    if not isinstance(error, TaskError) or getattr(error, "function", FUNCTION) != FUNCTION:
+            told = told.replace(f"{runner}: argument '{part}'", f"{name}: {what}")
+        return named(ArgumentError, told)
+    runner = getattr(error, "function", runner)
+    if not isinstance(error, TaskError) or runner not in _RUNNERS:
         return error
     fields = {**vars(error), "function": name}
-    kind, message = type(error), str(error).replace(FUNCTION, name)
+    kind, message = type(error), told.replace(runner, name)
     server = fields.get("server", "")
     if isinstance(error, RemoteError):
         told = error.message

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from . import _gridloom
 from ._errors import UsageError
-from .run_code import FUNCTION
+from .run_code import FUNCTION, STREAM
 
 _PAUSE_SECONDS = 0.1
 _WIDTH = 30
@@ -49,7 +49,8 @@ class Said:
     @property
     def label(self) -> str:
         """Where it comes from, for people: ``"function@server"``, of functions that the program sent the server alone."""
-        return self.server if self.function == FUNCTION else f"{self.function.rpartition('/')[2]}@{self.server}"
+        runs_any = self.function == FUNCTION or self.function.startswith(f"{STREAM}.")
+        return self.server if runs_any else f"{self.function.rpartition('/')[2]}@{self.server}"
 
 
 def progress(done: float, total: float | None = None) -> None:

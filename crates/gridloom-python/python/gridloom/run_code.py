@@ -1,7 +1,9 @@
-"""The function by which a server runs Python functions that programs send: ``gridloom serve --run-code`` offers it.
+"""The functions by which a server runs Python functions that programs send: ``gridloom serve --run-code`` offers them.
 
-A call carries the pickled function and its arguments, and gives the pickled result. Only this function unpickles them, in a
+A call carries the pickled function and its arguments, and gives the pickled result. Only these functions unpickle them, in a
 worker process. The client's side is ``_packing``; `FUNCTION`, `VALUE` and `ERROR` are the contract of both.
+
+A stream is an object of the grid, and so a process of its own: `begin` gets the function, each `next` gives one value.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import io
 import os
 import pickle
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
@@ -24,10 +27,14 @@ gl_module = "python"
 
 FUNCTION = "python/run"
 """Name of the function on the grid."""
+STREAM = "python/stream"
+"""Class of the object that is a stream."""
 VALUE = b"v"
 """First byte of what a call gives: the pickled value follows."""
 ERROR = b"e"
 """First byte of what a call gives: a pickled tuple follows, of the pickled exception, its class, text and traceback."""
+END = b"."
+"""What a stream gives after its last value."""
 PATH_VARIABLE = "GRIDLOOM_PYTHON_PATH"
 """Folders in which workers of `gridloom.local` look for modules too: those of the program."""
 TOKEN_BYTES = 16
@@ -40,6 +47,8 @@ _TEXT_CHARACTERS_MAX = 65_536
 
 _functions: collections.OrderedDict[bytes, Any] = collections.OrderedDict()
 _set_up: dict[bytes, BaseException | None] = {}
+# What this process gives if it is a stream.
+_values: Iterator[Any] = iter(())
 
 sys.path += [path for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if path and path not in sys.path]
 
@@ -83,6 +92,52 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
         if os.getpid() != process:
             end_fork(error)
         return _told(error)
+    return _given(value)
+
+
+@function(name="stream._initialize")
+def stream_initialize() -> None:
+    """is called by the server"""
+
+
+@function(name="stream._finalize")
+def stream_finalize() -> None:
+    """is called by the server"""
+
+
+@function(name="stream.begin")
+def stream_begin(function: bytes, arguments: Annotated[np.ndarray[Any, Any], Array["uint8", "n"]]) -> None:
+    """gets the function that gives values one by one, and its arguments; all are pickled"""
+    global _values
+    called, (args, kwargs) = _loaded(function), _unpickled(arguments.data, "an argument")
+    _values = _iterated(called, args, kwargs)
+
+
+@function(name="stream.next")
+def stream_next() -> bytes:
+    """gives the next value, pickled"""
+    process = os.getpid()
+    try:
+        value = next(_values, _values)
+    except Exception as error:
+        if os.getpid() != process:
+            end_fork(error)
+        return _told(error)
+    return END if value is _values else _given(value)
+
+
+def _iterated(called: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    """What the function gives one by one. Its errors come with the first value."""
+    found = called(*args, **kwargs)
+    try:
+        values = iter(found)
+    except TypeError:
+        told = f"a stream takes a function with 'yield', or one that returns an iterable; this one returned {type(found).__name__}"
+        raise TypeError(told) from None
+    yield from values
+
+
+def _given(value: Any) -> bytes:
     made = io.BytesIO()
     made.write(VALUE)
     try:

@@ -1,0 +1,149 @@
+"""What a function yields on a server, value by value: what ``Grid.stream`` gives.
+
+**Invariants.** The function runs on an object of the grid, a process of its own. Of values that were not taken, at most `lead` are
+asked for, so that the function runs ahead by no more. The object ends with the last value, an error, or `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ._checks import seconds
+from ._completed import end_of
+from ._errors import GridloomError, WaitTimedOut
+from ._function import Future
+from ._packing import name_of, pack_call, pack_function, renamed, unpack
+from ._pickles import OfSession
+from .run_code import END, STREAM
+
+if TYPE_CHECKING:
+    from . import _gridloom
+    from ._ends import Ends
+
+_T = TypeVar("_T")
+
+
+class Stream(OfSession, Generic[_T]):
+    """Values that a function yields on a server: an iterator, also for ``async for``; `close` ends the function."""
+
+    _why = "a gridloom.Stream is a function that runs for this process"
+    _remedy = "pass its values"
+
+    def __init__(
+        self,
+        raw: _gridloom.RawGrid,
+        ends: Ends,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        lead: int,
+        timeout: float | None,
+    ) -> None:
+        self._object: _gridloom.RawObject | None = None
+        self._asked: collections.deque[Future] = collections.deque()
+        if lead < 1:
+            raise ValueError(f"lead must be >= 1, got {lead}")
+        self._name, self._lead, self._ends = name_of(function), lead, ends
+        self._limit = seconds("timeout", timeout)
+        begun = (pack_function(function), pack_call(self._name, args, kwargs))
+        self._object = raw.object(STREAM)
+        try:
+            self._next = self._object.method("next")
+            self._begun = Future(self._object.method("begin").submit(begun, {}, None), ends)
+            self._ask()
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[_T]:
+        return self
+
+    def __next__(self) -> _T:
+        if self._object is None:
+            raise StopIteration
+        try:
+            given = self._taken(self._asked[0].get(self._limit))
+        except WaitTimedOut:
+            raise self._timed_out() from None
+        except BaseException as error:
+            raise self._failed(error) from error.__cause__
+        if given is END:
+            raise StopIteration
+        return given  # type: ignore[no-any-return]
+
+    def __aiter__(self) -> AsyncIterator[_T]:
+        return self
+
+    async def __anext__(self) -> _T:
+        if self._object is None:
+            raise StopAsyncIteration
+        first = self._asked[0]
+        await end_of(first, self._limit)
+        if not first.done():
+            raise self._timed_out()
+        try:
+            given = self._taken(first.get())
+        except BaseException as error:
+            raise self._failed(error) from error.__cause__
+        if given is END:
+            raise StopAsyncIteration
+        return given  # type: ignore[no-any-return]
+
+    def __enter__(self) -> Stream[_T]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the function where it is, by ending its process; values that were not taken are lost."""
+        with contextlib.suppress(GridloomError):  # the session may be closed
+            while self._asked:
+                self._asked.pop().cancel()
+            if self._object is not None:
+                self._object.end()
+        self._object = None
+
+    async def aclose(self) -> None:
+        """End it, as `close`."""
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _ask(self) -> None:
+        while len(self._asked) < self._lead:
+            self._asked.append(Future(self._next.submit((), {}, None), self._ends))
+
+    def _taken(self, given: bytes) -> Any:
+        """The value, once the next one is asked for; `END` after the last one."""
+        del self._asked[0]
+        if given == END:
+            self._asked.clear()
+            self.close()
+            return END
+        value = unpack(given, self._name)
+        self._ask()
+        return value
+
+    def _failed(self, error: BaseException) -> BaseException:
+        """What the program gets for an error, after which there are no more values."""
+        if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
+            return error
+        try:
+            self._begun.get()
+        except Exception as cause:  # the function or an argument could not be loaded
+            error = cause
+        self.close()
+        if isinstance(error, (StopIteration, StopAsyncIteration)):
+            error = RuntimeError(f"{self._name} raised {type(error).__name__}")
+        return renamed(error, self._name).with_traceback(None)
+
+    def _timed_out(self) -> WaitTimedOut:
+        error = WaitTimedOut(f"no value of {self._name} was there within {self._limit} s; a later one may come")
+        error.limit_seconds = self._limit or 0.0
+        return error
