@@ -1,5 +1,6 @@
 //! What was predicted and what was measured of a group.
 
+mod dates;
 mod record;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use crate::described::Difference;
 use crate::plan::Basis;
-pub(crate) use record::{Course, Ended, GroupRecord, Summary};
+pub(crate) use record::{Course, Ended, GroupRecord, Setting, Summary};
 
 /// A plan in names: what was predicted before the first task started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -90,7 +91,8 @@ pub struct Report {
     pub server_bytes: u64,
     /// Bytes by pair, sender first.
     pub by_link: BTreeMap<String, u64>,
-    /// Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
+    /// Tasks as they ran; one that ended twice, since its results were lost, stands there twice. Dates of tasks and transfers
+    /// contradict nothing: what starts has its inputs, and tasks of one slot follow one another.
     pub tasks: Vec<TaskRecord>,
     pub transfers: Vec<TransferRecord>,
     /// Servers lost on the way, and how many tasks had to run (again) elsewhere.
