@@ -411,7 +411,7 @@ impl Inner {
             shared.closed(state.groups.summaries(), state.groups.take_records(), state.directory.take_slots());
         } else if let Some(path) = simulated.timeline_path() {
             let (records, clients) = (state.groups.records().values(), [self.client]);
-            let report = Report::new("the program's heuristics", records, &state.directory.setting(&clients));
+            let report = Report::new("the program's heuristics", records, &state.directory.setting(&clients, true));
             write(path, "timeline", &timeline_html("Simulated groups", &report));
         }
     }

@@ -78,6 +78,8 @@ pub struct TransferRecord {
 pub struct Report {
     /// The heuristic that the group asked for.
     pub heuristic: String,
+    /// Whether it ran in simulation: what is called measured here was simulated.
+    pub simulated: bool,
     /// The plans, one for each part and each time that something was mapped again.
     pub plans: Vec<PlanRecord>,
     /// Predicted makespan of the parts' first plans, seconds.
@@ -109,7 +111,7 @@ pub struct Report {
 
 impl Report {
     /// The number of each task, from 0 in order of the calls, as plans have them.
-    fn numbers(&self) -> BTreeMap<&str, usize> {
+    pub(crate) fn numbers(&self) -> BTreeMap<&str, usize> {
         let mut names: Vec<&str> = self.tasks.iter().map(|task| task.task.as_str()).collect();
         // Names are numbers of the session.
         names.sort_by_key(|name| (name.len(), *name));
@@ -127,7 +129,8 @@ impl fmt::Display for Report {
         let calls = count(numbers.len(), "call");
         writeln!(f, "{calls} on {}, mapped by {}", count(servers.len(), "server"), self.heuristic)?;
         let (predicted, measured) = (self.predicted_seconds, self.measured_seconds);
-        writeln!(f, "makespan: predicted {predicted:.4} s, measured {measured:.4} s")?;
+        let how = if self.simulated { "simulated" } else { "measured" };
+        writeln!(f, "makespan: predicted {predicted:.4} s, {how} {measured:.4} s")?;
         write!(f, "{}", NotMeasured(&self.not_measured))?;
         let (client, server) = (bytes(self.client_bytes), bytes(self.server_bytes));
         writeln!(f, "moved: {client} over client links, {server} between servers")?;

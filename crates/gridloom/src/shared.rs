@@ -165,7 +165,7 @@ impl SharedGrid {
         let state = self.state();
         let clients: Vec<NodeId> = state.ended.groups.keys().map(|group| group.client).collect();
         let records = state.ended.groups.values();
-        let setting = Setting { clients: &clients, names: &names, slots: &state.ended.slots };
+        let setting = Setting { clients: &clients, names: &names, slots: &state.ended.slots, is_simulated: true };
         timeline_html("Simulated groups", &Report::new("the program's heuristics", records, &setting))
     }
 

@@ -60,8 +60,8 @@ impl Directory {
         &self.names
     }
 
-    pub(super) fn setting<'a>(&'a self, clients: &'a [NodeId]) -> Setting<'a> {
-        Setting { clients, names: &self.names, slots: &self.slots }
+    pub(super) fn setting<'a>(&'a self, clients: &'a [NodeId], is_simulated: bool) -> Setting<'a> {
+        Setting { clients, names: &self.names, slots: &self.slots, is_simulated }
     }
 
     pub(super) fn take_slots(&mut self) -> BTreeMap<NodeId, u32> {

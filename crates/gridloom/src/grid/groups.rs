@@ -336,7 +336,8 @@ impl Grid {
         self.absorb();
         let state = self.state();
         let records = parts.iter().filter_map(|part| state.groups.records.get(part));
-        Report::new(heuristic, records, &state.directory.setting(&[self.0.client]))
+        let is_simulated = self.0.backend.simulated().is_some();
+        Report::new(heuristic, records, &state.directory.setting(&[self.0.client], is_simulated))
     }
 
     /// How a group went that was mapped, so far.

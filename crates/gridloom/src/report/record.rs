@@ -227,6 +227,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) names: &'a BTreeMap<NodeId, String>,
     /// Of the servers.
     pub(crate) slots: &'a BTreeMap<NodeId, u32>,
+    pub(crate) is_simulated: bool,
 }
 
 impl Report {
@@ -240,6 +241,7 @@ impl Report {
         let start = records.iter().filter_map(|r| r.plans.first()).map(|(at, _)| *at).min().unwrap_or_default();
         let mut report = Report {
             heuristic: heuristic.to_string(),
+            simulated: setting.is_simulated,
             plans: Vec::new(),
             predicted_seconds: 0.0,
             not_measured: Vec::new(),
