@@ -57,10 +57,13 @@ impl Block {
     }
 
     /// The whole file.
-    pub fn document(&self, style: &str, title: &str) -> String {
+    pub fn document(&self, classes: &str, title: &str) -> String {
         let (w, h) = (number(self.width.ceil()), number(self.height.ceil()));
+        // A browser that shows the file alone takes its whole width, up to twice the size.
+        let wide = format!("{}svg:root{{max-width:{}px}}", gridloom::chart::WIDE, number(2.0 * self.width.ceil()));
+        let classes = format!("{classes}{wide}");
         let document = Document::new().set("viewBox", format!("0 0 {w} {h}")).set("width", w).set("height", h);
-        let document = document.add(Title::new(valid(title))).add(Style::new(style)).add(self.body.clone());
+        let document = document.add(Title::new(valid(title))).add(Style::new(classes)).add(self.body.clone());
         format!("{document}\n")
     }
 }
