@@ -91,9 +91,9 @@ fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: S
         let vertex_of_member: BTreeMap<usize, usize> =
             members.iter().enumerate().filter_map(|(at, (_, numbers))| Some((*numbers.first()?, at))).collect();
         let mut edges: Vec<(usize, usize)> = Vec::new();
-        for way in ways {
-            let crossed = way.links.iter().map(|link| vertex_of_cable[platform.cable_name(*link)]);
-            let ends = (vertex_of_member[&way.from], vertex_of_member[&way.to]);
+        for stretch in stretches(platform, outline, ways) {
+            let crossed = stretch.cables.iter().map(|name| vertex_of_cable[name]);
+            let ends = (vertex_of_member[&stretch.from], vertex_of_member[&stretch.to]);
             let passed: Vec<usize> = std::iter::once(ends.0).chain(crossed).chain([ends.1]).collect();
             for pair in passed.windows(2) {
                 let edge = (pair[0].min(pair[1]), pair[0].max(pair[1]));
@@ -106,6 +106,35 @@ fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: S
         (members.into_iter().map(|(block, _)| block).chain(links).collect::<Vec<_>>(), edges)
     };
     joined(&blocks, &edges)
+}
+
+/// A part of a route, from member to member.
+struct Stretch<'a> {
+    from: usize,
+    to: usize,
+    cables: Vec<&'a str>,
+}
+
+/// The routes, cut at the hosts and routers between: where the routes to and from one cross the same links, it lies on the way.
+fn stretches<'a>(platform: &'a Platform, outline: &Outline, ways: &[OutlineLink]) -> Vec<Stretch<'a>> {
+    let mut known: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
+    for way in ways {
+        let cables: Vec<&str> = way.links.iter().map(|link| platform.cable_name(*link)).collect();
+        if way.both_ways {
+            known.insert((way.to, way.from), cables.iter().rev().copied().collect());
+        }
+        known.insert((way.from, way.to), cables);
+    }
+    let is_passed = |at: &usize| matches!(outline.members[*at], Member::Host(_) | Member::Router(_));
+    let passed: Vec<usize> = (0..outline.members.len()).filter(is_passed).collect();
+    let is_between = |from: usize, to: usize, at: usize| {
+        let (Some(there), Some(on)) = (known.get(&(from, at)), known.get(&(at, to))) else { return false };
+        !there.is_empty() && !on.is_empty() && [&there[..], on].concat() == known[&(from, to)]
+    };
+    // A route that is cut is that of its parts, which are stretches themselves.
+    let is_whole = |way: &&OutlineLink| !passed.iter().any(|at| is_between(way.from, way.to, *at));
+    let whole = ways.iter().filter(is_whole);
+    whole.map(|way| Stretch { from: way.from, to: way.to, cables: known[&(way.from, way.to)].clone() }).collect()
 }
 
 /// All links as one, joined to everything.
