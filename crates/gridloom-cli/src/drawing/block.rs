@@ -14,17 +14,25 @@ pub const TEXT: f64 = 12.0;
 pub const SMALL: f64 = 10.5;
 pub const TITLE: f64 = 13.0;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
 /// A drawn rectangle, its upper left corner at 0, 0.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub width: f64,
     pub height: f64,
+    /// Where the hub of a zone stands in it: the side, and how far down its middle is.
+    pub hub: Option<(Side, f64)>,
     body: Group,
 }
 
 impl Block {
     pub fn new(width: f64, height: f64) -> Block {
-        Block { width, height, body: Group::new() }
+        Block { width, height, hub: None, body: Group::new() }
     }
 
     /// Draws another block there.

@@ -2,7 +2,7 @@
 
 use gridloom_platform::{HostId, Link, LinkId, Platform, Sharing};
 
-use super::block::{Block, SMALL, TEXT, TITLE, short, width_of};
+use super::block::{Block, SMALL, Side, TEXT, TITLE, short, width_of};
 use super::words::{capacity, counted, from_to, power, roles};
 
 const LINE: f64 = 15.0;
@@ -148,14 +148,21 @@ pub fn frame(title: &str, detail: &str, inside: &Block, notes: &[String], depth:
     let widest = notes.iter().map(|note| width_of(note, SMALL)).fold(head.max(inside.width), f64::max);
     let width = widest + 2.0 * MARGIN;
     let below = notes.len() as f64 * LINE + if notes.is_empty() { 0.0 } else { 6.0 };
-    let mut block = Block::new(width, inside.height + 2.0 * MARGIN + 22.0 + below);
+    // Lines from outside end at the middle of a side. So the hub is there.
+    let below_hub = if inside.hub.is_some() { MARGIN } else { 0.0 };
+    let mut block = Block::new(width, inside.height + 2.0 * MARGIN + 22.0 + below_hub + below);
     let class = if depth.is_multiple_of(2) { "zone" } else { "inner" };
     block.rectangle((0.0, 0.0), (width, block.height), class);
     block.text((MARGIN, 20.0), "title", title);
     block.text((MARGIN + width_of(title, TITLE) * 1.1 + 10.0, 20.0), "small", detail);
-    block.put(inside, (width - inside.width) / 2.0, MARGIN + 18.0);
+    let x = (width - inside.width) / 2.0;
+    if let Some((side, y)) = inside.hub {
+        let (edge, hub_x) = if side == Side::Left { (0.0, x) } else { (width, x + inside.width) };
+        block.line((edge, block.height / 2.0), (hub_x, MARGIN + 18.0 + y), "wire");
+    }
+    block.put(inside, x, MARGIN + 18.0);
     for (at, note) in notes.iter().enumerate() {
-        block.text((MARGIN, inside.height + MARGIN + 36.0 + at as f64 * LINE), "small", note);
+        block.text((MARGIN, inside.height + MARGIN + 36.0 + below_hub + at as f64 * LINE), "small", note);
     }
     block
 }

@@ -17,7 +17,8 @@ const BOTTOM: f64 = 56.0;
 const MARGIN: f64 = 20.0;
 /// Half of the line that ends the bar of a spread.
 const CAP: f64 = 4.0;
-const TICKS_MAX: usize = 9;
+/// Across and upwards.
+const TICKS_MAX: [usize; 2] = [9, 14];
 
 /// One axis: logarithmic, between round numbers.
 struct Axis {
@@ -43,8 +44,8 @@ impl Axis {
         self.from + part * (self.to - self.from)
     }
 
-    fn ticks(&self) -> Vec<f64> {
-        log_ticks(self.low, self.high, TICKS_MAX)
+    fn ticks(&self, most: usize) -> Vec<f64> {
+        log_ticks(self.low, self.high, most)
     }
 }
 
@@ -71,11 +72,11 @@ pub fn draw(function: &str, lines: &[(&str, &Curve, &str)]) -> String {
     page.rectangle((0.0, 0.0), size, "page");
     page.text((MARGIN, 34.0), "head", function);
     let unit = lines.first().map_or("flop", |(_, _, unit)| *unit);
-    for size in x.ticks() {
+    for size in x.ticks(TICKS_MAX[0]) {
         page.line((x.at(size), TOP), (x.at(size), TOP + HEIGHT), "grid");
         page.text((x.at(size), TOP + HEIGHT + 16.0), "small mid", &scaled(size, unit));
     }
-    for seconds in y.ticks() {
+    for seconds in y.ticks(TICKS_MAX[1]) {
         page.line((LEFT, y.at(seconds)), (LEFT + WIDTH, y.at(seconds)), "grid");
         page.text((LEFT - 8.0, y.at(seconds) + 4.0), "small end", &scaled(seconds, "s"));
     }

@@ -6,7 +6,7 @@ use gridloom_platform::outline::{Member, Outline, OutlineLink, Shape};
 use gridloom_platform::{HostId, LinkId, Platform};
 
 use super::arrange::{Row, around, packed};
-use super::block::Block;
+use super::block::{Block, Side};
 use super::scale::Scale;
 use super::words::{alike, capacity, counted, from_to, power};
 use super::{boxes, graph, shapes, star};
@@ -16,19 +16,20 @@ const VERTICES_MAX: usize = 90;
 /// Bypasses that are written out below a zone.
 const BYPASSES_MAX: usize = 6;
 
-pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Block {
+/// `hub` is the side at which a hub is to be, for what joins it from outside.
+pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, hub: Option<Side>) -> Block {
     if scale.is_summary {
         return summary(platform, outline);
     }
-    let inside = inside(platform, outline, scale, depth);
+    let inside = inside(platform, outline, scale, depth, hub);
     let detail = format!("{} · {}", outline.routing(), counted(outline.host_count(), "host"));
     boxes::frame(&super::block::short(&outline.name), &detail, &inside, &notes(platform, outline), depth)
 }
 
 /// What is in a zone, without a frame.
-pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Block {
+pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, hub: Option<Side>) -> Block {
     match &outline.shape {
-        Shape::Star(arms) => star::draw(platform, outline, arms, &zones(platform, outline, scale, depth), scale),
+        Shape::Star(arms) => star::draw(platform, outline, arms, &zones(platform, outline, scale, depth), scale, hub),
         Shape::Routes { ways, .. } => routes(platform, outline, ways, scale, depth),
         Shape::Vivaldi { arms, places } => {
             shapes::vivaldi(platform, outline, arms, places, &zones(platform, outline, scale, depth), scale)
@@ -46,7 +47,7 @@ pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize
 /// The zones in a zone, by their numbers among its members.
 fn zones(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> BTreeMap<usize, Block> {
     let zone = |(at, member): (usize, &Member)| match member {
-        Member::Zone(inner) => Some((at, draw(platform, inner, scale.inside(outline), depth + 1))),
+        Member::Zone(inner) => Some((at, draw(platform, inner, scale.inside(outline), depth + 1, None))),
         Member::Host(_) | Member::Router(_) => None,
     };
     outline.members.iter().enumerate().filter_map(zone).collect()
@@ -77,7 +78,7 @@ fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -
 
 /// Members and links as a graph: a line for each two that follow one another on a route.
 fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: Scale, depth: usize) -> Block {
-    let members = members(platform, outline, scale, depth);
+    let mut members = members(platform, outline, scale, depth);
     let mut cables: BTreeMap<&str, LinkId> = BTreeMap::new();
     for link in ways.iter().flat_map(|way| &way.links) {
         cables.entry(platform.cable_name(*link)).or_insert(*link);
@@ -102,10 +103,30 @@ fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: S
                 }
             }
         }
+        for (vertex, hub) in facing(members.len() + cables.len(), &edges) {
+            if let Some((block, numbers)) = members.get_mut(vertex)
+                && let Member::Zone(inner) = &outline.members[numbers[0]]
+            {
+                *block = draw(platform, inner, scale.inside(outline), depth + 1, Some(hub));
+            }
+        }
         let links = cables.iter().map(|(name, link)| boxes::link(platform, name, *link));
         (members.into_iter().map(|(block, _)| block).chain(links).collect::<Vec<_>>(), edges)
     };
     joined(&blocks, &edges)
+}
+
+/// The vertices at the ends of a row, and of chains around a hub, with the sides at which their lines end.
+fn facing(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, Side)> {
+    if let Some((_, chains)) = graph::chains_around_hub(count, edges) {
+        let left = chains.len().div_ceil(2);
+        let side = |at: usize| if at < left { Side::Right } else { Side::Left };
+        return chains.iter().enumerate().filter_map(|(at, chain)| Some((*chain.last()?, side(at)))).collect();
+    }
+    match graph::chain(count, edges).as_deref() {
+        Some([first, .., last]) => vec![(*first, Side::Right), (*last, Side::Left)],
+        _ => Vec::new(),
+    }
 }
 
 /// A part of a route, from member to member.
@@ -166,7 +187,7 @@ fn joined(blocks: &[Block], edges: &[(usize, usize)]) -> Block {
             let links = links.iter().rev().map(|link| blocks[*link].clone()).collect();
             Some(Row { member: blocks[*member].clone(), links })
         };
-        return around(chains.iter().filter_map(row).collect(), &blocks[hub..=hub]);
+        return around(chains.iter().filter_map(row).collect(), &blocks[hub..=hub], None);
     }
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let (places, size) = graph::places(&sizes, edges);
