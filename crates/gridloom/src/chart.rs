@@ -66,6 +66,17 @@ pub fn time_ticks(end_s: f64, most: u32) -> (Vec<(f64, String)>, &'static str) {
     (ticks.into_iter().map(|tick| (tick / per_second, format!("{tick:.decimals$}"))).collect(), unit)
 }
 
+/// A name of so many characters at most: a longer one loses its middle, since names that are alike often differ at the end.
+pub fn short(name: &str, chars_max: usize) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= chars_max {
+        return name.to_owned();
+    }
+    let end = chars_max / 2;
+    let (head, tail) = (&chars[..chars_max - end - 1], &chars[chars.len() - end..]);
+    head.iter().chain(&['\u{2026}']).chain(tail).collect()
+}
+
 /// Black or white, as can be read better on that colour.
 pub fn ink_on(colour: &str) -> &'static str {
     if contrast("#ffffff", colour) >= CONTRAST_MIN { "#ffffff" } else { "#000000" }
@@ -133,6 +144,14 @@ mod tests {
         assert_eq!(texts(0.2652), ("0 100 200".into(), "ms"));
         assert_eq!(texts(1.0), ("0.0 0.2 0.4 0.6 0.8 1.0".into(), "s"));
         assert_eq!(texts(3e-5), ("0 10 20 30".into(), "µs"));
+    }
+
+    #[test]
+    fn a_long_name_loses_its_middle() {
+        let name = short(&format!("{}{}", "a".repeat(40), "z".repeat(40)), 30);
+        assert_eq!(name.chars().count(), 30);
+        assert!(name.starts_with("aaaa") && name.contains('\u{2026}') && name.ends_with("zzzz"));
+        assert_eq!(short("name", 4), "name");
     }
 
     #[test]

@@ -3,10 +3,9 @@
 use svg::node::element::{Group, Line, Rectangle, Style, Text, Title};
 use svg::{Document, Node};
 
-use crate::chart::{MUTED, WIDE, ink_on, time_ticks};
+use crate::chart::{MUTED, WIDE, ink_on, short, time_ticks};
 
 const WIDTH: f64 = 1200.0;
-const LEFT: f64 = 190.0;
 const RIGHT: f64 = 20.0;
 const MARGIN: f64 = 4.0;
 /// Height of a row, and of each of the lanes of one that has several.
@@ -21,6 +20,7 @@ const BELOW: f64 = 38.0;
 const BARS_MAX: f64 = 40_000.0;
 const LEGEND_MAX: usize = 24;
 const TICKS_MAX: u32 = 11;
+const NAME_CHARS_MAX: usize = 37;
 /// Pixels of a character, rather too much than too little.
 const CHARACTER: f64 = 6.6;
 
@@ -59,7 +59,9 @@ impl Drawing<'_> {
         let rows = || self.slots.iter().chain(&self.links);
         let bars = rows().flatten().flat_map(|lane| &lane.bars);
         let end_s = bars.map(|bar| bar.end_s).fold(self.end_s, f64::max);
-        let chart = Chart::new(end_s, rows().map(Vec::len).sum());
+        let names = rows().flatten().map(|lane| shortened(&lane.name).chars().count()).max().unwrap_or(0);
+        let left = 5.0 * MARGIN + CHARACTER * names as f64;
+        let chart = Chart::new(left, end_s, rows().map(Vec::len).sum());
         let mut svg = Document::new().add(Style::new(WIDE));
         svg.append(Rectangle::new().set("width", "100%").set("height", "100%").set("fill", "#fff"));
         let mut y = 0.0;
@@ -132,19 +134,21 @@ fn height_of(row: &[Lane]) -> f64 {
 
 /// Seconds to pixels.
 struct Chart {
+    /// Where the axis begins, pixels.
+    left: f64,
     end_s: f64,
     /// Bars closer than this, and shorter, are drawn as one; pixels.
     resolution: f64,
 }
 
 impl Chart {
-    fn new(end_s: f64, lanes: usize) -> Chart {
-        let resolution = (lanes as f64 * (WIDTH - LEFT - RIGHT) / BARS_MAX).max(0.5);
-        Chart { end_s: if end_s > 0.0 { end_s } else { 1.0 }, resolution }
+    fn new(left: f64, end_s: f64, lanes: usize) -> Chart {
+        let resolution = (lanes as f64 * (WIDTH - left - RIGHT) / BARS_MAX).max(0.5);
+        Chart { left, end_s: if end_s > 0.0 { end_s } else { 1.0 }, resolution }
     }
 
     fn x(&self, seconds: f64) -> f64 {
-        LEFT + seconds.clamp(0.0, self.end_s) / self.end_s * (WIDTH - LEFT - RIGHT)
+        self.left + seconds.clamp(0.0, self.end_s) / self.end_s * (WIDTH - self.left - RIGHT)
     }
 
     fn axis(&self, top: f64, low: f64) -> Group {
@@ -158,7 +162,7 @@ impl Chart {
             axis.append(text.set("text-anchor", "middle").set("fill", MUTED));
         }
         let title = Text::new(format!("time from the start ({unit})")).set("text-anchor", "middle").set("fill", MUTED);
-        axis.append(title.set("x", tenths((LEFT + WIDTH - RIGHT) / 2.0)).set("y", tenths(low + 30.0)));
+        axis.append(title.set("x", tenths((self.left + WIDTH - RIGHT) / 2.0)).set("y", tenths(low + 30.0)));
         axis
     }
 
@@ -216,11 +220,17 @@ fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// As much of a name as its column holds.
+/// As much of a name as its column holds; of a link, as much of either end.
 fn shortened(name: &str) -> String {
-    const CHARACTERS: usize = 27;
-    if name.chars().count() <= CHARACTERS {
-        return name.to_string();
+    const ARROW: &str = " \u{2192} ";
+    match name.split_once(ARROW) {
+        None => short(name, NAME_CHARS_MAX),
+        Some((from, to)) => {
+            let most = (NAME_CHARS_MAX - 3) / 2;
+            // What one end leaves, the other may take.
+            let (from_chars, to_chars) = (from.chars().count(), to.chars().count());
+            let free = |chars: usize| most + most.saturating_sub(chars);
+            format!("{}{ARROW}{}", short(from, free(to_chars)), short(to, free(from_chars)))
+        }
     }
-    name.chars().take(CHARACTERS - 1).chain(['\u{2026}']).collect()
 }
