@@ -80,7 +80,8 @@ def main():
         report = group.report()
         calls = options.tiles * (options.tiles + 1) * (options.tiles + 2) // 6
         print(f"{calls} calls on {len(grid.servers())} servers, mapped by {report.plans[0].heuristic}")
-        print(f"makespan: predicted {report.predicted_seconds:.3f} s, measured {report.measured_seconds:.3f} s")
+        how = "simulated" if report.simulated else "measured"
+        print(f"makespan: predicted {report.predicted_seconds:.3f} s, {how} {report.measured_seconds:.3f} s")
         if grid.simulated and not lower.any():
             print("simulated: no residual, since functions were not run ('--execute' runs them)")
             return

@@ -27,7 +27,9 @@ def site(me, collector, n):
         with grid.group() as group:
             product = dgemm(dgemm(a, a), a)
         norm = dnrm2(product.get().ravel())
-        me.log(f"predicted {group.report().predicted_seconds:.4f} s, measured {group.report().measured_seconds:.4f} s")
+        report = group.report()
+        how = "simulated" if report.simulated else "measured"
+        me.log(f"predicted {report.predicted_seconds:.4f} s, {how} {report.measured_seconds:.4f} s")
         peer.send(Norm(me.host, norm, grid.traffic().client_bytes))
 
 

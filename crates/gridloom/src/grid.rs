@@ -408,10 +408,10 @@ impl Inner {
         }
         let mut state = self.state.lock().expect("no panic while held");
         if let Some(shared) = simulated.shared() {
-            shared.closed(state.groups.summaries(), state.groups.take_records());
+            shared.closed(state.groups.summaries(), state.groups.take_records(), state.directory.take_slots());
         } else if let Some(path) = simulated.timeline_path() {
-            let (records, names) = (state.groups.records().values(), state.directory.names());
-            let report = Report::new("the program's heuristics", records, &[self.client], names);
+            let (records, clients) = (state.groups.records().values(), [self.client]);
+            let report = Report::new("the program's heuristics", records, &state.directory.setting(&clients, true));
             write(path, "timeline", &timeline_html("Simulated groups", &report));
         }
     }

@@ -27,6 +27,7 @@ mod attach;
 mod backend;
 mod builtin;
 mod calibrate;
+pub mod chart;
 mod compile;
 pub mod data;
 mod described;

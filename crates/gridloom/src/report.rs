@@ -1,5 +1,6 @@
 //! What was predicted and what was measured of a group.
 
+mod dates;
 mod record;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use crate::described::Difference;
 use crate::plan::Basis;
-pub(crate) use record::{Course, Ended, GroupRecord, Summary};
+pub(crate) use record::{Course, Ended, GroupRecord, Setting, Summary};
 
 /// A plan in names: what was predicted before the first task started.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,6 +78,8 @@ pub struct TransferRecord {
 pub struct Report {
     /// The heuristic that the group asked for.
     pub heuristic: String,
+    /// Whether it ran in simulation: what is called measured here was simulated.
+    pub simulated: bool,
     /// The plans, one for each part and each time that something was mapped again.
     pub plans: Vec<PlanRecord>,
     /// Predicted makespan of the parts' first plans, seconds.
@@ -90,7 +93,8 @@ pub struct Report {
     pub server_bytes: u64,
     /// Bytes by pair, sender first.
     pub by_link: BTreeMap<String, u64>,
-    /// Tasks as they ran; one that ended twice, since its results were lost, stands there twice.
+    /// Tasks as they ran; one that ended twice, since its results were lost, stands there twice. Dates of tasks and transfers
+    /// contradict nothing: what starts has its inputs, and tasks of one slot follow one another.
     pub tasks: Vec<TaskRecord>,
     pub transfers: Vec<TransferRecord>,
     /// Servers lost on the way, and how many tasks had to run (again) elsewhere.
@@ -107,7 +111,7 @@ pub struct Report {
 
 impl Report {
     /// The number of each task, from 0 in order of the calls, as plans have them.
-    fn numbers(&self) -> BTreeMap<&str, usize> {
+    pub(crate) fn numbers(&self) -> BTreeMap<&str, usize> {
         let mut names: Vec<&str> = self.tasks.iter().map(|task| task.task.as_str()).collect();
         // Names are numbers of the session.
         names.sort_by_key(|name| (name.len(), *name));
@@ -125,7 +129,8 @@ impl fmt::Display for Report {
         let calls = count(numbers.len(), "call");
         writeln!(f, "{calls} on {}, mapped by {}", count(servers.len(), "server"), self.heuristic)?;
         let (predicted, measured) = (self.predicted_seconds, self.measured_seconds);
-        writeln!(f, "makespan: predicted {predicted:.4} s, measured {measured:.4} s")?;
+        let how = if self.simulated { "simulated" } else { "measured" };
+        writeln!(f, "makespan: predicted {predicted:.4} s, {how} {measured:.4} s")?;
         write!(f, "{}", NotMeasured(&self.not_measured))?;
         let (client, server) = (bytes(self.client_bytes), bytes(self.server_bytes));
         writeln!(f, "moved: {client} over client links, {server} between servers")?;

@@ -17,7 +17,7 @@ use gridloom_sim::Simulation;
 use gridloom_sim::faults::{Field, Scenario};
 use gridloom_sim::process::ProcessContext;
 
-use crate::report::{GroupRecord, Report};
+use crate::report::{GroupRecord, Report, Setting};
 use crate::simulate::{Roles, SimulateConfig, check_functions, check_route, populate, strike};
 use crate::timeline::timeline_html;
 use crate::{Error, LocalConfig};
@@ -47,6 +47,8 @@ struct Started {
 struct Ended {
     summaries: BTreeMap<GroupId, (String, f64, f64)>,
     groups: BTreeMap<GroupId, GroupRecord>,
+    /// Of servers.
+    slots: BTreeMap<NodeId, u32>,
 }
 
 impl SharedGrid {
@@ -137,11 +139,13 @@ impl SharedGrid {
         &self,
         summaries: BTreeMap<GroupId, (String, f64, f64)>,
         groups: BTreeMap<GroupId, GroupRecord>,
+        slots: BTreeMap<NodeId, u32>,
     ) {
         let mut state = self.state();
         state.ended.summaries.extend(summaries);
         if self.config.timeline.is_some() {
             state.ended.groups.extend(groups);
+            state.ended.slots.extend(slots);
         }
     }
 
@@ -161,7 +165,8 @@ impl SharedGrid {
         let state = self.state();
         let clients: Vec<NodeId> = state.ended.groups.keys().map(|group| group.client).collect();
         let records = state.ended.groups.values();
-        timeline_html("Simulated groups", &Report::new("the program's heuristics", records, &clients, &names))
+        let setting = Setting { clients: &clients, names: &names, slots: &state.ended.slots, is_simulated: true };
+        timeline_html("Simulated groups", &Report::new("the program's heuristics", records, &setting))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

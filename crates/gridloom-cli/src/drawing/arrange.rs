@@ -1,6 +1,6 @@
 //! Blocks put together: in rows, above one another, around a hub, or at given places.
 
-use super::block::{Block, shelves};
+use super::block::{Block, Side, shelves};
 
 /// Between the rows at a hub.
 const GAP: f64 = 12.0;
@@ -75,9 +75,18 @@ pub fn placed(blocks: &[Block], centres: &[(f64, f64)], edges: &[(usize, usize)]
     all
 }
 
-/// Half of the rows at either side of a hub with those blocks in it.
-pub fn around(mut rows: Vec<Row>, inside: &[Block]) -> Block {
-    let right = rows.split_off(rows.len().div_ceil(2));
+/// Rows that stand below one another, so that the hub can be at the side.
+const ONE_SIDED_MAX: usize = 8;
+
+/// Half of the rows at either side of a hub with those blocks in it; all at one side, if the hub is to be at the other.
+pub fn around(mut rows: Vec<Row>, inside: &[Block], hub: Option<Side>) -> Block {
+    let hub = hub.filter(|_| rows.len() <= ONE_SIDED_MAX);
+    let left_rows = match hub {
+        None => rows.len().div_ceil(2),
+        Some(Side::Left) => 0,
+        Some(Side::Right) => rows.len(),
+    };
+    let right = rows.split_off(left_rows);
     let core = stacked(inside, 10.0);
     let extent = |rows: &[Row]| {
         let member = rows.iter().map(|row| row.member.width).fold(0.0, f64::max);
@@ -113,6 +122,7 @@ pub fn around(mut rows: Vec<Row>, inside: &[Block]) -> Block {
     }
     block.rectangle((hub_x, 0.0), (hub_width, height), "hub");
     block.put(&core, hub_x + 8.0, (height - core.height) / 2.0);
+    block.hub = hub.map(|side| (side, height / 2.0));
     block
 }
 

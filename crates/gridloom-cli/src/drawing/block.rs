@@ -14,17 +14,25 @@ pub const TEXT: f64 = 12.0;
 pub const SMALL: f64 = 10.5;
 pub const TITLE: f64 = 13.0;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
 /// A drawn rectangle, its upper left corner at 0, 0.
 #[derive(Clone, Debug)]
 pub struct Block {
     pub width: f64,
     pub height: f64,
+    /// Where the hub of a zone stands in it: the side, and how far down its middle is.
+    pub hub: Option<(Side, f64)>,
     body: Group,
 }
 
 impl Block {
     pub fn new(width: f64, height: f64) -> Block {
-        Block { width, height, body: Group::new() }
+        Block { width, height, hub: None, body: Group::new() }
     }
 
     /// Draws another block there.
@@ -57,10 +65,13 @@ impl Block {
     }
 
     /// The whole file.
-    pub fn document(&self, style: &str, title: &str) -> String {
+    pub fn document(&self, classes: &str, title: &str) -> String {
         let (w, h) = (number(self.width.ceil()), number(self.height.ceil()));
+        // A browser that shows the file alone takes its whole width, up to twice the size.
+        let wide = format!("{}svg:root{{max-width:{}px}}", gridloom::chart::WIDE, number(2.0 * self.width.ceil()));
+        let classes = format!("{classes}{wide}");
         let document = Document::new().set("viewBox", format!("0 0 {w} {h}")).set("width", w).set("height", h);
-        let document = document.add(Title::new(valid(title))).add(Style::new(style)).add(self.body.clone());
+        let document = document.add(Title::new(valid(title))).add(Style::new(classes)).add(self.body.clone());
         format!("{document}\n")
     }
 }
@@ -96,13 +107,7 @@ pub fn width_of(text: &str, size: f64) -> f64 {
 
 /// A name that is not too long.
 pub fn short(name: &str) -> String {
-    let chars: Vec<char> = name.chars().collect();
-    if chars.len() <= NAME_CHARS_MAX {
-        return name.to_owned();
-    }
-    let end = NAME_CHARS_MAX / 2;
-    let (head, tail) = (&chars[..NAME_CHARS_MAX - end - 1], &chars[chars.len() - end..]);
-    head.iter().chain(&['…']).chain(tail).collect()
+    gridloom::chart::short(name, NAME_CHARS_MAX)
 }
 
 /// What XML cannot hold becomes a replacement character.
@@ -126,12 +131,5 @@ mod tests {
         let mut block = Block::new(1.0, 1.0);
         block.text((0.0, 0.0), "a", "<b> & \"c\"\u{1}");
         assert!(block.document("", "").replace('\n', "").contains(">&lt;b&gt; &amp; \"c\"\u{fffd}</text>"));
-    }
-
-    #[test]
-    fn a_long_name_loses_its_middle() {
-        let name = short(&format!("{}{}", "a".repeat(40), "z".repeat(40)));
-        assert_eq!(name.chars().count(), NAME_CHARS_MAX);
-        assert!(name.starts_with("aaaa") && name.contains('…') && name.ends_with("zzzz"));
     }
 }

@@ -2,7 +2,7 @@
 
 use gridloom_platform::{HostId, Link, LinkId, Platform, Sharing};
 
-use super::block::{Block, SMALL, TEXT, TITLE, short, width_of};
+use super::block::{Block, SMALL, Side, TEXT, TITLE, short, width_of};
 use super::words::{capacity, counted, from_to, power, roles};
 
 const LINE: f64 = 15.0;
@@ -13,7 +13,7 @@ const SHEET: f64 = 4.0;
 /// How all classes look. Colours tell roles and kinds of links apart in print, too: outlines differ as well.
 pub const STYLE: &str = "
 text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;font-size:12px;fill:#1d2733}
-.mid{text-anchor:middle}.name{font-weight:bold}.small{font-size:10.5px;fill:#445060}.title{font-size:13px;font-weight:bold}
+.mid{text-anchor:middle}.end{text-anchor:end}.name{font-weight:bold}.small{font-size:10.5px;fill:#445060}.title{font-size:13px;font-weight:bold}
 .head{font-size:17px;font-weight:bold}
 .host{fill:#fff;stroke:#5b6b7d}.client{fill:#dcebfb;stroke:#2f6fb0}.agent{fill:#eee2fa;stroke:#7b4bb3}
 .server{fill:#def3e0;stroke:#3b8a47}.router{fill:#e9edf1;stroke:#5b6b7d}.hub{fill:#e9edf1;stroke:#8794a3}
@@ -148,14 +148,53 @@ pub fn frame(title: &str, detail: &str, inside: &Block, notes: &[String], depth:
     let widest = notes.iter().map(|note| width_of(note, SMALL)).fold(head.max(inside.width), f64::max);
     let width = widest + 2.0 * MARGIN;
     let below = notes.len() as f64 * LINE + if notes.is_empty() { 0.0 } else { 6.0 };
-    let mut block = Block::new(width, inside.height + 2.0 * MARGIN + 22.0 + below);
+    // Lines from outside end at the middle of a side. So the hub is there.
+    let below_hub = if inside.hub.is_some() { MARGIN } else { 0.0 };
+    let mut block = Block::new(width, inside.height + 2.0 * MARGIN + 22.0 + below_hub + below);
     let class = if depth.is_multiple_of(2) { "zone" } else { "inner" };
     block.rectangle((0.0, 0.0), (width, block.height), class);
     block.text((MARGIN, 20.0), "title", title);
     block.text((MARGIN + width_of(title, TITLE) * 1.1 + 10.0, 20.0), "small", detail);
-    block.put(inside, (width - inside.width) / 2.0, MARGIN + 18.0);
+    let x = (width - inside.width) / 2.0;
+    if let Some((side, y)) = inside.hub {
+        let (edge, hub_x) = if side == Side::Left { (0.0, x) } else { (width, x + inside.width) };
+        block.line((edge, block.height / 2.0), (hub_x, MARGIN + 18.0 + y), "wire");
+    }
+    block.put(inside, x, MARGIN + 18.0);
     for (at, note) in notes.iter().enumerate() {
-        block.text((MARGIN, inside.height + MARGIN + 36.0 + at as f64 * LINE), "small", note);
+        block.text((MARGIN, inside.height + MARGIN + 36.0 + below_hub + at as f64 * LINE), "small", note);
     }
     block
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gridloom::chart::{CONTRAST_MIN, contrast};
+
+    use super::*;
+
+    /// Fills of the classes, short ones written out.
+    fn fills() -> BTreeMap<&'static str, String> {
+        let rules = STYLE.split('}').filter_map(|rule| rule.trim().split_once('{'));
+        let fill = |(class, declarations): (&'static str, &'static str)| {
+            let fill = declarations.split(';').find_map(|one| one.strip_prefix("fill:#"))?;
+            let doubled = || fill.chars().flat_map(|digit| [digit, digit]).collect();
+            Some((class, format!("#{}", if fill.len() == 3 { doubled() } else { fill.to_string() })))
+        };
+        rules.filter_map(fill).collect()
+    }
+
+    #[test]
+    fn text_can_be_read_in_all_boxes() {
+        let mut fills = fills();
+        let inks = ["text", ".small"].map(|class| fills.remove(class).unwrap());
+        assert!(fills.len() > 10, "{fills:?}");
+        for (class, fill) in fills {
+            for ink in &inks {
+                assert!(contrast(ink, &fill) >= CONTRAST_MIN, "{ink} on {class} {fill}");
+            }
+        }
+    }
 }

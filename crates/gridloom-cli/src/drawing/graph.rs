@@ -34,6 +34,19 @@ pub fn places(sizes: &[Point], edges: &[(usize, usize)]) -> (Vec<Point>, Point) 
     (places, size)
 }
 
+/// The vertices in their order from left to right, if they are a chain.
+pub fn chain(count: usize, edges: &[(usize, usize)]) -> Option<Vec<usize>> {
+    let neighbours = neighbours(count, edges);
+    let mut parts = components(&neighbours);
+    let part = if parts.len() == 1 { parts.pop() } else { None };
+    part.filter(|part| is_chain(part, &neighbours))
+}
+
+fn is_chain(part: &[usize], neighbours: &[Vec<usize>]) -> bool {
+    let edges: usize = part.iter().map(|vertex| neighbours[*vertex].len()).sum::<usize>() / 2;
+    edges + 1 == part.len() && part.iter().all(|vertex| neighbours[*vertex].len() <= 2)
+}
+
 /// The vertex at which three chains or more meet, and these from there outwards, if they are all of the graph.
 pub fn chains_around_hub(count: usize, edges: &[(usize, usize)]) -> Option<(usize, Vec<Vec<usize>>)> {
     let neighbours = neighbours(count, edges);
@@ -93,9 +106,7 @@ fn components(neighbours: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 fn component(part: &[usize], sizes: &[Point], neighbours: &[Vec<usize>]) -> (Vec<Point>, Point) {
     let size = |at: usize| sizes[part[at]];
-    let edges: usize = part.iter().map(|vertex| neighbours[*vertex].len()).sum::<usize>() / 2;
-    let is_chain = edges + 1 == part.len() && part.iter().all(|vertex| neighbours[*vertex].len() <= 2);
-    let mut centres = if is_chain {
+    let mut centres = if is_chain(part, neighbours) {
         row(part.len(), size)
     } else {
         let mut centres = stress(part, sizes, neighbours);

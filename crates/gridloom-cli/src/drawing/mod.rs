@@ -33,8 +33,8 @@ pub fn draw(platform: &Platform, title: &str) -> String {
     let outline = platform.outline();
     let scale = Scale::of(platform);
     let picture = match outline.name == "_world_" {
-        true => zone::inside(platform, &outline, scale, 1),
-        false => zone::draw(platform, &outline, scale, 0),
+        true => zone::inside(platform, &outline, scale, 1, None),
+        false => zone::draw(platform, &outline, scale, 0, None),
     };
     let (hosts, links) = (counted(platform.hosts().len(), "host"), counted(cables(platform).len(), "link"));
     let mut parts = vec![picture, legend(platform)];

@@ -262,7 +262,7 @@ pub fn vivaldi(
     scale: Scale,
 ) -> Block {
     if outline.own_hosts().len() > scale.hosts_max {
-        return star::draw(platform, outline, arms, zones, scale);
+        return star::draw(platform, outline, arms, zones, scale, None);
     }
     let mut blocks = Vec::new();
     let mut centres = Vec::new();

@@ -6,18 +6,19 @@ use gridloom_platform::{HostId, LinkId, Platform};
 use std::collections::BTreeMap;
 
 use super::arrange::{Row, around, stacked};
-use super::block::Block;
+use super::block::{Block, Side};
 use super::boxes;
 use super::scale::Scale;
 use super::words::{alike, cables};
 
-/// A zone with its hub; `zones` are the zones in it, by their numbers among its members.
+/// A zone with its hub, at a side if that is wanted; `zones` are the zones in it, by their numbers among its members.
 pub fn draw(
     platform: &Platform,
     outline: &Outline,
     arms: &[Arm],
     zones: &BTreeMap<usize, Block>,
     scale: Scale,
+    hub: Option<Side>,
 ) -> Block {
     let common = common_links(arms);
     let rows = rows(platform, outline, arms, &common, zones, scale);
@@ -34,7 +35,7 @@ pub fn draw(
         inside.push(boxes::router(&routers.join(", ")));
     }
     inside.extend(cables(platform, &common).into_iter().map(|(name, link)| boxes::link(platform, name, link)));
-    around(rows, &inside)
+    around(rows, &inside, hub)
 }
 
 /// Links that every way to and from the hub crosses: the backbone.

@@ -6,7 +6,7 @@ use gridloom_platform::outline::{Member, Outline, OutlineLink, Shape};
 use gridloom_platform::{HostId, LinkId, Platform};
 
 use super::arrange::{Row, around, packed};
-use super::block::Block;
+use super::block::{Block, Side};
 use super::scale::Scale;
 use super::words::{alike, capacity, counted, from_to, power};
 use super::{boxes, graph, shapes, star};
@@ -16,19 +16,20 @@ const VERTICES_MAX: usize = 90;
 /// Bypasses that are written out below a zone.
 const BYPASSES_MAX: usize = 6;
 
-pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Block {
+/// `hub` is the side at which a hub is to be, for what joins it from outside.
+pub fn draw(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, hub: Option<Side>) -> Block {
     if scale.is_summary {
         return summary(platform, outline);
     }
-    let inside = inside(platform, outline, scale, depth);
+    let inside = inside(platform, outline, scale, depth, hub);
     let detail = format!("{} · {}", outline.routing(), counted(outline.host_count(), "host"));
     boxes::frame(&super::block::short(&outline.name), &detail, &inside, &notes(platform, outline), depth)
 }
 
 /// What is in a zone, without a frame.
-pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> Block {
+pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize, hub: Option<Side>) -> Block {
     match &outline.shape {
-        Shape::Star(arms) => star::draw(platform, outline, arms, &zones(platform, outline, scale, depth), scale),
+        Shape::Star(arms) => star::draw(platform, outline, arms, &zones(platform, outline, scale, depth), scale, hub),
         Shape::Routes { ways, .. } => routes(platform, outline, ways, scale, depth),
         Shape::Vivaldi { arms, places } => {
             shapes::vivaldi(platform, outline, arms, places, &zones(platform, outline, scale, depth), scale)
@@ -46,7 +47,7 @@ pub fn inside(platform: &Platform, outline: &Outline, scale: Scale, depth: usize
 /// The zones in a zone, by their numbers among its members.
 fn zones(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -> BTreeMap<usize, Block> {
     let zone = |(at, member): (usize, &Member)| match member {
-        Member::Zone(inner) => Some((at, draw(platform, inner, scale.inside(outline), depth + 1))),
+        Member::Zone(inner) => Some((at, draw(platform, inner, scale.inside(outline), depth + 1, None))),
         Member::Host(_) | Member::Router(_) => None,
     };
     outline.members.iter().enumerate().filter_map(zone).collect()
@@ -77,7 +78,7 @@ fn members(platform: &Platform, outline: &Outline, scale: Scale, depth: usize) -
 
 /// Members and links as a graph: a line for each two that follow one another on a route.
 fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: Scale, depth: usize) -> Block {
-    let members = members(platform, outline, scale, depth);
+    let mut members = members(platform, outline, scale, depth);
     let mut cables: BTreeMap<&str, LinkId> = BTreeMap::new();
     for link in ways.iter().flat_map(|way| &way.links) {
         cables.entry(platform.cable_name(*link)).or_insert(*link);
@@ -91,9 +92,9 @@ fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: S
         let vertex_of_member: BTreeMap<usize, usize> =
             members.iter().enumerate().filter_map(|(at, (_, numbers))| Some((*numbers.first()?, at))).collect();
         let mut edges: Vec<(usize, usize)> = Vec::new();
-        for way in ways {
-            let crossed = way.links.iter().map(|link| vertex_of_cable[platform.cable_name(*link)]);
-            let ends = (vertex_of_member[&way.from], vertex_of_member[&way.to]);
+        for stretch in stretches(platform, outline, ways) {
+            let crossed = stretch.cables.iter().map(|name| vertex_of_cable[name]);
+            let ends = (vertex_of_member[&stretch.from], vertex_of_member[&stretch.to]);
             let passed: Vec<usize> = std::iter::once(ends.0).chain(crossed).chain([ends.1]).collect();
             for pair in passed.windows(2) {
                 let edge = (pair[0].min(pair[1]), pair[0].max(pair[1]));
@@ -102,10 +103,59 @@ fn routes(platform: &Platform, outline: &Outline, ways: &[OutlineLink], scale: S
                 }
             }
         }
+        for (vertex, hub) in facing(members.len() + cables.len(), &edges) {
+            if let Some((block, numbers)) = members.get_mut(vertex)
+                && let Member::Zone(inner) = &outline.members[numbers[0]]
+            {
+                *block = draw(platform, inner, scale.inside(outline), depth + 1, Some(hub));
+            }
+        }
         let links = cables.iter().map(|(name, link)| boxes::link(platform, name, *link));
         (members.into_iter().map(|(block, _)| block).chain(links).collect::<Vec<_>>(), edges)
     };
     joined(&blocks, &edges)
+}
+
+/// The vertices at the ends of a row, and of chains around a hub, with the sides at which their lines end.
+fn facing(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, Side)> {
+    if let Some((_, chains)) = graph::chains_around_hub(count, edges) {
+        let left = chains.len().div_ceil(2);
+        let side = |at: usize| if at < left { Side::Right } else { Side::Left };
+        return chains.iter().enumerate().filter_map(|(at, chain)| Some((*chain.last()?, side(at)))).collect();
+    }
+    match graph::chain(count, edges).as_deref() {
+        Some([first, .., last]) => vec![(*first, Side::Right), (*last, Side::Left)],
+        _ => Vec::new(),
+    }
+}
+
+/// A part of a route, from member to member.
+struct Stretch<'a> {
+    from: usize,
+    to: usize,
+    cables: Vec<&'a str>,
+}
+
+/// The routes, cut at the hosts and routers between: where the routes to and from one cross the same links, it lies on the way.
+fn stretches<'a>(platform: &'a Platform, outline: &Outline, ways: &[OutlineLink]) -> Vec<Stretch<'a>> {
+    let mut known: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
+    for way in ways {
+        let cables: Vec<&str> = way.links.iter().map(|link| platform.cable_name(*link)).collect();
+        if way.both_ways {
+            known.insert((way.to, way.from), cables.iter().rev().copied().collect());
+        }
+        known.insert((way.from, way.to), cables);
+    }
+    let is_passed = |at: &usize| matches!(outline.members[*at], Member::Host(_) | Member::Router(_));
+    let passed: Vec<usize> = (0..outline.members.len()).filter(is_passed).collect();
+    let is_between = |from: usize, to: usize, at: usize| {
+        let (Some(there), Some(on)) = (known.get(&(from, at)), known.get(&(at, to))) else { return false };
+        !there.is_empty() && !on.is_empty() && [&there[..], on].concat() == known[&(from, to)]
+    };
+    // A route that is cut is that of its parts, which are stretches themselves.
+    let is_whole = |way: &&OutlineLink| !passed.iter().any(|at| is_between(way.from, way.to, *at));
+    let whole = ways.iter().filter(is_whole);
+    whole.map(|way| Stretch { from: way.from, to: way.to, cables: known[&(way.from, way.to)].clone() }).collect()
 }
 
 /// All links as one, joined to everything.
@@ -137,7 +187,7 @@ fn joined(blocks: &[Block], edges: &[(usize, usize)]) -> Block {
             let links = links.iter().rev().map(|link| blocks[*link].clone()).collect();
             Some(Row { member: blocks[*member].clone(), links })
         };
-        return around(chains.iter().filter_map(row).collect(), &blocks[hub..=hub]);
+        return around(chains.iter().filter_map(row).collect(), &blocks[hub..=hub], None);
     }
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let (places, size) = graph::places(&sizes, edges);

@@ -35,6 +35,36 @@ fn what_cannot_be_written_is_told_before_the_simulation() {
     }
 }
 
+/// The left edges of boxes with those texts in a drawing without transformed groups of groups.
+fn left_of(drawn: &str, text: &str) -> f64 {
+    let before = &drawn[..drawn.find(&format!(">{text}<")).unwrap_or_else(|| panic!("no {text} in {drawn}"))];
+    let place = before.rsplit("translate(").next().unwrap();
+    place.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_gateway_is_drawn_between_the_sites_that_it_joins() {
+    let host = |name: &str| format!("[[host]]\nname = \"{name}\"\nspeed = 1\n");
+    let link = |name: &str| format!("[[link]]\nname = \"{name}\"\nbandwidth = 1\nlatency = 0\n");
+    let route =
+        |from: &str, to: &str, links: &str| format!("[[route]]\nfrom = \"{from}\"\nto = \"{to}\"\nlinks = {links}\n");
+    let text = [
+        host("here"),
+        host("there"),
+        "[[router]]\nname = \"gateway\"\n".to_string(),
+        link("campus"),
+        link("wan"),
+        route("here", "gateway", "[\"campus\"]"),
+        route("gateway", "there", "[\"wan\"]"),
+        route("here", "there", "[\"campus\", \"wan\"]"),
+    ];
+    let (platform, svg) = (file("gateway.toml", &text.concat()), file("gateway.svg", ""));
+    succeeds(gridloom(&["platform", "show", &platform, "--svg", &svg]));
+    let drawn = std::fs::read_to_string(&svg).unwrap().replace('\n', "");
+    let row = ["here", "campus", "gateway", "wan", "there"].map(|text| left_of(&drawn, text));
+    assert!(row.is_sorted(), "{row:?} in {drawn}");
+}
+
 #[test]
 fn a_platform_is_drawn() {
     let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));

@@ -26,6 +26,7 @@ _DRAWING_BYTES_MAX = 1_000_000
 _BAR_BYTES_MIN = 100
 _ROWS_MAX = 100
 
+_WIDE = '<svg style="width:100%;height:auto" '
 _CELL = "padding:.15em 1em .15em 0;border:0;border-bottom:1px solid rgba(128,128,128,.35);vertical-align:top;text-align:"
 _CARD = "background:#fff;color:#222;font:11px system-ui,sans-serif;padding:.4em;max-width:100%;max-height:32em;overflow:auto"
 
@@ -53,7 +54,8 @@ def of_group(group: Group) -> str:
     facts = [("state", group._state()), ("calls", str(group._calls)), ("heuristic", _heuristic(group._heuristic))]
     if group._course is not None and group._ended == group._calls:
         predicted, measured, failed, together = group._course
-        facts += [("predicted makespan", _seconds(predicted)), ("measured makespan", _seconds(measured))]
+        how = "simulated" if group._grid.simulated else "measured"
+        facts += [("predicted makespan", _seconds(predicted)), (f"{how} makespan", _seconds(measured))]
         if failed:
             facts.append(("failed", _count(failed, "task")))
         if together > 1:
@@ -101,17 +103,17 @@ def of_plan(plan: Plan) -> str:
         size = _scaled(len(drawing), "B")
         drawn = _note(f"The drawing has {size}, too much for a notebook: gantt('plan.svg') writes it to a file.")
     else:
-        drawn = _card(drawing.replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1))
+        drawn = _card(drawing.replace("<svg ", _WIDE))
     return _shown("Plan", "", _facts(facts), drawn)
 
 
 def of_report(report: Report) -> str:
-    """Show a report: its times, what moved, and its drawings, predicted above measured."""
+    """Show a report: its times, what moved, and its drawings, predicted above measured or simulated."""
     facts = [
         ("heuristic", report.heuristic),
         ("tasks", _count(len(report.tasks), "task")),
         ("predicted makespan", _seconds(report.predicted_seconds)),
-        ("measured makespan", _seconds(report.measured_seconds)),
+        (f"{report._how()} makespan", _seconds(report.measured_seconds)),
         ("moved", _moved(report)),
         *_guessed(report),
     ]
@@ -139,8 +141,9 @@ def _timeline(report: Report) -> str:
     page = report._raw.timeline("") if bars * _BAR_BYTES_MIN <= _DRAWING_BYTES_MAX else None
     if page is None or len(page) > _DRAWING_BYTES_MAX:
         return _note("The timeline is too large for a notebook: save_timeline('timeline.html') writes it to a file.")
-    # What follows the text of the report: a legend and the charts, each below a heading.
-    charts = "<p>" + page.partition("<p>")[2].rpartition("</body>")[0]
+    # What follows the text of the report: charts, each below a heading.
+    charts = "<h2>" + page.partition("<h2>")[2].rpartition("</body>")[0]
+    charts = charts.replace("<svg ", _WIDE)
     return _card(charts.replace("<h2>", '<div style="margin:.6em 0 .2em;font-weight:bold">').replace("</h2>", "</div>"))
 
 
@@ -177,7 +180,7 @@ def _cell(tag: str, text: str, side: str) -> str:
 
 
 def _note(text: str) -> str:
-    return f'<div style="opacity:.75">{html.escape(text)}</div>'
+    return f'<div style="font-style:italic">{html.escape(text)}</div>'
 
 
 def _card(drawing: str) -> str:

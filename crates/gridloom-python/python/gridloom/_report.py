@@ -44,6 +44,8 @@ class Report:
     ----------
     heuristic : str
         The heuristic that the group asked for.
+    simulated : bool
+        Whether it ran in simulation: what is called measured here was simulated.
     plans : list of Plan
         One for each part of the group, and each time that something was mapped again.
     predicted_seconds, measured_seconds : float
@@ -71,6 +73,7 @@ class Report:
     """
 
     heuristic: str
+    simulated: bool
     plans: list[Plan]
     predicted_seconds: float
     not_measured: list[str]
@@ -105,8 +108,11 @@ class Report:
     def __repr__(self) -> str:
         return (
             f"<gridloom.Report: {len(self.tasks)} tasks by {self.heuristic}, predicted {self.predicted_seconds:.4g} s, "
-            f"measured {self.measured_seconds:.4g} s>"
+            f"{self._how()} {self.measured_seconds:.4g} s>"
         )
+
+    def _how(self) -> str:
+        return "simulated" if self.simulated else "measured"
 
     def _repr_html_(self) -> str:
         return _html.of_report(self)
@@ -122,7 +128,7 @@ class Report:
         return self._raw.record()
 
     def save_timeline(self, path: str | os.PathLike[str], title: str = "Gridloom group") -> None:
-        """Write a page that a browser opens: tasks and transfers over time, predicted above measured.
+        """Write a page that a browser opens: tasks and transfers over time, predicted above measured or simulated.
 
         Parameters
         ----------

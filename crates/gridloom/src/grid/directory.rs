@@ -12,6 +12,7 @@ use gridloom_idl::Signature;
 use gridloom_perf::{GridView, ServerView};
 
 use super::CONNECT_LIMIT;
+use crate::report::Setting;
 use crate::{Error, Function, Grid};
 
 /// What the agent has told of servers and functions.
@@ -23,6 +24,8 @@ pub(super) struct Directory {
     agent_lost: Option<TaskError>,
     /// Of all nodes that were ever told of.
     names: BTreeMap<NodeId, String>,
+    /// Of all servers that were ever told of.
+    slots: BTreeMap<NodeId, u32>,
     /// Servers that were asked for their models, and have not answered.
     without_models: BTreeSet<NodeId>,
     /// Answers to the last question what servers do.
@@ -33,6 +36,7 @@ impl Directory {
     pub(super) fn on_directory(&mut self, servers: Arc<GridView>, functions: Arc<Vec<Signature>>, client: NodeId) {
         for server in &servers.servers {
             self.names.insert(server.node, server.name.clone());
+            self.slots.insert(server.node, server.slots);
         }
         self.names.entry(client).or_insert_with(|| "client".to_string());
         (self.servers, self.functions) = (servers, functions);
@@ -54,6 +58,14 @@ impl Directory {
 
     pub(super) fn names(&self) -> &BTreeMap<NodeId, String> {
         &self.names
+    }
+
+    pub(super) fn setting<'a>(&'a self, clients: &'a [NodeId], is_simulated: bool) -> Setting<'a> {
+        Setting { clients, names: &self.names, slots: &self.slots, is_simulated }
+    }
+
+    pub(super) fn take_slots(&mut self) -> BTreeMap<NodeId, u32> {
+        std::mem::take(&mut self.slots)
     }
 
     pub(super) fn has(&self, server: NodeId) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph;
 use gridloom_core::node::Command;
@@ -203,7 +204,7 @@ impl Groups {
 fn lengthen(summaries: &mut BTreeMap<GroupId, Summary>, record: &GroupRecord) {
     let Some(((plan, start), end)) = record.takes_place_in.zip(record.last_end()) else { return };
     if let Some((_, _, measured_s)) = summaries.get_mut(&plan) {
-        *measured_s = measured_s.max(end.seconds() - start.seconds());
+        *measured_s = measured_s.max(ns_to_seconds(end.since(start)));
     }
 }
 
@@ -335,7 +336,8 @@ impl Grid {
         self.absorb();
         let state = self.state();
         let records = parts.iter().filter_map(|part| state.groups.records.get(part));
-        Report::new(heuristic, records, &[self.0.client], state.directory.names())
+        let is_simulated = self.0.backend.simulated().is_some();
+        Report::new(heuristic, records, &state.directory.setting(&[self.0.client], is_simulated))
     }
 
     /// How a group went that was mapped, so far.

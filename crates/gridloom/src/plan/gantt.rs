@@ -1,32 +1,26 @@
-//! A plan as a drawing: slots of servers above, links below, time to the right.
+//! Tasks and transfers over time as a drawing: slots of servers above, links below, time to the right.
 //!
 //! **Invariants:** the file stays below about 10 MB, however long the plan. Bars that lie closer than the chart can show are
-//! drawn as one, which tells how many they are. Only the busiest rows are drawn.
+//! drawn as one, which tells how many they are. Only the busiest rows are drawn. What goes on at a time in a row has lanes of
+//! its own.
+
+mod drawing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use svg::node::element::{Group, Line, Rectangle, Text, Title};
-use svg::{Document, Node};
+use drawing::{Bar, Drawing, EDGE, Lane};
 
 use super::text::{NO_TIMES, count};
+use crate::chart::{COLOURS, FAILED};
 use crate::report::bytes;
-use crate::timeline::{COLOURS, Span, lanes, tenths};
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 
-const WIDTH: f64 = 1200.0;
-const LEFT: f64 = 190.0;
-const RIGHT: f64 = 20.0;
-const ROW: f64 = 17.0;
-const TOP: f64 = 46.0;
 /// Rows drawn of servers' slots, and of links.
 const SLOTS_MAX: usize = 300;
 const LINKS_MAX: usize = 150;
-/// Bars drawn: at some 200 bytes each.
-const BARS_MAX: f64 = 40_000.0;
-const FUNCTIONS_SHOWN: usize = 8;
-/// Pixels of a figure in a bar.
-const DIGIT: f64 = 7.0;
+/// The colour of transfers.
+const TRANSFER: &str = "#777777";
 
 impl PlanRecord {
     /// It as SVG: a row for each slot of a server, a row for each link, what each bar is as its hover text. Tasks and transfers
@@ -70,123 +64,127 @@ pub fn gantt_svg(
     transfers: &[TransferRecord],
     critical: &BTreeSet<usize>,
 ) -> String {
+    let colours = colours(tasks);
+    Gantt { title, tasks, transfers, critical, colours: &colours, number_of: &|at| at, end_s: 0.0 }.svg()
+}
+
+/// A colour for each function.
+pub(crate) fn colours(tasks: &[TaskRecord]) -> BTreeMap<&str, &'static str> {
     let functions: BTreeSet<&str> = tasks.iter().map(|task| task.function.as_str()).collect();
-    let colours: BTreeMap<&str, &str> = functions.into_iter().zip(COLOURS.iter().copied().cycle()).collect();
-    let (mut slots, slots_left) = slots(tasks, &colours, critical);
-    let (links, links_left) = links(transfers);
-    let end_s = slots.iter().chain(&links).flat_map(|row| &row.bars).map(|bar| bar.end_s).fold(0.0, f64::max);
-    let first_link = slots.len();
-    slots.extend(links);
-    let chart = Chart::new(end_s, slots.len());
-    let height = TOP + (slots.len() + 1) as f64 * ROW + 40.0;
-    let mut svg = Document::new().set("width", WIDTH).set("height", height);
-    svg.assign("viewBox", format!("0 0 {WIDTH} {height}"));
-    svg.assign("font-family", "system-ui, sans-serif");
-    svg.assign("font-size", 11);
-    svg.append(Rectangle::new().set("width", "100%").set("height", "100%").set("fill", "#fff"));
-    svg.append(Text::new(title).set("x", 4).set("y", 16).set("font-size", 14));
-    svg.append(legend(&colours));
-    svg.append(chart.axis(height));
-    let mut before = "";
-    for (number, row) in slots.iter().enumerate() {
-        // Links are set off from slots.
-        let y = TOP + number as f64 * ROW + if number >= first_link { ROW / 2.0 } else { 0.0 };
-        if row.name != before {
-            let name = Text::new(shortened(&row.name)).add(Title::new(row.name.as_str()));
-            svg.append(name.set("x", 4).set("y", tenths(y + 12.0)));
+    functions.into_iter().zip(COLOURS.iter().copied().cycle()).collect()
+}
+
+/// What is to be drawn.
+pub(crate) struct Gantt<'a> {
+    /// May be empty.
+    pub(crate) title: &'a str,
+    pub(crate) tasks: &'a [TaskRecord],
+    pub(crate) transfers: &'a [TransferRecord],
+    /// Tasks that get a dark edge, by their places in `tasks`.
+    pub(crate) critical: &'a BTreeSet<usize>,
+    /// Of functions.
+    pub(crate) colours: &'a BTreeMap<&'a str, &'static str>,
+    /// The number of the call at that place in `tasks`.
+    pub(crate) number_of: &'a dyn Fn(usize) -> usize,
+    /// The axis reaches to it at least.
+    pub(crate) end_s: f64,
+}
+
+impl Gantt<'_> {
+    pub(crate) fn svg(&self) -> String {
+        let (slots, slots_left) = busiest(self.slots(), SLOTS_MAX);
+        let (links, links_left) = busiest(self.links(), LINKS_MAX);
+        let mut legend: Vec<(&str, &str)> =
+            self.colours.iter().map(|(function, colour)| (*function, *colour)).collect();
+        if self.tasks.iter().any(|task| task.error.is_some() && !task.server.is_empty()) {
+            legend.push(("failed", FAILED));
         }
-        before = &row.name;
-        svg.append(chart.row(row, y));
+        if !self.critical.is_empty() {
+            legend.push(("critical path", EDGE));
+        }
+        if !links.is_empty() {
+            legend.push(("transfer", TRANSFER));
+        }
+        let not_drawn = match slots_left + links_left {
+            0 => String::new(),
+            _ => {
+                let (slots, links) = (count(slots_left, "less busy slot"), count(links_left, "less busy link"));
+                format!("not drawn: {slots}, {links}")
+            }
+        };
+        Drawing { title: self.title, legend, slots, links, not_drawn: &not_drawn, end_s: self.end_s }.svg()
     }
-    if slots_left + links_left > 0 {
-        let (slots, links) = (count(slots_left, "less busy slot"), count(links_left, "less busy link"));
-        let text = Text::new(format!("not drawn: {slots}, {links}")).set("x", 4).set("y", tenths(height - 24.0));
-        svg.append(text.set("fill", "#777"));
+
+    /// Slots with their tasks, in order of server.
+    fn slots(&self) -> Vec<Vec<Lane>> {
+        let spans = self.tasks.iter().map(|task| (task.server.as_str(), task.start_seconds, task.end_seconds));
+        let lanes = lanes(&spans.collect::<Vec<_>>());
+        let mut slots: BTreeMap<(&str, usize), Vec<Bar>> = BTreeMap::new();
+        for (at, lane) in lanes.into_iter().enumerate().filter(|(at, _)| !self.tasks[*at].server.is_empty()) {
+            slots.entry((self.tasks[at].server.as_str(), lane)).or_default().push(self.task(at));
+        }
+        slots.into_iter().map(|((server, _), bars)| vec![Lane { name: server.to_string(), bars }]).collect()
     }
-    format!("{svg}\n")
-}
 
-struct Row {
-    name: String,
-    bars: Vec<Bar>,
-}
-
-struct Bar {
-    start_s: f64,
-    end_s: f64,
-    colour: &'static str,
-    label: String,
-    title: String,
-    is_critical: bool,
-}
-
-/// Slots with their tasks, in order of server.
-fn slots(
-    tasks: &[TaskRecord],
-    colours: &BTreeMap<&str, &'static str>,
-    critical: &BTreeSet<usize>,
-) -> (Vec<Row>, usize) {
-    let spans: Vec<Span<'_>> = tasks.iter().map(|t| (t.server.as_str(), t.start_seconds, t.end_seconds)).collect();
-    let mut rows: BTreeMap<(&str, usize), Vec<usize>> = BTreeMap::new();
-    for (number, lane) in lanes(&spans).into_iter().enumerate().filter(|(number, _)| !tasks[*number].server.is_empty())
-    {
-        rows.entry((tasks[number].server.as_str(), lane)).or_default().push(number);
-    }
-    let bar = |number: usize| {
-        let task = &tasks[number];
+    fn task(&self, at: usize) -> Bar {
+        let (task, number) = (&self.tasks[at], (self.number_of)(at));
         // Tasks of groups have numbers only.
         let name = match task.task.parse::<u64>() {
             Err(_) if !task.task.is_empty() => format!(" '{}',", task.task),
             _ => String::new(),
         };
         let error = task.error.as_ref().map(|error| format!(", failed: {error}")).unwrap_or_default();
+        let colour = self.colours.get(task.function.as_str()).copied().unwrap_or(COLOURS[0]);
         Bar {
             start_s: task.start_seconds,
             end_s: task.end_seconds,
-            colour: if error.is_empty() { colours[task.function.as_str()] } else { "#bb0000" },
+            colour: if error.is_empty() { colour } else { FAILED },
             label: number.to_string(),
             title: format!(
                 "task {number}{name} {} on {}: {:.4} s to {:.4} s{error}",
                 task.function, task.server, task.start_seconds, task.end_seconds
             ),
-            is_critical: critical.contains(&number),
+            is_critical: self.critical.contains(&at),
         }
-    };
-    let rows = rows
-        .into_iter()
-        .map(|((server, _), numbers)| Row { name: server.to_string(), bars: numbers.into_iter().map(bar).collect() });
-    busiest(rows.collect(), SLOTS_MAX)
-}
-
-fn links(transfers: &[TransferRecord]) -> (Vec<Row>, usize) {
-    let mut rows: BTreeMap<(&str, &str), Vec<Bar>> = BTreeMap::new();
-    for moved in transfers {
-        let TransferRecord { datum, from, to, size_bytes, start_seconds, end_seconds } = moved;
-        rows.entry((from, to)).or_default().push(Bar {
-            start_s: *start_seconds,
-            end_s: *end_seconds,
-            colour: "#888888",
-            label: String::new(),
-            title: format!(
-                "datum {datum} {from} to {to}: {}, {start_seconds:.4} s to {end_seconds:.4} s",
-                bytes(*size_bytes)
-            ),
-            is_critical: false,
-        });
     }
-    let rows = rows.into_iter().map(|((from, to), bars)| Row { name: format!("{from} \u{2192} {to}"), bars });
-    busiest(rows.collect(), LINKS_MAX)
+
+    /// Links with as many lanes as each has transfers at a time.
+    fn links(&self) -> Vec<Vec<Lane>> {
+        let names: Vec<String> =
+            self.transfers.iter().map(|moved| format!("{} \u{2192} {}", moved.from, moved.to)).collect();
+        let spans = self.transfers.iter().zip(&names);
+        let spans: Vec<Span<'_>> =
+            spans.map(|(moved, name)| (name.as_str(), moved.start_seconds, moved.end_seconds)).collect();
+        let mut links: BTreeMap<&str, Vec<Lane>> = BTreeMap::new();
+        for ((moved, name), lane) in self.transfers.iter().zip(&names).zip(lanes(&spans)) {
+            let TransferRecord { datum, from, to, size_bytes, start_seconds, end_seconds } = moved;
+            let link = links.entry(name).or_default();
+            link.resize_with(link.len().max(lane + 1), || Lane { name: name.clone(), bars: Vec::new() });
+            link[lane].bars.push(Bar {
+                start_s: *start_seconds,
+                end_s: *end_seconds,
+                colour: TRANSFER,
+                label: String::new(),
+                title: format!(
+                    "datum {datum} {from} to {to}: {}, {start_seconds:.4} s to {end_seconds:.4} s",
+                    bytes(*size_bytes)
+                ),
+                is_critical: false,
+            });
+        }
+        links.into_values().collect()
+    }
 }
 
 /// The busiest rows in their order, and how many were left out.
-fn busiest(mut rows: Vec<Row>, limit: usize) -> (Vec<Row>, usize) {
-    let busy = |row: &Row| row.bars.iter().map(|bar| bar.end_s - bar.start_s).sum::<f64>();
-    for row in &mut rows {
-        row.bars.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(a.end_s.total_cmp(&b.end_s)));
+fn busiest(mut rows: Vec<Vec<Lane>>, limit: usize) -> (Vec<Vec<Lane>>, usize) {
+    let bars = |row: &[Lane]| row.iter().flat_map(|lane| &lane.bars).map(|bar| bar.end_s - bar.start_s).sum::<f64>();
+    for lane in rows.iter_mut().flatten() {
+        lane.bars.sort_by(|a, b| a.start_s.total_cmp(&b.start_s).then(a.end_s.total_cmp(&b.end_s)));
     }
     let left = rows.len().saturating_sub(limit);
     if left > 0 {
-        let mut order: Vec<(usize, f64)> = rows.iter().map(busy).enumerate().collect();
+        let mut order: Vec<(usize, f64)> = rows.iter().map(|row| bars(row)).enumerate().collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let kept: BTreeSet<usize> = order[..limit].iter().map(|(number, _)| *number).collect();
         let mut number = 0;
@@ -198,103 +196,30 @@ fn busiest(mut rows: Vec<Row>, limit: usize) -> (Vec<Row>, usize) {
     (rows, left)
 }
 
-/// Seconds to pixels.
-struct Chart {
-    end_s: f64,
-    /// Bars closer than this, and shorter, are drawn as one; pixels.
-    resolution: f64,
+/// Row, start and end.
+pub(super) type Span<'a> = (&'a str, f64, f64);
+
+/// The first lane of its row that is free when each begins, in order of start.
+pub(super) fn lanes(spans: &[Span<'_>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..spans.len()).collect();
+    order.sort_by(|a, b| spans[*a].1.total_cmp(&spans[*b].1).then(a.cmp(b)));
+    let mut free: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut lanes = vec![0; spans.len()];
+    for number in order {
+        let (row, start, end) = spans[number];
+        let ends = free.entry(row).or_default();
+        let lane = ends.iter().position(|until| *until <= start + SAME_S).unwrap_or(ends.len());
+        match ends.get_mut(lane) {
+            Some(until) => *until = end,
+            None => ends.push(end),
+        }
+        lanes[number] = lane;
+    }
+    lanes
 }
 
-impl Chart {
-    fn new(end_s: f64, rows: usize) -> Chart {
-        let resolution = (rows as f64 * (WIDTH - LEFT - RIGHT) / BARS_MAX).max(0.5);
-        Chart { end_s: if end_s > 0.0 { end_s } else { 1.0 }, resolution }
-    }
-
-    fn x(&self, seconds: f64) -> f64 {
-        LEFT + seconds.clamp(0.0, self.end_s) / self.end_s * (WIDTH - LEFT - RIGHT)
-    }
-
-    fn axis(&self, height: f64) -> Group {
-        let low = height - 44.0;
-        let mut axis = Group::new();
-        for (tick, anchor) in ["start", "middle", "middle", "middle", "middle", "end"].into_iter().enumerate() {
-            let seconds = self.end_s * tick as f64 / 5.0;
-            let x = tenths(self.x(seconds));
-            let line = Line::new().set("x1", x.as_str()).set("x2", x.as_str()).set("y1", TOP).set("y2", tenths(low));
-            axis.append(line.set("stroke", "#eee"));
-            let text = Text::new(format!("{seconds:.4} s")).set("x", x).set("y", tenths(low + 14.0));
-            axis.append(text.set("text-anchor", anchor).set("fill", "#777"));
-        }
-        axis
-    }
-
-    fn row(&self, row: &Row, y: f64) -> Group {
-        let mut bars = Group::new();
-        let mut at = 0;
-        while at < row.bars.len() {
-            let (count, end_s) = self.together(&row.bars[at..]);
-            let (bar, x) = (&row.bars[at], self.x(row.bars[at].start_s));
-            let width = (self.x(end_s) - x).max(self.resolution);
-            let title = match count {
-                1 => bar.title.clone(),
-                _ => format!("{count} on {}: {:.4} s to {end_s:.4} s", row.name, bar.start_s),
-            };
-            let mut shape = Rectangle::new().set("x", tenths(x)).set("y", tenths(y + 2.0)).set("width", tenths(width));
-            shape = shape.set("height", 13).set("fill", bar.colour).set("fill-opacity", ".8").add(Title::new(title));
-            if count == 1 && bar.is_critical {
-                shape.assign("stroke", "#000");
-            }
-            bars.append(shape);
-            if count == 1 && width > DIGIT * bar.label.len() as f64 + 4.0 && !bar.label.is_empty() {
-                let text = Text::new(bar.label.as_str()).set("x", tenths(x + 3.0)).set("y", tenths(y + 12.0));
-                bars.append(text.set("fill", "#fff").set("pointer-events", "none"));
-            }
-            at += count;
-        }
-        bars
-    }
-
-    /// How many bars from the first are drawn as one, and where that ends.
-    fn together(&self, bars: &[Bar]) -> (usize, f64) {
-        let is_short = |bar: &Bar| self.x(bar.end_s) - self.x(bar.start_s) < self.resolution;
-        let mut end_s = bars[0].end_s;
-        if !is_short(&bars[0]) {
-            return (1, end_s);
-        }
-        let mut count = 1;
-        for bar in &bars[1..] {
-            if !is_short(bar) || self.x(bar.start_s) - self.x(end_s) >= self.resolution {
-                break;
-            }
-            end_s = end_s.max(bar.end_s);
-            count += 1;
-        }
-        (count, end_s)
-    }
-}
-
-fn legend(colours: &BTreeMap<&str, &str>) -> Group {
-    let mut legend = Group::new();
-    let mut x = LEFT;
-    for (function, colour) in colours.iter().take(FUNCTIONS_SHOWN) {
-        let name = shortened(function);
-        let square = Rectangle::new().set("x", tenths(x)).set("y", 25).set("width", 10).set("height", 10);
-        legend.append(square.set("fill", *colour));
-        legend.append(Text::new(name.as_str()).set("x", tenths(x + 14.0)).set("y", 34));
-        x += 30.0 + DIGIT * name.chars().count() as f64;
-    }
-    legend
-}
-
-/// As much of a name as its column holds.
-fn shortened(name: &str) -> String {
-    const CHARACTERS: usize = 28;
-    if name.chars().count() <= CHARACTERS {
-        return name.to_string();
-    }
-    name.chars().take(CHARACTERS - 1).chain(['\u{2026}']).collect()
-}
+/// What begins so soon before another ends follows it: predicted dates are rounded.
+const SAME_S: f64 = 1e-9;
 
 #[cfg(test)]
 mod tests {
@@ -305,17 +230,40 @@ mod tests {
         TaskRecord { task, function, server, start_seconds, end_seconds, error: None }
     }
 
+    fn moved(datum: &str, start_seconds: f64, end_seconds: f64) -> TransferRecord {
+        let (from, to) = ("a<b".to_string(), "c".to_string());
+        TransferRecord { datum: datum.into(), from, to, size_bytes: 8_000_000, start_seconds, end_seconds }
+    }
+
+    /// Numbers behind that word, which stands once in each rectangle.
+    fn numbers(svg: &str, name: &str) -> Vec<f64> {
+        let rectangles = svg.split("<rect").filter(|rectangle| rectangle.contains("<title>datum"));
+        let value = |rectangle: &str| rectangle.split_once(name)?.1.split('"').next()?.parse().ok();
+        rectangles.filter_map(value).collect()
+    }
+
     #[test]
     fn slots_and_links_have_rows_with_hover_texts() {
         let tasks = [task("a<b", 0.0, 2.0), task("a<b", 1.0, 3.0), task("c", 2.0, 3.0)];
-        let (from, to) = ("a<b".to_string(), "c".to_string());
-        let moved =
-            TransferRecord { datum: "7".into(), from, to, size_bytes: 8_000_000, start_seconds: 0.5, end_seconds: 2.0 };
-        let svg = gantt_svg("t", &tasks, &[moved], &BTreeSet::from([1]));
+        let svg = gantt_svg("t", &tasks, &[moved("7", 0.5, 2.0)], &BTreeSet::from([1]));
         assert_eq!(svg.matches("<title>task ").count(), 3);
         assert!(svg.contains("task 1 m/f on a&lt;b: 1.0000 s to 3.0000 s"));
         assert!(svg.contains("datum 7 a&lt;b to c: 8.0 MB, 0.5000 s to 2.0000 s"));
-        assert_eq!(svg.matches("stroke=\"#000\"").count(), 1);
+        assert_eq!(svg.matches("stroke=\"#000\"").count(), 2, "of the bar, and in the legend");
+        assert!(svg.contains("time from the start (s)"));
+    }
+
+    #[test]
+    fn transfers_at_a_time_over_one_link_lie_beside_one_another() {
+        let transfers = [moved("1", 0.0, 2.0), moved("2", 1.0, 3.0), moved("3", 1.5, 4.0), moved("4", 2.0, 4.0)];
+        let svg = gantt_svg("t", &[task("c", 0.0, 4.0)], &transfers, &BTreeSet::new());
+        let (tops, heights) = (numbers(&svg, " y=\""), numbers(&svg, " height=\""));
+        let mut lanes: Vec<(f64, f64)> = tops.into_iter().zip(heights).collect();
+        assert_eq!(lanes.len(), 4);
+        lanes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        lanes.dedup();
+        assert_eq!(lanes.len(), 3, "the fourth follows the first");
+        assert!(lanes.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{lanes:?}");
     }
 
     #[test]
@@ -328,5 +276,11 @@ mod tests {
         let svg = gantt_svg("t", &tasks, &[], &BTreeSet::new());
         assert!(svg.len() < 10_000_000, "{} bytes", svg.len());
         assert!(svg.contains("not drawn: 700 less busy slots, 0 less busy links"));
+    }
+
+    #[test]
+    fn what_goes_on_at_a_time_has_lanes_of_its_own() {
+        let spans = [("a", 0.0, 2.0), ("a", 1.0, 3.0), ("b", 0.0, 9.0), ("a", 2.0, 4.0), ("a", 2.5, 2.6)];
+        assert_eq!(lanes(&spans), [0, 1, 0, 0, 2]);
     }
 }

@@ -19,6 +19,7 @@ use gridloom_map::{AGAIN, GIVEN, Guess, ImposedPlan, ImposedTask, MapError, Plan
 
 use crate::{Error, PlanRecord, TaskRecord, TransferRecord};
 pub use explain::{AlternativeRecord, Explained, StepRecord};
+pub(crate) use gantt::{Gantt, colours};
 pub use gantt::{check_svg_name, gantt_svg};
 
 /// What a plan was made of.

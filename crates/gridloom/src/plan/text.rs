@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::gantt::{Span, lanes};
 use crate::PlanRecord;
 use crate::report::{NotMeasured, bytes};
-use crate::timeline::{Span, lanes};
 
 /// Numbers of tasks listed of a server.
 const TASKS_SHOWN: usize = 12;

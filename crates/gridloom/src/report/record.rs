@@ -8,6 +8,7 @@ use gridloom_core::graph;
 use gridloom_core::node::message::{TaskReport, TransferReport};
 use gridloom_map::Plan;
 
+use super::dates::{Measured, What, agreed};
 use super::{PlanRecord, Report, TaskRecord, TransferRecord};
 use crate::plan::Named;
 
@@ -41,10 +42,17 @@ pub(crate) struct Course {
 /// Heuristic, predicted and measured makespan of a group, seconds.
 pub(crate) type Summary = (String, f64, f64);
 
+/// What a session remembers of a task.
+#[derive(Debug)]
+struct Recorded {
+    function: String,
+    reads: Vec<DatumId>,
+}
+
 /// What a session remembers of a group.
 #[derive(Debug)]
 pub(crate) struct GroupRecord {
-    functions: BTreeMap<TaskId, String>,
+    tasks: BTreeMap<TaskId, Recorded>,
     plans: Vec<(Time, PlanRecord)>,
     /// Where its tasks run, as planned last.
     servers: BTreeMap<TaskId, NodeId>,
@@ -64,10 +72,16 @@ pub(crate) struct GroupRecord {
     pub(crate) takes_place_in: Option<(GroupId, Time)>,
 }
 
+impl Recorded {
+    fn of(task: &graph::Task) -> Recorded {
+        Recorded { function: task.name().to_string(), reads: task.inputs().collect() }
+    }
+}
+
 impl GroupRecord {
     pub(crate) fn of(group: &graph::Group) -> GroupRecord {
         GroupRecord {
-            functions: group.tasks.iter().map(|task| (task.id, task.name().to_string())).collect(),
+            tasks: group.tasks.iter().map(|task| (task.id, Recorded::of(task))).collect(),
             plans: Vec::new(),
             servers: BTreeMap::new(),
             ends: Vec::new(),
@@ -83,7 +97,15 @@ impl GroupRecord {
     }
 
     pub(crate) fn tasks(&self) -> impl Iterator<Item = &TaskId> {
-        self.functions.keys()
+        self.tasks.keys()
+    }
+
+    fn reads(&self, task: TaskId) -> &[DatumId] {
+        self.tasks.get(&task).map_or(&[], |task| &task.reads)
+    }
+
+    fn function(&self, task: TaskId) -> String {
+        self.tasks.get(&task).map(|task| task.function.clone()).unwrap_or_default()
     }
 
     pub(crate) fn planned(
@@ -95,12 +117,11 @@ impl GroupRecord {
         map_ns: u64,
         names: &BTreeMap<NodeId, String>,
     ) -> PlanRecord {
-        let functions = |task: usize| self.functions.get(&tasks[task]).cloned().unwrap_or_default();
         let named = Named {
             plan,
             client: tasks.first().map(|task| task.client),
             name: &|node| names.get(&node).cloned().unwrap_or_else(|| node.to_string()),
-            tasks: &|task| (tasks[task].serial.to_string(), functions(task)),
+            tasks: &|task| (tasks[task].serial.to_string(), self.function(tasks[task])),
             datum: &|datum| data[datum].serial.to_string(),
             map_s: ns_to_seconds(map_ns),
         };
@@ -148,7 +169,7 @@ impl GroupRecord {
     pub(crate) fn summary(&self) -> Option<Summary> {
         let (start, plan) = self.plans.first().filter(|_| self.takes_place_in.is_none())?;
         let end = self.last_end().unwrap_or(*start);
-        Some((plan.heuristic.clone(), plan.makespan_seconds, end.seconds() - start.seconds()))
+        Some((plan.heuristic.clone(), plan.makespan_seconds, ns_to_seconds(end.since(*start))))
     }
 
     /// How it went so far, if it was mapped.
@@ -165,7 +186,7 @@ impl GroupRecord {
 
     /// It was only planned: its calls will be groups of their own.
     pub(crate) fn only_planned(&mut self) {
-        self.functions.clear();
+        self.tasks.clear();
         self.ended_at = self.plans.first().map(|(at, _)| *at);
     }
 
@@ -195,23 +216,32 @@ impl GroupRecord {
 
     pub(crate) fn unfinished(&self) -> Vec<TaskId> {
         let ended: BTreeSet<TaskId> = self.ends.iter().map(|ended| ended.report.task).collect();
-        self.functions.keys().filter(|task| !ended.contains(task)).copied().collect()
+        self.tasks.keys().filter(|task| !ended.contains(task)).copied().collect()
     }
+}
+
+/// Where groups ran.
+pub(crate) struct Setting<'a> {
+    pub(crate) clients: &'a [NodeId],
+    /// Of all nodes.
+    pub(crate) names: &'a BTreeMap<NodeId, String>,
+    /// Of the servers.
+    pub(crate) slots: &'a BTreeMap<NodeId, u32>,
+    pub(crate) is_simulated: bool,
 }
 
 impl Report {
     pub(crate) fn new<'a>(
         heuristic: &str,
         records: impl Iterator<Item = &'a GroupRecord>,
-        clients: &[NodeId],
-        names: &BTreeMap<NodeId, String>,
+        setting: &Setting<'_>,
     ) -> Report {
-        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
+        let name = |node: &NodeId| setting.names.get(node).cloned().unwrap_or_else(|| node.to_string());
         let records: Vec<&GroupRecord> = records.collect();
         let start = records.iter().filter_map(|r| r.plans.first()).map(|(at, _)| *at).min().unwrap_or_default();
-        let after = |at: Time| at.seconds() - start.seconds();
         let mut report = Report {
             heuristic: heuristic.to_string(),
+            simulated: setting.is_simulated,
             plans: Vec::new(),
             predicted_seconds: 0.0,
             not_measured: Vec::new(),
@@ -227,7 +257,9 @@ impl Report {
             differences: Vec::new(),
             together: 1,
         };
-        for record in records {
+        let mut dates = agreed_dates(&records, start, setting).into_iter();
+        let mut next = || dates.next().expect("each end and each transfer has its dates");
+        for record in &records {
             let first = record.plans.first().filter(|_| record.takes_place_in.is_none());
             report.predicted_seconds += first.map_or(0.0, |(_, plan)| plan.makespan_seconds);
             let not_measured = first.into_iter().flat_map(|(_, plan)| plan.not_measured.clone());
@@ -236,19 +268,20 @@ impl Report {
             report.lost_servers.extend(record.lost_servers.iter().cloned());
             report.tasks_again += record.tasks_again;
             for ended in &record.ends {
-                let Ended { at, server, report: TaskReport { task, timing, .. } } = ended;
+                let (start_seconds, end_seconds) = next();
                 report.tasks_failed += usize::from(ended.error().is_some());
                 report.tasks.push(TaskRecord {
-                    task: task.serial.to_string(),
-                    function: record.functions.get(task).cloned().unwrap_or_default(),
-                    server: server.as_ref().map(name).unwrap_or_default(),
-                    start_seconds: after(*at) - ns_to_seconds(timing.run_ns),
-                    end_seconds: after(*at),
+                    task: ended.report.task.serial.to_string(),
+                    function: record.function(ended.report.task),
+                    server: ended.server.as_ref().map(name).unwrap_or_default(),
+                    start_seconds,
+                    end_seconds,
                     error: ended.error().map(ToString::to_string),
                 });
             }
-            for (at, moved) in &record.transfers {
-                let is_client = clients.contains(&moved.from) || clients.contains(&moved.to);
+            for (_, moved) in &record.transfers {
+                let (start_seconds, end_seconds) = next();
+                let is_client = setting.clients.contains(&moved.from) || setting.clients.contains(&moved.to);
                 *(if is_client { &mut report.client_bytes } else { &mut report.server_bytes }) += moved.size_bytes;
                 let link = format!("{} -> {}", name(&moved.from), name(&moved.to));
                 *report.by_link.entry(link).or_default() += moved.size_bytes;
@@ -257,14 +290,45 @@ impl Report {
                     from: name(&moved.from),
                     to: name(&moved.to),
                     size_bytes: moved.size_bytes,
-                    start_seconds: after(*at) - ns_to_seconds(moved.run_ns),
-                    end_seconds: after(*at),
+                    start_seconds,
+                    end_seconds,
                 });
             }
         }
-        let ends = report.tasks.iter().map(|t| t.end_seconds).chain(report.transfers.iter().map(|t| t.end_seconds));
         // What was never mapped has no beginning to count from.
-        report.measured_seconds = if report.plans.is_empty() { 0.0 } else { ends.fold(0.0, f64::max) };
+        let end = records.iter().filter_map(|record| record.last_end()).max().filter(|_| !report.plans.is_empty());
+        report.measured_seconds = end.map_or(0.0, |end| ns_to_seconds(end.since(start)));
         report
     }
+}
+
+/// Seconds at which each task and then each transfer of each record started and ended.
+fn agreed_dates(records: &[&GroupRecord], start: Time, setting: &Setting<'_>) -> Vec<(f64, f64)> {
+    let measured = |at: Time, run_ns: u64, what| {
+        let end_ns = at.0 as i64 - start.0 as i64;
+        Measured { start_ns: end_ns - run_ns as i64, end_ns, what }
+    };
+    let mut all: Vec<Measured<'_>> = Vec::new();
+    for record in records {
+        for Ended { at, server, report } in &record.ends {
+            let what = match (server, &report.outcome) {
+                (Some(server), Ok(made)) => What::Task {
+                    server: *server,
+                    reads: record.reads(report.task),
+                    made: made.iter().map(|(datum, _)| *datum).collect(),
+                },
+                (Some(server), Err(_)) if report.timing.run_ns > 0 => {
+                    What::Task { server: *server, reads: record.reads(report.task), made: Vec::new() }
+                }
+                _ => What::Nothing,
+            };
+            all.push(measured(*at, report.timing.run_ns, what));
+        }
+        all.extend(record.transfers.iter().map(|(at, moved)| {
+            let TransferReport { datum, from, to, run_ns, .. } = *moved;
+            measured(*at, run_ns, What::Transfer { datum, from, to })
+        }));
+    }
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    agreed(&all, setting.slots).into_iter().map(|(start_ns, end_ns)| (seconds(start_ns), seconds(end_ns))).collect()
 }
