@@ -7,7 +7,8 @@
 #   make bench   figures beside the machine's limits, out/bench/figures.json
 #   make docs    the documentation as a site: target/docs/index.html
 #   make lint    formatting, lint and type checks, and whether the stubs fit
-#   make wheel   a Python wheel in target/wheels/
+#   make wheel   a Python wheel for this machine: target/wheels/
+#   make wheel-portable    the same for any Linux with glibc 2.28 or newer (2018): target/portable/
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,9 +22,9 @@ FORTRAN := crates/gridloom-capi/fortran/grpc.f90
 MANUAL := crates/gridloom-capi/manual
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 PREFIX ?= /usr/local
-PYSOURCES := $(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' 2>/dev/null) $(PACKAGE)/pyproject.toml
+PYSOURCES := $(shell find $(PACKAGE)/python $(PACKAGE)/data -type f -not -name "*.pyc" 2>/dev/null) $(PACKAGE)/pyproject.toml README.md
 
-.PHONY: all build capi install python demo test test-rust test-python test-all bench docs lint wheel clean
+.PHONY: all build capi install python demo test test-rust test-python test-all bench docs lint wheel wheel-portable clean
 
 all: build python
 
@@ -74,6 +75,24 @@ target/wheels/ready: target/release/gridloom $(VENV)/ready $(PYSOURCES)
 	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
 	rm -rf target/wheels
 	$(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/wheels
+	@touch $@
+
+# Compiled a second time, with zig as the linker, which knows the C library's older versions. auditwheel looks at all that is inside.
+TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+GLIBC := 2.28
+wheel-portable: export PATH := $(CURDIR)/$(BIN):$(PATH)
+wheel-portable: $(VENV)/portable
+	cargo zigbuild --release --locked --target $(TARGET).$(GLIBC) -p gridloom-cli
+	mkdir -p $(PACKAGE)/python/gridloom/bin
+	cp target/$(TARGET)/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
+	rm -rf target/portable
+	$(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/portable --zig \
+		--target $(TARGET) --compatibility manylinux_$(subst .,_,$(GLIBC))
+	$(BIN)/auditwheel show target/portable/*.whl | tee target/portable/audit.txt
+	grep -q 'platform tag: "manylinux_$(subst .,_,$(GLIBC))_' target/portable/audit.txt
+
+$(VENV)/portable: $(VENV)/ready
+	$(PIP) --no-warn-conflicts auditwheel==6.8.2 cargo-zigbuild==0.24.0 ziglang==0.17.1
 	@touch $@
 
 python: $(VENV)/installed

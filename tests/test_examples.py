@@ -105,13 +105,18 @@ def test_processes_that_use_a_grid_run_in_simulation_and_for_real():
 
 
 def test_the_demonstration_runs_on_a_platform_of_many_hosts(tmp_path):
-    # Of a tenth of the thousand, for the time it takes.
+    # Of a tenth of the thousand, for the time it takes twice.
     text = (ROOT / "examples" / "platforms" / "thousand.toml").read_text()
     (tmp_path / "platform.toml").write_text(text.replace("node-[1-999]", "node-[1-99]"))
     command = [gridloom(), "simulate", "-p", str(tmp_path / "platform.toml"), "--json", "--", sys.executable]
     command += ["examples/demo/demo.py", "--n", "256", "--out", str(tmp_path / "out")]
     one, two = json.loads(run(*command)), json.loads(run(*command))
     assert one == two
+    # The client alone takes virtual time as well: of seven products, on its host.
+    chain = json.loads((tmp_path / "out" / "report.json").read_text())["programs"]["chain"]
+    assert chain["local"]["seconds"] == pytest.approx(7 * 2 * 256**3 / 2e9)
+    command.remove("--json")
+    assert len(run(*command).splitlines()) < 60, "a page"
     assert [heuristic for heuristic, _, _ in one["groups"]] == ["auto"] * 3
     assert all(predicted > 0 and simulated > 0 for _, predicted, simulated in one["groups"])
 

@@ -219,6 +219,11 @@ impl RawGrid {
         interruptible(py, move || grid.advance(seconds))
     }
 
+    fn compute(&self, py: Python<'_>, work_flops: f64) -> PyResult<()> {
+        let grid = self.grid.live(py)?;
+        interruptible(py, move || grid.compute(work_flops))
+    }
+
     #[getter]
     fn simulated(&self) -> bool {
         self.session.is_simulated

@@ -43,11 +43,23 @@ def bare(tmp_path):
 def test_a_missing_program_is_told(bare):
     done = run("--version", env=bare, cwd=bare["PYTHONPATH"])
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("python -m gridloom: this installation of the package has no program 'gridloom'"), done.stderr
+    assert done.stderr.startswith("gridloom: this installation of the package has no program 'gridloom'"), done.stderr
+
+
+def test_the_program_is_told_this_installation_s_interpreter_and_blas(bare, tmp_path):
+    named = tmp_path / "other"
+    named.write_text('#!/bin/sh\necho "$1 $GRIDLOOM_PYTHON $GRIDLOOM_BLAS"\n')
+    named.chmod(0o755)
+    environment = {**bare, "GRIDLOOM_PROGRAM": str(named)}
+    environment.pop("GRIDLOOM_BLAS", None)
+    done = run("word", env=environment, cwd=tmp_path)
+    assert done.stdout == f"word {sys.executable} {gl.blas_library() or ''}\n", done.stderr
+    done = run("word", env={**environment, "GRIDLOOM_BLAS": "mine.so"}, cwd=tmp_path)
+    assert done.stdout == f"word {sys.executable} mine.so\n", done.stderr
 
 
 def test_a_program_that_cannot_be_run_is_told(bare, tmp_path):
     named = tmp_path / "other"
     named.write_text("no program")
     done = run("--version", env={**bare, "GRIDLOOM_PROGRAM": str(named)}, cwd=tmp_path)
-    assert done.returncode == 1 and done.stderr == f"python -m gridloom: {named} cannot be run: Permission denied\n"
+    assert done.returncode == 1 and done.stderr == f"gridloom: {named} cannot be run: Permission denied\n"

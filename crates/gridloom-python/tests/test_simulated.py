@@ -52,6 +52,9 @@ def test_virtual_time(platform):
         begin = grid.now()
         grid.advance(3600.0)
         assert grid.now() - begin == pytest.approx(3600.0)
+        begin = grid.now()
+        grid.compute(3e9)
+        assert grid.now() - begin == pytest.approx(3.0)
         assert grid.function("tests/sleep")(1.0) == 0.0
         with pytest.raises(gl.ArgumentError, match="'seconds'"):
             grid.function("tests/sleep")("x")

@@ -222,6 +222,11 @@ impl Simulation {
         self.kernel.pass_until(until);
     }
 
+    /// Speed of the host of a node now: operations per second.
+    pub fn flops_of(&self, node: NodeId) -> f64 {
+        self.hosts.measured_flops(self.node(node).host)
+    }
+
     pub fn now(&self) -> Time {
         self.kernel.now()
     }

@@ -1,9 +1,10 @@
 //! The testbed's grid, which a program under `gridloom testbed run` gets whatever grid it starts or connects to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::offer::BUILTIN_LINALG;
 use crate::{Error, LocalConfig};
 
 /// Set by `gridloom testbed` for the program that it runs.
@@ -32,8 +33,7 @@ impl AttachConfig {
         let config: AttachConfig = serde_json::from_str(&text.to_string_lossy())
             .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
         for file in local.map_or(&[][..], |local| &local.functions) {
-            let is_offered = |known: &PathBuf| known.canonicalize().ok() == file.canonicalize().ok();
-            if !config.functions.iter().any(is_offered) {
+            if !config.offers(file) {
                 let file = file.display();
                 return Err(Error::Usage(format!(
                     "{file}: the testbed's servers do not offer it; start it with 'gridloom testbed run --functions {file}'"
@@ -41,5 +41,28 @@ impl AttachConfig {
             }
         }
         Ok(Some(config))
+    }
+
+    fn offers(&self, file: &Path) -> bool {
+        // A word such as builtin:lapack is no file.
+        let path = |file: &Path| file.canonicalize().unwrap_or_else(|_| file.to_path_buf());
+        file.as_os_str() == BUILTIN_LINALG || self.functions.iter().any(|known| path(known) == path(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_files_are_offered_by_name() {
+        let functions = vec!["builtin:lapack".into(), std::env::current_dir().unwrap().join("Cargo.toml")];
+        let config = AttachConfig { agent: String::new(), servers: 1, functions };
+        for offered in ["builtin:linalg", "builtin:lapack", "Cargo.toml", "src/../Cargo.toml"] {
+            assert!(config.offers(Path::new(offered)), "{offered}");
+        }
+        for not_offered in ["builtin:blas", "src/lib.rs", "missing.py"] {
+            assert!(!config.offers(Path::new(not_offered)), "{not_offered}");
+        }
     }
 }

@@ -29,6 +29,9 @@ pub(crate) trait Backend: Send + Sync {
     /// The program computes for so long: virtual time passes. On a real grid nothing happens.
     fn advance(&self, ns: u64);
 
+    /// Speed of the client's host, operations per second. A real grid does not know it.
+    fn client_flops(&self) -> Option<f64>;
+
     /// Memory for a value, which servers on this machine can map.
     fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut>;
 

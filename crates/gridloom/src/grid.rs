@@ -142,6 +142,13 @@ impl Grid {
         self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds));
     }
 
+    /// The client computes so many operations itself: virtual time passes, by its host's speed. Nothing happens on a real grid.
+    pub fn compute(&self, work_flops: f64) {
+        if let Some(flops) = self.0.backend.client_flops() {
+            self.advance(work_flops / flops);
+        }
+    }
+
     pub fn is_simulated(&self) -> bool {
         self.0.backend.simulated().is_some()
     }

@@ -65,7 +65,7 @@ pub use function::{Arg, Function, Pending, Watch};
 pub use grid::{CallEnd, Callee, Grid, Spoken, Traffic, Unread};
 pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
 pub use inputs::{Make, Sizes};
-pub use local::{LocalConfig, program_path};
+pub use local::{LocalConfig, default_python, program_path};
 pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
 pub use object::Object;
 pub use offer::{BUILTIN_LINALG, InlineBodies, Offer, load_offer};

@@ -21,6 +21,10 @@ use crate::offer::BUILTIN_LINALG;
 
 /// Names the `gridloom` program.
 const PROGRAM_VARIABLE: &str = "GRIDLOOM_PROGRAM";
+
+/// Names the Python interpreter.
+const PYTHON_VARIABLE: &str = "GRIDLOOM_PYTHON";
+
 /// How long the processes get to end by themselves.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -85,8 +89,13 @@ impl LocalConfig {
     }
 
     pub(crate) fn python(&self) -> PathBuf {
-        self.python.clone().unwrap_or_else(|| PathBuf::from("python3"))
+        self.python.clone().unwrap_or_else(default_python)
     }
+}
+
+/// The Python interpreter of functions where none is named: that of `GRIDLOOM_PYTHON`, which the Python package's command sets.
+pub fn default_python() -> PathBuf {
+    std::env::var_os(PYTHON_VARIABLE).map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
 /// The `gridloom` program: the one named, by argument or by `GRIDLOOM_PROGRAM`; else beside this program, or in its

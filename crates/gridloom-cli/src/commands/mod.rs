@@ -14,6 +14,7 @@ pub mod idl;
 pub mod manual;
 pub mod map;
 pub mod models;
+mod offering;
 pub mod platform;
 pub mod serve;
 pub mod servers;

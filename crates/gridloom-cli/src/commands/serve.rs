@@ -85,7 +85,7 @@ pub struct Options {
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = parse_listen)]
     listen: SocketAddr,
     /// Interpreter for Python modules
-    #[arg(long, default_value = "python3")]
+    #[arg(long, env = "GRIDLOOM_PYTHON", default_value = "python3")]
     python: PathBuf,
     /// Send data over TCP even to nodes of this host
     #[arg(long)]

@@ -12,7 +12,8 @@ use gridloom::{SimulateConfig, SimulationReport};
 use gridloom_flow::NetworkModel;
 use gridloom_testbed::kernel::sys;
 
-use super::{OwnFolder, absolute, print_json, print_line, read_text};
+use super::offering::OfferingOptions;
+use super::{OwnFolder, absolute, count, print_json, print_line, read_text};
 
 /// Run a program, unchanged, on a simulated grid.
 ///
@@ -36,13 +37,8 @@ pub struct Options {
     /// Scenario of faults, one per line (docs/faults.md)
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Functions that the servers offer beside linear algebra (builtin:linalg): .idl and .py files, or words such as
-    /// builtin:lapack; may be repeated. Libraries need to be there only with --execute
-    #[arg(long, value_name = "FILE")]
-    functions: Vec<PathBuf>,
-    /// Libraries for the .idl files, with --execute
-    #[arg(long = "library", value_name = "FILE")]
-    libraries: Vec<PathBuf>,
+    #[command(flatten)]
+    offering: OfferingOptions,
     /// Execute the functions
     #[arg(long)]
     execute: bool,
@@ -55,9 +51,6 @@ pub struct Options {
     /// Part of a host's speed that each function uses: JSON such as {"linalg/dgemm": 0.9}; other functions use all of it
     #[arg(long, value_name = "FILE")]
     efficiencies: Option<PathBuf>,
-    /// Interpreter for Python modules
-    #[arg(long)]
-    python: Option<PathBuf>,
     /// Also write the report into this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -154,16 +147,12 @@ fn claim(file: &Path) -> Result<()> {
 }
 
 fn config(options: &Options) -> Result<SimulateConfig> {
-    let all = |files: &[PathBuf]| -> Result<Vec<PathBuf>> {
-        // A word such as builtin:linalg, and a library on the search path, are no files here.
-        files.iter().map(|file| if file.exists() { absolute(file) } else { Ok(file.clone()) }).collect()
-    };
     Ok(SimulateConfig {
         platform: options.platform.clone(),
         deployment: options.deployment.clone(),
         faults: options.faults.clone(),
-        functions: all(&options.functions)?,
-        libraries: all(&options.libraries)?,
+        functions: options.offering.functions()?,
+        libraries: options.offering.libraries()?,
         execute: options.execute,
         seed: options.seed,
         network: options.network.clone(),
@@ -176,7 +165,7 @@ fn config(options: &Options) -> Result<SimulateConfig> {
         record: options.record.as_ref().map(std::path::absolute).transpose()?,
         replay: options.replay.as_deref().map(absolute).transpose()?,
         blas: None,
-        python: options.python.clone(),
+        python: options.offering.python(&options.program),
         program: std::env::current_exe().ok(),
     })
 }
@@ -241,11 +230,31 @@ fn print(report: &SimulationReport) -> Result<()> {
     for (heuristic, predicted, simulated) in &report.groups {
         print_line(&format!("group by {heuristic}: predicted {predicted:.6} s, simulated {simulated:.6} s"))?;
     }
-    for (link, bytes) in &report.bytes_by_link {
-        print_line(&format!("link {link}: {bytes} bytes"))?;
-    }
-    for (pair, bytes) in &report.bytes_by_pair {
-        print_line(&format!("{pair}: {bytes} bytes"))?;
-    }
+    let links = report.bytes_by_link.iter().map(|(link, bytes)| (format!("link {link}"), *bytes));
+    print_busiest(links, "link")?;
+    print_busiest(report.bytes_by_pair.iter().map(|(pair, bytes)| (pair.clone(), *bytes as f64)), "pair")?;
     print_line(&format!("trace hash {}", report.trace_hash))
 }
+
+/// A line for each, if there are few; else the busiest ones, and the rest in one line.
+fn print_busiest(all: impl Iterator<Item = (String, f64)>, one: &str) -> Result<()> {
+    let mut all: Vec<(String, f64)> = all.collect();
+    if all.len() > LINES_MAX {
+        all.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    }
+    let rest = all.split_off(all.len().min(LINES_MAX));
+    for (name, bytes) in all {
+        print_line(&format!("{name}: {bytes} bytes"))?;
+    }
+    if !rest.is_empty() {
+        let bytes: f64 = rest.iter().map(|(_, bytes)| bytes).sum();
+        print_line(&format!(
+            "{} with less: {bytes} bytes; --json lists all",
+            count(rest.len(), &format!("more {one}"))
+        ))?;
+    }
+    Ok(())
+}
+
+/// Links, and pairs, that the summary names: with the program's output it is to fit on a screen.
+const LINES_MAX: usize = 10;

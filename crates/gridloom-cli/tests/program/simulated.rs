@@ -209,6 +209,17 @@ fn programs_are_simulated() {
     // The same again, to the last event.
     assert_eq!(String::from_utf8(simulate(&execute).output().unwrap().stdout).unwrap(), printed);
 
+    // Linear algebra is offered if it is there, and has to be there if it is asked for by name.
+    let functions = |arguments: &[&str]| {
+        let mut command = gridloom(&["simulate", "-p", &platform, "--execute", "--library", library()]);
+        command.args(["--functions", &idl]).args(arguments).args(["--", program, "functions"]).output().unwrap()
+    };
+    let has_library = String::from_utf8(functions(&[]).stdout).unwrap().contains("linalg/dgemm");
+    let output = functions(&["--functions", "builtin:linalg"]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.success(), has_library, "{error}");
+    assert_eq!(error.contains("no library found for builtin:linalg: there is no "), !has_library, "{error}");
+
     // What cannot be written is an error, whatever the program ended with.
     for (option, what) in [("--report", "/dev/full"), ("--timeline", "/dev/full")] {
         let output = simulate(&["--execute", "--library", library(), option, what]).output().unwrap();

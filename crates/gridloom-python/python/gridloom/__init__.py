@@ -29,6 +29,7 @@ from ._c_types import (
     c_ushort,
 )
 from ._calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
+from ._command import blas_library
 from ._completed import Completed, Waited, as_completed, wait
 from ._define import C, F, function
 from ._errors import (
@@ -83,7 +84,7 @@ from ._process_run import ProcessRun, process, read_settings, run_processes
 from ._report import Difference, Report
 from ._runner import RunFuture
 from ._said import Said, progress
-from ._sessions import blas_library, connect, local, simulate
+from ._sessions import connect, local, simulate
 from ._stream import Stream
 from .process import Peer, Process
 

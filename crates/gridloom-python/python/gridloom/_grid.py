@@ -446,6 +446,16 @@ class Grid(OfSession):
         """
         self._raw.advance(seconds)
 
+    def compute(self, work: float) -> None:
+        """Let virtual time pass at the client, as if it computed so much on its host. Nothing happens on a real grid.
+
+        Parameters
+        ----------
+        work : float
+            How much, floating-point operations.
+        """
+        self._raw.compute(work)
+
     @property
     def simulated(self) -> bool:
         """Whether the grid is simulated."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from . import _gridloom
 from ._checks import whole
+from ._command import blas_library, program
 from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
 from ._said import Said, listener
@@ -96,7 +95,7 @@ def local(
         shared_memory=shared_memory,
         blas=_blas(),
         python=sys.executable or None,
-        program=_program(),
+        program=program(),
         environment=[(PATH_VARIABLE, path), *(environment or {}).items()],
         executes=_executes(),
     )
@@ -203,25 +202,9 @@ def simulate(
         network=network,
         blas=_blas(),
         python=sys.executable or None,
-        program=_program(),
+        program=program(),
     )
     return Grid(raw)
-
-
-def blas_library() -> Path | None:
-    """Find the BLAS library of the package ``scipy-openblas32``.
-
-    Returns
-    -------
-    pathlib.Path or None
-        The library; ``None`` if the package is not installed.
-    """
-    try:
-        import scipy_openblas32  # type: ignore[import-untyped, unused-ignore]
-    except ImportError:
-        return None
-    library = Path(scipy_openblas32.get_lib_dir()) / "libscipy_openblas.so"
-    return library if library.is_file() else None
 
 
 def _blas() -> str | None:
@@ -229,14 +212,6 @@ def _blas() -> str | None:
         return None
     library = blas_library()
     return None if library is None else os.fspath(library)
-
-
-def _program() -> str | None:
-    named = os.environ.get("GRIDLOOM_PROGRAM")
-    packaged = Path(__file__).parent / "bin" / "gridloom"
-    if packaged.is_file():
-        return os.fspath(packaged)
-    return named or shutil.which("gridloom")
 
 
 def _executes() -> bool:

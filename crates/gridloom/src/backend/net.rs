@@ -61,6 +61,10 @@ impl Backend for NetBackend {
 
     fn advance(&self, _ns: u64) {}
 
+    fn client_flops(&self) -> Option<f64> {
+        None
+    }
+
     fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut> {
         self.0.store().pool().allocate(size_bytes)
     }

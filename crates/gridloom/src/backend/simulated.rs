@@ -156,6 +156,10 @@ impl Backend for SimBackend {
         }
     }
 
+    fn client_flops(&self) -> Option<f64> {
+        Some(self.simulation().flops_of(self.client))
+    }
+
     fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut> {
         Pool::new(0).allocate(size_bytes)
     }

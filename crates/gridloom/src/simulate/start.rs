@@ -12,7 +12,8 @@ use gridloom_sim::faults::{Field, Scenario};
 use super::bodies::RealBodies;
 use super::config::SimulateConfig;
 use super::roles::Roles;
-use crate::local::program_path;
+use crate::builtin::why_no_linalg;
+use crate::local::{default_python, program_path};
 use crate::offer::{BUILTIN_LINALG, InlineBodies, load_offer};
 use crate::trace::Tracer;
 use crate::{Error, LocalConfig};
@@ -41,13 +42,17 @@ pub(crate) fn populate(
     roles: &Roles,
 ) -> Result<BTreeMap<NodeId, String>, Error> {
     let platform = simulation.platform().clone();
-    let python = config.python.clone().unwrap_or_else(|| PathBuf::from("python3"));
+    let python = config.python.clone().unwrap_or_else(default_python);
     let mut files = config.functions.clone();
     if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
         files.insert(0, PathBuf::from(BUILTIN_LINALG));
     }
     let bodies = if config.execute { InlineBodies::Compile } else { InlineBodies::Unused };
+    let is_asked_for = files.len() == config.functions.len();
     let named: Vec<PathBuf> = config.blas.iter().chain(&config.libraries).cloned().collect();
+    if let Some(why) = why_no_linalg(&named).filter(|_| config.execute && is_asked_for) {
+        return Err(why);
+    }
     let mut offer = load_offer(&files, &python, &named, bodies)?;
     offer.add_libraries(config.libraries.iter().cloned());
     let mut specs = Vec::with_capacity(roles.servers.len());

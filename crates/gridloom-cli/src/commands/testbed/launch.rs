@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use gridloom::{AttachConfig, BUILTIN_LINALG, BUILTIN_WORD, GRID_ROLES, Roles, program_path, why_no_linalg};
+use gridloom::{AttachConfig, BUILTIN_LINALG, GRID_ROLES, Roles, default_python, program_path, why_no_linalg};
 use gridloom_net::identity;
 use gridloom_platform::Platform;
 use gridloom_platform::deployment::{self, Process};
@@ -20,6 +20,7 @@ use gridloom_testbed::tool::{Keeper, Testbed};
 use super::keep_until_its_end;
 use super::speeds::{self, Asked, Speeds};
 use crate::commands::deploy::deployed;
+use crate::commands::offering::OfferingOptions;
 use crate::commands::{absolute, count, print_line};
 
 /// Port of the agent inside a testbed.
@@ -80,16 +81,8 @@ struct Common {
     /// Hosts and links only, without agent and servers: all deployed processes are the program's
     #[arg(long)]
     no_grid: bool,
-    /// Functions that the servers offer: .idl and .py files, or words such as builtin:lapack; may be repeated. The servers
-    /// also offer linear algebra (builtin:linalg) if a BLAS library is found; without one the command prints that and goes on
-    #[arg(long, value_name = "FILE")]
-    functions: Vec<PathBuf>,
-    /// Libraries for the .idl files
-    #[arg(long = "library", value_name = "FILE")]
-    libraries: Vec<PathBuf>,
-    /// Interpreter for Python modules [default: the program if it is Python, otherwise python3]
-    #[arg(long)]
-    python: Option<PathBuf>,
+    #[command(flatten)]
+    offering: OfferingOptions,
     /// Let delays of links vary by up to this part of their latency, up and down
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
@@ -196,18 +189,11 @@ impl Common {
         self.name.clone().unwrap_or_else(|| std::process::id().to_string())
     }
 
-    fn python(&self, program: &[String]) -> PathBuf {
-        let is_python = |word: &&String| {
-            Path::new(word).file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python"))
-        };
-        let of_program = || program.first().filter(is_python).map(PathBuf::from);
-        self.python.clone().or_else(of_program).unwrap_or_else(|| PathBuf::from("python3"))
-    }
-
     /// What each server offers, in words of 'gridloom serve'. The BLAS that `python` brings is `blas`.
     fn offered(&self, blas: Option<&str>, quiet: bool) -> Result<Vec<String>> {
-        let mut offered = self.functions()?.iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
-        let named: Vec<PathBuf> = self.libraries.iter().cloned().chain(blas.map(PathBuf::from)).collect();
+        let mut offered = self.offering.functions()?.iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        let libraries = self.offering.libraries()?;
+        let named: Vec<PathBuf> = libraries.iter().cloned().chain(blas.map(PathBuf::from)).collect();
         let is_asked_for = offered.iter().any(|word| word == BUILTIN_LINALG);
         match why_no_linalg(&named) {
             Some(why) if is_asked_for => return Err(why.into()),
@@ -220,17 +206,10 @@ impl Common {
         if offered.is_empty() {
             offered.push("--no-functions".into());
         }
-        for library in &self.libraries {
-            let library = if library.exists() { absolute(library)? } else { library.clone() };
+        for library in &libraries {
             offered.extend(["--library".into(), library.display().to_string()]);
         }
         Ok(offered)
-    }
-
-    /// The files of functions as absolute paths, and the words for built-in descriptions.
-    fn functions(&self) -> Result<Vec<PathBuf>> {
-        let is_word = |file: &Path| file.to_string_lossy().starts_with(BUILTIN_WORD);
-        self.functions.iter().map(|file| if is_word(file) { Ok(file.clone()) } else { absolute(file) }).collect()
     }
 
     fn parts(&self, platform: &Platform) -> Result<Parts> {
@@ -282,7 +261,7 @@ impl Common {
         let agent_host = roles.agent.0 as usize;
         let agent = format!("{}:{AGENT_PORT}", address(agent_host));
         let environment = vec![("GRIDLOOM_SECRET".to_string(), secret), ("GRIDLOOM_AGENT".to_string(), agent.clone())];
-        let python = self.python(program);
+        let python = self.offering.python(program).unwrap_or_else(default_python);
         let mut servers_environment = environment.clone();
         let blas = blas(&python);
         let offered = self.offered(blas.as_deref(), quiet)?;
@@ -317,7 +296,7 @@ impl Common {
             spec.services.push(Launch { computes: true, ..server });
         }
         spec.environment = environment;
-        let attach = AttachConfig { agent, servers: roles.servers.len(), functions: self.functions()? };
+        let attach = AttachConfig { agent, servers: roles.servers.len(), functions: self.offering.functions()? };
         spec.environment.push(attach.to_environment());
         Ok(spec)
     }
