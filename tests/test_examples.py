@@ -211,6 +211,16 @@ def test_the_readmes_first_program_runs():
     assert "moved: 40.0 MB over client links, 8.0 MB between servers" in out
 
 
+def test_the_readmes_figures_and_picture_are_those_of_the_chains(tmp_path):
+    simulate = [gridloom(), "simulate", "-p", str(ROOT / "examples" / "two-sites.toml"), "--", sys.executable]
+    program = str(ROOT / "examples" / "chains.py")
+    done = subprocess.run([*simulate, program], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stderr
+    told = "".join(done.stdout.splitlines(keepends=True)[:2])
+    assert f"```\n{told}```" in (ROOT / "README.md").read_text(), told
+    assert (tmp_path / "chains.svg").read_text().startswith("<svg") and (ROOT / "docs" / "chains.svg").exists()
+
+
 def test_the_first_pages_name_commands_and_files_that_exist():
     pages = [ROOT / "README.md", ROOT / "docs" / "processes.md", *sorted((ROOT / "docs" / "start").glob("*.md"))]
     text = "".join(page.read_text() for page in pages)
