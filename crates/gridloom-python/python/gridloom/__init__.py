@@ -71,6 +71,7 @@ from ._errors import (
 )
 from ._executor import Executor, register_joblib
 from ._facts import ServerInfo, Simulation, Traffic
+from ._file import File
 from ._function import Function, Future
 from ._graph import Graph, GraphNode
 from ._grid import Grid
@@ -123,6 +124,7 @@ __all__ = [
     "Executor",
     "Explanation",
     "F",
+    "File",
     "Function",
     "Future",
     "Graph",

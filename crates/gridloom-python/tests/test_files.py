@@ -1,0 +1,59 @@
+"""`gl.File`: files that travel with calls of any function."""
+
+import os
+import stat
+
+import gridloom as gl
+import pytest
+
+
+@pytest.fixture(scope="module")
+def grid():
+    with gl.local(servers=1) as opened:
+        yield opened
+
+
+def shouted(file):
+    with open(file) as opened:
+        text = opened.read()
+    made = file.path.with_name("shouted.txt")
+    made.write_text(text.upper())
+    return os.getcwd() != str(file.path.parent), file.path.name, gl.File(made)
+
+
+def test_a_file_travels_there_and_back(grid, tmp_path):
+    path = tmp_path / "said.txt"
+    path.write_text("go")
+    path.chmod(0o640)
+    is_elsewhere, name, made = grid.run(shouted, gl.File(path)).get()
+    assert (is_elsewhere, name, made.path.name) == (True, "said.txt", "shouted.txt")
+    assert made.path.read_text() == "GO"
+    kept, folder = made.save(tmp_path), made.path.parent
+    del made
+    assert not folder.exists()
+    assert kept == tmp_path / "shouted.txt" and kept.read_text() == "GO"
+    assert path.read_text() == "go"
+
+
+def test_what_has_come_to_a_server_goes_with_the_call(grid, tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(1 << 20))
+    path.chmod(0o400)
+    where, mode = grid.run(lambda file: (os.fspath(file), os.stat(file).st_mode), gl.File(path)).get()
+    assert stat.S_IMODE(mode) == 0o600
+    assert not grid.run(os.path.exists, where).get()
+
+
+def test_a_file_that_is_not_there_is_told_at_once(grid, tmp_path):
+    with pytest.raises(gl.ArgumentError, match=r"argument 1, of type File, cannot be pickled \(FileNotFoundError: .*nowhere"):
+        grid.run(shouted, gl.File(tmp_path / "nowhere"))
+    with pytest.raises(gl.ArgumentError, match="IsADirectoryError"):
+        grid.run(shouted, gl.File(tmp_path))
+
+
+def test_no_name_leads_out_of_the_folder():
+    from gridloom._file import _arrived
+
+    for name in ("../x", "/etc/x", "..", "", "a/b"):
+        with pytest.raises(ValueError, match="is no name of a file"):
+            _arrived(name, 0o600, b"")
