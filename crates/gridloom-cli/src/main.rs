@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Err(error) if error.exit_code() == 0 => error.exit(),
         Err(error) => {
             let text = error.render().to_string();
-            gridloom_base::say!("gridloom: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+            tell(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
             return ExitCode::from(USAGE);
         }
     };
@@ -109,9 +109,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            gridloom_base::say!("gridloom: {error:#}");
+            tell(&format!("{error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Tells the error that ends the program on standard error: as a line of JSON where `--json` asks for that.
+fn tell(error: &str) {
+    let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+    // Their `--json` is for the line that says that they are ready.
+    let is_service = arguments.next().is_some_and(|command| command == "agent" || command == "serve");
+    match !is_service && arguments.any(|argument| argument == "--json") {
+        true => gridloom_base::say!("{}", serde_json::json!({ "error": error })),
+        false => gridloom_base::say!("gridloom: {error}"),
     }
 }
 

@@ -267,7 +267,9 @@ fn scenarios_are_replayed() {
     let wrong = file("wrong.json", &scenario("c"));
     let (code, error) = said(gridloom(&["sim", "replay", &wrong, "--json"]));
     assert_eq!(code, 1);
-    assert!(error.starts_with(&format!("gridloom: {wrong}: activities[1] 'work'.host: unknown host 'c'")), "{error}");
+    let told: serde_json::Value = serde_json::from_str(&error).unwrap();
+    let told = told["error"].as_str().unwrap();
+    assert!(told.starts_with(&format!("{wrong}: activities[1] 'work'.host: unknown host 'c'")), "{told}");
 }
 
 #[test]
