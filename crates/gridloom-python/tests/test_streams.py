@@ -93,6 +93,33 @@ def test_a_wait_has_a_limit_and_goes_on(grid):
         next(stream)
 
 
+class Unloadable:
+    """Cannot be unpickled."""
+
+    def __reduce__(self):
+        return divmod, (1, 0)
+
+
+def test_what_cannot_be_loaded_there_is_told(grid):
+    for lead in (1, 16):
+        with pytest.raises(gl.CannotRun, match="count cannot run on server 'server-.': an argument cannot be unpickled.*ZeroDivisionError"):
+            list(grid.stream(count, Unloadable(), lead=lead))
+
+
+class Slow:
+    """Takes forever to unpickle."""
+
+    def __reduce__(self):
+        return time.sleep, (1e9,)
+
+
+def test_close_ends_what_hangs_before_the_first_value():
+    with gl.local(servers=1) as own:
+        stream = own.stream(count, Slow())
+        stream.close()
+        assert own.run(pow, 2, 3).get(timeout=60) == 8
+
+
 def test_async_for(grid):
     async def program():
         values = [value async for value in grid.stream(count, 5)]

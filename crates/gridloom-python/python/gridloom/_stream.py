@@ -44,6 +44,7 @@ class Stream(OfSession, Generic[_T]):
         timeout: float | None,
     ) -> None:
         self._object: _gridloom.RawObject | None = None
+        self._begun: Future | None = None
         self._asked: collections.deque[Future] = collections.deque()
         if lead < 1:
             raise ValueError(f"lead must be >= 1, got {lead}")
@@ -104,6 +105,8 @@ class Stream(OfSession, Generic[_T]):
         with contextlib.suppress(GridloomError):  # the session may be closed
             while self._asked:
                 self._asked.pop().cancel()
+            if self._begun is not None:
+                self._begun.cancel()
             if self._object is not None:
                 self._object.end()
         self._object = None
@@ -123,6 +126,8 @@ class Stream(OfSession, Generic[_T]):
         """The value, once the next one is asked for; `END` after the last one."""
         del self._asked[0]
         if given == END:
+            if self._begun is not None:
+                self._begun.get()  # what could not be loaded gives no values
             self._asked.clear()
             self.close()
             return END
@@ -134,8 +139,11 @@ class Stream(OfSession, Generic[_T]):
         """What the program gets for an error, after which there are no more values."""
         if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             return error
+        assert self._begun is not None, "a value was asked for"
         try:
-            self._begun.get()
+            self._begun.get(0)
+        except WaitTimedOut:
+            pass
         except Exception as cause:  # the function or an argument could not be loaded
             error = cause
         self.close()
