@@ -24,7 +24,7 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
-use gridloom_perf::{FunctionModel, LinkEstimate, ServerView, Size};
+use gridloom_perf::{LinkEstimate, Prediction, ServerView, Size, first_guess_s};
 
 /// A move has to gain so much of the task's run at least, so that errors of models move nothing to and fro.
 const GAIN_PART_MIN: f64 = 0.05;
@@ -45,8 +45,9 @@ impl Client {
             return self.queues.wait_for(now, For::Data, server, view.slots, task.id);
         }
         let size = Size::new(task.work_flops, bytes);
-        let run_s = predicted_s(model, size, view).unwrap_or(0.0);
-        let is_measured = model.predict(size, view.speed_flops).is_some_and(|predicted| !predicted.is_extrapolated);
+        let measured = model.predict(size, view.speed_flops);
+        let run_s = predicted_s(measured, size, view).unwrap_or(0.0);
+        let is_measured = measured.is_some_and(|predicted| !predicted.is_extrapolated);
         let may_move = may_move && task.terms.only.is_none() && task.object().is_none();
         self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move });
     }
@@ -201,7 +202,8 @@ impl Client {
             let model = view.functions.get(call.request.task.name())?;
             let there_s = if bytes == 0 { 0.0 } else { self.to_server_s(server, bytes) };
             let data_s = there_s + self.to_server_s(server, back) - self.to_server_s(server, 0);
-            return Some((data_s, predicted_s(model, size, view).unwrap_or(run_s)));
+            let measured = model.predict(size, view.speed_flops);
+            return Some((data_s, predicted_s(measured, size, view).unwrap_or(run_s)));
         }
         let run = self.tasks.get(&id)?;
         let group = self.groups.get(&run.group)?;
@@ -210,7 +212,7 @@ impl Client {
         }
         let model = view.functions.get(run.task.name())?;
         let size = Size::new(run.task.work_flops, self.bytes_of(&run.task));
-        let there_s = predicted_s(model, size, view).unwrap_or(run_s);
+        let there_s = predicted_s(model.predict(size, view.speed_flops), size, view).unwrap_or(run_s);
         let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
         let data_s: f64 = inputs.into_iter().map(|datum| self.way_s(datum, server)).sum();
         let back_s: f64 = run.task.outputs.iter().map(|output| self.to_readers_s(output.datum, server)).sum();
@@ -272,11 +274,12 @@ impl Client {
     }
 }
 
-/// Seconds that a call takes on a server. Of a function that was not measured, only its stated work tells something.
-fn predicted_s(model: &FunctionModel, size: Size, view: &ServerView) -> Option<f64> {
-    let alone_s = match size {
-        Size::Work(_) => Some(model.seconds(size, view.speed_flops)),
-        Size::Bytes(_) => model.predict(size, view.speed_flops).map(|predicted| predicted.seconds),
+/// Seconds that a call takes on a server, by what was measured. If nothing was, only its stated work tells something.
+fn predicted_s(measured: Option<Prediction>, size: Size, view: &ServerView) -> Option<f64> {
+    let alone_s = match (measured, size) {
+        (Some(measured), _) => Some(measured.seconds),
+        (None, Size::Work(_)) => Some(first_guess_s(size, view.speed_flops)),
+        (None, Size::Bytes(_)) => None,
     };
     alone_s.map(|alone_s| alone_s * view.pace)
 }
