@@ -64,7 +64,8 @@ def test_the_page_on_python_functions(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
-def test_the_page_on_any_function(tmp_path):
+def test_the_page_on_any_function(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with gl.local(servers=1) as grid:
         passes("any-function.md", grid)
     (tmp_path / "program.py").write_text(blocks("any-function.md", "python")[0])

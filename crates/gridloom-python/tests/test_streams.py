@@ -83,14 +83,22 @@ def test_the_function_runs_ahead_by_lead_values_and_ends_with_close(grid, tmp_pa
     assert len(path.read_text().split()) <= 7
 
 
-def test_a_wait_has_a_limit_and_goes_on(grid):
-    def late(path):
-        while not os.path.exists(path):
-            time.sleep(0.01)
-        yield "late"
+def test_a_wait_has_a_limit_and_can_be_made_again(grid, tmp_path):
+    def read(path):
+        yield path.read_text()
 
-    with grid.stream(late, "/nonexistent/never", timeout=0.1) as stream, pytest.raises(gl.WaitTimedOut, match="within 0.1 s"):
-        next(stream)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with grid.stream(read, path, timeout=0.1) as stream:
+        with pytest.raises(gl.WaitTimedOut, match="within 0.1 s"):
+            next(stream)
+        path.write_text("late")
+        while True:
+            try:
+                assert next(stream) == "late"
+                break
+            except gl.WaitTimedOut:
+                pass
 
 
 class Unloadable:
