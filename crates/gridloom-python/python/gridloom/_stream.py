@@ -6,7 +6,6 @@ asked for, so that the function runs ahead by no more. The object ends with the 
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from ._ends import Ends
 
 _T = TypeVar("_T")
+
+# Given after the last value, in place of one.
+_ENDED = object()
 
 
 class Stream(OfSession, Generic[_T]):
@@ -67,14 +69,15 @@ class Stream(OfSession, Generic[_T]):
         if self._object is None:
             raise StopIteration
         try:
-            given = self._taken(self._asked[0].get(self._limit))
+            self._asked[0].get(self._limit)
         except WaitTimedOut:
             raise self._timed_out() from None
-        except BaseException as error:
-            raise self._failed(error) from error.__cause__
-        if given is END:
+        except Exception:  # raised again by `_take`
+            pass
+        value = self._take()
+        if value is _ENDED:
             raise StopIteration
-        return given  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]
 
     def __aiter__(self) -> AsyncIterator[_T]:
         return self
@@ -86,13 +89,10 @@ class Stream(OfSession, Generic[_T]):
         await end_of(first, self._limit)
         if not first.done():
             raise self._timed_out()
-        try:
-            given = self._taken(first.get())
-        except BaseException as error:
-            raise self._failed(error) from error.__cause__
-        if given is END:
+        value = self._take()
+        if value is _ENDED:
             raise StopAsyncIteration
-        return given  # type: ignore[no-any-return]
+        return value  # type: ignore[no-any-return]
 
     def __enter__(self) -> Stream[_T]:
         return self
@@ -122,23 +122,24 @@ class Stream(OfSession, Generic[_T]):
         while len(self._asked) < self._lead:
             self._asked.append(Future(self._next.submit((), {}, None), self._ends))
 
-    def _taken(self, given: bytes) -> Any:
-        """The value, once the next one is asked for; `END` after the last one."""
-        del self._asked[0]
-        if given == END:
-            if self._begun is not None:
-                self._begun.get()  # what could not be loaded gives no values
-            self._asked.clear()
-            self.close()
-            return END
-        value = unpack(given, self._name)
-        self._ask()
-        return value
+    def _take(self) -> Any:
+        """The value of the first call, which has ended, once the next one is asked for; `_ENDED` after the last one."""
+        try:
+            given = self._asked.popleft().get()
+            if given != END:
+                value = unpack(given, self._name)
+                self._ask()
+                return value
+            assert self._begun is not None, "a value was asked for"
+            self._begun.get()  # what could not be loaded gives no values
+        except Exception as error:
+            raise self._failed(error) from error.__cause__
+        self._asked.clear()
+        self.close()
+        return _ENDED
 
-    def _failed(self, error: BaseException) -> BaseException:
+    def _failed(self, error: Exception) -> BaseException:
         """What the program gets for an error, after which there are no more values."""
-        if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-            return error
         assert self._begun is not None, "a value was asked for"
         try:
             self._begun.get(0)
