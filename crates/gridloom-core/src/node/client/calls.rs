@@ -2,6 +2,7 @@
 
 use super::{Client, Status, mapping};
 use crate::call::{Call, Request};
+use crate::graph::Task;
 use crate::node::ClientTimer;
 use crate::node::message::{Supply, TaskReport, TaskToServer, Timing};
 use crate::node::protocol::{Effect, Event};
@@ -58,22 +59,24 @@ impl Client {
                 self.contacts.post_datum(server, *datum, out);
             }
         }
-        let (_, sent_bytes, back_bytes) = request.size();
-        let terms = &task.terms;
-        let may_move = terms.only.is_none() && !terms.calibrates;
-        let (task, bytes) = (task.clone(), sent_bytes.saturating_add(back_bytes));
+        let task = task.clone();
         let is_there = self.calls.sent(request, server, run_s);
-        self.queue(now, server, &task, bytes, may_move, is_there);
+        self.queue_call(now, &task, is_there);
+    }
+
+    /// Lists a call at its server; whether its data are there.
+    fn queue_call(&mut self, now: Time, task: &Task, is_there: bool) {
+        let Some(call) = self.calls.get(task.id) else { return };
+        let ((_, sent_bytes, back_bytes), server) = (call.request.size(), call.server);
+        let bytes = sent_bytes.saturating_add(back_bytes);
+        self.queue(now, server, task, bytes, !task.terms.calibrates, is_there);
     }
 
     /// An argument of a call has come to its server, which may have all of them now.
     pub(super) fn argument_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
         let Some(task) = self.calls.argument_there(datum, server) else { return };
         if self.queues.waits_for_data(task.id, server) {
-            let request = &self.calls.get(task.id).expect("it was found by its argument").request;
-            let ((_, sent_bytes, back_bytes), terms) = (request.size(), &task.terms);
-            let may_move = terms.only.is_none() && !terms.calibrates;
-            self.queue(now, server, &task, sent_bytes.saturating_add(back_bytes), may_move, true);
+            self.queue_call(now, &task, true);
         }
     }
 
