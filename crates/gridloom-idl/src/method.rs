@@ -9,8 +9,9 @@ pub const FINALIZE: &str = "_finalize";
 
 /// `module/class` and `method` of a method's name; `None` if it is that of a function.
 pub fn class_of(name: &str) -> Option<(&str, &str)> {
-    let function = name.rfind('/').map_or(0, |at| at + 1);
-    let dot = function + name[function..].find('.')?;
+    // Read once, from the end: each call asks it.
+    let last_part = name.bytes().enumerate().rev().take_while(|(_, byte)| *byte != b'/');
+    let (dot, _) = last_part.filter(|(_, byte)| *byte == b'.').last()?;
     Some((&name[..dot], &name[dot + 1..]))
 }
 

@@ -93,7 +93,8 @@ struct Load {
 /// The calls under way of one client.
 #[derive(Clone, Debug, Default)]
 pub struct Calls {
-    calls: BTreeMap<TaskId, Call>,
+    /// Boxed: a map moves its neighbours when one comes or goes.
+    calls: BTreeMap<TaskId, Box<Call>>,
     of_datum: BTreeMap<DatumId, TaskId>,
     loads: BTreeMap<NodeId, Load>,
     deadlines: BTreeSet<(Time, TaskId)>,
@@ -191,7 +192,7 @@ impl Calls {
         let is_there = coming.is_empty();
         let astray = BTreeMap::new();
         let call = Call { request, server, ended: None, missing, coming, promised_s, astray, is_broken: false };
-        self.calls.insert(id, call);
+        self.calls.insert(id, Box::new(call));
         is_there
     }
 
@@ -204,12 +205,12 @@ impl Calls {
 
     /// The call, if under way.
     pub fn get(&self, task: TaskId) -> Option<&Call> {
-        self.calls.get(&task)
+        self.calls.get(&task).map(|call| &**call)
     }
 
     /// The call that a datum belongs to, as argument or result.
     pub fn of_datum(&self, datum: DatumId) -> Option<&Call> {
-        self.of_datum.get(&datum).and_then(|task| self.calls.get(task))
+        self.of_datum.get(&datum).and_then(|task| self.get(*task))
     }
 
     /// An argument did not arrive at that server: the call and how often that was so; `None` if the call is not there.
@@ -260,7 +261,7 @@ impl Calls {
 
     /// Takes a call out.
     pub fn remove(&mut self, task: TaskId) -> Option<Call> {
-        let call = self.calls.remove(&task)?;
+        let call = *self.calls.remove(&task)?;
         if let Some(load) = self.loads.get_mut(&call.server) {
             load.calls -= 1;
             load.ended -= u32::from(call.ended.is_some());

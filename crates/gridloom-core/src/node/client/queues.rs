@@ -42,6 +42,15 @@ pub(super) enum For {
     Results,
 }
 
+/// Where a task stands at its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// In the queue, at that number.
+    Queued(u64),
+    /// Not in the queue yet.
+    ToCome(For),
+}
+
 /// It is not looked more often than this what could move.
 const LOOK_PAUSE_NS: u64 = 100_000;
 /// A task that runs so many times as long as was expected puts what was predicted there in doubt.
@@ -161,8 +170,7 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     servers: BTreeMap<NodeId, Queue>,
-    places: BTreeMap<TaskId, (NodeId, u64)>,
-    yet_to_come: BTreeMap<TaskId, (NodeId, For)>,
+    places: BTreeMap<TaskId, (NodeId, Place)>,
     next: u64,
     /// Something ended, came or went since it was last looked what could move.
     has_changed: bool,
@@ -177,14 +185,14 @@ pub(super) struct Queues {
 impl Queues {
     /// A task was sent to a server of so many slots, and waits there.
     pub(super) fn wait_for(&mut self, now: Time, what: For, server: NodeId, slots: u32, task: TaskId) {
-        self.remove(now, task);
+        let before = self.places.insert(task, (server, Place::ToCome(what)));
+        self.leave(now, before);
         *self.servers.entry(server).or_insert_with(|| Queue::new(slots)).count(what) += 1;
-        self.yet_to_come.insert(task, (server, what));
     }
 
     /// Whether a task waits at that server for data on their way.
     pub(super) fn waits_for_data(&self, task: TaskId, server: NodeId) -> bool {
-        self.yet_to_come.get(&task) == Some(&(server, For::Data))
+        self.places.get(&task) == Some(&(server, Place::ToCome(For::Data)))
     }
 
     /// Whether a server has tasks that wait for what others make.
@@ -194,26 +202,31 @@ impl Queues {
 
     /// A task that could run there was sent to a server of so many slots, or has become such.
     pub(super) fn sent(&mut self, now: Time, server: NodeId, slots: u32, task: TaskId, expected: Expected) {
-        self.remove(now, task);
         self.next += 1;
+        let before = self.places.insert(task, (server, Place::Queued(self.next)));
+        self.leave(now, before);
         let queue = self.servers.entry(server).or_insert_with(|| Queue::new(slots));
         queue.push(self.next, Queued { task, expected, since: None });
         queue.start_next(now);
-        self.places.insert(task, (server, self.next));
-        self.has_changed = true;
     }
 
     /// A task has ended, or is no longer there.
     pub(super) fn remove(&mut self, now: Time, task: TaskId) {
+        let before = self.places.remove(&task);
+        self.leave(now, before);
+    }
+
+    fn leave(&mut self, now: Time, before: Option<(NodeId, Place)>) {
         self.has_changed = true;
-        if let Some((server, what)) = self.yet_to_come.remove(&task) {
-            *self.servers.get_mut(&server).expect("a task's queue is known").count(what) -= 1;
-            return self.drop_if_empty(server);
-        }
-        let Some((server, number)) = self.places.remove(&task) else { return };
+        let Some((server, place)) = before else { return };
         let queue = self.servers.get_mut(&server).expect("a task's queue is known");
-        queue.take(number);
-        queue.start_next(now);
+        match place {
+            Place::ToCome(what) => *queue.count(what) -= 1,
+            Place::Queued(number) => {
+                queue.take(number);
+                queue.start_next(now);
+            }
+        }
         self.drop_if_empty(server);
     }
 
@@ -244,7 +257,10 @@ impl Queues {
 
     /// A server says for how many nanoseconds a task has run that was taken to wait: what was taken to run in its place waits.
     pub(super) fn begun(&mut self, now: Time, server: NodeId, task: TaskId, elapsed_ns: u64) {
-        let Some(&(_, number)) = self.places.get(&task).filter(|(at, _)| *at == server) else { return };
+        let Some(&(at, Place::Queued(number))) = self.places.get(&task) else { return };
+        if at != server {
+            return;
+        }
         let queue = self.servers.get_mut(&server).expect("a task's queue is known");
         let running = queue.tasks.range(..queue.first_waiting).filter(|(_, queued)| queued.since.is_some());
         let last = running.max_by_key(|(_, queued)| queued.since).map(|(number, _)| *number);
@@ -253,7 +269,7 @@ impl Queues {
         for (from, to, since) in [(number, other, Some(now - elapsed_ns)), (other, number, None)] {
             let queued = queue.tasks[&from];
             queue.count_waiting(queued.expected, since.is_none());
-            self.places.insert(queued.task, (server, to));
+            self.places.insert(queued.task, (server, Place::Queued(to)));
             swapped.push((to, Queued { since, ..queued }));
         }
         queue.tasks.extend(swapped);
@@ -271,7 +287,6 @@ impl Queues {
     pub(super) fn forget_server(&mut self, server: NodeId) {
         self.servers.remove(&server);
         self.places.retain(|_, (at, _)| *at != server);
-        self.yet_to_come.retain(|_, (at, _)| *at != server);
         for queue in self.servers.values_mut() {
             if queue.recalled.as_ref().is_some_and(|(_, to)| *to == server) {
                 queue.recalled = None;
@@ -379,30 +394,28 @@ impl Queues {
 
     /// How many tasks are listed.
     pub(super) fn len(&self) -> usize {
-        self.places.len() + self.yet_to_come.len()
+        self.places.len()
     }
 
     /// All tasks that are listed.
     pub(super) fn tasks(&self) -> impl Iterator<Item = (TaskId, NodeId)> {
-        let placed = self.places.iter().map(|(task, (server, _))| (*task, *server));
-        placed.chain(self.yet_to_come.iter().map(|(task, (server, _))| (*task, *server)))
+        self.places.iter().map(|(task, (server, _))| (*task, *server))
     }
 
     /// Panics if an invariant is broken.
     pub(super) fn check(&self) {
-        let listed: usize = self.servers.values().map(|queue| queue.tasks.len()).sum();
-        assert_eq!(listed, self.places.len(), "tasks in queues, and places of tasks");
-        let yet_to_come: usize = self.servers.values().map(|queue| queue.coming + queue.planned).sum();
-        assert_eq!(yet_to_come, self.yet_to_come.len(), "tasks that wait for data");
-        assert!(self.yet_to_come.keys().all(|task| !self.places.contains_key(task)), "a task is there, and is not");
+        let listed: usize = self.servers.values().map(|queue| queue.tasks.len() + queue.coming + queue.planned).sum();
+        assert_eq!(listed, self.places.len(), "tasks at servers, and places of tasks");
         for (server, queue) in &self.servers {
             let waiting = queue.tasks.values().filter(|queued| queued.since.is_none());
             let unmeasured = waiting.clone().filter(|queued| !queued.expected.is_measured).count();
             assert_eq!((waiting.count(), unmeasured), (queue.waiting, queue.waiting_unmeasured), "waiting at {server}");
             assert!(queue.waiting == 0 || queue.tasks.len() - queue.waiting >= queue.slots, "{server} has a free slot");
         }
-        for (task, (server, number)) in &self.places {
-            assert_eq!(self.servers[server].tasks[number].task, *task);
+        for (task, (server, place)) in &self.places {
+            if let Place::Queued(number) = place {
+                assert_eq!(self.servers[server].tasks[number].task, *task);
+            }
         }
     }
 }
