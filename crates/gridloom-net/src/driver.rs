@@ -38,6 +38,7 @@ use self::workers::Workers;
 use crate::identity::{HostId, Secret, random_node_id};
 use crate::jobs::JobsConfig;
 use crate::log;
+use crate::pid::pid;
 use crate::segment::{Pool, raise_descriptor_limit};
 use crate::spin::has_spare_processor;
 use crate::store::Store;
@@ -202,7 +203,7 @@ impl NetNode {
             // Their main thread leads all the time.
             Role::Agent | Role::Server => None,
         };
-        Ok(Arc::new(NetNode { pid: std::process::id(), shared, background: Mutex::new(background) }))
+        Ok(Arc::new(NetNode { pid: pid(), shared, background: Mutex::new(background) }))
     }
 
     /// Its identifier.
@@ -343,7 +344,7 @@ impl NetNode {
 
     /// Whether this is a copy in another process.
     pub fn is_forked(&self) -> bool {
-        std::process::id() != self.pid
+        pid() != self.pid
     }
 }
 

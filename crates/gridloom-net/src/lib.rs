@@ -5,6 +5,7 @@ pub mod identity;
 pub mod jobs;
 pub mod log;
 pub mod payload;
+mod pid;
 pub mod process;
 pub mod segment;
 mod spin;

@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::channel::Outbox;
 use super::protocol::{FromWorker, Run};
 use super::said::Speech;
+use crate::pid::pid;
 
 static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None });
 /// The worker itself; 0 in a process that is none. A process that a function forks has a copy of all this, and says nothing.
@@ -41,14 +42,14 @@ fn worker() -> MutexGuard<'static, Worker> {
 pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std::io::Result<()> {
     let mut worker = worker();
     worker.line = Some((socket.try_clone_to_owned()?, outbox));
-    PID.store(std::process::id(), Ordering::Relaxed);
+    PID.store(pid(), Ordering::Relaxed);
     Ok(())
 }
 
 /// Whether this process is a fork of a worker. Then it must not answer, nor read what the worker is sent.
 pub fn is_forked() -> bool {
     let worker = PID.load(Ordering::Relaxed);
-    worker != 0 && worker != std::process::id()
+    worker != 0 && worker != pid()
 }
 
 /// A call begins. It has ended when the guard is dropped: threads that it leaves behind say nothing more.
