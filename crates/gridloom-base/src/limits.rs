@@ -47,9 +47,17 @@ pub const CALLBACK_BYTES_MAX: u64 = 16 << 20;
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
 /// Nesting of heuristics that start from one another, for the same reason; two are enough for any use.
 pub const SPEC_DEPTH_MAX: usize = 8;
-/// Most steps that a heuristic's parameters may ask the agent to spend on one group: about five seconds, half of the
-/// time after which its peers would take it for dead. The default of `auto` is an eighth of it.
-pub const MAP_STEPS_MAX: u64 = 1_000_000_000;
+/// How long an agent spends on the plan of one group: 100,000 tasks on a thousand servers take the slower heuristics less.
+pub const MAP_NS_MAX: u64 = 30 * SECOND_NS;
+/// The same in simulation, where mapping takes no time: how often a heuristic may ask whether to go on. No heuristic asks more often
+/// in those seconds.
+pub const MAP_QUESTIONS_MAX: u64 = 100_000_000;
+/// A mapping that takes longer lets others begin beside it, which do not know of its plan. Most take less.
+pub const MAP_ALONE_NS: u64 = 200 * MILLISECOND_NS;
+/// Mappings of an agent at a time: each is a thread.
+pub const MAPPINGS_MAX: usize = 4;
+/// Requests for plans of one client that wait at an agent. Each is at most a message long.
+pub const MAP_REQUESTS_MAX: usize = 4096;
 /// Length of a name (function, module, server, parameter).
 pub const NAME_BYTES_MAX: usize = 255;
 

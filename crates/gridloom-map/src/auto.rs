@@ -142,12 +142,15 @@ impl Auto {
         self.steps.min((part * seconds / STEP_S) as u64)
     }
 
-    /// Plans of `heft` with a mended order, if figures are not exact, and of the portfolio.
+    /// Plans of `heft` with a mended order, if figures are not exact, and of the portfolio; none if it is stopped.
     fn members(&self, problem: &Problem, steps: u64) -> Result<Vec<Plan>, MapError> {
-        let mut plans = plans_of(MEMBERS, problem)?;
         let (slack, polish) = (if problem.has_exact_figures() { 0.05 } else { self.slack }, polish_steps(steps));
-        plans.push(Heft { slack, polish, ..Heft::PUBLISHED }.map(problem)?);
-        Ok(plans)
+        let mended = Heft { slack, polish, ..Heft::PUBLISHED };
+        let plans = plans_of(MEMBERS, problem).and_then(|mut plans| {
+            plans.push(mended.map(problem)?);
+            Ok(plans)
+        });
+        if plans == Err(MapError::Stopped) { Ok(Vec::new()) } else { plans }
     }
 
     fn without_contention(&self, problem: &Problem, lead: Plan) -> Result<Plan, MapError> {

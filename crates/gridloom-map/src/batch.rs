@@ -8,6 +8,7 @@
 //! cases only: it was that server and is now no better than the second best, or an input of the task has got a new copy.
 //! So n tasks that are ready at a time take n² short steps, not n² searches over all servers, let alone n³.
 
+use super::error::MapError;
 use super::order::{Followers, Readers, Waiting};
 use super::plan::Plan;
 use super::problem::Problem;
@@ -41,7 +42,7 @@ struct Candidate {
     best: TwoBest,
 }
 
-pub(super) fn map(problem: &Problem, rule: Rule) -> Plan {
+pub(super) fn map(problem: &Problem, rule: Rule) -> Result<Plan, MapError> {
     let followers = Followers::new(problem);
     let readers = Readers::new(problem);
     let mut waiting = Waiting::new(problem, &followers);
@@ -51,6 +52,7 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Plan {
     let mut positions = 0..u32::MAX;
     let mut has_fresh_copy = vec![false; problem.task_count()];
     loop {
+        problem.go_on()?;
         if !rule.levels || candidates.is_empty() {
             let candidate = |(task, position)| {
                 let offers = schedule.offers(task as usize);
@@ -83,7 +85,7 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Plan {
             }
         }
     }
-    schedule.finish()
+    Ok(schedule.finish())
 }
 
 fn most_urgent(candidates: &[Candidate], urgency: fn(&TwoBest) -> f64) -> Option<usize> {

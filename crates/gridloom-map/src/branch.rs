@@ -93,6 +93,7 @@ impl Heuristic for BranchAndBound {
             None => false,
         };
         if self.must_finish && !has_finished {
+            problem.go_on()?;
             let (tasks, servers) = (problem.task_count(), problem.servers().len());
             return Err(MapError::TooManyNodes { tasks, servers, budget: self.nodes });
         }
@@ -137,7 +138,7 @@ impl<'p> Search<'p> {
                 if last.is_some_and(|last| can_come_before(problem, (task, server), last)) {
                     continue;
                 }
-                self.left = self.left.checked_sub(1)?;
+                self.left = self.left.checked_sub(1).filter(|_| !problem.is_stopped())?;
                 next.copy_from(schedule);
                 next.place(task, server);
                 let ended = |task| next.placed(task).map(|placed| placed.end_s);

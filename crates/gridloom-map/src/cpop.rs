@@ -74,6 +74,7 @@ impl Heuristic for Cpop {
         let mut ready: BinaryHeap<_> = entries.into_iter().map(key).collect();
         let mut schedule = Schedule::new(problem);
         while let Some((_, _, task)) = ready.pop() {
+            problem.go_on()?;
             let task = task as usize;
             let to = match server.filter(|_| is_on_path(task)) {
                 Some(server) => server,

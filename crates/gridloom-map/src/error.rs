@@ -96,19 +96,6 @@ pub enum MapError {
         /// What can be.
         expected: String,
     },
-    /// The parameters of a heuristic ask for more than an agent does for one group.
-    #[error(
-        "heuristic '{spec}' may take {steps} steps, and an agent takes at most {limit} for a group; ask for fewer \
-         ({parameter}=...), or map on a machine of your own ('gridloom map')"
-    )]
-    TooManySteps {
-        spec: String,
-        /// Steps that its parameters ask for.
-        steps: u64,
-        limit: u64,
-        /// The parameter that asks for most.
-        parameter: &'static str,
-    },
     /// The spec is not of the form `name[parameter=value,...]`.
     #[error("'{spec}' is no heuristic: {why}; write it like 'heft' or 'heft[insertion=no]'")]
     BadSpec {
@@ -127,6 +114,9 @@ pub enum MapError {
         /// The first thing that does not.
         why: String,
     },
+    /// It was stopped before there was a plan.
+    #[error("mapping was stopped before it had a plan")]
+    Stopped,
     /// The exhaustive search would take too long.
     #[error(
         "exhaustive search of {tasks} tasks on {servers} servers exceeds its budget of {budget} nodes: map it with \

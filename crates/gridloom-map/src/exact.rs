@@ -166,7 +166,7 @@ impl<'p> Exact<'p> {
                 continue;
             }
             for server in (0..self.servers).filter(|server| self.seconds[task * self.servers + server].is_finite()) {
-                self.left = self.left.checked_sub(1)?;
+                self.left = self.left.checked_sub(1).filter(|_| !self.problem.is_stopped())?;
                 let partial = self.place(partial, task, server);
                 if partial.bound_s < self.best_s * (1.0 - EARLIER) {
                     next.push(partial);

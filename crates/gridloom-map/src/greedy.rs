@@ -39,6 +39,7 @@ impl Heuristic for Greedy {
         while !ready.is_empty() {
             ready.sort_by(|a, b| sizes[*b as usize].total_cmp(&sizes[*a as usize]).then(a.cmp(b)));
             for task in std::mem::take(&mut ready) {
+                problem.go_on()?;
                 let server = schedule.best(task as usize, EQUAL);
                 schedule.place(task as usize, server);
                 waiting.done(task as usize, |next| ready.push(next));

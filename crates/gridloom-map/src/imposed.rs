@@ -17,7 +17,8 @@ use super::error::MapError;
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
-use super::{Spec, map_group};
+use super::stop::Stop;
+use super::{Spec, map_problem};
 use crate::outline::Outline;
 use gridloom_base::NodeId;
 use gridloom_base::near::near_names;
@@ -81,15 +82,15 @@ impl MapBy {
         }
     }
 
-    /// Maps a group, as an agent does.
+    /// Maps a group, as an agent does, until it is stopped.
     ///
     /// # Errors
-    /// Those of [`map_group`], [`MapError::TooManySteps`], and [`MapError::Unfit`] if what is given does not fit.
-    pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
-        Spec::parse(self.spec())?.check_steps()?;
+    /// Those of [`map_group`](crate::map_group), and [`MapError::Unfit`] if what is given does not fit.
+    pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId, stop: Stop) -> Result<Plan, MapError> {
+        let problem = Problem::new(outline, grid, client)?.until(stop);
         match self {
-            MapBy::Heuristic(spec) => map_group(spec, outline, grid, client),
-            MapBy::Imposed(given) => given.plan(&Problem::new(outline, grid, client)?),
+            MapBy::Heuristic(spec) => map_problem(spec, &problem),
+            MapBy::Imposed(given) => given.plan(&problem),
         }
     }
 }

@@ -14,7 +14,8 @@
 //!
 //! Improvers (`local`, `anneal`) are heuristics that start from the plan of another, named in their spec.
 //!
-//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit. Ties go to the first
+//! **Invariants:** mapping is a pure function: same outline, grid and spec, same plan, bit for bit, unless it is stopped
+//! ([`Stop`]). Ties go to the first
 //! server by name and to the task that comes first in [`order`], or is called first.
 
 #![forbid(unsafe_code)]
@@ -52,6 +53,7 @@ mod round_robin;
 mod schedule;
 mod slots;
 mod spec;
+mod stop;
 mod sufferage;
 mod validate;
 
@@ -76,6 +78,7 @@ pub use plan::{Assignment, Guess, Plan, Transfer};
 pub use problem::{Datum, Problem, Server};
 pub use schedule::{Placed, Schedule};
 pub use spec::{Parameter, Spec, Values};
+pub use stop::Stop;
 
 use gridloom_base::NodeId;
 use gridloom_perf::GridView;
@@ -85,7 +88,7 @@ pub trait Heuristic {
     /// Maps the whole group.
     ///
     /// # Errors
-    /// [`MapError::TooManyNodes`] from a search with a budget; the others map every problem.
+    /// [`MapError::TooManyNodes`] from a search with a budget; [`MapError::Stopped`] if it is stopped before it has a plan.
     fn map(&self, problem: &Problem) -> Result<Plan, MapError>;
 
     /// Whether its plans are made for links and cards that copies share.
@@ -155,8 +158,12 @@ pub const ALIASES: &[(&str, &str)] = &[("greedy_map", "greedy")];
 /// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: auto, heft, cpop"));
 /// ```
 pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
+    map_problem(spec, &Problem::new(outline, grid, client)?)
+}
+
+/// Maps by the heuristic that `spec` names.
+fn map_problem(spec: &str, problem: &Problem) -> Result<Plan, MapError> {
     let spec = Spec::parse(spec)?;
-    let heuristic = spec.heuristic()?;
-    let plan = heuristic.map(&Problem::new(outline, grid, client)?)?;
+    let plan = spec.heuristic()?.map(problem)?;
     Ok(Plan { heuristic: spec.to_string(), ..plan })
 }

@@ -165,6 +165,9 @@ impl Search<'_, '_> {
     fn exchanges(&mut self) -> bool {
         let mut helped = false;
         for task in 0..self.problem.task_count() {
+            if self.is_spent() {
+                return false;
+            }
             for other in task + 1..self.problem.task_count() {
                 let (mine, theirs) = (self.line.servers[task], self.line.servers[other]);
                 let is_able = |task: usize, server: u32| self.problem.seconds(task, server as usize).is_some();
@@ -196,7 +199,7 @@ impl Search<'_, '_> {
     }
 
     fn is_spent(&self) -> bool {
-        self.trial.steps() >= self.budget
+        self.trial.steps() >= self.budget || self.problem.is_stopped()
     }
 
     /// First and last place in the order that a task could have.

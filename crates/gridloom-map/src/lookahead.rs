@@ -35,6 +35,7 @@ impl Heuristic for Lookahead {
         let mut schedule = Schedule::new(problem);
         let mut ahead = Ahead { problem, rank: &rank, readers: &readers, children: Vec::new(), free_s: Vec::new() };
         for task in by_rank(problem, &rank) {
+            problem.go_on()?;
             let server = ahead.best(&mut schedule, task as usize);
             schedule.place(task as usize, server);
         }

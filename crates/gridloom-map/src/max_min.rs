@@ -28,6 +28,6 @@ pub struct MaxMin {
 impl Heuristic for MaxMin {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let rule = Rule { urgency: |best| best.score_s, looks_at_second: false, levels: self.levels };
-        Ok(map(problem, rule))
+        map(problem, rule)
     }
 }

@@ -175,7 +175,7 @@ pub fn anneal(problem: &Problem, pass: &mut impl Evaluate, start: &[Line], budge
     // lines, all of which have soon been drawn.
     let draws_max = budget.min(servers.saturating_pow(tasks.min(64) as u32).saturating_mul(DRAWS_PER_ASSIGNMENT));
     let mut draws = 0;
-    while pass.steps() - from < budget && draws < draws_max {
+    while pass.steps() - from < budget && draws < draws_max && !problem.is_stopped() {
         draws += 1;
         let done = (pass.steps() - from) as f64 / budget as f64;
         let temperature = HOT * (COLD / HOT).powf(done) * current_s;

@@ -43,7 +43,7 @@ impl Heuristic for Peft {
             .iter()
             .enumerate()
             .for_each(|(at, task)| position[*task as usize] = at as u32);
-        let table = optimistic_costs(problem);
+        let table = optimistic_costs(problem)?;
         let row = |task: usize| &table[task * servers..][..servers];
         let mean = |task: usize| {
             let able = (0..servers).filter(|server| problem.seconds(task, *server).is_some());
@@ -56,6 +56,7 @@ impl Heuristic for Peft {
         let mut ready: BinaryHeap<_> = waiting.ready().into_iter().map(key).collect();
         let mut schedule = Schedule::new(problem);
         while let Some((_, _, task)) = ready.pop() {
+            problem.go_on()?;
             let task = task as usize;
             let server = schedule.best_with(task, row(task));
             schedule.place(task, server);
@@ -66,12 +67,13 @@ impl Heuristic for Peft {
 }
 
 /// The table o, by task × server.
-fn optimistic_costs(problem: &Problem) -> Vec<f64> {
+fn optimistic_costs(problem: &Problem) -> Result<Vec<f64>, MapError> {
     let servers = problem.client();
     let mut table = vec![0.0f64; problem.task_count() * servers];
     let readers = Readers::new(problem);
     let mut seconds = vec![0.0; servers];
     for task in (0..problem.task_count()).rev() {
+        problem.go_on()?;
         for datum in problem.outputs(task) {
             let facts = &problem.data()[*datum as usize];
             if facts.wanted {
@@ -93,5 +95,5 @@ fn optimistic_costs(problem: &Problem) -> Vec<f64> {
             }
         }
     }
-    table
+    Ok(table)
 }

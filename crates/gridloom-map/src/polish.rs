@@ -155,7 +155,7 @@ impl<'a, T: Trial> Mending<'a, T> {
                 let possible = || problem.seconds(*task, theirs).is_some() && problem.seconds(*other, mine).is_some();
                 helped |= mine != theirs && possible() && self.improves(&mut [(*task, theirs), (*other, mine)]);
             }
-            if self.left < self.steps {
+            if self.left < self.steps || problem.is_stopped() {
                 return false;
             }
         }
@@ -185,7 +185,7 @@ impl<'a, T: Trial> Mending<'a, T> {
 
     /// End of everything and bytes moved; `None` if it ends after the limit, or the budget is used up.
     fn evaluate(&mut self, limit_s: f64) -> Option<(f64, u64)> {
-        self.left = self.left.checked_sub(self.steps)?;
+        self.left = self.left.checked_sub(self.steps).filter(|_| !self.problem.is_stopped())?;
         self.trial.run(&self.servers, limit_s)
     }
 }

@@ -23,6 +23,7 @@ use std::ops::Range;
 
 use super::error::MapError;
 use crate::outline::Outline;
+use crate::stop::Stop;
 use gridloom_base::NodeId;
 use gridloom_perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, Size, first_guess_s};
 
@@ -132,6 +133,7 @@ pub struct Problem {
     complete: bool,
     has_contention: bool,
     has_exact_figures: bool,
+    stop: Stop,
 }
 
 /// A datum to its own place takes no time.
@@ -165,6 +167,7 @@ impl Problem {
             complete: true,
             has_contention: true,
             has_exact_figures: false,
+            stop: Stop::NEVER,
         };
         problem.read_servers(grid, outline.tasks.len().min(u32::MAX as usize))?;
         let bytes = outline.data.iter().map(|datum| datum.size_bytes as f64).sum();
@@ -180,6 +183,21 @@ impl Problem {
         problem.expect_loads();
         problem.check_runnable()?;
         Ok(problem)
+    }
+
+    /// The same, to be mapped until then.
+    pub fn until(self, stop: Stop) -> Problem {
+        Problem { stop, ..self }
+    }
+
+    /// Whether its mapping is to end with what it has found.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// For a heuristic that has no plan before the last task is placed.
+    pub(super) fn go_on(&self) -> Result<(), MapError> {
+        if self.is_stopped() { Err(MapError::Stopped) } else { Ok(()) }
     }
 
     pub fn task_count(&self) -> usize {

@@ -12,10 +12,7 @@ use std::fmt;
 
 use super::error::MapError;
 use super::{ALIASES, Entry, HEURISTICS, Heuristic};
-use gridloom_base::limits::{MAP_STEPS_MAX, SPEC_DEPTH_MAX};
-
-/// Parameters that bound the work of a heuristic, and the steps that one of each counts for.
-const WORK: [(&str, u64); 3] = [("steps", 1), ("polish", 6), ("nodes", 500)];
+use gridloom_base::limits::SPEC_DEPTH_MAX;
 
 /// A parameter of a heuristic.
 #[derive(Clone, Copy, Debug)]
@@ -75,37 +72,6 @@ impl Spec {
     /// Its line in the table.
     pub fn entry(&self) -> &'static Entry {
         self.entry
-    }
-
-    /// Refuses one that would keep an agent, which maps for all, from its other work.
-    ///
-    /// # Errors
-    /// If its parameters, with those of the heuristics that it starts from, ask for more than [`MAP_STEPS_MAX`] steps,
-    /// or cannot be read.
-    pub fn check_steps(&self) -> Result<(), MapError> {
-        let asked = self.asked()?;
-        let steps = asked.iter().fold(0u64, |sum, (_, steps)| sum.saturating_add(*steps));
-        let most = asked.iter().max_by_key(|(_, steps)| *steps);
-        match most {
-            Some((parameter, _)) if steps > MAP_STEPS_MAX => {
-                Err(MapError::TooManySteps { spec: self.to_string(), steps, limit: MAP_STEPS_MAX, parameter })
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Parameters that bound its work, with that work in steps, and those of the heuristics in it.
-    fn asked(&self) -> Result<Vec<(&'static str, u64)>, MapError> {
-        let (values, mut asked) = (Values { spec: self }, Vec::new());
-        for parameter in self.entry.parameters {
-            let name = parameter.name;
-            if let Some((_, times)) = WORK.iter().find(|(known, _)| *known == name) {
-                asked.push((name, values.whole(name)?.saturating_mul(*times)));
-            } else if name == "from" {
-                asked.extend(Spec::parse(values.value(name))?.asked()?);
-            }
-        }
-        Ok(asked)
     }
 
     /// Makes the heuristic.

@@ -27,6 +27,6 @@ pub struct Sufferage {
 impl Heuristic for Sufferage {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let rule = Rule { urgency: |best| best.second_s - best.score_s, looks_at_second: true, levels: self.levels };
-        Ok(map(problem, rule))
+        map(problem, rule)
     }
 }

@@ -10,6 +10,7 @@ mod contacts;
 mod core;
 mod dials;
 mod leader;
+mod mappings;
 mod streams;
 mod timers;
 mod workers;
@@ -32,6 +33,7 @@ use mio::{Events, Interest, Poll, Waker};
 use self::contacts::Contacts;
 use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER, WORKERS};
 use self::leader::{Leader, Shared, State};
+use self::mappings::Mappings;
 use self::streams::Streams;
 use self::timers::{Clock, Timers};
 use self::workers::Workers;
@@ -164,6 +166,7 @@ impl NetNode {
                 local_listener,
             ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
+            mappings: Mappings::new(inbox.clone()),
             contacts: Contacts::new(own, secret, registry, inbox.clone(), listener, CONNECTIONS),
             timers: Timers::default(),
             pending: VecDeque::new(),

@@ -81,7 +81,7 @@ impl RawMapping<'_> {
         let mapping = match self {
             RawMapping::Spec(spec) => {
                 // A mistake in it is told where it stands, not when the group is mapped.
-                let parsed = Spec::parse(&spec).and_then(|spec| spec.check_steps().and(spec.heuristic().map(drop)));
+                let parsed = Spec::parse(&spec).and_then(|spec| spec.heuristic().map(drop));
                 parsed.map_err(|mistake| error(py, "InputError", &mistake.to_string()))?;
                 Mapping::from(spec)
             }

@@ -1,9 +1,12 @@
 //! What each effect of a machine does, and what reaches a machine of what moves and runs.
 
-use gridloom_base::limits::EAGER_BYTES_MAX;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_QUESTIONS_MAX};
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Effect, Input};
 use gridloom_flow::HostIndex;
+use gridloom_map::Stop;
 
 use crate::kernel::{Kernel, Occurrence};
 use crate::network::{Cargo, Parcel};
@@ -57,6 +60,13 @@ impl Simulation {
             Effect::CancelTimer { timer } => {
                 self.nodes.node_mut(node).timers.remove(&timer);
             }
+            // Mapping takes no virtual time.
+            Effect::Map { number, job } => {
+                let asked = AtomicU64::new(0);
+                let stop = Stop::when(move || asked.fetch_add(1, Ordering::Relaxed) >= MAP_QUESTIONS_MAX);
+                self.kernel.deliver(node, Input::Mapped { number, outcome: job.map(stop) });
+            }
+            Effect::StopMapping { .. } => {}
             Effect::MeasureSpeed => {
                 let flops = self.hosts.measured_flops(self.node(node).host);
                 self.kernel.deliver(node, Input::SpeedMeasured { flops });

@@ -274,7 +274,7 @@ impl Machine for ClientWithAgent {
                 self.on_dial_failed(address, why, connected, out);
                 vec![(Half::Client, input)]
             }
-            Input::Timer(Timer::Agent(_)) => vec![(Half::Agent, input)],
+            Input::Timer(Timer::Agent(_)) | Input::Mapped { .. } => vec![(Half::Agent, input)],
             Input::Received { from, message: Message::Link(LinkMessage::Pong { token }) } if token & AGENTS != 0 => {
                 let message = LinkMessage::Pong { token: token & !AGENTS }.into();
                 vec![(Half::Agent, Input::Received { from, message })]

@@ -12,21 +12,23 @@
 //! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. Its results are in the store by then.
 //!    The machine never has more tasks started than the node has slots times its queue depth.
 //!    Between them it may say `CallsBack`, and not again before the `AnswerTask` to it.
+//!    A `Map` ends in exactly one `Mapped` likewise.
 //! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced.
 //! 7. A timer fires once, not before its time; a cancelled timer does not fire.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::call::{CallBack, CallBackAnswer, Said};
 use crate::graph::{Group, Task};
-use crate::node::message::{Message, ServerStatus, TaskReport, TransferReport};
+use crate::node::message::{MapRequest, Message, ServerStatus, TaskReport, TransferReport};
 use crate::node::{LogLine, Timer};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
-use gridloom_map::{MapBy, Plan, Seen};
+use gridloom_map::{MapBy, MapError, Plan, Seen, Stop};
 use gridloom_perf::{FunctionModel, GridView, LinkReport};
 
 /// What a node is.
@@ -36,6 +38,32 @@ pub enum Role {
     Agent,
     Server,
     Client,
+}
+
+/// A group that is to be mapped, and the grid as its agent knows it.
+#[derive(Clone, PartialEq)]
+pub struct MapJob {
+    pub request: MapRequest,
+    pub grid: GridView,
+}
+
+impl MapJob {
+    /// Maps it.
+    ///
+    /// # Errors
+    /// Those of [`MapBy::map`].
+    pub fn map(&self, stop: Stop) -> Result<Plan, MapError> {
+        let MapRequest { group, outline, heuristic, .. } = &self.request;
+        heuristic.map(outline, &self.grid, group.client, stop)
+    }
+}
+
+impl fmt::Debug for MapJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MapRequest { group, round, outline, heuristic, .. } = &self.request;
+        let (tasks, servers) = (outline.tasks.len(), self.grid.servers.len());
+        write!(f, "MapJob({group}, round {round}, {tasks} tasks, {servers} servers, {heuristic})")
+    }
 }
 
 /// What can happen to a machine.
@@ -95,6 +123,8 @@ pub enum Input {
     Said(Said),
     /// A started task waits for calls that it made itself, or goes on.
     Calling { task: TaskId, waits: bool },
+    /// A mapping has ended.
+    Mapped { number: u64, outcome: Result<Plan, MapError> },
     /// Speed of one slot, floating-point operations per second.
     SpeedMeasured { flops: f64 },
     /// The program asks the client for something.
@@ -140,6 +170,10 @@ pub enum Effect {
     },
     /// Do not fire.
     CancelTimer { timer: Timer },
+    /// Map a group: takes long. It ends in exactly one `Mapped`, also after `StopMapping`.
+    Map { number: u64, job: Arc<MapJob> },
+    /// End a mapping with the best plan that it has.
+    StopMapping { number: u64 },
     /// Measure the speed of one slot with a short calibrated kernel.
     MeasureSpeed,
     /// Tell the program, the log and the trace.

@@ -25,6 +25,8 @@ pub enum AgentTimer {
     Settled,
     /// A turn to measure a link has taken long.
     Turns,
+    /// A mapping has taken long.
+    Mapping,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -79,6 +79,10 @@ impl Search<'_> {
         self.judge.steps() + self.lister.steps() + self.draws
     }
 
+    fn is_spent(&self, budget: u64) -> bool {
+        self.steps() > budget || self.problem.is_stopped()
+    }
+
     /// The makespan of a choice, infinite if it is above the limit or never ends.
     fn makespan(&mut self, choice: &Choice, limit_s: f64) -> f64 {
         match self.judge.run(choice, limit_s) {
@@ -131,7 +135,7 @@ impl Search<'_> {
                 if !seen.insert((set.clone(), std::ptr::from_ref(order) as usize)) || !covers(problem, &set) {
                     continue;
                 }
-                if self.is_best_possible() || (self.best.is_some() && self.steps() > limit) {
+                if self.is_best_possible() || (self.best.is_some() && self.is_spent(limit)) {
                     return;
                 }
                 let mut is_in = vec![false; servers];
@@ -165,7 +169,7 @@ impl Search<'_> {
         for (order, once) in [&best, &called].into_iter().flat_map(|order| once.iter().map(move |once| (order, once))) {
             self.lister.send_once(once);
             for code in 0..assignments {
-                if self.steps() > self.budget || self.is_best_possible() {
+                if self.is_spent(self.budget) || self.is_best_possible() {
                     return;
                 }
                 let server = |task: usize| (code / servers.pow(task as u32) % servers) as u32;
@@ -188,7 +192,11 @@ impl Search<'_> {
         // A tiny group has few choices, and all have soon been drawn.
         let assignments = u64::from(servers).saturating_pow(current.order.len().min(64) as u32);
         let draws_max = self.draws.saturating_add(assignments.saturating_mul(DRAWS_PER_ASSIGNMENT));
-        while self.steps() < self.budget && self.draws < draws_max && !self.is_best_possible() {
+        while self.steps() < self.budget
+            && !self.problem.is_stopped()
+            && self.draws < draws_max
+            && !self.is_best_possible()
+        {
             let done = (self.steps() - from) as f64 / (self.budget - from) as f64;
             let temperature = HOT * (COLD / HOT).powf(done) * current_s;
             self.draws += 1;

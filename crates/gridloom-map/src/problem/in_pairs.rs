@@ -70,6 +70,7 @@ impl Problem {
             complete: true,
             has_contention: false,
             has_exact_figures: self.has_exact_figures,
+            stop: self.stop.clone(),
         }
     }
 

@@ -337,3 +337,28 @@ fn a_search_without_end_is_refused_or_cut_short() {
     let error = map_group("exhaustive[nodes=1000]", &outline, &grid(&[1e9, 1.1e9, 1.7e9]), CLIENT);
     assert_eq!(error, Err(MapError::TooManyNodes { tasks: 30, servers: 3, budget: 1000 }));
 }
+
+/// Is stopped when it is asked for the so-many-th time.
+fn stop_after(questions: u32) -> Stop {
+    let asked = std::sync::atomic::AtomicU32::new(0);
+    Stop::when(move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= questions)
+}
+
+#[test]
+fn all_end_when_they_are_stopped() {
+    let (outline, grid) = (fork_join(60), grid(&[1e9, 2e9, 3e9, 2e9]));
+    let map = |spec: &str, stop| MapBy::from(spec).map(&outline, &grid, CLIENT, stop);
+    for entry in HEURISTICS {
+        assert_eq!(map(entry.name, stop_after(0)), Err(MapError::Stopped), "{}", entry.name);
+        assert_eq!(map(entry.name, stop_after(1)), Err(MapError::Stopped), "{}", entry.name);
+    }
+    // A search of which the first plan is there gives it, or a better one.
+    for spec in ["anneal[steps=10000000000000000]", "local[steps=10000000000000000]", "auto[steps=10000000000000000]"] {
+        let asks_of_heft = outline.tasks.len() as u32;
+        for questions in [asks_of_heft, asks_of_heft + 1, asks_of_heft + 100, 100_000] {
+            let plan = map(spec, stop_after(questions)).unwrap_or_else(|error| panic!("{spec}, {questions}: {error}"));
+            plan.validate(&Problem::new(&outline, &grid, CLIENT).unwrap()).unwrap();
+            assert!(plan.makespan_s <= map("heft", Stop::NEVER).unwrap().makespan_s * 1.05, "{spec}, {questions}");
+        }
+    }
+}

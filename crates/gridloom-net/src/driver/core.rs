@@ -5,7 +5,7 @@
 //!            inputs                 effects
 //!  pending ──────────▶ machine ──────────────▶ contacts (control connections)
 //!     ▲                                        streams  (bulk)
-//!     └──────── news of each part ◀─────────── workers  (slots), timers
+//!     └──────── news of each part ◀─────────── workers  (slots), timers, mappings
 //! ```
 //! The parts do not see one another: each tells its news, which this file passes on (`lift`).
 //!
@@ -26,6 +26,7 @@ use mio::{Events, Token};
 
 use super::contact::Stage;
 use super::contacts::{self, Contacts, READS_PER_LONG, READS_PER_TURN};
+use super::mappings::Mappings;
 use super::streams::{self, Streams};
 use super::timers::{Clock, Timers};
 use super::workers::Workers;
@@ -55,6 +56,7 @@ pub(crate) struct Core {
     pub(super) contacts: Contacts,
     pub(super) streams: Streams,
     pub(super) workers: Workers,
+    pub(super) mappings: Mappings,
     pub(super) timers: Timers,
     pub(super) pending: VecDeque<Input>,
     pub(super) effects: Vec<Effect>,
@@ -109,6 +111,11 @@ impl Core {
             Effect::EndObject { object } => self.workers.end_object(object),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::CancelTimer { timer } => self.timers.cancel(timer),
+            Effect::Map { number, job } => {
+                let begun = self.mappings.begin(number, job);
+                self.pending.extend(begun.err().map(|error| Input::Mapped { number, outcome: Err(error) }));
+            }
+            Effect::StopMapping { number } => self.mappings.stop(number),
             Effect::MeasureSpeed => {
                 if let Err(error) = self.workers.measure_speed(self.inbox.clone()) {
                     let line = LogLine::new(Level::Warning, Category::Worker, "the speed cannot be measured");
@@ -204,6 +211,10 @@ impl Core {
                     released.entry((link, retired)).or_default().push(serial);
                 }
                 Notice::Resolved { dial, addresses } => self.contacts.resolved(dial, addresses),
+                Notice::Mapped { number, outcome } => {
+                    self.mappings.ended(number);
+                    self.pending.push_back(Input::Mapped { number, outcome });
+                }
                 Notice::Speed { flops } => self.pending.push_back(Input::SpeedMeasured { flops }),
                 notice => self.streams.on_notice(notice),
             }
@@ -325,5 +336,6 @@ impl Core {
         self.streams.shut_down();
         self.contacts.shut_down();
         self.workers.shut_down();
+        self.mappings.shut_down();
     }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
 use gridloom_base::{DatumId, NodeId};
+use gridloom_map::{MapError, Plan};
 use mio::Waker;
 
 use super::Cargo;
@@ -80,6 +81,8 @@ pub enum Notice {
         /// It was passed on to a node that was lost since, and may look at it still.
         retired: bool,
     },
+    /// A group was mapped.
+    Mapped { number: u64, outcome: Result<Plan, MapError> },
     /// The speed of a slot.
     Speed {
         /// Floating-point operations per second.

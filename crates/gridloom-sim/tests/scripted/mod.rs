@@ -169,6 +169,7 @@ pub fn short(input: &Input) -> String {
         Input::Said(said) => format!("t{} says", said.task.serial),
         Input::Calling { task, .. } => format!("t{} calls", task.serial),
         Input::SpeedMeasured { .. } => "speed".into(),
+        Input::Mapped { number, .. } => format!("mapped {number}"),
         Input::Command(_) => "command".into(),
     }
 }

@@ -1,19 +1,21 @@
 //! Mapping: the grid as a client sees it, and the plans that are asked for.
 
+use super::requests::{Stopped, UnderWay};
 use super::{Agent, Promise, Registered, send};
 use crate::node::AgentTimer;
 use crate::node::message::MapRequest;
 use crate::node::message::MapToClient;
 use crate::node::message::Purpose;
-use crate::node::protocol::Effect;
-use gridloom_base::limits::MEASURE_WAIT_NS_MAX;
+use crate::node::protocol::{Effect, MapJob};
+use gridloom_base::limits::{MAP_NS_MAX, MAP_REQUESTS_MAX, MEASURE_WAIT_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{NodeId, Time};
-use gridloom_map::{Guess, Plan, Seen};
+use gridloom_map::{Guess, MapError, Plan, Seen};
 use gridloom_perf::{GridView, host_of};
 use gridloom_perf::{LinkEstimate, ServerView, Tree};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes per second within a host, at the least, whatever a probe says that was disturbed: memory, shared or through the
 /// loopback device.
@@ -151,7 +153,7 @@ impl Agent {
 
     /// Maps the groups that wait, unless servers that came a moment ago are still being measured.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.waiting.is_empty() {
+        if !self.requests.has_waiting() {
             return;
         }
         let unmeasured = self
@@ -165,18 +167,28 @@ impl Agent {
             out.push(Effect::SetTimer { timer: AgentTimer::Measured.into(), at: until });
             return;
         }
-        for request in std::mem::take(&mut self.waiting) {
-            self.map_group(now, request, out);
+        while let Some(request) = self.requests.next(now) {
+            self.begin_mapping(now, request, out);
+        }
+        if let Some(at) = self.requests.look_at(now) {
+            out.push(Effect::SetTimer { timer: AgentTimer::Mapping.into(), at });
         }
     }
 
-    fn map_group(&mut self, now: Time, mut request: MapRequest, out: &mut Vec<Effect>) {
+    pub(super) fn on_request(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
+        if let Err(MapRequest { group, round, .. }) = self.requests.add(request, out) {
+            let why = format!("{MAP_REQUESTS_MAX} groups of this client wait for plans already; start fewer at a time");
+            send(out, group.client, MapToClient::GroupNotMapped { group, round, why });
+        }
+        self.map_waiting(now, out);
+    }
+
+    fn begin_mapping(&mut self, now: Time, mut request: MapRequest, out: &mut Vec<Effect>) {
         let client = request.group.client;
         let measured = request.client_links.iter().filter(|(server, _)| !request.guessed.contains(server));
         self.client_links_told(now, client, measured);
         let name = client.to_string();
-        let tree = self.tree(&name, &request);
-        let mut grid = self.grid_view(now, Some((&request, &tree)));
+        let mut grid = self.grid_view(now, Some((&request, &self.tree(&name, &request))));
         occupy(&mut grid, &request.busy);
         // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
         for datum in request.outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
@@ -185,33 +197,66 @@ impl Agent {
                 datum.at.push(client);
             }
         }
-        let mapped = request.heuristic.map(&request.outline, &grid, client);
-        let mapped = mapped.map(|plan| Plan { guesses: self.guesses(&plan, &grid, &request, &tree), ..plan });
-        let MapRequest { group, round, outline, purpose, .. } = request;
-        match mapped {
-            Ok(plan) => {
-                let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();
-                for task in &plan.tasks {
-                    let end = ends.entry(task.server).or_default();
-                    *end = end.max(task.end_s);
-                }
-                for (node, end_s) in ends.iter().filter(|_| purpose != Purpose::Look) {
-                    let end = now + seconds_to_ns(*end_s);
-                    let server = self.servers.get_mut(node).expect("mapped onto a known server");
-                    server.promised.insert(group, Promise { end, pace: server.pace });
-                }
-                if purpose == Purpose::Run {
-                    self.planned(group, &plan, &grid);
-                }
-                let addresses =
-                    grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
-                let addresses = addresses.collect();
-                let seen = (purpose != Purpose::Run).then(|| Box::new(Seen::new(client, outline, grid)));
-                send(out, client, MapToClient::GroupMapped { group, round, plan, addresses, seen });
-            }
-            Err(why) => send(out, client, MapToClient::GroupNotMapped { group, round, why: why.to_string() }),
-        }
+        let job = Arc::new(MapJob { request, grid });
+        let number = self.requests.begin(now, job.clone());
+        out.push(Effect::Map { number, job });
     }
+
+    pub(super) fn on_mapped(&mut self, now: Time, number: u64, outcome: Result<Plan, MapError>, out: &mut Vec<Effect>) {
+        let Some(UnderWay { job, stopped, .. }) = self.requests.end(number) else { return };
+        let is_known = |plan: &Plan| plan.tasks.iter().all(|task| self.servers.contains_key(&task.server));
+        match (outcome, stopped) {
+            (_, Some(Stopped::Unwanted)) => {}
+            // A server has gone meanwhile.
+            (Ok(plan), _) if !is_known(&plan) => self.on_request(now, job.request.clone(), out),
+            (Ok(plan), _) => self.hand_out(now, plan, &job, out),
+            (Err(error), _) => {
+                let MapRequest { group, round, .. } = job.request;
+                let why = if error == MapError::Stopped { took_too_long(&job.request) } else { error.to_string() };
+                send(out, group.client, MapToClient::GroupNotMapped { group, round, why });
+            }
+        }
+        self.map_waiting(now, out);
+    }
+
+    /// Tells a client its plan, and remembers what that promises.
+    fn hand_out(&mut self, now: Time, plan: Plan, job: &MapJob, out: &mut Vec<Effect>) {
+        let MapJob { request, grid } = job;
+        let MapRequest { group, round, purpose, .. } = *request;
+        let client = group.client;
+        let name = client.to_string();
+        let guesses = self.guesses(&plan, grid, request, &self.tree(&name, request));
+        let plan = Plan { guesses, ..plan };
+        let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();
+        for task in &plan.tasks {
+            let end = ends.entry(task.server).or_default();
+            *end = end.max(task.end_s);
+        }
+        for (node, end_s) in ends.iter().filter(|_| purpose != Purpose::Look) {
+            let end = now + seconds_to_ns(*end_s);
+            let server = self.servers.get_mut(node).expect("the caller has looked");
+            server.promised.insert(group, Promise { end, pace: server.pace });
+        }
+        if purpose == Purpose::Run {
+            self.planned(group, &plan, grid);
+        }
+        let addresses = grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
+        let addresses = addresses.collect();
+        let seen =
+            (purpose != Purpose::Run).then(|| Box::new(Seen::new(client, request.outline.clone(), grid.clone())));
+        send(out, client, MapToClient::GroupMapped { group, round, plan, addresses, seen });
+    }
+}
+
+/// Why a group has no plan that was stopped.
+fn took_too_long(request: &MapRequest) -> String {
+    format!(
+        "'{}' has no plan of {} tasks after {:.0} s, and an agent spends no longer on a group; ask for 'heft' or 'mct', or map \
+         it on a machine of your own ('gridloom map') and give its plan",
+        request.heuristic,
+        request.outline.tasks.len(),
+        ns_to_seconds(MAP_NS_MAX)
+    )
 }
 
 /// Puts tasks that are under way on the slots that are free first.
@@ -252,7 +297,7 @@ mod tests {
     use crate::node::Message;
     use crate::node::message::MapMessage;
     use gridloom_base::GroupId;
-    use gridloom_map::{MapBy, Outline, OutlineDatum, OutlineTask};
+    use gridloom_map::{MapBy, Outline, OutlineDatum, OutlineTask, Stop};
 
     #[test]
     fn a_plan_takes_no_link_for_fast_that_is_not_measured_and_says_so() {
@@ -279,9 +324,16 @@ mod tests {
             without: Vec::new(),
             busy: Vec::new(),
         };
+        let later = Time(0) + 2 * MEASURE_WAIT_NS_MAX;
         let mut planned = |request: &MapRequest| {
             let mut out = Vec::new();
-            agent.map_group(Time(100), request.clone(), &mut out);
+            agent.on_request(later, request.clone(), &mut out);
+            let map = out.iter().find_map(|effect| match effect {
+                Effect::Map { number, job } => Some((*number, job.clone())),
+                _ => None,
+            });
+            let (number, job) = map.expect("nothing else is mapped");
+            agent.on_mapped(later, number, job.map(Stop::NEVER), &mut out);
             let Some(Effect::Send { message: Message::Map(MapMessage::ToClient(told)), .. }) = out.pop() else {
                 panic!("{out:?}")
             };

@@ -7,6 +7,7 @@ mod links;
 mod mapping;
 mod models;
 mod registry;
+mod requests;
 mod stale;
 mod turns;
 
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::member::Members;
 use crate::node::message::{
     DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent, LinkToProber, MapMessage,
-    MapRequest, MapToAgent, Message, Registration,
+    MapToAgent, Message, Registration,
 };
 use crate::node::protocol::{Effect, Input};
 use crate::node::{AgentTimer, Category, LogLine, Timer};
@@ -26,6 +27,7 @@ use gridloom_idl::Signature;
 use gridloom_perf::{LinkEstimate, Links, host_of};
 use links::Planned;
 use models::Models;
+use requests::Requests;
 use turns::Turns;
 
 /// Changes within this time are told to clients together.
@@ -88,8 +90,7 @@ pub struct Agent {
     functions_version: u64,
     /// A change is to be told.
     telling: bool,
-    /// Requests that wait for links and speeds that are still being measured.
-    waiting: Vec<MapRequest>,
+    requests: Requests,
     /// Who measures links.
     turns: Turns,
 }
@@ -111,7 +112,7 @@ impl Agent {
             version: 0,
             functions_version: 1,
             telling: false,
-            waiting: Vec::new(),
+            requests: Requests::default(),
             turns: Turns::default(),
         }
     }
@@ -132,7 +133,7 @@ impl Agent {
     /// What it remembers of groups, by kind: all 0 once every group has ended, or its client is gone.
     pub fn leftovers(&self) -> [(&'static str, usize); 3] {
         let promised = self.servers.values().map(|server| server.promised.len()).sum();
-        [("promises to groups", promised), ("requests for plans", self.waiting.len()), ("plans", self.plans.len())]
+        [("promises to groups", promised), ("requests for plans", self.requests.len()), ("plans", self.plans.len())]
     }
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
@@ -221,13 +222,12 @@ impl Agent {
             }
             MapToAgent::MapGroup(mut request) => {
                 request.client_links.retain(|(_, link)| link.is_sane());
-                self.waiting.push(*request);
-                self.map_waiting(now, out);
+                self.on_request(now, *request, out);
             }
             MapToAgent::GroupEnded { group } => {
                 if group.client == from {
                     self.plans.remove(&group);
-                    self.waiting.retain(|request| request.group != group);
+                    self.requests.forget_group(group, out);
                     self.servers.values_mut().for_each(|server| {
                         server.promised.remove(&group);
                     });
@@ -242,6 +242,10 @@ impl Agent {
             AgentTimer::Settled => self.on_settled(now, out),
             AgentTimer::Measured => self.map_waiting(now, out),
             AgentTimer::Turns => self.on_turns_timer(now, out),
+            AgentTimer::Mapping => {
+                self.requests.stop_late(now, out);
+                self.map_waiting(now, out);
+            }
             AgentTimer::Directory => {
                 self.telling = false;
                 for client in self.subscribers.keys().copied().collect::<Vec<_>>() {
@@ -305,7 +309,7 @@ impl Agent {
         self.members.lost(node);
         self.turns_lost(now, node, out);
         self.subscribers.remove(&node);
-        self.waiting.retain(|request| request.group.client != node);
+        self.requests.forget_client(node, out);
         self.plans.retain(|group, _| group.client != node);
         self.forget_links(&node.to_string());
         for server in self.servers.values_mut() {
@@ -337,6 +341,7 @@ impl Machine for Agent {
                     self.on_message(now, from, message, out);
                 }
             }
+            Input::Mapped { number, outcome } => self.on_mapped(now, number, outcome, out),
             Input::Timer(Timer::Agent(timer)) => self.on_timer(now, timer, out),
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::DatumArrived { datum, .. } => out.push(Effect::DropDatum { datum }),

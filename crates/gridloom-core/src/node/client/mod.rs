@@ -564,6 +564,7 @@ impl Machine for Client {
             | Input::CallsBack(_)
             | Input::Said(_)
             | Input::Calling { .. }
+            | Input::Mapped { .. }
             | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }

@@ -360,7 +360,7 @@ impl Machine for Server {
             }
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Server(timer)) => self.on_timer(now, timer, out),
-            Input::Timer(_) => {}
+            Input::Timer(_) | Input::Mapped { .. } => {}
             Input::TaskEnded { task, outcome, run_ns } => self.on_task_ended(now, task, outcome, run_ns, out),
             Input::CallsBack(call) => {
                 self.admission.begin_asking(call.task);

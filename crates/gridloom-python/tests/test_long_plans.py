@@ -1,0 +1,55 @@
+"""A plan that takes long keeps nobody else from the agent, and its making ends with the client that asked for it."""
+
+import os
+import pathlib
+
+import gridloom as gl
+
+FUNCTIONS = """
+import gridloom as gl
+
+@gl.function
+def twice(x: float) -> float:
+    return 2.0 * x
+
+@gl.function
+def asks() -> str:
+    with gl.connect() as grid:
+        twice = grid.function("plans/twice")
+        group = grid.group("anneal[steps=1000000000000000]")
+        with group:
+            for _ in range(60):
+                twice(twice(1.0))
+            return str(group.plan())
+"""
+
+
+def mappings_of_the_agent():
+    """Threads of the agent that map."""
+    me = os.getpid()
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == me and b"agent" in command:
+                return [task for task in (process / "task").iterdir() if (task / "comm").read_text() == "mapping\n"]
+        except FileNotFoundError:
+            continue
+    raise AssertionError("the agent of the local grid is a child of this process")
+
+
+def test_others_go_on_while_a_plan_is_made(tmp_path):
+    (tmp_path / "plans.py").write_text(FUNCTIONS)
+    with gl.local(servers=3, functions=[tmp_path / "plans.py"]) as grid:
+        asking = grid.function("plans/asks").submit()
+        while not mappings_of_the_agent():
+            pass
+        twice = grid.function("plans/twice")
+        with grid.group("heft"):
+            results = [twice(twice(float(x))) for x in range(20)]
+        assert [result.get() for result in results] == [4.0 * x for x in range(20)]
+        assert grid.run(lambda: len(gl.connect().servers())).get() == 3, "the agent tells a new client what there is"
+        assert mappings_of_the_agent(), "it is made still"
+        asking.cancel()
+        while mappings_of_the_agent():
+            pass
