@@ -145,6 +145,8 @@ pub const SHORT_CALL_NS_MAX: u64 = 100_000;
 pub const LINGER_NS_MAX: u64 = 10 * SECOND_NS;
 /// Closed connections that a process remembers: names for the log, and closes that its code has not yet been told of.
 pub const FORMER_PEERS_MAX: usize = 16_384;
+/// Of how many tasks of others a client hears that keep its own waiting: it reckons with the longest.
+pub const OTHERS_TOLD_MAX: usize = 64;
 /// Least pause between two reports of measured speeds to the agent.
 pub const RATE_REPORT_NS: u64 = 100 * MILLISECOND_NS;
 /// How much shorter and longer calls may take of late than the models say: beyond, it is the models that are wrong.

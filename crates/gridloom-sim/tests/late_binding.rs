@@ -118,6 +118,23 @@ impl Stage {
     }
 }
 
+/// Another program's task runs there that takes a hundred times as long.
+#[test]
+fn a_call_does_not_wait_for_the_task_of_another_client() {
+    let mut stage = Stage::new(1);
+    let (first, (task, datum, meta)) = (stage.client, (stage.task(1), stage.datum(1), stage.meta()));
+    let others: Vec<NodeId> = (0..2).map(|_| stage.sim.add_client(HostId(4), "another")).collect();
+    stage.sim.put(first, datum, meta.clone(), None);
+    let long = Task { work_flops: Some(1e11), ..task };
+    stage.sim.command(first, Command::Call { task: long, sources: vec![(datum, meta)], limit_ns: None });
+    for other in others {
+        stage.client = other;
+        while !matches!(stage.next(), Event::Directory { grid, .. } if grid.servers.len() == 3) {}
+        let (seconds, slow) = stage.call(2);
+        assert!(seconds < 2.0 && slow == 0, "two calls of 1 s, two idle servers: {seconds} s");
+    }
+}
+
 /// Without moving, a third of the tasks would take 20 s each on the slow server, one after the other.
 #[test]
 fn calls_leave_a_server_that_turns_out_to_be_slow() {

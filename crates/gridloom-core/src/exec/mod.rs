@@ -386,6 +386,22 @@ impl Executor {
         self.tasks.len() as u32 - self.clients.get(&client).copied().unwrap_or(0)
     }
 
+    /// Whether tasks may wait while those of other clients run.
+    pub fn may_keep_waiting(&self) -> bool {
+        !self.ready.is_empty() && self.clients.len() > 1
+    }
+
+    /// Clients of which tasks are ready and wait.
+    pub fn kept_waiting(&self) -> BTreeSet<NodeId> {
+        self.ready.values().map(|task| task.client).collect()
+    }
+
+    /// Tasks of other clients that run.
+    pub fn others_running(&self, client: NodeId) -> impl Iterator<Item = TaskId> {
+        let running = self.tasks.values().filter(|entry| entry.state == State::Running);
+        running.map(|entry| entry.task.id).filter(move |task| task.client != client)
+    }
+
     /// Tasks that were admitted and have not ended.
     pub fn admitted(&self) -> usize {
         self.tasks.len() - self.held.len()

@@ -36,6 +36,8 @@ pub enum ServerTimer {
     Models,
     /// Transfers that were seen are reported.
     Transfers,
+    /// Clients hear of tasks of others that keep theirs waiting.
+    Waits,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

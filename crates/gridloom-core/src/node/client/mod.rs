@@ -272,7 +272,7 @@ impl Client {
         match message {
             TaskToClient::TasksEnded { reports, transfers, others } => {
                 let slots = self.grid.server(from).map_or(1, |at| self.grid.servers[at].slots);
-                self.queues.others(from, slots, others);
+                self.queues.others(now, from, slots, others);
                 for report in transfers {
                     self.on_transfer_report(now, report, out);
                 }
@@ -284,6 +284,7 @@ impl Client {
                     }
                 }
             }
+            TaskToClient::OthersRun { elapsed_ns } => self.queues.others_run(now, from, &elapsed_ns),
             TaskToClient::CallsBack(call) => {
                 if self.calls.get(call.task).is_some_and(|known| known.server == from) {
                     out.push(Effect::Emit(Event::CallsBack { server: from, call }));

@@ -85,6 +85,8 @@ struct Queue {
     planned: usize,
     /// Tasks of other clients that the server had when it reported last.
     others: u32,
+    /// Since when tasks of other clients run that keep these waiting.
+    taken: Vec<Time>,
     /// What the server was asked to give back and has not answered, and for which server.
     recalled: Option<(BTreeSet<TaskId>, NodeId)>,
 }
@@ -102,6 +104,7 @@ impl Queue {
             coming: 0,
             planned: 0,
             others: 0,
+            taken: Vec::new(),
             recalled: None,
         }
     }
@@ -146,9 +149,9 @@ impl Queue {
         }
     }
 
-    /// As many run as there are slots.
+    /// As many run as there are slots, less those that others have.
     fn start_next(&mut self, now: Time) {
-        while self.waiting > 0 && self.tasks.len() - self.waiting < self.slots {
+        while self.waiting > 0 && self.tasks.len() - self.waiting + self.taken.len() < self.slots {
             let next = self.tasks.range(self.first_waiting..).find(|(_, queued)| queued.since.is_none());
             let number = *next.expect("one waits").0;
             let queued = self.tasks.get_mut(&number).expect("found above");
@@ -156,6 +159,20 @@ impl Queue {
             let expected = queued.expected;
             self.count_waiting(expected, false);
             self.first_waiting = number + 1;
+        }
+    }
+
+    /// Others have slots in which tasks were taken to run: the last of these wait.
+    fn stop_last(&mut self) {
+        while self.tasks.len() - self.waiting + self.taken.len() > self.slots {
+            let running = self.tasks.iter().filter(|(_, queued)| queued.since.is_some());
+            let Some((number, _)) = running.max_by_key(|(number, queued)| (queued.since, **number)) else { return };
+            let number = *number;
+            let queued = self.tasks.get_mut(&number).expect("found above");
+            queued.since = None;
+            let expected = queued.expected;
+            self.count_waiting(expected, true);
+            self.first_waiting = self.first_waiting.min(number);
         }
     }
 
@@ -231,13 +248,25 @@ impl Queues {
     }
 
     /// A server has so many tasks of other clients.
-    pub(super) fn others(&mut self, server: NodeId, slots: u32, others: u32) {
+    pub(super) fn others(&mut self, now: Time, server: NodeId, slots: u32, others: u32) {
         if others == 0 && !self.servers.contains_key(&server) {
             return;
         }
         let queue = self.servers.entry(server).or_insert_with(|| Queue::new(slots));
         queue.others = others;
+        queue.taken.truncate(others as usize);
+        queue.start_next(now);
         self.drop_if_empty(server);
+    }
+
+    /// A server says for how many nanoseconds each of the tasks of other clients has run that keep tasks waiting there.
+    pub(super) fn others_run(&mut self, now: Time, server: NodeId, elapsed_ns: &[u64]) {
+        let Some(queue) = self.servers.get_mut(&server) else { return };
+        queue.taken = elapsed_ns.iter().take(queue.slots).map(|elapsed_ns| now - *elapsed_ns).collect();
+        queue.others = queue.others.max(queue.taken.len() as u32);
+        queue.stop_last();
+        queue.start_next(now);
+        self.has_changed = true;
     }
 
     fn drop_if_empty(&mut self, server: NodeId) {
@@ -262,6 +291,14 @@ impl Queues {
             return;
         }
         let queue = self.servers.get_mut(&server).expect("a task's queue is known");
+        if queue.tasks[&number].since.is_none() && queue.taken.pop().is_some() {
+            let queued = queue.tasks.get_mut(&number).expect("found above");
+            queued.since = Some(now - elapsed_ns);
+            let expected = queued.expected;
+            queue.count_waiting(expected, false);
+            self.has_changed = true;
+            return;
+        }
         let running = queue.tasks.range(..queue.first_waiting).filter(|(_, queued)| queued.since.is_some());
         let last = running.max_by_key(|(_, queued)| queued.since).map(|(number, _)| *number);
         let Some(other) = last.filter(|_| queue.tasks[&number].since.is_none()) else { return };
@@ -383,11 +420,12 @@ impl Queues {
     pub(super) fn look_again_s(&self, now: Time) -> f64 {
         let surplus = self.servers.values().filter(|queue| queue.movable > 0);
         let left = surplus.flat_map(|queue| {
-            queue.running().map(|(since_s, queued)| {
+            let own = queue.running().map(|(since_s, queued)| {
                 let elapsed_s = ns_to_seconds(now.0) - since_s;
                 let left_s = queued.expected.run_s - elapsed_s;
                 if left_s > 0.0 { left_s } else { elapsed_s }
-            })
+            });
+            own.chain(taken_s(queue, now))
         });
         left.fold(1.0, f64::min).max(1e-3)
     }
@@ -410,7 +448,8 @@ impl Queues {
             let waiting = queue.tasks.values().filter(|queued| queued.since.is_none());
             let unmeasured = waiting.clone().filter(|queued| !queued.expected.is_measured).count();
             assert_eq!((waiting.count(), unmeasured), (queue.waiting, queue.waiting_unmeasured), "waiting at {server}");
-            assert!(queue.waiting == 0 || queue.tasks.len() - queue.waiting >= queue.slots, "{server} has a free slot");
+            let used = queue.tasks.len() - queue.waiting + queue.taken.len();
+            assert!(queue.waiting == 0 || used >= queue.slots, "{server} has a free slot");
         }
         for (task, (server, place)) in &self.places {
             if let Place::Queued(number) = place {
@@ -421,7 +460,7 @@ impl Queues {
 }
 
 /// What the tasks that run at a server are expected to take yet, seconds. One that runs longer than was expected is expected
-/// to run as long again.
+/// to run as long again, and so is one of another client.
 fn running_s(queue: &Queue, now: Time) -> f64 {
     let left = queue.running().map(|(since_s, queued)| {
         let elapsed_s = ns_to_seconds(now.0) - since_s;
@@ -430,12 +469,18 @@ fn running_s(queue: &Queue, now: Time) -> f64 {
             false => elapsed_s,
         }
     });
-    left.sum()
+    left.sum::<f64>() + taken_s(queue, now).sum::<f64>()
 }
 
 /// How long the longest of the tasks that run has run, seconds.
 fn longest_s(queue: &Queue, now: Time) -> f64 {
-    queue.running().map(|(since_s, _)| ns_to_seconds(now.0) - since_s).fold(0.0, f64::max)
+    let own = queue.running().map(|(since_s, _)| ns_to_seconds(now.0) - since_s);
+    own.chain(taken_s(queue, now)).fold(0.0, f64::max)
+}
+
+/// How long each task of another client has run that keeps tasks waiting, seconds.
+fn taken_s(queue: &Queue, now: Time) -> impl Iterator<Item = f64> {
+    queue.taken.iter().map(move |since| ns_to_seconds(now.since(*since)))
 }
 
 /// Whether a task has run so much longer than was expected that the other predictions there are in doubt.

@@ -64,6 +64,9 @@ pub enum TaskToClient {
         /// Tasks of other clients that are at the server.
         others: u32,
     },
+    /// Tasks of the client wait for slots while those of others run, for so long by now. None, if it was told of some before: none
+    /// waits any more.
+    OthersRun { elapsed_ns: Vec<u64> },
     /// Copies that this server no longer has.
     Dropped { data: Vec<DatumId> },
     /// A datum that the server's tasks wait for cannot be had from where it was to come.

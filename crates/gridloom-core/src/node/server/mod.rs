@@ -302,6 +302,7 @@ impl Server {
                 let news = self.learning.timer_fired(now);
                 self.tell_learned(now, news, out);
             }
+            ServerTimer::Waits => self.tell_waits(now, out),
             ServerTimer::Transfers => {
                 let news = self.reports.take_seen(now);
                 self.tell(news, out);

@@ -1,12 +1,12 @@
 //! What is reported to clients and to the agent: tasks that ended, and transfers that were measured here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::send;
 use crate::node::message::{LinkToAgent, TaskReport, TaskToClient, Timing, TransferReport};
 use crate::node::protocol::Effect;
 use crate::node::seen::SeenTransfers;
-use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::limits::{EAGER_BYTES_MAX, OTHERS_TOLD_MAX};
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
@@ -16,6 +16,10 @@ pub(super) struct Reports {
     /// Transfers that the agent has not been told of.
     seen: SeenTransfers,
     timer_is_set: bool,
+    /// The timer is set after which clients hear of what keeps them waiting.
+    tells_waits: bool,
+    /// Clients that were told of such tasks.
+    waits: BTreeSet<NodeId>,
 }
 
 impl Reports {
@@ -76,6 +80,28 @@ impl Reports {
 
     pub(super) fn forget_client(&mut self, client: NodeId) {
         self.transfers.remove(&client);
+        self.waits.remove(&client);
+    }
+
+    /// Tasks of several clients are here, and some wait. True if the timer is to be set, after which these are told.
+    #[must_use]
+    pub(super) fn may_wait(&mut self) -> bool {
+        !std::mem::replace(&mut self.tells_waits, true)
+    }
+
+    /// The timer has fired. Tells clients for how long tasks of others have run that keep theirs waiting. True if it is to be set
+    /// again.
+    pub(super) fn tell_waits(&mut self, running_ns: BTreeMap<NodeId, Vec<u64>>, out: &mut Vec<Effect>) -> bool {
+        let over = self.waits.iter().filter(|client| !running_ns.contains_key(client));
+        over.for_each(|client| send(out, *client, TaskToClient::OthersRun { elapsed_ns: Vec::new() }));
+        self.waits = running_ns.keys().copied().collect();
+        for (client, mut elapsed_ns) in running_ns {
+            elapsed_ns.sort_unstable_by(|a, b| b.cmp(a));
+            elapsed_ns.truncate(OTHERS_TOLD_MAX);
+            send(out, client, TaskToClient::OthersRun { elapsed_ns });
+        }
+        self.tells_waits = !self.waits.is_empty();
+        self.tells_waits
     }
 
     /// Clients with transfers to report.

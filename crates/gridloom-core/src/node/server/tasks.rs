@@ -8,7 +8,7 @@ use crate::graph::{Argument, Task, TaskKind};
 use crate::node::ServerTimer;
 use crate::node::message::{ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::{RATE_REPORT_NS, TASKS_PER_MESSAGE};
+use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::KnownArgument;
 
@@ -42,6 +42,19 @@ impl Server {
         }
         self.admission.expect(from, supplies, is_call);
         self.pump(now, out);
+    }
+
+    /// Clients of which tasks wait hear for how long those of others have run.
+    pub(super) fn tell_waits(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let elapsed_ns = |client| {
+            let others = self.admission.others_running(client);
+            others.map(|task| self.learning.elapsed_ns(now, task)).collect::<Vec<u64>>()
+        };
+        let waiting = self.admission.kept_waiting().into_iter().map(|client| (client, elapsed_ns(client)));
+        let waiting = waiting.filter(|(_, elapsed_ns)| !elapsed_ns.is_empty()).collect();
+        if self.reports.tell_waits(waiting, out) {
+            out.push(Effect::SetTimer { timer: ServerTimer::Waits.into(), at: now + HEARTBEAT_NS });
+        }
     }
 
     fn check_task(&self, from: NodeId, task: &Task) -> Result<(), TaskError> {
@@ -99,8 +112,11 @@ impl Server {
                 has_moved = true;
             }
             if !has_moved {
-                return;
+                break;
             }
+        }
+        if self.admission.may_keep_waiting() && self.reports.may_wait() {
+            out.push(Effect::SetTimer { timer: ServerTimer::Waits.into(), at: now + RATE_REPORT_NS });
         }
     }
 

@@ -87,9 +87,31 @@ fn an_idle_server_is_promised_what_is_asked_back_for_it() {
     assert_eq!(queues.promised(), BTreeSet::from([idle]));
     assert!(queues.with_surplus(Time(0)).is_empty());
     assert_eq!((queues.answered(SERVER), queues.answered(SERVER)), (Some(idle), None));
-    queues.others(idle, 2, 1);
+    queues.others(Time(0), idle, 2, 1);
     assert_eq!(queues.idle_slots(idle, 2, 0), 1);
     queues.forget_server(SERVER);
     queues.check();
     assert_eq!((queues.len(), queues.servers.len()), (0, 1));
+}
+
+#[test]
+fn tasks_of_others_keep_slots_until_the_server_says_otherwise() {
+    let mut queues = Queues::default();
+    queues.sent(Time(0), SERVER, 2, task(1), measured(1.0));
+    queues.sent(Time(0), SERVER, 2, task(2), measured(1.0));
+    let now = Time(SECOND_NS / 2);
+    queues.others_run(now, SERVER, &[SECOND_NS / 4, SECOND_NS / 8, 1]);
+    queues.check();
+    let (waiting, count) = queues.waiting(SERVER, now);
+    assert_eq!((count, waiting[0].task, waiting[0].wait_s), (2, task(2), (0.25 + 0.125 + 1.0) / 2.0));
+    queues.begun(now, SERVER, task(1), SECOND_NS / 8);
+    queues.check();
+    assert_eq!(queues.waiting(SERVER, now).1, 1, "one of the others has ended");
+    queues.others_run(now, SERVER, &[]);
+    queues.check();
+    assert_eq!(queues.waiting(SERVER, now).1, 0);
+    queues.others(now, SERVER, 2, 0);
+    queues.remove(now, task(1));
+    queues.remove(now, task(2));
+    assert_eq!((queues.len(), queues.servers.len()), (0, 0));
 }

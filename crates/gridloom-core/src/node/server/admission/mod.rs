@@ -94,6 +94,21 @@ impl Admission {
         self.executor.others(client)
     }
 
+    /// Whether tasks may wait while those of other clients run.
+    pub(super) fn may_keep_waiting(&self) -> bool {
+        self.executor.may_keep_waiting()
+    }
+
+    /// Clients of which tasks are ready and wait.
+    pub(super) fn kept_waiting(&self) -> BTreeSet<NodeId> {
+        self.executor.kept_waiting()
+    }
+
+    /// Tasks of other clients that run.
+    pub(super) fn others_running(&self, client: NodeId) -> impl Iterator<Item = TaskId> {
+        self.executor.others_running(client)
+    }
+
     /// How many tasks compute.
     pub(super) fn computing(&self) -> u32 {
         self.executor.running()
