@@ -100,6 +100,8 @@ pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
 pub const DIAL_NS_MAX: u64 = 5 * SECOND_NS;
 /// How often one task is started again after its server was lost, before its call fails.
 pub const TASK_ATTEMPTS_MAX: u32 = 5;
+/// Workers that are killed while they run one task, before that is taken for the task's fault: it needs too much memory, say.
+pub const WORKERS_KILLED_MAX: u32 = 3;
 /// How often a datum may break off on its way to one place before that is an error. It is tried again once a heartbeat:
 /// what is in its way (no memory, no descriptors) may take as long to pass as a silence to be noticed.
 pub const BROKEN_MAX: u32 = 10;

@@ -68,5 +68,5 @@ pub(super) fn fetch(
         let why = format!("it gives {} results, the call asks for {}", outputs.len(), task.outputs.len());
         return Err(TaskError::Refused { function: name.to_string(), server: server.clone(), why });
     }
-    Ok(Pending { task: task.clone(), function, kind: Kind::of(definition), inputs, outputs, attempts: 0 })
+    Ok(Pending { task: task.clone(), function, kind: Kind::of(definition), inputs, outputs, attempts: 0, killed: 0 })
 }

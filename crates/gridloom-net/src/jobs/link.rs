@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::JobsConfig;
+use super::fate::Death;
 use super::kind::Kind;
 use super::scratch::Scratch;
 use crate::payload::Payload;
@@ -39,8 +40,10 @@ pub(super) struct Pending {
     /// For each argument that is a datum, its value.
     pub(super) inputs: Vec<Option<(Meta, Payload)>>,
     pub(super) outputs: Vec<PendingOutput>,
-    /// Workers that died with it before it ended.
+    /// Workers that ended before it began, though nothing ran there.
     pub(super) attempts: u32,
+    /// Workers that were killed while they ran it.
+    pub(super) killed: u32,
 }
 
 /// A result to be made.
@@ -420,14 +423,16 @@ fn raw_pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// How a process ended, in words. `cut_off` says that it was killed because it lived on without its socket.
-pub(super) fn describe(status: ExitStatus, cut_off: bool) -> String {
-    match (status.signal(), status.code()) {
-        (Some(9), _) if cut_off => "its end, after it closed its connection to the server".into(),
+/// How a process ended.
+pub(super) fn describe(status: ExitStatus, end: &End) -> Death {
+    let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !end.dying;
+    let how = match (status.signal(), status.code()) {
+        (Some(9), _) if end.cut_off => "its end, after it closed its connection to the server".into(),
         (Some(signal), _) => format!("signal {signal}{}", signal_name(signal)),
         (None, Some(code)) => format!("exit status {code}"),
         (None, None) => "for no known reason".into(),
-    }
+    };
+    Death { how, was_killed }
 }
 
 fn signal_name(signal: i32) -> &'static str {

@@ -12,7 +12,7 @@
 //! they do. A worker leaves its slot to another while its task has called the program back and waits for the answer:
 //! the program may call functions for it.
 //!
-//! **Invariants.** A started task ends in exactly one event. Only the task that ran when its worker died fails; those
+//! **Invariants.** A started task ends in exactly one event. Only the task that ran when its worker died may fail; those
 //! behind it go to another worker. Results are in the store before their event is seen.
 //!
 //! **Not done here.** No thread and no waiting: the caller polls the descriptors of [`Jobs::take_registrations`], calls
@@ -24,6 +24,7 @@ mod answer;
 mod asking;
 pub mod blocking;
 mod config;
+mod fate;
 mod fetch;
 mod kind;
 mod link;
@@ -36,14 +37,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallBackAnswer;
 use gridloom_core::graph::Task;
 use rustix::process::Pid;
 
+use self::fate::Fate;
 use self::kind::Kind;
-use self::link::{Pause, Pending, Sent};
+use self::link::{Pause, Pending};
 use self::pool::Pool;
 use crate::segment::raise_descriptor_limit;
 use crate::store::Store;
@@ -323,36 +324,33 @@ impl Jobs {
         Ok(token)
     }
 
-    /// Looks whether a worker has ended: its running task fails then, the others wait for another worker.
+    /// Looks whether a worker has ended: what becomes of its tasks stands at [`fate`].
     fn look_after(&mut self, token: WorkerToken, closed: bool) {
-        let Some((mut link, how)) = self.pool.reap(token, closed) else { return };
+        let Some((mut link, death)) = self.pool.reap(token, closed) else { return };
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);
         self.objects.retain(|_, worker| *worker != token);
         self.spares.retain(|worker| *worker != token);
         let tasks = std::mem::take(&mut link.tasks);
+        let progress: Vec<Progress> = tasks.iter().map(|sent| link.board().progress(sent.serial)).collect();
+        let culprit = fate::culprit(&progress, link.end.fault.is_some(), &death);
         let mut again = Vec::new();
-        let mut blamed = false;
-        for Sent { serial, mut pending, stopped } in tasks {
-            let progress = link.board().progress(serial);
-            if stopped {
-                self.end(pending.task.id, Err(TaskError::Cancelled), 0);
+        for (at, mut sent) in tasks.into_iter().enumerate() {
+            let is_culprit = culprit == Some(at);
+            if sent.stopped {
+                self.end(sent.pending.task.id, Err(TaskError::Cancelled), 0);
             } else if !link.ready {
-                let why =
-                    link.end.fault.clone().unwrap_or_else(|| format!("its worker ended before it was ready ({how})"));
-                let error = self.cannot_run(&pending, why);
-                self.end(pending.task.id, Err(error), 0);
-            } else if progress == Progress::Running || (link.end.fault.is_some() && !blamed) {
-                blamed = true;
-                let how = link.end.fault.clone().unwrap_or_else(|| how.clone());
-                let error = self.crashed(&pending, how);
-                self.end(pending.task.id, Err(error), 0);
-            } else if pending.attempts + 1 >= TASK_ATTEMPTS_MAX {
-                let error =
-                    self.crashed(&pending, format!("{TASK_ATTEMPTS_MAX} workers ended before it, the last by {how}"));
-                self.end(pending.task.id, Err(error), 0);
+                let how = || format!("its worker ended before it was ready ({})", death.how);
+                let error = self.cannot_run(&sent.pending, link.end.fault.clone().unwrap_or_else(how));
+                self.end(sent.pending.task.id, Err(error), 0);
             } else {
-                pending.attempts += 1;
-                again.push(pending);
+                match fate::fate(&mut sent, progress[at], is_culprit, culprit.is_some(), &death) {
+                    Fate::Again => again.push(sent.pending),
+                    Fate::Crashed(how) => {
+                        let how = link.end.fault.clone().filter(|_| is_culprit).unwrap_or(how);
+                        let error = self.crashed(&sent.pending, how);
+                        self.end(sent.pending.task.id, Err(error), 0);
+                    }
+                }
             }
         }
         again.into_iter().rev().for_each(|pending| self.backlog.push_front(pending));

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
+use super::fate::Death;
 use super::kind::Kind;
 use super::link::{self, Link};
 use super::{JobsConfig, Registration, WorkerToken};
@@ -122,12 +123,12 @@ impl Pool {
         }
     }
 
-    /// A worker that has ended leaves the pool: its link, and how it ended, in words. A worker with a `closed` socket
+    /// A worker that has ended leaves the pool: its link, and how it ended. A worker with a `closed` socket
     /// that was not told to end is made to.
-    pub(super) fn reap(&mut self, token: WorkerToken, closed: bool) -> Option<(Link, String)> {
+    pub(super) fn reap(&mut self, token: WorkerToken, closed: bool) -> Option<(Link, Death)> {
         let link = self.links.get_mut(&token)?;
-        let how = match link.try_wait() {
-            Ok(Some(status)) => link::describe(status, link.end.cut_off),
+        let death = match link.try_wait() {
+            Ok(Some(status)) => link::describe(status, &link.end),
             Ok(None) => {
                 if closed && !link.end.closed {
                     // It is ending, or has closed its socket for reasons of its own. Its exit will be noticed.
@@ -140,7 +141,7 @@ impl Pool {
                 }
                 return None;
             }
-            Err(error) => format!("its end was lost: {error}"),
+            Err(error) => Death { how: format!("its end was lost: {error}"), was_killed: false },
         };
         let link = self.links.remove(&token)?;
         let [socket, process] = link.fds();
@@ -148,7 +149,7 @@ impl Pool {
             self.registrations.push(Registration::Remove(socket, token));
         }
         self.registrations.push(Registration::Remove(process, token));
-        Some((link, how))
+        Some((link, death))
     }
 
     /// Changes of what is to be watched, in order.

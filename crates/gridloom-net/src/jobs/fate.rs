@@ -1,0 +1,62 @@
+//! What becomes of the tasks of a worker that has ended.
+//!
+//! | the worker | the task that ran | tasks that had ended, and not answered | tasks behind |
+//! |---|---|---|---|
+//! | ended by itself: a signal of its own, an exit | crashed | run again | run again |
+//! | was killed: SIGKILL, SIGTERM, SIGHUP | runs again, up to [`WORKERS_KILLED_MAX`] workers | run again | run again |
+//!
+//! If none ran, the last that had ended is taken for the one that ran: it closed the connection, say. What may run once only does
+//! not run again once it has begun.
+
+use gridloom_base::limits::{TASK_ATTEMPTS_MAX, WORKERS_KILLED_MAX};
+
+use super::link::Sent;
+use crate::worker::protocol::Progress;
+
+/// How a worker ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Death {
+    /// In words.
+    pub(super) how: String,
+    /// Somebody else ended it: the system, for lack of memory, or a user.
+    pub(super) was_killed: bool,
+}
+
+/// What becomes of a task.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// It goes to another worker.
+    Again,
+    /// It is at fault, or can do no more.
+    Crashed(String),
+}
+
+/// Of tasks in the order in which they were sent, the one that is taken to have run.
+pub(super) fn culprit(progress: &[Progress], has_fault: bool, death: &Death) -> Option<usize> {
+    let running = progress.iter().position(|progress| *progress == Progress::Running);
+    let first = || has_fault.then_some(0).filter(|_| !progress.is_empty());
+    let done = || progress.iter().rposition(|progress| *progress == Progress::Done).filter(|_| !death.was_killed);
+    running.or_else(first).or_else(done)
+}
+
+/// What becomes of a task, of which it is known whether it ran.
+pub(super) fn fate(sent: &mut Sent, progress: Progress, is_culprit: bool, has_culprit: bool, death: &Death) -> Fate {
+    let Sent { pending, .. } = sent;
+    let Death { how, was_killed } = death;
+    let is_once = pending.task.terms.is_once || pending.task.object().is_some();
+    if is_once && (is_culprit || progress != Progress::Queued) || (is_culprit && !was_killed) {
+        return Fate::Crashed(how.clone());
+    }
+    if is_culprit {
+        pending.killed += 1;
+        if pending.killed >= WORKERS_KILLED_MAX {
+            return Fate::Crashed(format!("{WORKERS_KILLED_MAX} workers were killed that ran it, the last by {how}"));
+        }
+    } else if !has_culprit {
+        pending.attempts += 1;
+        if pending.attempts >= TASK_ATTEMPTS_MAX {
+            return Fate::Crashed(format!("{TASK_ATTEMPTS_MAX} workers ended before it, the last by {how}"));
+        }
+    }
+    Fate::Again
+}
