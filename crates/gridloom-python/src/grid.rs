@@ -209,6 +209,13 @@ impl RawGrid {
         to_plain(py, &detached(py, move || grid.traffic()))
     }
 
+    /// Large values on their way: a number for each, whether it is sent, bytes that have gone or come, and all.
+    fn moving(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, u64, u64)>> {
+        let grid = self.grid.live(py)?;
+        let moving = detached(py, move || grid.moving());
+        Ok(moving.into_iter().map(|one| (one.number, one.is_sent, one.done_bytes, one.size_bytes)).collect())
+    }
+
     fn now(&self, py: Python<'_>) -> PyResult<f64> {
         let grid = self.grid.live(py)?;
         Ok(detached(py, move || grid.now()))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom, _html
+from . import _gridloom, _html, _progress
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._ends import Ends
 from ._errors import UnreadErrorWarning, UsageError
@@ -37,6 +37,7 @@ from ._stream import Stream
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ._bars import Watch
     from ._retry import RetryOn
 
 
@@ -52,7 +53,9 @@ class Grid(OfSession):
     _why = "a gridloom.Grid is a session of this process"
     _remedy = "open one by gridloom.connect() where it is used"
 
-    def __init__(self, raw: _gridloom.RawGrid, hear: Callable[[Said], None] | None = None) -> None:
+    def __init__(
+        self, raw: _gridloom.RawGrid, hear: Callable[[Said], None] | None = None, *, progress: bool = False
+    ) -> None:
         if hear is not None:
             listen(raw, hear)
         self._raw = raw
@@ -62,6 +65,10 @@ class Grid(OfSession):
         self._loops = Loops(raw)
         self._runner: Runner | None = None
         self._executors: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Bars that are moved now. Those of transfers are the session's.
+        self._progress = progress
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._transfers = _progress.of_transfers(self) if progress and not raw.simulated else None
         open_grids.add(self)
 
     def __enter__(self) -> Grid:
@@ -80,6 +87,8 @@ class Grid(OfSession):
         if not self._closed:
             self._closed = True
             open_grids.discard(self)
+            for watch in [*self._watches, *([self._transfers] if self._transfers else [])]:
+                watch.end()
             self._ends.stop()
             if self._runner is not None:
                 self._runner.close()
@@ -133,6 +142,7 @@ class Grid(OfSession):
         lead: int | None = None,
         retries: int = 0,
         retry_on: RetryOn | None = None,
+        progress: bool | None = None,
     ) -> MapResults[_T]:
         """Run any Python function on each item of an iterable, or on the items of several side by side.
 
@@ -153,6 +163,8 @@ class Grid(OfSession):
             How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
         retry_on : exception class or tuple of them, optional
             After which errors: what the function raises, and `Crashed`. By default after all of these.
+        progress : bool, optional
+            Whether a terminal or notebook shows how many calls have ended; by default as the session was opened.
 
         Returns
         -------
@@ -185,7 +197,11 @@ class Grid(OfSession):
             chunksize=chunksize,
             lead=lead,
             submit=functools.partial(runner.submit, retry=retry_of("map", retries, retry_on)),
+            progress=self._shows(progress),
         )
+
+    def _shows(self, progress: bool | None) -> bool:
+        return not self.simulated and (self._progress if progress is None else _progress.wanted(progress))
 
     def stream(
         self, function: Callable[..., Iterable[_T]], /, *args: Any, lead: int = 16, timeout: float | None = None, **kwargs: Any
@@ -301,6 +317,7 @@ class Grid(OfSession):
         strict: bool = False,
         regroup: int | str | None = None,
         map_timeout: float | None = MAP_TIMEOUT,
+        progress: bool | None = None,
     ) -> Group:
         """Begin a group of calls: ``with grid.group() as group:``.
 
@@ -327,6 +344,9 @@ class Grid(OfSession):
         map_timeout : float or None, optional
             Seconds of real time that a function of your own may take to map, also in simulation; ``None`` for no limit. When they are
             past, `NotMapped` is raised, and the function goes on in vain in a daemonic thread.
+        progress : bool, optional
+            Whether a terminal or notebook shows how many calls have ended, from the end of the block on; by default as the session was
+            opened. A simulated grid shows none.
 
         Returns
         -------
@@ -347,7 +367,8 @@ class Grid(OfSession):
             if graph is not None or inputs or strict:
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
-            return Group(self, self._loops.of(heuristic, regroup, map_timeout).group(), heuristic, held_back=True)
+            body = self._loops.of(heuristic, regroup, map_timeout).group()
+            return Group(self, body, heuristic, held_back=True, progress=self._shows(progress))
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
@@ -358,7 +379,7 @@ class Grid(OfSession):
         else:
             raw = self._raw.group_of(mapping_of(heuristic, map_timeout), graph._raw, strict, results_for(inputs))
         _warn(self._raw.take_unread(False))
-        group = Group(self, raw, heuristic)
+        group = Group(self, raw, heuristic, progress=self._shows(progress))
         if graph is not None:
             group._told = 0
         return group

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom, _html
+from . import _gridloom, _html, _progress
 from ._checks import seconds
 from ._completed import awaited
 from ._errors import DifferenceWarning, Discarded, UsageError, WaitTimedOut
@@ -22,6 +22,7 @@ from ._report import Difference, Report
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ._bars import Watch
     from ._ends import Ends
     from ._function import Function
     from ._grid import Grid
@@ -52,13 +53,15 @@ class Handle(OfSession):
         # Whether it is here, or known that there is none.
         self._ended = False
 
-    def get(self, timeout: float | None = None) -> Any:
+    def get(self, timeout: float | None = None, *, progress: bool = False) -> Any:
         """Wait for the result and bring it here.
 
         Parameters
         ----------
         timeout : float, optional
             How long to wait at most, seconds. Nothing is cancelled after that, and a later `get` works.
+        progress : bool, optional
+            Whether a terminal or notebook shows how much of the value has come, while it is on its way over the network.
 
         Returns
         -------
@@ -77,10 +80,14 @@ class Handle(OfSession):
         UsageError
             If `timeout` is no time: negative or no number.
         """
+        watch = _progress.of_result(self._raw, self._name) if _progress.wanted(progress) else None
         try:
             return self._fetch(seconds("timeout", timeout))
         except Discarded as error:
             raise error from self._group._raised
+        finally:
+            if watch is not None:
+                watch.end()
 
     def _fetch(self, limit: float | None) -> Any:
         try:
@@ -234,7 +241,13 @@ class Group(OfSession):
     _remedy = "pass its report(), or results that get() fetched"
 
     def __init__(
-        self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic, *, held_back: bool = False
+        self,
+        grid: Grid,
+        raw: _gridloom.RawGroup,
+        heuristic: str | Plan | Heuristic,
+        *,
+        held_back: bool = False,
+        progress: bool = False,
     ) -> None:
         self._grid = grid
         self._raw = raw
@@ -250,6 +263,10 @@ class Group(OfSession):
         self._forgotten: list[range] = []
         self._ended = 0
         self._course: tuple[float, float, int, int] | None = None
+        self._progress = progress
+        self._watch: Watch | None = None
+        # How many calls the bar is of.
+        self._watched = 0
 
     def __enter__(self) -> Group:
         self._entered.append(self._grid._current.set(self))
@@ -262,6 +279,7 @@ class Group(OfSession):
             raise UsageError("the group's block was not entered")
         self._grid._current.reset(self._entered.pop())
         if kind is None:
+            self._begin_bar()
             self._raw.finish()
             self._tell("", 3)
         else:
@@ -308,7 +326,26 @@ class Group(OfSession):
         UsageError
             If the session is closed.
         """
+        self._begin_bar()
         self._raw.launch()
+
+    def _begin_bar(self) -> None:
+        if self._progress and self._watch is None and self._calls > self._watched:
+            self._watch = _progress.of_group(self)
+            if self._watch is not None:
+                self._grid._watches.add(self._watch)
+        self._watched = self._calls
+
+    def _end_bar(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.end()
+
+    def _come(self) -> tuple[int, int, int, bool]:
+        """Tell how many calls were made and not discarded, have ended, and have failed; and whether all have ended."""
+        _, ended, failed, is_over = self._raw.progress()
+        calls = self._calls - sum(map(len, self._forgotten))
+        return calls, ended, failed, is_over and ended >= calls and not self._entered
 
     def discard(self) -> None:
         """Forget what was recorded and not launched."""
@@ -329,7 +366,11 @@ class Group(OfSession):
         TaskError
             The error of the first call that failed.
         """
-        self._raw.wait()
+        self._begin_bar()
+        try:
+            self._raw.wait()
+        finally:
+            self._end_bar()
         self._ended = self._calls
 
     def cancel(self) -> None:
@@ -349,7 +390,11 @@ class Group(OfSession):
         UsageError
             If the session is closed.
         """
-        report = Report(self._raw.report())
+        self._begin_bar()
+        try:
+            report = Report(self._raw.report())
+        finally:
+            self._end_bar()
         self._ended = self._calls
         self._course = (report.predicted_seconds, report.measured_seconds, report.tasks_failed, report.together)
         return report
