@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom, _html, _progress
+from . import _gridloom, _html, _notebook, _progress
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._ends import Ends
-from ._errors import UnreadErrorWarning, UsageError
+from ._errors import GridloomError, UnreadErrorWarning, UsageError
 from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function
 from ._graph import Graph, results_for
@@ -45,6 +45,8 @@ _T = TypeVar("_T")
 
 # Calls that `Grid.map` submits ahead.
 _LEAD_MIN = 64
+# How long a display waits for what servers say, seconds.
+_LOOK_SECONDS = 0.5
 
 
 class Grid(OfSession):
@@ -69,6 +71,9 @@ class Grid(OfSession):
         self._progress = progress
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self._transfers = _progress.of_transfers(self) if progress and not raw.simulated else None
+        # What servers do, for a display that follows it.
+        self._loads: dict[str, tuple[int, int, int, int, int]] | None = None
+        self._was_busy = False
         open_grids.add(self)
 
     def __enter__(self) -> Grid:
@@ -543,6 +548,21 @@ class Grid(OfSession):
 
     def _repr_html_(self) -> str:
         return _html.of_grid(self)
+
+    def _show_now(self) -> tuple[str, bool]:
+        changes = not (self._closed or self.simulated)
+        try:
+            # Other programs may have calls, too; but nobody asks servers for ever on their account.
+            is_busy = changes and self._raw.under_way() > 0
+            if is_busy or self._was_busy:
+                self._loads = self._raw.loads(_LOOK_SECONDS)
+            self._was_busy = is_busy
+        except GridloomError:  # it was closed just now
+            changes = False
+        return _html.of_grid(self), changes
+
+    def _ipython_display_(self) -> None:
+        _notebook.show_live(self)
 
 
 def _warn(unread: str | None) -> None:

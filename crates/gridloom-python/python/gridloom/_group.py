@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom, _html, _progress
+from . import _gridloom, _html, _notebook, _progress
 from ._checks import seconds
 from ._completed import awaited
-from ._errors import DifferenceWarning, Discarded, UsageError, WaitTimedOut
+from ._errors import DifferenceWarning, Discarded, GridloomError, UsageError, WaitTimedOut
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._pickles import OfSession
 from ._plan import Plan, plan_of
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ._ends import Ends
     from ._function import Function
     from ._grid import Grid
+
+
+# A display has the times of a group of so many calls at most without being asked for them.
+_REPORTED_MAX = 10_000
 
 
 class Handle(OfSession):
@@ -167,7 +171,10 @@ class Handle(OfSession):
             return "discarded"
         if self._call > group._calls - len(group):
             return "recorded"
-        return "ended" if self._call <= group._ended else group._sent()
+        _, ended = group._sent()
+        if self._call <= group._ended or ended:
+            return "ended"
+        return group._held() or "launched"
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         value = np.asarray(self.get())
@@ -263,6 +270,8 @@ class Group(OfSession):
         self._forgotten: list[range] = []
         self._ended = 0
         self._course: tuple[float, float, int, int] | None = None
+        # How many calls that report was of.
+        self._reported = 0
         self._progress = progress
         self._watch: Watch | None = None
         # How many calls the bar is of.
@@ -397,6 +406,7 @@ class Group(OfSession):
             self._end_bar()
         self._ended = self._calls
         self._course = (report.predicted_seconds, report.measured_seconds, report.tasks_failed, report.together)
+        self._reported = self._calls
         return report
 
     def plan(self, heuristic: str | Plan | Heuristic | None = None, *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
@@ -454,7 +464,34 @@ class Group(OfSession):
             return f"{recorded} not launched"
         if not self._calls:
             return "no calls"
-        return "ended" if self._ended == self._calls else self._sent()
+        return "ended" if self._ended == self._calls else self._held() or self._sent()[0]
 
-    def _sent(self) -> str:
-        return "launched, or held back for the next bodies of its loop" if self._held_back else "launched"
+    def _sent(self) -> tuple[str, bool]:
+        """How far calls are that were launched, and whether all have ended."""
+        calls, ended, failed, is_over = self._come()
+        if is_over:
+            self._ended = self._calls
+        told = f", {failed} failed" if failed else ""
+        return (f"ended{told}" if is_over else f"running: {ended} of {calls} calls ended{told}"), is_over
+
+    def _held(self) -> str:
+        """What is to be said if they are not launched yet."""
+        return "held back for the next bodies of its loop" if self._held_back and not self._raw.progress()[0] else ""
+
+    def _can_report(self) -> bool:
+        """Whether a report waits for nothing, takes no time, and hides no error that the program has not read."""
+        if self._grid._closed or not self._reported < self._calls <= _REPORTED_MAX:
+            return False
+        _, _, failed, is_over = self._come()
+        return is_over and not failed and not len(self)
+
+    def _show_now(self) -> tuple[str, bool]:
+        try:
+            markup = _html.of_group(self)
+        except GridloomError:  # the session was closed just now, and says so
+            markup = _html.of_group(self)
+        is_over = self._ended == self._calls and not self._entered
+        return markup, not (is_over or self._grid._closed or self._grid.simulated or self._raised is not None)
+
+    def _ipython_display_(self) -> None:
+        _notebook.show_live(self)

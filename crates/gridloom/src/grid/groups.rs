@@ -181,6 +181,11 @@ impl Groups {
         std::mem::take(&mut self.records)
     }
 
+    /// How many calls have not ended.
+    pub(super) fn under_way(&self) -> usize {
+        self.records.values().map(GroupRecord::under_way).sum()
+    }
+
     /// Numbers of groups, of their tasks and of their data.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         (self.records.len(), self.of_task.len(), self.of_datum.len())
@@ -339,6 +344,13 @@ impl Grid {
         let records = parts.iter().filter_map(|part| state.groups.records.get(part));
         let is_simulated = self.0.backend.simulated().is_some();
         Report::new(heuristic, records, &state.directory.setting(&[self.0.client], is_simulated))
+    }
+
+    /// How many calls of the session have not ended, by themselves and in groups that were launched.
+    pub fn under_way(&self) -> usize {
+        self.absorb();
+        let state = self.state();
+        state.calls.under_way() + state.groups.under_way()
     }
 
     /// How far groups are together, or only those of their tasks. One that is forgotten has ended.

@@ -237,6 +237,10 @@ impl GroupRecord {
         }
     }
 
+    pub(crate) fn under_way(&self) -> usize {
+        self.tasks.len() - self.over.len()
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         self.ended_at.is_some()
     }
