@@ -179,6 +179,14 @@ pub const REMAP_PART_MAX: f64 = 0.1;
 pub const MODEL_REPORT_NS: u64 = 60 * SECOND_NS;
 /// Points of one curve of a model: more than any function needs to be told within a few per cent, and a kilobyte.
 pub const MODEL_POINTS_MAX: usize = 24;
+/// What a server keeps of that which one call has printed, bytes: some hundred lines, as much as a person reads.
+pub const OUTPUT_BYTES_PER_CALL: usize = 64 << 10;
+/// The same of all calls, also of those that have ended: little beside its store.
+pub const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// The same in one answer, so that no control frame is long.
+pub const OUTPUT_BYTES_PER_MESSAGE: usize = 1 << 20;
+/// What a line of it costs beside its text: empty lines take memory, too.
+pub const OUTPUT_LINE_BYTES: usize = 64;
 /// Data that a server remembers having dropped, so that a late request is refused and not kept waiting.
 pub const DROPPED_REMEMBERED: usize = 65_536;
 /// Default bound on the store of one server.

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    agent, calibrate, call, calls, cancel, completions, deploy, explain, functions, heuristics, idl, manual, map,
+    agent, calibrate, call, calls, cancel, completions, deploy, explain, functions, heuristics, idl, logs, manual, map,
     models, platform, serve, servers, sim, simulate, soak, testbed, top, worker,
 };
 
@@ -44,6 +44,7 @@ enum Command {
     Top(top::Options),
     Calls(calls::Options),
     Cancel(cancel::Options),
+    Logs(logs::Options),
     Simulate(simulate::Options),
     Soak(soak::Options),
     Deploy(deploy::Options),
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         Command::Top(options) => top::run(&options),
         Command::Calls(options) => calls::run(&options),
         Command::Cancel(options) => cancel::run(&options),
+        Command::Logs(options) => logs::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Deploy(options) => deploy::run(&options),

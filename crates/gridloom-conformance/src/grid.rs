@@ -9,7 +9,7 @@ use gridloom_base::limits::{SILENCE_NS_MAX, STORE_BYTES_DEFAULT};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
-use gridloom_core::node::message::TaskReport;
+use gridloom_core::node::message::{self, OutputQuery, TaskReport};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::{ServerSpec, World};
 use gridloom_idl::Definition;
@@ -59,6 +59,7 @@ pub const CASES: &[Case] = &[
     ("a cancelled call ends", cancelled_call),
     ("a cancelled group ends", cancelled_group),
     ("two clients do not see each other", two_clients),
+    ("a server tells what its functions have printed", output_told),
 ];
 
 /// Longest that any wait of the suite may take: the time in which silence is noticed, and as much again.
@@ -427,5 +428,26 @@ fn two_clients(world: &mut dyn World) {
     }
     while let Some(event) = stage.world.next_event(other, SECOND_NS / 10) {
         assert!(matches!(event, Event::Directory { .. } | Event::Log(_)), "{event:?}");
+    }
+}
+
+/// Functions of the suite print nothing; the answer says so, and one that is to wait comes no sooner.
+fn output_told(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 1);
+    let server = *stage.names.keys().next().expect("the directory has the server");
+    let null = stage.task("null", &[], &[], 0);
+    let null = stage.call(null, &[], None);
+    assert_eq!(stage.end_of(null), Ok(vec![]));
+    let query = OutputQuery { last: u64::MAX, ..OutputQuery::default() };
+    for waits in [true, false] {
+        stage.world.command(stage.client, Command::Output { server, query: OutputQuery { waits, ..query.clone() } });
+    }
+    let answer = stage.until("what was printed", |event| match event {
+        Event::Output { server: from, output } => Some((*from, output.clone())),
+        _ => None,
+    });
+    assert_eq!(answer, (server, message::Output::default()));
+    while let Some(event) = stage.world.next_event(stage.client, SECOND_NS / 10) {
+        assert!(!matches!(event, Event::Output { .. }), "{event:?}");
     }
 }

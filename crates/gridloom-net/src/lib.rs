@@ -4,6 +4,7 @@ pub mod driver;
 pub mod identity;
 pub mod jobs;
 pub mod log;
+pub mod moving;
 pub mod payload;
 mod pid;
 pub mod process;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::{DatumId, Meta};
 
+use crate::moving::Moving;
 use crate::payload::Payload;
 use crate::segment::{Pool, Segment};
 
@@ -19,6 +20,7 @@ pub type InSegment = (Meta, Arc<Segment>, u64, u64);
 /// Data by name; may be used from any thread.
 pub struct Store {
     pool: Pool,
+    moving: Moving,
     held: Mutex<Held>,
 }
 
@@ -31,7 +33,7 @@ struct Held {
 impl Store {
     /// An empty store that takes its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        Store { pool, held: Mutex::default() }
+        Store { pool, moving: Moving::default(), held: Mutex::default() }
     }
 
     /// Puts a datum; `false` if it is there already and stays as it is.
@@ -93,6 +95,11 @@ impl Store {
     /// Bytes of all data held.
     pub fn held_bytes(&self) -> u64 {
         self.lock().bytes
+    }
+
+    /// What comes into it and goes out of it over sockets.
+    pub fn moving(&self) -> &Moving {
+        &self.moving
     }
 
     /// Where shared memory comes from.

@@ -3,7 +3,7 @@
 mod transport_support;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use gridloom_base::{DatumId, Dtype, Meta};
 use gridloom_channel::frame;
@@ -11,6 +11,7 @@ use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::{HostId, Secret};
+use gridloom_net::moving::{Moving, OnTheWay};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::bulk::{decode_header, encode_header, write_datum};
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
@@ -147,7 +148,7 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let server = server();
     let control = shaken(&server, Purpose::Control, 0);
     let mut bulk = shaken(&server, Purpose::BulkSend, 1);
-    write_datum(&mut bulk, &header(1, 100_000), &pattern(1, 100_000)).unwrap();
+    write_datum(&mut bulk, &header(1, 100_000), &pattern(1, 100_000), &Moving::default()).unwrap();
     let arrived = DatumId { client: gridloom_base::NodeId(1), serial: 1 };
     server.expect_datum(arrived);
     bulk.write_all(&encode_header(&header(2, LARGE))).unwrap();
@@ -162,6 +163,42 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
 }
 
 #[test]
+fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
+    const SIZE_BYTES: u64 = 64 << 20;
+    let server = server();
+    let _control = shaken(&server, Purpose::Control, 0);
+    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+    let header = header(1, SIZE_BYTES);
+    bulk.write_all(&encode_header(&header)).unwrap();
+    bulk.write_all(&vec![7; 3 << 20]).unwrap();
+    let datum = DatumId { client: gridloom_base::NodeId(1), serial: 1 };
+    let come = |done_bytes| OnTheWay { number: 1, datum, is_sent: false, size_bytes: SIZE_BYTES, done_bytes };
+    while server.node.store().moving().list() != [come(3 << 20)] {
+        std::thread::yield_now();
+    }
+    drop(bulk);
+    while !server.node.store().moving().list().is_empty() {
+        std::thread::yield_now();
+    }
+
+    // A reader that takes two parts and no more; the rest fills what lies between both ends.
+    let moving = std::sync::Arc::new(Moving::default());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut reader, _) = listener.accept().unwrap();
+    let told = moving.clone();
+    let writer = std::thread::spawn(move || write_datum(&mut stream, &header, &vec![7; SIZE_BYTES as usize], &told));
+    reader.read_exact(&mut vec![0; 2 << 20]).unwrap();
+    let gone = || moving.list().first().map_or(0, |one| one.done_bytes);
+    while gone() < 1 << 20 {
+        std::thread::yield_now();
+    }
+    assert!(moving.list()[0].is_sent && gone() < SIZE_BYTES, "{:?}", moving.list());
+    drop(reader);
+    assert!(writer.join().unwrap().is_err() && moving.list().is_empty());
+}
+
+#[test]
 fn a_broken_stream_is_reported_and_a_new_one_taken() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
@@ -173,7 +210,7 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     control.read_exact(&mut said).unwrap();
     assert_eq!(said[8], 3, "an aside");
     let mut bulk = shaken(&server, Purpose::BulkSend, 2);
-    write_datum(&mut bulk, &header(2, 100_000), &pattern(2, 100_000)).unwrap();
+    write_datum(&mut bulk, &header(2, 100_000), &pattern(2, 100_000), &Moving::default()).unwrap();
     server.expect_datum(DatumId { client: gridloom_base::NodeId(1), serial: 2 });
 }
 

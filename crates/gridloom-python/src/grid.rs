@@ -1,9 +1,12 @@
 //! Grids: sessions, as Python holds them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridloom::core::call::Saying;
+use gridloom::core::node::message::{ServerStatus, Stage};
 use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
 use gridloom_base::{Meta, Order, TaskId};
 use numpy::PyArrayDescr;
@@ -20,6 +23,9 @@ use crate::plain::to_plain;
 use crate::plan::{RawMapping, RawPlan, with_cause};
 use crate::session::{Session, Slot, limit_of};
 use crate::wait::{detached, interruptible};
+
+/// Calls of a server that run, wait for others or their program, for a slot, for data; and bytes in its store.
+type Load = (u64, u64, u64, u64, u64);
 
 /// A client's session with a grid.
 #[pyclass(frozen, module = "gridloom._gridloom")]
@@ -207,6 +213,31 @@ impl RawGrid {
     fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let grid = self.grid.live(py)?;
         to_plain(py, &detached(py, move || grid.traffic()))
+    }
+
+    /// Large values on their way: a number for each, whether it is sent, bytes that have gone or come, and all.
+    fn moving(&self, py: Python<'_>) -> PyResult<Vec<(u64, bool, u64, u64)>> {
+        let grid = self.grid.live(py)?;
+        let moving = detached(py, move || grid.moving());
+        Ok(moving.into_iter().map(|one| (one.number, one.is_sent, one.done_bytes, one.size_bytes)).collect())
+    }
+
+    /// Calls that have not ended.
+    fn under_way(&self, py: Python<'_>) -> PyResult<usize> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.under_way()))
+    }
+
+    /// By server. Servers that do not answer in time are left out.
+    fn loads(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<BTreeMap<String, Load>> {
+        let limit = Duration::from_secs_f64(timeout_seconds);
+        let grid = self.grid.live(py)?;
+        let statuses = detached(py, move || grid.statuses(limit)).or_raise(py)?;
+        let load = |status: ServerStatus| {
+            let at = |stage| status.at(stage);
+            (at(Stage::Running), at(Stage::Calling), at(Stage::Queued), at(Stage::Waiting), status.store_bytes)
+        };
+        Ok(statuses.into_iter().filter_map(|(server, status)| Some((server.name, load(status?)))).collect())
     }
 
     fn now(&self, py: Python<'_>) -> PyResult<f64> {

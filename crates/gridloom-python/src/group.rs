@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom::{Arg, Grid, Group, Handle, Loop, Report, timeline_html};
+use gridloom::{Arg, Grid, Group, GroupProgress, Handle, Loop, Report, timeline_html};
 use gridloom_base::Meta;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -134,6 +134,13 @@ impl RawGroup {
         Ok(())
     }
 
+    /// How many calls were launched, have ended, and have failed; and whether all is over.
+    fn progress(&self, py: Python<'_>) -> PyResult<(usize, usize, usize, bool)> {
+        let group = self.group.live(py)?;
+        let GroupProgress { calls, ended, failed, is_over } = detached(py, move || group.progress());
+        Ok((calls, ended, failed, is_over))
+    }
+
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         self.launch(py)?;
         let group = self.group.live(py)?;
@@ -244,6 +251,12 @@ impl RawHandle {
         let handle = self.handle.live(py)?;
         let asked = interruptible(py, move || handle.prefetch())?;
         with_cause(py, asked.or_raise(py), &self.raised)
+    }
+
+    /// Bytes that have come, and all, while it is on its way here and large.
+    fn moving(&self, py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
+        let handle = self.handle.live(py)?;
+        Ok(detached(py, move || handle.moving()).map(|one| (one.done_bytes, one.size_bytes)))
     }
 
     /// Extents of an array; `None` of a text.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gridloom as gl
 import pytest
+from bad_functions import DECLARED
 
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"
@@ -32,6 +33,20 @@ def both(request, program):
 @pytest.fixture(scope="session")
 def grid(program):
     with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
+        yield grid
+
+
+@pytest.fixture(scope="module")
+def bad_module(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bad") / "bad.py"
+    path.write_text(DECLARED)
+    return path
+
+
+@pytest.fixture(scope="module")
+def one(program, bad_module):
+    """A grid of one slot: what one call spoils, the next one meets."""
+    with gl.local(servers=1, functions=[bad_module], memory=64 << 20) as grid:
         yield grid
 
 

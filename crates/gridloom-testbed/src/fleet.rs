@@ -11,7 +11,7 @@
 //! **Limit:** descendants of a killed process may still print; their output is waited for until [`OUTPUT_TIMEOUT`].
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::kernel::sys;
 use crate::signals::Signals;
 use crate::spec::{Deployed, Launch};
+use crate::telling::Telling;
 
 /// Longest wait for output after a signal.
 pub const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,8 +49,10 @@ pub struct Limits {
     /// A variable for the first process, which makes it check the whole deployment. The other processes start when it has
     /// read which process it is; if it ends before, they do not start.
     pub first: Option<(String, String)>,
-    /// Whether to print the processes that still run after a failure.
+    /// Whether to tell which processes still run after a failure.
     pub tells: bool,
+    /// How.
+    pub telling: Telling,
 }
 
 /// At most this many running processes are named.
@@ -182,10 +185,10 @@ impl<'a> Fleet<'a> {
         {
             if !first.asked.exists() {
                 let (label, waited_s) = (&first.launch.label, FIRST_CHECK_TIMEOUT.as_secs());
-                gridloom_base::say!(
-                    "gridloom: {label} has not asked for its function within {waited_s} s: the others start without the \
-                     deployment having been checked"
-                );
+                self.limits.telling.message(&format!(
+                    "{label} has not asked for its function within {waited_s} s: the others start without the deployment having \
+                     been checked"
+                ));
             }
             self.first = None;
             self.began = Instant::now() - Duration::from_secs_f64(first.start_s);
@@ -206,7 +209,7 @@ impl<'a> Fleet<'a> {
             self.signal(Signal::KILL, |_| true);
         }
         let Some((_, why)) = self.end_at().filter(|(at, _)| *at <= now) else { return };
-        gridloom_base::say!("gridloom: ended {why}: {}", self.still_running());
+        self.limits.telling.message(&format!("ended {why}: {}", self.still_running()));
         self.waiting.clear();
         self.first = None;
         self.was_signalled = true;
@@ -278,19 +281,18 @@ impl<'a> Fleet<'a> {
         let what = format!("cannot run '{}'", deployed.launch.command[0]);
         let mut child = command.spawn().map_err(Error::system(what))?;
         let (output, error) = (child.stdout.take().expect("it is piped"), child.stderr.take().expect("it is piped"));
-        self.copy(output, &deployed.launch.label, io::stdout());
-        self.copy(error, &deployed.launch.label, io::stderr());
+        self.copy(output, &deployed.launch.label, false);
+        self.copy(error, &deployed.launch.label, true);
         self.running.insert(Pid::from_child(&child).as_raw_pid(), Running { deployed, was_killed: false });
         Ok(())
     }
 
     /// Line by line, each with its label.
-    fn copy(&self, from: impl Read + Send + 'static, label: &str, mut to: impl Write + Send + 'static) {
-        let (label, copying) = (label.to_string(), self.copying.clone());
+    fn copy(&self, from: impl Read + Send + 'static, label: &str, is_error: bool) {
+        let (label, copying, telling) = (label.to_string(), self.copying.clone(), self.limits.telling);
         thread::spawn(move || {
             for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-                // Standard output is closed: the process still runs to its end.
-                let _ = writeln!(to, "{label}| {}", String::from_utf8_lossy(&line)).and_then(|()| to.flush());
+                telling.line(&label, is_error, &String::from_utf8_lossy(&line));
             }
             drop(copying);
         });
@@ -302,24 +304,22 @@ impl<'a> Fleet<'a> {
             self.let_others_start();
         }
         let was_first = self.first.take_if(|(first, _)| std::ptr::eq(*first, running.deployed)).is_some();
+        let (label, telling) = (&running.deployed.launch.label, self.limits.telling);
+        telling.ended(label, ExitStatus::from_raw(status.as_raw()), running.was_killed);
         if running.was_killed {
             return;
         }
         let has_asked = running.deployed.asked.exists();
-        let label = &running.deployed.launch.label;
         let code = match status.exit_status() {
             Some(0) if has_asked => 0,
             Some(0) => {
-                gridloom_base::say!(
-                    "gridloom: {label} ended without having asked for its function: the program is not one of Gridloom's \
-                     processes, or has ended before it ran them"
-                );
+                telling.message(&format!(
+                    "{label} ended without having asked for its function: the program is not one of Gridloom's processes, or has \
+                     ended before it ran them"
+                ));
                 1
             }
-            code => {
-                gridloom_base::say!("gridloom: {label} ended with {}", ExitStatus::from_raw(status.as_raw()));
-                code.or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1)
-            }
+            code => code.or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1),
         };
         if self.status == 0 {
             self.status = u8::try_from(code).unwrap_or(1);
@@ -332,7 +332,7 @@ impl<'a> Fleet<'a> {
     /// After a failure: prints the processes that still run, and gives them some time.
     fn failed(&mut self, before_all: bool) {
         if before_all && !self.waiting.is_empty() {
-            gridloom_base::say!("gridloom: nothing else was started");
+            self.limits.telling.message("nothing else was started");
             self.waiting.clear();
         }
         let is_over = self.running.is_empty() && self.waiting.is_empty();
@@ -343,7 +343,7 @@ impl<'a> Fleet<'a> {
             Some(grace_s) if self.failed_at.is_none() => format!("; they are ended in {grace_s} s"),
             _ => String::new(),
         };
-        gridloom_base::say!("gridloom: still running: {}{left}", self.still_running());
+        self.limits.telling.message(&format!("still running: {}{left}", self.still_running()));
         let grace = self.limits.grace_s.map(Duration::from_secs_f64);
         self.failed_at = self.failed_at.or_else(|| grace.map(|grace| Instant::now() + grace));
     }
@@ -368,6 +368,7 @@ impl<'a> Fleet<'a> {
             true => self.copied.recv_timeout(OUTPUT_TIMEOUT).ok(),
             false => self.copied.recv().ok(),
         };
+        self.limits.telling.done(self.status);
         self.status
     }
 }

@@ -16,7 +16,7 @@
 //! | [`enclosure`], [`init`] | the box's processes; nothing outlives the tool |
 //! | [`profiles`], [`processors`] | changes by the platform's profiles; whether the machine's processors were the limit |
 //! | [`ending`], [`signals`] | interrupts and requests to end |
-//! | [`fleet`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
+//! | [`fleet`], [`telling`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
 //! | [`tool`], [`control`], [`folder`] | start it, steer it, find it |
 //! | [`check`], [`probe`], [`capacity`] | how exact it is, and the capacity of this machine |
 //!
@@ -43,6 +43,7 @@ pub mod profiles;
 pub mod report;
 pub mod signals;
 pub mod spec;
+pub mod telling;
 pub mod tool;
 
 pub use error::Error;

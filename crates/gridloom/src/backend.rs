@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Command, Event};
+use gridloom_net::moving::OnTheWay;
 use gridloom_net::segment::SegmentMut;
 
 use crate::{Error, Value};
@@ -40,6 +41,9 @@ pub(crate) trait Backend: Send + Sync {
 
     /// A value of the client's store, where it stays.
     fn value(&self, datum: DatumId) -> Option<Value>;
+
+    /// Large values that are on their way to or from the client now. A simulation has none: no real time passes on it.
+    fn moving(&self) -> Vec<OnTheWay>;
 
     /// Removes a value from the client's store.
     fn forget(&self, datum: DatumId);

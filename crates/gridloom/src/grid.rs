@@ -15,6 +15,7 @@ mod directory;
 mod groups;
 mod links;
 mod open;
+mod output;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -48,6 +49,7 @@ pub use groups::Unread;
 use groups::{Groups, Keeps};
 use links::Links;
 pub use links::Traffic;
+use output::Outputs;
 
 /// How long a session waits for its agent's first answer.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
@@ -329,6 +331,7 @@ struct State {
     fetches: Fetches,
     groups: Groups,
     links: Links,
+    outputs: Outputs,
     call_backs: CallBacks,
 }
 
@@ -344,6 +347,7 @@ impl State {
             Event::AgentLost { address, why } => self.directory.on_agent_lost(TaskError::AgentLost { address, why }),
             Event::ModelsKnown { server } => self.directory.on_models(server),
             Event::Status { server, status } => self.directory.on_status(server, status),
+            Event::Output { server, output } => self.outputs.on_answer(server, output),
             Event::Reached { address, server } => self.addresses.on_answer(address, Ok(server)),
             Event::NotReached { address, why } => self.addresses.on_answer(address, Err(why)),
             Event::Links { links } => self.links.on_answer(links),

@@ -14,10 +14,11 @@ use gridloom_base::limits::GROUP_TASKS_MAX;
 use gridloom_base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::graph::{self, Source, Task};
 use gridloom_idl::Signature;
+use gridloom_net::moving::OnTheWay;
 
 use crate::described::Matching;
 use crate::function::{Prepared, gives_as};
-use crate::{Arg, Error, Function, Grid, Mapping, PlanRecord, Report, Value};
+use crate::{Arg, Error, Function, Grid, GroupProgress, Mapping, PlanRecord, Report, Value};
 pub use described::GraphOptions;
 pub(crate) use launch::Launches;
 use launch::drop_recording;
@@ -44,6 +45,11 @@ struct HandleInner {
 }
 
 impl Handle {
+    /// How far it has come, if it is large and on its way here.
+    pub fn moving(&self) -> Option<OnTheWay> {
+        self.0.grid.moving().into_iter().find(|one| one.datum == self.0.datum && !one.is_sent)
+    }
+
     /// Its name.
     pub fn datum(&self) -> DatumId {
         self.0.datum
@@ -389,6 +395,14 @@ impl Group {
         let report = self.grid.report(&self.recorder.mapping.to_string(), &parts);
         let together = self.recorder.parts.all().iter().map(|part| part.together).max().unwrap_or(1);
         Ok(Report { differences: self.differences(), together, ..report })
+    }
+
+    /// How far the calls that were launched are, without waiting for anything.
+    pub fn progress(&self) -> GroupProgress {
+        let parts = self.parts();
+        // Others may have been launched with them.
+        let own = self.recorder.held.as_ref().map(|_| self.recorder.parts.tasks().clone());
+        self.grid.progress(&parts, own.as_deref())
     }
 
     fn parts(&self) -> Vec<GroupId> {

@@ -70,7 +70,7 @@ pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
 pub use object::Object;
 pub use offer::{BUILTIN_LINALG, InlineBodies, Offer, load_offer};
 pub use plan::{AlternativeRecord, Explained, StepRecord, check_svg_name, gantt_svg};
-pub use report::{PlanRecord, Report, TaskRecord, TransferRecord};
+pub use report::{GroupProgress, PlanRecord, Report, TaskRecord, TransferRecord};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport};
 pub use text_file::read_text;
 pub use timeline::timeline_html;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::described::Difference;
 use crate::plan::Basis;
+pub use record::GroupProgress;
 pub(crate) use record::{Course, Ended, GroupRecord, Setting, Summary};
 
 /// A plan in names: what was predicted before the first task started.

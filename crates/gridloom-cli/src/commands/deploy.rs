@@ -13,6 +13,7 @@ use gridloom_testbed::fleet::{self, Limits};
 use gridloom_testbed::init::HOST_VARIABLE;
 use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::Launch;
+use gridloom_testbed::telling::Telling;
 
 use super::simulate::seconds;
 use super::{OwnFolder, read_text};
@@ -41,6 +42,9 @@ pub struct Options {
     /// Let the other processes run on after a failure
     #[arg(long, conflicts_with = "grace")]
     keep_going: bool,
+    /// Print JSON, a line for each line that a process prints, for each end, and for the end of the run
+    #[arg(long)]
+    json: bool,
     /// The program and its arguments, for processes whose entry in the file names none
     #[arg(last = true)]
     program: Vec<String>,
@@ -81,6 +85,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         grace_s: (!options.keep_going).then_some(options.grace),
         first: file.map(|file| (CHECK_VARIABLE.to_string(), file.display().to_string())),
         tells: true,
+        telling: if options.json { Telling::Json } else { Telling::Text },
     };
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }

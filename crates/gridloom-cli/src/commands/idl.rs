@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use gridloom::{builtin_definitions, builtin_names, compile_interface};
+use gridloom_idl::{Class, IdlError, IdlFile, Signature};
+use serde_json::{Value, json};
 
-use super::{count, print_line, read_text};
+use super::{count, print_json, print_line, read_text};
 
 /// Check, show and compile interface descriptions (.idl).
 #[derive(clap::Subcommand)]
@@ -21,6 +23,9 @@ pub enum Options {
         /// The files
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Show the functions and methods that a file describes, one signature per line
     #[command(after_help = "Examples:\n  gridloom idl show linalg.idl\n  gridloom idl show --c --builtin lapack")]
@@ -34,6 +39,9 @@ pub enum Options {
         /// Show the call in C after each function
         #[arg(long)]
         c: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Compile the inline bodies of a file into a shared library
     ///
@@ -50,68 +58,120 @@ gridloom serve linalg.idl --library linalg.so --no-compile")]
         /// Keep the C source beside the library
         #[arg(long)]
         keep: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     match options {
-        Options::Check { files } => {
-            let mut wrong = false;
-            for file in files {
-                match gridloom_idl::parse_file(&read_text(file)?, &file.display().to_string()) {
-                    Ok(parsed) => print_line(&format!("{}: {}", file.display(), counted(&parsed)))?,
-                    Err(error) => {
-                        gridloom_base::say!("gridloom: {error}");
-                        wrong = true;
-                    }
-                }
-            }
-            Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-        }
-        Options::Show { file, builtin, c } => {
+        Options::Check { files, json } => check(files, *json),
+        Options::Show { file, builtin, c, json } => {
             let parsed = match (builtin, file) {
-                (Some(name), _) => gridloom_idl::IdlFile {
-                    definitions: builtin_definitions(name)?,
-                    ..gridloom_idl::IdlFile::default()
-                },
+                (Some(name), _) => IdlFile { definitions: builtin_definitions(name)?, ..IdlFile::default() },
                 (None, Some(file)) => gridloom_idl::parse_file(&read_text(file)?, &file.display().to_string())?,
                 (None, None) => unreachable!("one of both is required"),
             };
-            for definition in &parsed.definitions {
-                print_line(&definition.signature.to_string())?;
-                if *c {
-                    print_line(&format!("    {}", definition.signature.c_prototype().unwrap_or_else(|why| why)))?;
-                }
-            }
-            for class in &parsed.classes {
-                print_line(&format!("class {}", class.name))?;
-                for method in class.methods.iter().filter(|method| !is_run(&method.signature.name)) {
-                    print_line(&format!("  {}", method.signature))?;
-                    if *c {
-                        let called = method.signature.c_prototype().unwrap_or_else(|why| why);
-                        print_line(&format!("      {called}"))?;
-                    }
-                }
+            if *json {
+                print_json(&shown(&parsed))?
+            } else {
+                show(&parsed, *c)?
             }
             Ok(ExitCode::SUCCESS)
         }
-        Options::Compile { file, output, keep } => {
+        Options::Compile { file, output, keep, json } => {
             let library = match output {
                 Some(library) => library.clone(),
                 None => Path::new(file.file_stem().context("expected the name of a file")?).with_extension("so"),
             };
             let (libraries, warnings) = compile_interface(file, &library, *keep)?;
+            let libraries = libraries.iter().map(|library| library.display().to_string());
+            if *json {
+                let libraries: Vec<String> = libraries.collect();
+                print_json(&json!({ "libraries": libraries, "warnings": warnings.trim_end() }))?;
+                return Ok(ExitCode::SUCCESS);
+            }
             if !warnings.is_empty() {
                 gridloom_base::say!("{}", warnings.trim_end());
             }
-            libraries.iter().try_for_each(|library| print_line(&library.display().to_string()))?;
+            libraries.into_iter().try_for_each(|library| print_line(&library))?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
+fn check(files: &[PathBuf], as_json: bool) -> Result<ExitCode> {
+    let (mut is_wrong, mut told) = (false, Vec::new());
+    for file in files {
+        let name = file.display().to_string();
+        let parsed = gridloom_idl::parse_file(&read_text(file)?, &name);
+        is_wrong |= parsed.is_err();
+        match parsed {
+            Ok(parsed) if as_json => told.push(json!({
+                "file": name,
+                "functions": parsed.definitions.len(),
+                "compiled": parsed.build.stubs.len(),
+                "classes": parsed.classes.len(),
+            })),
+            Ok(parsed) => print_line(&format!("{name}: {}", counted(&parsed)))?,
+            Err(error) if as_json => {
+                let IdlError { line, column, message, .. } = error;
+                told.push(json!({ "file": name, "error": { "line": line, "column": column, "why": message } }));
+            }
+            Err(error) => gridloom_base::say!("gridloom: {error}"),
+        }
+    }
+    if as_json {
+        print_json(&json!({ "files": told }))?;
+    }
+    Ok(if is_wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn show(parsed: &IdlFile, with_c: bool) -> Result<()> {
+    let show = |signature: &Signature, indent: &str| -> Result<()> {
+        print_line(&format!("{indent}{signature}"))?;
+        match with_c {
+            true => print_line(&format!("{indent}    {}", signature.c_prototype().unwrap_or_else(|why| why))),
+            false => Ok(()),
+        }
+    };
+    parsed.definitions.iter().try_for_each(|definition| show(&definition.signature, ""))?;
+    for class in &parsed.classes {
+        print_line(&format!("class {}", class.name))?;
+        methods(class).try_for_each(|method| show(method, "  "))?;
+    }
+    Ok(())
+}
+
+fn shown(parsed: &IdlFile) -> Value {
+    let functions = |signatures: &mut dyn Iterator<Item = &Signature>| -> Vec<Value> {
+        let shown = signatures.map(|signature| {
+            json!({
+                "name": signature.name,
+                "signature": signature.to_string(),
+                "about": signature.about,
+                "c": signature.c_prototype().ok(),
+            })
+        });
+        shown.collect()
+    };
+    let classes: Vec<Value> = parsed
+        .classes
+        .iter()
+        .map(|class| json!({ "name": class.name, "about": class.about, "methods": functions(&mut methods(class)) }))
+        .collect();
+    let own = functions(&mut parsed.definitions.iter().map(|definition| &definition.signature));
+    json!({ "functions": own, "classes": classes })
+}
+
+/// Those that clients call.
+fn methods(class: &Class) -> impl Iterator<Item = &Signature> {
+    class.methods.iter().map(|method| &method.signature).filter(|signature| !is_run(&signature.name))
+}
+
 /// `3 functions, 2 of them compiled, 1 class`.
-fn counted(parsed: &gridloom_idl::IdlFile) -> String {
+fn counted(parsed: &IdlFile) -> String {
     let mut counted = count(parsed.definitions.len(), "function");
     if !parsed.build.stubs.is_empty() {
         counted.push_str(&format!(", {} of them compiled", parsed.build.stubs.len()));

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;
+pub mod logs;
 pub mod manual;
 pub mod map;
 pub mod models;

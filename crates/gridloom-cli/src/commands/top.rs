@@ -89,10 +89,8 @@ fn page(servers: &Servers) -> String {
         let _ = match status {
             None => writeln!(text, "{name:<20} {:>5} no answer", server.slots),
             Some(status) => {
-                let at = |stage| status.tasks.iter().filter(|task| task.stage == stage).count();
-                let (running, calling, queued) = (at(Stage::Running), at(Stage::Calling), at(Stage::Queued));
-                // Those that are too many to be listed wait.
-                let waiting = (status.count as usize).saturating_sub(running + calling + queued);
+                let (running, calling) = (status.at(Stage::Running), status.at(Stage::Calling));
+                let (queued, waiting) = (status.at(Stage::Queued), status.at(Stage::Waiting));
                 let store = format!("{:.2} of {:.1}", gib(status.store_bytes), gib(server.memory_bytes));
                 let slots = server.slots;
                 writeln!(text, "{name:<20} {slots:>5} {running:>7} {calling:>7} {queued:>7} {waiting:>7} {store:>16}")

@@ -367,20 +367,6 @@ fn interfaces_are_checked_and_shown() {
 }
 
 #[test]
-fn with_json_the_error_is_json_too() {
-    for (arguments, status, what) in [
-        (["explain", "/nowhere", "--json"], 1, "/nowhere"),
-        (["functions", "--json", "--jsn"], 2, "unexpected argument '--jsn'"),
-    ] {
-        let (code, error) = said(gridloom(&arguments));
-        let told: serde_json::Value = serde_json::from_str(&error).unwrap_or_else(|_| panic!("{error}"));
-        assert!(code == status && told["error"].as_str().unwrap().contains(what), "{code}: {error}");
-    }
-    let (_, error) = said(gridloom(&["simulate", "-p", "/nowhere", "--", "true", "--json"]));
-    assert!(error.starts_with("gridloom: "), "the program's option: {error}");
-}
-
-#[test]
 fn heuristics_are_listed() {
     let listed: serde_json::Value = serde_json::from_str(&succeeds(gridloom(&["heuristics", "--json"]))).unwrap();
     let heft = listed["heuristics"].as_array().unwrap().iter().find(|one| one["name"] == "heft").unwrap();
@@ -405,6 +391,10 @@ fn the_documentation_has_the_help_texts() {
         ("models", &[&["models"]]),
         ("calibrate", &[&["calibrate"]]),
         ("call", &[&["call"]]),
+        ("top", &[&["top"]]),
+        ("calls", &[&["calls"]]),
+        ("cancel", &[&["cancel"]]),
+        ("logs", &[&["logs"]]),
         ("simulate", &[&["simulate"]]),
         ("soak", &[&["soak"]]),
         ("deploy", &[&["deploy"]]),

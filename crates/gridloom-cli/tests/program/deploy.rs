@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::{Value, json};
+
 use crate::support::{file, folder, gridloom, process_ended, said, succeeds};
 
 /// `gridloom deploy` of a script in which `$1` is the name of the process's function.
@@ -92,6 +94,33 @@ fn after_a_failure_the_others_are_ended_or_run_on() {
     assert_eq!(with(&["--keep-going", "--until", "1"], script), (5, format!("{told}{until}")));
     let (status, error) = with(&["--until", "0.1"], "exec sleep 1000");
     assert_eq!((status, error.as_str()), (1, "gridloom: ended at the end of --until: stays@x, fails@y\n"));
+}
+
+#[test]
+fn with_json_each_event_is_a_line() {
+    let deployment = "[[process]]\nhost = 'x'\nfunction = 'speaks'\n[[process]]\nhost = 'y'\nfunction = 'dies'\nstart_time = 0.3\n\
+                      [[process]]\nhost = 'y'\nfunction = 'killed'\nkill_time = 0.3\n";
+    let file = file("json.toml", deployment);
+    let script =
+        "case $1 in speaks) echo 'a \"line\"'; echo odd >&2 ;; dies) kill -SEGV $$ ;; killed) exec sleep 1000 ;; esac";
+    let mut command = gridloom(&["deploy", "-d", &file, "--json", "--", "sh", "-c", &scripted(script)]);
+    let output = command.env_remove("GRIDLOOM_TESTBED_HOST").output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(139), ""));
+    let events: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ended = |process: &str, status: Option<i32>, signal: Option<i32>, was_killed: bool| json!({ "event": "ended", "process": process, "status": status, "signal": signal, "was_killed": was_killed });
+    for expected in [
+        json!({ "event": "output", "process": "speaks@x", "stream": "stdout", "text": "a \"line\"" }),
+        json!({ "event": "output", "process": "speaks@x", "stream": "stderr", "text": "odd" }),
+        ended("speaks@x", Some(0), None, false),
+        ended("dies@y", None, Some(11), false),
+        ended("killed@y", None, Some(9), true),
+    ] {
+        assert!(events.contains(&expected), "{expected} is not among {events:?}");
+    }
+    assert_eq!(events.last(), Some(&json!({ "event": "done", "status": 139 })));
+    let (code, error) = said(gridloom(&["deploy", "-d", "/nowhere", "--json", "--", "true"]));
+    assert!(code == 1 && serde_json::from_str::<Value>(&error).unwrap()["error"].is_string(), "{error}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod cli;
 mod compiled;
 mod conformance;
 mod deploy;
+mod json;
 mod log;
 mod map;
 mod models;

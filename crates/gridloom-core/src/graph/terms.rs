@@ -19,7 +19,7 @@ pub struct Terms {
     pub calibrates: bool,
     /// It is sent once, even if its server is lost: it calls its program back, or changes an object.
     pub is_once: bool,
-    /// Its program wants what it says. Else that goes to the log of the server.
+    /// Its program wants what it says. Else that goes to the log of the server. The server keeps the last lines in any case.
     pub tells: bool,
     /// After which errors its client has it run again. Servers do not see it.
     #[serde(skip)]

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallBack, CallBackAnswer, Said};
 use crate::graph::{Group, Task};
-use crate::node::message::{MapRequest, Message, ServerStatus, TaskReport, TransferReport};
+use crate::node::message::{MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport};
 use crate::node::{LogLine, Timer};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
@@ -251,6 +251,8 @@ pub enum Command {
     Models { server: NodeId },
     /// Ask a server what it does; ends in `Status`, unless it is lost.
     Status { server: NodeId },
+    /// Ask a server what functions have printed there; ends in `Output`, unless it is lost.
+    Output { server: NodeId, query: OutputQuery },
     /// Have a server end a task, whoever's it is.
     EndTask { server: NodeId, task: TaskId },
 }
@@ -267,6 +269,8 @@ pub enum Event {
     },
     /// What a server does.
     Status { server: NodeId, status: ServerStatus },
+    /// What functions have printed at a server.
+    Output { server: NodeId, output: Output },
     /// The agent is gone, or never answered.
     AgentLost {
         /// Where it was.

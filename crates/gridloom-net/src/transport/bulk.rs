@@ -23,19 +23,34 @@ use serde::de::DeserializeOwned;
 
 use super::notice::{Inbox, Link, Notice};
 use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader};
+use crate::moving::Moving;
 use crate::payload::Payload;
 use crate::store::Store;
 
+/// Data are written and read in parts, so that people see how far they have come.
+const PART_BYTES: usize = 1 << 20;
 /// Bytes of a probe are zeros, written from one block.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Writes a datum.
+/// Writes a datum, and tells `moving` how far it is.
 ///
 /// # Errors
 /// If the stream breaks.
-pub fn write_datum(stream: &mut impl Write, header: &CargoHeader, bytes: &[u8]) -> io::Result<()> {
+pub fn write_datum(stream: &mut impl Write, header: &CargoHeader, bytes: &[u8], moving: &Moving) -> io::Result<()> {
     let head = encode_header(header);
-    write_all_of(stream, &head, bytes)
+    let (first, rest) = bytes.split_at(bytes.len().min(PART_BYTES));
+    if rest.is_empty() {
+        return write_all_of(stream, &head, bytes);
+    }
+    let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
+    let advance = |part: &[u8]| passage.iter().for_each(|passage| passage.advance(part.len()));
+    write_all_of(stream, &head, first)?;
+    advance(first);
+    for part in rest.chunks(PART_BYTES) {
+        stream.write_all(part)?;
+        advance(part);
+    }
+    Ok(())
 }
 
 /// Writes a probe.
@@ -148,7 +163,7 @@ impl Receiver {
         match room {
             Ok(mut memory) => {
                 let started = Instant::now();
-                stream.read_exact(memory.bytes_mut())?;
+                self.read(stream, &header, memory.bytes_mut())?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.arrived(header, Payload::segment(memory.freeze()), took_ns);
             }
@@ -162,6 +177,21 @@ impl Receiver {
             }
         }
         Ok(serial)
+    }
+}
+
+impl Receiver {
+    /// Reads a datum to where it shall lie, and tells how far it is.
+    fn read(&self, stream: &mut TcpStream, header: &CargoHeader, room: &mut [u8]) -> io::Result<()> {
+        if room.len() <= PART_BYTES {
+            return stream.read_exact(room);
+        }
+        let passage = header.cargo.datum().map(|datum| self.store.moving().begin(datum, false, header.size_bytes));
+        for part in room.chunks_mut(PART_BYTES) {
+            stream.read_exact(part)?;
+            passage.iter().for_each(|passage| passage.advance(part.len()));
+        }
+        Ok(())
     }
 }
 
@@ -210,7 +240,7 @@ mod tests {
             }
         }
         let mut out = Short(Vec::new());
-        write_datum(&mut out, &header(9), &[7; 9]).unwrap();
+        write_datum(&mut out, &header(9), &[7; 9], &Moving::default()).unwrap();
         let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
         assert_eq!(decode_header::<CargoHeader>(*length, &mut rest).unwrap(), header(9));
         assert_eq!(rest, [7; 9]);

@@ -39,7 +39,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// files, strings that functions make, and sizes that they set. 5: calls of groups that are bound to a server, and those of objects. 6: messages
 /// nest by conversation, tasks have kinds, letters of processes are frames of a channel. 7: headers of frames have 16 bytes; a call
 /// may be recalled without a group, and reports say how many tasks of other clients a server has. 8: tasks travel with their terms, and servers
-/// tell of functions that they cannot run. 9: plans say what was guessed, calls what they print and how far they have come.
+/// tell of functions that they cannot run. 9: plans say what was guessed, calls what they print and how far they have come, servers
+/// what calls have printed.
 pub const VERSIONS: (u16, u16) = (9, 9);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;

@@ -65,6 +65,15 @@ pub enum Cargo {
     Probe,
 }
 
+impl Cargo {
+    pub(crate) fn datum(&self) -> Option<DatumId> {
+        match self {
+            Cargo::Datum { datum, .. } => Some(*datum),
+            Cargo::Probe => None,
+        }
+    }
+}
+
 /// Before the bytes of a datum on a bulk connection, after its own length in 4 bytes (little endian).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CargoHeader {

@@ -63,10 +63,7 @@ impl Thread {
                 return;
             }
             self.sent += 1;
-            let datum = match &job.cargo {
-                Cargo::Datum { datum, .. } => Some(*datum),
-                Cargo::Probe => None,
-            };
+            let datum = job.cargo.datum();
             if let Err(why) = self.send(job, datum)
                 && let Some(datum) = datum
             {
@@ -89,7 +86,7 @@ impl Thread {
             let header = CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes };
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
                 Stream::Tcp(stream) => match &job.payload {
-                    Some(payload) => write_datum(stream, &header, payload.bytes()),
+                    Some(payload) => write_datum(stream, &header, payload.bytes(), self.store.moving()),
                     None => write_probe(stream, &header),
                 },
                 Stream::Local(stream) => match granted(&self.store, &header, job.payload.as_ref(), datum) {

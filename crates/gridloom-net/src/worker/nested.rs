@@ -30,8 +30,9 @@ struct Call {
     depth: u16,
     /// Threads of it that wait.
     waiting: u32,
-    /// What it says, if its program wants that.
-    speech: Option<Speech>,
+    /// Its program wants what it says.
+    tells: bool,
+    speech: Speech,
 }
 
 fn worker() -> MutexGuard<'static, Worker> {
@@ -54,8 +55,8 @@ pub fn is_forked() -> bool {
 
 /// A call begins. It has ended when the guard is dropped: threads that it leaves behind say nothing more.
 pub(super) fn begin(run: &Run) -> Running {
-    let speech = run.tells.then(|| Speech::new(Instant::now()));
-    worker().call = Some(Call { serial: run.serial, depth: run.depth, waiting: 0, speech });
+    let speech = Speech::new(Instant::now());
+    worker().call = Some(Call { serial: run.serial, depth: run.depth, waiting: 0, tells: run.tells, speech });
     Running
 }
 
@@ -65,23 +66,23 @@ pub(super) struct Running;
 impl Drop for Running {
     fn drop(&mut self) {
         let mut worker = worker();
-        let Some(Call { serial, speech: Some(mut speech), .. }) = worker.call.take() else { return };
+        let Some(Call { serial, mut speech, .. }) = worker.call.take() else { return };
         for saying in speech.rest() {
             worker.tell(&FromWorker::Said { serial, saying });
         }
     }
 }
 
-/// A text that the running call prints, to standard output or standard error. False if its program does not want it, or not that
-/// much: then it is for the server's log.
+/// A text that the running call prints, to standard output or standard error. The server keeps the last lines, and hands on what
+/// its program wants. False if that does not want it, or if it is too much: then it is for the server's log.
 pub fn print(is_error: bool, text: &str) -> bool {
     if is_forked() {
         return false;
     }
     let mut worker = worker();
-    let Some(Call { serial, speech: Some(speech), .. }) = &mut worker.call else { return false };
+    let Some(Call { serial, tells, speech, .. }) = &mut worker.call else { return false };
     let (serial, printed) = (*serial, speech.print(Instant::now(), is_error, text));
-    let is_taken = printed.is_ok();
+    let is_taken = *tells && printed.is_ok();
     if let Ok(Some(saying)) | Err(Some(saying)) = printed {
         worker.tell(&FromWorker::Said { serial, saying });
     }
@@ -94,7 +95,7 @@ pub fn progress(done: f64, total: Option<f64>) {
         return;
     }
     let mut worker = worker();
-    let Some(Call { serial, speech: Some(speech), .. }) = &mut worker.call else { return };
+    let Some(Call { serial, tells: true, speech, .. }) = &mut worker.call else { return };
     let serial = *serial;
     if let Some(saying) = speech.progress(Instant::now(), done, total) {
         worker.tell(&FromWorker::Said { serial, saying });

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom, _html
+from . import _gridloom, _html, _notebook, _progress
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._ends import Ends
-from ._errors import UnreadErrorWarning, UsageError
+from ._errors import GridloomError, UnreadErrorWarning, UsageError
 from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function
 from ._graph import Graph, results_for
@@ -37,6 +37,7 @@ from ._stream import Stream
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ._bars import Watch
     from ._retry import RetryOn
 
 
@@ -44,6 +45,8 @@ _T = TypeVar("_T")
 
 # Calls that `Grid.map` submits ahead.
 _LEAD_MIN = 64
+# How long a display waits for what servers say, seconds.
+_LOOK_SECONDS = 0.5
 
 
 class Grid(OfSession):
@@ -52,7 +55,9 @@ class Grid(OfSession):
     _why = "a gridloom.Grid is a session of this process"
     _remedy = "open one by gridloom.connect() where it is used"
 
-    def __init__(self, raw: _gridloom.RawGrid, hear: Callable[[Said], None] | None = None) -> None:
+    def __init__(
+        self, raw: _gridloom.RawGrid, hear: Callable[[Said], None] | None = None, *, progress: bool = False
+    ) -> None:
         if hear is not None:
             listen(raw, hear)
         self._raw = raw
@@ -62,6 +67,13 @@ class Grid(OfSession):
         self._loops = Loops(raw)
         self._runner: Runner | None = None
         self._executors: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Bars that are moved now. Those of transfers are the session's.
+        self._progress = progress
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._transfers = _progress.of_transfers(self) if progress and not raw.simulated else None
+        # What servers do, for a display that follows it.
+        self._loads: dict[str, tuple[int, int, int, int, int]] | None = None
+        self._was_busy = False
         open_grids.add(self)
 
     def __enter__(self) -> Grid:
@@ -80,6 +92,8 @@ class Grid(OfSession):
         if not self._closed:
             self._closed = True
             open_grids.discard(self)
+            for watch in [*self._watches, *([self._transfers] if self._transfers else [])]:
+                watch.end()
             self._ends.stop()
             if self._runner is not None:
                 self._runner.close()
@@ -133,6 +147,7 @@ class Grid(OfSession):
         lead: int | None = None,
         retries: int = 0,
         retry_on: RetryOn | None = None,
+        progress: bool | None = None,
     ) -> MapResults[_T]:
         """Run any Python function on each item of an iterable, or on the items of several side by side.
 
@@ -153,6 +168,8 @@ class Grid(OfSession):
             How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
         retry_on : exception class or tuple of them, optional
             After which errors: what the function raises, and `Crashed`. By default after all of these.
+        progress : bool, optional
+            Whether a terminal or notebook shows how many calls have ended; by default as the session was opened.
 
         Returns
         -------
@@ -185,7 +202,11 @@ class Grid(OfSession):
             chunksize=chunksize,
             lead=lead,
             submit=functools.partial(runner.submit, retry=retry_of("map", retries, retry_on)),
+            progress=self._shows(progress),
         )
+
+    def _shows(self, progress: bool | None) -> bool:
+        return not self.simulated and (self._progress if progress is None else _progress.wanted(progress))
 
     def stream(
         self, function: Callable[..., Iterable[_T]], /, *args: Any, lead: int = 16, timeout: float | None = None, **kwargs: Any
@@ -301,6 +322,7 @@ class Grid(OfSession):
         strict: bool = False,
         regroup: int | str | None = None,
         map_timeout: float | None = MAP_TIMEOUT,
+        progress: bool | None = None,
     ) -> Group:
         """Begin a group of calls: ``with grid.group() as group:``.
 
@@ -327,6 +349,9 @@ class Grid(OfSession):
         map_timeout : float or None, optional
             Seconds of real time that a function of your own may take to map, also in simulation; ``None`` for no limit. When they are
             past, `NotMapped` is raised, and the function goes on in vain in a daemonic thread.
+        progress : bool, optional
+            Whether a terminal or notebook shows how many calls have ended, from the end of the block on; by default as the session was
+            opened. A simulated grid shows none.
 
         Returns
         -------
@@ -347,7 +372,8 @@ class Grid(OfSession):
             if graph is not None or inputs or strict:
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
-            return Group(self, self._loops.of(heuristic, regroup, map_timeout).group(), heuristic, held_back=True)
+            body = self._loops.of(heuristic, regroup, map_timeout).group()
+            return Group(self, body, heuristic, held_back=True, progress=self._shows(progress))
         if graph is None:
             if inputs or strict:
                 raise UsageError("inputs and strict are of a described group: give graph=, too")
@@ -358,7 +384,7 @@ class Grid(OfSession):
         else:
             raw = self._raw.group_of(mapping_of(heuristic, map_timeout), graph._raw, strict, results_for(inputs))
         _warn(self._raw.take_unread(False))
-        group = Group(self, raw, heuristic)
+        group = Group(self, raw, heuristic, progress=self._shows(progress))
         if graph is not None:
             group._told = 0
         return group
@@ -522,6 +548,21 @@ class Grid(OfSession):
 
     def _repr_html_(self) -> str:
         return _html.of_grid(self)
+
+    def _show_now(self) -> tuple[str, bool]:
+        changes = not (self._closed or self.simulated)
+        try:
+            # Other programs may have calls, too; but nobody asks servers for ever on their account.
+            is_busy = changes and self._raw.under_way() > 0
+            if is_busy or self._was_busy:
+                self._loads = self._raw.loads(_LOOK_SECONDS)
+            self._was_busy = is_busy
+        except GridloomError:  # it was closed just now
+            changes = False
+        return _html.of_grid(self), changes
+
+    def _ipython_display_(self) -> None:
+        _notebook.show_live(self)
 
 
 def _warn(unread: str | None) -> None:

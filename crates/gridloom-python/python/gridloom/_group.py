@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _gridloom, _html
+from . import _gridloom, _html, _notebook, _progress
 from ._checks import seconds
 from ._completed import awaited
-from ._errors import DifferenceWarning, Discarded, UsageError, WaitTimedOut
+from ._errors import DifferenceWarning, Discarded, GridloomError, UsageError, WaitTimedOut
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._pickles import OfSession
 from ._plan import Plan, plan_of
@@ -22,9 +22,14 @@ from ._report import Difference, Report
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ._bars import Watch
     from ._ends import Ends
     from ._function import Function
     from ._grid import Grid
+
+
+# A display has the times of a group of so many calls at most without being asked for them.
+_REPORTED_MAX = 10_000
 
 
 class Handle(OfSession):
@@ -52,13 +57,15 @@ class Handle(OfSession):
         # Whether it is here, or known that there is none.
         self._ended = False
 
-    def get(self, timeout: float | None = None) -> Any:
+    def get(self, timeout: float | None = None, *, progress: bool = False) -> Any:
         """Wait for the result and bring it here.
 
         Parameters
         ----------
         timeout : float, optional
             How long to wait at most, seconds. Nothing is cancelled after that, and a later `get` works.
+        progress : bool, optional
+            Whether a terminal or notebook shows how much of the value has come, while it is on its way over the network.
 
         Returns
         -------
@@ -77,10 +84,14 @@ class Handle(OfSession):
         UsageError
             If `timeout` is no time: negative or no number.
         """
+        watch = _progress.of_result(self._raw, self._name) if _progress.wanted(progress) else None
         try:
             return self._fetch(seconds("timeout", timeout))
         except Discarded as error:
             raise error from self._group._raised
+        finally:
+            if watch is not None:
+                watch.end()
 
     def _fetch(self, limit: float | None) -> Any:
         try:
@@ -160,7 +171,10 @@ class Handle(OfSession):
             return "discarded"
         if self._call > group._calls - len(group):
             return "recorded"
-        return "ended" if self._call <= group._ended else group._sent()
+        _, ended = group._sent()
+        if self._call <= group._ended or ended:
+            return "ended"
+        return group._held() or "launched"
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         value = np.asarray(self.get())
@@ -234,7 +248,13 @@ class Group(OfSession):
     _remedy = "pass its report(), or results that get() fetched"
 
     def __init__(
-        self, grid: Grid, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic, *, held_back: bool = False
+        self,
+        grid: Grid,
+        raw: _gridloom.RawGroup,
+        heuristic: str | Plan | Heuristic,
+        *,
+        held_back: bool = False,
+        progress: bool = False,
     ) -> None:
         self._grid = grid
         self._raw = raw
@@ -250,6 +270,12 @@ class Group(OfSession):
         self._forgotten: list[range] = []
         self._ended = 0
         self._course: tuple[float, float, int, int] | None = None
+        # How many calls that report was of.
+        self._reported = 0
+        self._progress = progress
+        self._watch: Watch | None = None
+        # How many calls the bar is of.
+        self._watched = 0
 
     def __enter__(self) -> Group:
         self._entered.append(self._grid._current.set(self))
@@ -262,6 +288,7 @@ class Group(OfSession):
             raise UsageError("the group's block was not entered")
         self._grid._current.reset(self._entered.pop())
         if kind is None:
+            self._begin_bar()
             self._raw.finish()
             self._tell("", 3)
         else:
@@ -308,7 +335,26 @@ class Group(OfSession):
         UsageError
             If the session is closed.
         """
+        self._begin_bar()
         self._raw.launch()
+
+    def _begin_bar(self) -> None:
+        if self._progress and self._watch is None and self._calls > self._watched:
+            self._watch = _progress.of_group(self)
+            if self._watch is not None:
+                self._grid._watches.add(self._watch)
+        self._watched = self._calls
+
+    def _end_bar(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.end()
+
+    def _come(self) -> tuple[int, int, int, bool]:
+        """Tell how many calls were made and not discarded, have ended, and have failed; and whether all have ended."""
+        _, ended, failed, is_over = self._raw.progress()
+        calls = self._calls - sum(map(len, self._forgotten))
+        return calls, ended, failed, is_over and ended >= calls and not self._entered
 
     def discard(self) -> None:
         """Forget what was recorded and not launched."""
@@ -329,7 +375,11 @@ class Group(OfSession):
         TaskError
             The error of the first call that failed.
         """
-        self._raw.wait()
+        self._begin_bar()
+        try:
+            self._raw.wait()
+        finally:
+            self._end_bar()
         self._ended = self._calls
 
     def cancel(self) -> None:
@@ -349,9 +399,14 @@ class Group(OfSession):
         UsageError
             If the session is closed.
         """
-        report = Report(self._raw.report())
+        self._begin_bar()
+        try:
+            report = Report(self._raw.report())
+        finally:
+            self._end_bar()
         self._ended = self._calls
         self._course = (report.predicted_seconds, report.measured_seconds, report.tasks_failed, report.together)
+        self._reported = self._calls
         return report
 
     def plan(self, heuristic: str | Plan | Heuristic | None = None, *, map_timeout: float | None = MAP_TIMEOUT) -> Plan:
@@ -409,7 +464,34 @@ class Group(OfSession):
             return f"{recorded} not launched"
         if not self._calls:
             return "no calls"
-        return "ended" if self._ended == self._calls else self._sent()
+        return "ended" if self._ended == self._calls else self._held() or self._sent()[0]
 
-    def _sent(self) -> str:
-        return "launched, or held back for the next bodies of its loop" if self._held_back else "launched"
+    def _sent(self) -> tuple[str, bool]:
+        """How far calls are that were launched, and whether all have ended."""
+        calls, ended, failed, is_over = self._come()
+        if is_over:
+            self._ended = self._calls
+        told = f", {failed} failed" if failed else ""
+        return (f"ended{told}" if is_over else f"running: {ended} of {calls} calls ended{told}"), is_over
+
+    def _held(self) -> str:
+        """What is to be said if they are not launched yet."""
+        return "held back for the next bodies of its loop" if self._held_back and not self._raw.progress()[0] else ""
+
+    def _can_report(self) -> bool:
+        """Whether a report waits for nothing, takes no time, and hides no error that the program has not read."""
+        if self._grid._closed or not self._reported < self._calls <= _REPORTED_MAX:
+            return False
+        _, _, failed, is_over = self._come()
+        return is_over and not failed and not len(self)
+
+    def _show_now(self) -> tuple[str, bool]:
+        try:
+            markup = _html.of_group(self)
+        except GridloomError:  # the session was closed just now, and says so
+            markup = _html.of_group(self)
+        is_over = self._ended == self._calls and not self._entered
+        return markup, not (is_over or self._grid._closed or self._grid.simulated or self._raised is not None)
+
+    def _ipython_display_(self) -> None:
+        _notebook.show_live(self)

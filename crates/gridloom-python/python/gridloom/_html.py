@@ -41,7 +41,17 @@ def of_grid(grid: Grid) -> str:
     if grid._closed:
         return _shown("Grid", kind)
     told = f"{kind}, {_count(len(servers), 'server')}, {_count(sum(server.slots for server in servers), 'slot')}"
-    return _shown("Grid", told, _table(["server", "slots", "speed of a slot", "memory", "functions"], map(_server, servers), 1))
+    head = ["server", "slots", "speed of a slot", "memory", "functions"]
+    rows = [_server(server) for server in servers]
+    if grid._loads is not None:
+        head += ["running", "waiting", "in store"]
+        for row, server in zip(rows, servers, strict=True):
+            if (load := grid._loads.get(server.name)) is None:
+                row += ["no answer", "", ""]
+            else:
+                running, calling, queued, waiting, stored = load
+                row += [str(running + calling), str(queued + waiting), _scaled(stored, "B")]
+    return _shown("Grid", told, _table(head, rows, 1))
 
 
 def _server(server: ServerInfo) -> list[str]:
@@ -52,7 +62,9 @@ def _server(server: ServerInfo) -> list[str]:
 def of_group(group: Group) -> str:
     """Show a group: what is known of it without waiting."""
     facts = [("state", group._state()), ("calls", str(group._calls)), ("heuristic", _heuristic(group._heuristic))]
-    if group._course is not None and group._ended == group._calls:
+    if group._can_report():
+        group.report()
+    if group._course is not None and group._reported == group._calls:
         predicted, measured, failed, together = group._course
         how = "simulated" if group._grid.simulated else "measured"
         facts += [("predicted makespan", _seconds(predicted)), (f"{how} makespan", _seconds(measured))]
@@ -61,8 +73,13 @@ def of_group(group: Group) -> str:
         if together > 1:
             facts.append(("together", f"{together} groups were mapped together; times are of all of them"))
     elif not group._grid._closed:
-        return _shown("Group", "", _facts(facts), _note("report() waits for the end of all calls, and has their times."))
+        return _shown("Group", "", _bar(group), _facts(facts), _note("report() waits for the end of all calls, and has their times."))
     return _shown("Group", "", _facts(facts))
+
+
+def _bar(group: Group) -> str:
+    calls, ended, _, is_over = group._come()
+    return f'<progress value="{ended}" max="{calls}" style="width:20em"></progress>' if calls and not is_over else ""
 
 
 def _heuristic(heuristic: Any) -> str:

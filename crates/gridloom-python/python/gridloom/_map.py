@@ -10,9 +10,10 @@ import asyncio
 import collections
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ._bars import Bar, are_shown
 from ._completed import end_of
 from ._errors import WaitTimedOut
 from ._packing import pack_call, pack_chunk
@@ -33,7 +34,9 @@ class MapResults(Generic[_T]):
         lead: int | None,
         timeout: float | None,
         chunked: bool,
+        bar: Bar | None = None,
     ) -> None:
+        self._bar = bar
         self._futures: collections.deque[RunFuture[Any]] = collections.deque()
         self._submit = submit
         self._items = iter(items)
@@ -57,6 +60,7 @@ class MapResults(Generic[_T]):
     def __next__(self) -> _T:
         if not self._rest:
             if not self._futures:
+                self._end_bar()
                 raise StopIteration
             try:
                 self._take(self._first().result(self._seconds_left()))
@@ -74,6 +78,7 @@ class MapResults(Generic[_T]):
     async def __anext__(self) -> _T:
         if not self._rest:
             if not self._futures:
+                self._end_bar()
                 raise StopAsyncIteration
             try:
                 self._take(await self._await_first())
@@ -95,6 +100,11 @@ class MapResults(Generic[_T]):
         self._items = iter(())
         while self._futures:
             self._futures.popleft().cancel()
+        self._end_bar()
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
     async def aclose(self) -> None:
         """End it, as `close`."""
@@ -136,13 +146,38 @@ def mapped(
     chunksize: int,
     lead: int | None,
     submit: Callable[..., RunFuture[Any]],
+    progress: bool = False,
 ) -> MapResults[Any]:
     """Results of a function for each group of items of the iterables, in order."""
     if chunksize < 1:
         raise ValueError(f"chunksize must be >= 1, got {chunksize}")
     function, name = pack()
     calls = zip(*iterables)
+    bar = Bar(name.rpartition(":")[2], "calls", _length(iterables)) if progress and are_shown() else None
     if chunksize == 1:
-        return MapResults(lambda args: submit(function, name, pack_call(name, args, {})), calls, lead, timeout, False)
+        one = _counted(lambda args: submit(function, name, pack_call(name, args, {})), bar, lambda args: 1)
+        return MapResults(one, calls, lead, timeout, False, bar)
     chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
-    return MapResults(lambda chunk: submit(function, name, pack_chunk(name, chunk)), chunks, lead, timeout, True)
+    several = _counted(lambda chunk: submit(function, name, pack_chunk(name, chunk)), bar, len)
+    return MapResults(several, chunks, lead, timeout, True, bar)
+
+
+def _length(iterables: tuple[Iterable[Any], ...]) -> int | None:
+    """How many calls there will be, if the iterables know it."""
+    lengths = [len(one) for one in iterables if isinstance(one, Sized)]
+    return min(lengths) if lengths and len(lengths) == len(iterables) else None
+
+
+def _counted(
+    submit: Callable[[Any], RunFuture[Any]], bar: Bar | None, count: Callable[[Any], int]
+) -> Callable[[Any], RunFuture[Any]]:
+    """Submit, and move the bar when the call has ended."""
+    if bar is None:
+        return submit
+
+    def counted(items: Any) -> RunFuture[Any]:
+        calls, future = count(items), submit(items)
+        future.add_done_callback(lambda ended: None if ended.cancelled() else bar.advance(calls))
+        return future
+
+    return counted

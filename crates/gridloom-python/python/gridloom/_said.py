@@ -6,16 +6,13 @@ import dataclasses
 import io
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
 from . import _gridloom
+from ._bars import Bar, print_above
 from ._errors import UsageError
 from .run_code import FUNCTION, STREAM
-
-_PAUSE_SECONDS = 0.1
-_WIDTH = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,10 +96,8 @@ class Shown:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._begun: dict[tuple[str, bool], str] = {}
         self._come: dict[int, tuple[float, float]] = {}
-        self._bar_at = 0.0
-        self._has_bar = False
+        self._bar: Bar | None = None
 
     def __call__(self, said: Said) -> None:
         with self._lock:
@@ -110,38 +105,25 @@ class Shown:
                 self._print(said.label, said.is_error, said.text)
             elif said.done is not None and said.total:
                 self._come[said.call] = (min(said.done, said.total), said.total)
-                self._bar(said.label)
+                self._move(said.label)
 
     def _print(self, label: str, is_error: bool, text: str) -> None:
-        stream = sys.stderr if is_error else sys.stdout
-        lines = text.replace("\r\n", "\n").splitlines()
-        if self._has_bar:
-            print("\r" + " " * (_WIDTH + 40) + "\r", end="", file=sys.stderr, flush=True)
-            self._has_bar = False
-        for line in lines:
-            if line:
-                print(f"[{label}] {line}", file=stream)
-        stream.flush()
+        lines = [f"[{label}] {line}" for line in text.replace("\r\n", "\n").splitlines() if line]
+        if lines:
+            print_above("\n".join(lines), sys.stderr if is_error else sys.stdout)
 
-    def _bar(self, label: str) -> None:
-        is_whole = all(done >= total for done, total in self._come.values())
-        now = time.monotonic()
-        if not _redraws(sys.stderr) or (now - self._bar_at < _PAUSE_SECONDS and not is_whole):
-            return
-        self._bar_at = now
-        part = sum(done / total for done, total in self._come.values()) / len(self._come)
-        filled = int(part * _WIDTH)
-        calls = label if len(self._come) == 1 else f"{len(self._come)} calls"
-        line = f"\r[{'#' * filled}{'.' * (_WIDTH - filled)}] {100 * part:3.0f} % {calls}"
-        print(line, end="\n" if is_whole else "", file=sys.stderr, flush=True)
-        self._has_bar = not is_whole
-        if is_whole:
+    def _move(self, label: str) -> None:
+        self._bar = self._bar or Bar(label)
+        if len(self._come) == 1:
+            ((done, total),) = self._come.values()
+            self._bar.move(done, total)
+        else:
+            calls = len(self._come)
+            self._bar.move(sum(done / total for done, total in self._come.values()), calls, label=f"{calls} calls")
+        if all(done >= total for done, total in self._come.values()):
+            self._bar.close()
+            self._bar = None
             self._come.clear()
-
-
-def _redraws(stream: TextIO) -> bool:
-    """Whether a line on it can be written over: on a terminal, and in a notebook."""
-    return stream.isatty() or type(stream).__module__.startswith("ipykernel")
 
 
 class ToProgram(io.TextIOBase):

@@ -13,6 +13,7 @@ from ._checks import whole
 from ._command import blas_library, program
 from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
+from ._progress import wanted
 from ._said import Said, listener
 from .run_code import PATH_VARIABLE
 
@@ -33,6 +34,7 @@ def local(
     environment: Mapping[str, str] | None = None,
     run_code: bool = True,
     logs: bool | Callable[[Said], None] = True,
+    progress: bool = False,
 ) -> Grid:
     """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
 
@@ -62,6 +64,8 @@ def local(
         What functions print in Python, with warnings and lines of `logging`, and what they tell `gridloom.progress`: ``True``
         shows it here while the program waits for results, with the function and the server before each line; ``False``
         leaves it in the log of the server; a function gets each as a `Said`.
+    progress : bool, optional
+        Whether a terminal or notebook shows how far groups and maps are, and values that take long on the network.
 
     Returns
     -------
@@ -73,7 +77,7 @@ def local(
     ConnectError
         If a process cannot be started, or a function cannot be offered; its own message is on the standard error.
     UsageError
-        If a number is out of its range.
+        If a number is out of its range, or `logs` or `progress` cannot be meant.
 
     Examples
     --------
@@ -82,7 +86,7 @@ def local(
     ...     grid.function("linalg/dnrm2")(np.array([3.0, 4.0]))
     5.0
     """
-    hear = listener(logs)
+    hear, shows = listener(logs), wanted(progress)
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
@@ -99,7 +103,7 @@ def local(
         environment=[(PATH_VARIABLE, path), *(environment or {}).items()],
         executes=_executes(),
     )
-    return Grid(raw, hear)
+    return Grid(raw, hear, progress=shows)
 
 
 def connect(
@@ -107,6 +111,7 @@ def connect(
     *,
     servers: Iterable[str] | None = None,
     logs: bool | Callable[[Said], None] = True,
+    progress: bool = False,
 ) -> Grid:
     """Connect to a grid: to its agent, or to servers without one. In a simulated process: to that of its simulation.
 
@@ -122,6 +127,8 @@ def connect(
         cannot be used are told in an `UnreachableWarning`; they are used as soon as they answer.
     logs : bool or callable, optional
         What functions print, and how far they have come, as in `local`.
+    progress : bool, optional
+        Whether bars are shown, as in `local`.
 
     Returns
     -------
@@ -137,19 +144,19 @@ def connect(
     """
     if address is not None and servers is not None:
         raise UsageError("connect: an address of an agent or servers, not both")
-    hear = listener(logs)
+    hear, shows = listener(logs), wanted(progress)
     named = os.environ.get("GRIDLOOM_SERVERS")
     if address is None and servers is None and named and not os.environ.get("GRIDLOOM_AGENT"):
         servers = (server.strip() for server in named.split(","))
     if isinstance(servers, str):
         raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
     if servers is not None:
-        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), hear)
+        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), hear, progress=shows)
         for server, why in grid._raw.unreachable():
             warnings.warn(f"going on without the server at {server}: {why}", UnreachableWarning, stacklevel=2)
         return grid
     agent = address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS
-    return Grid(_gridloom.connect(agent, _executes()), hear)
+    return Grid(_gridloom.connect(agent, _executes()), hear, progress=shows)
 
 
 def simulate(

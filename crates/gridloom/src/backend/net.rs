@@ -9,6 +9,7 @@ use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Command, Event, Node, Role};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::Secret;
+use gridloom_net::moving::OnTheWay;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::SegmentMut;
 
@@ -76,6 +77,10 @@ impl Backend for NetBackend {
 
     fn value(&self, datum: DatumId) -> Option<Value> {
         self.0.store().get(&datum).map(|(meta, payload)| Value::of(meta, payload))
+    }
+
+    fn moving(&self) -> Vec<OnTheWay> {
+        self.0.store().moving().list()
     }
 
     fn forget(&self, datum: DatumId) {

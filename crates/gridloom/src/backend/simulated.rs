@@ -12,6 +12,7 @@ use std::time::Duration;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Command, Event};
+use gridloom_net::moving::OnTheWay;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::{Pool, SegmentMut};
 use gridloom_sim::Simulation;
@@ -175,6 +176,10 @@ impl Backend for SimBackend {
             Some(bytes) => Value::of(meta, Payload::Inline(bytes)),
             None => Value::placeholder(meta),
         })
+    }
+
+    fn moving(&self) -> Vec<OnTheWay> {
+        Vec::new()
     }
 
     fn forget(&self, datum: DatumId) {

@@ -49,6 +49,11 @@ impl Calls {
         self.all.get(&task).map(Option::as_ref)
     }
 
+    /// How many have not ended.
+    pub(super) fn under_way(&self) -> usize {
+        self.all.values().filter(|end| end.is_none()).count() + self.abandoned.len()
+    }
+
     /// Whether it has ended; a call that was collected has.
     fn has_ended(&self, task: TaskId) -> bool {
         self.get(task).is_none_or(|ended| ended.is_some())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_core::node::Command;
+use gridloom_net::moving::OnTheWay;
 
 use crate::{Error, Grid, Value};
 
@@ -66,6 +67,11 @@ impl Grid {
         let meta = answer??;
         // The store keeps it while the handle lives, so that it need not come twice.
         Ok(self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta)))
+    }
+
+    /// Large values that are on their way to or from this session now: arguments and results.
+    pub fn moving(&self) -> Vec<OnTheWay> {
+        self.0.backend.moving()
     }
 
     /// Has a datum brought here as soon as it is made.

@@ -12,7 +12,7 @@ use gridloom_map::MapBy;
 
 use crate::described::PlannedCall;
 use crate::group::Launches;
-use crate::report::{Course, Ended, GroupRecord, PlanRecord, Report, Summary};
+use crate::report::{Course, Ended, GroupProgress, GroupRecord, PlanRecord, Report, Summary};
 use crate::{Error, Grid};
 
 /// The groups about which the program can still ask, those that have not ended, and what is kept of others.
@@ -91,14 +91,15 @@ impl Groups {
 
     /// A server is lost, and these tasks run again.
     pub(super) fn on_server_lost(&mut self, name: &str, why: &str, again: &[TaskId]) {
-        let mut counts: BTreeMap<GroupId, usize> = BTreeMap::new();
-        again
-            .iter()
-            .filter_map(|task| self.of_task.get(task))
-            .for_each(|group| *counts.entry(*group).or_default() += 1);
-        for (group, count) in counts {
+        let mut by_group: BTreeMap<GroupId, Vec<TaskId>> = BTreeMap::new();
+        for task in again {
+            if let Some(group) = self.of_task.get(task) {
+                by_group.entry(*group).or_default().push(*task);
+            }
+        }
+        for (group, tasks) in by_group {
             if let Some(record) = self.records.get_mut(&group) {
-                record.server_lost(name, why, count);
+                record.server_lost(name, why, &tasks);
             }
         }
     }
@@ -178,6 +179,11 @@ impl Groups {
 
     pub(super) fn take_records(&mut self) -> BTreeMap<GroupId, GroupRecord> {
         std::mem::take(&mut self.records)
+    }
+
+    /// How many calls have not ended.
+    pub(super) fn under_way(&self) -> usize {
+        self.records.values().map(GroupRecord::under_way).sum()
     }
 
     /// Numbers of groups, of their tasks and of their data.
@@ -338,6 +344,27 @@ impl Grid {
         let records = parts.iter().filter_map(|part| state.groups.records.get(part));
         let is_simulated = self.0.backend.simulated().is_some();
         Report::new(heuristic, records, &state.directory.setting(&[self.0.client], is_simulated))
+    }
+
+    /// How many calls of the session have not ended, by themselves and in groups that were launched.
+    pub fn under_way(&self) -> usize {
+        self.absorb();
+        let state = self.state();
+        state.calls.under_way() + state.groups.under_way()
+    }
+
+    /// How far groups are together, or only those of their tasks. One that is forgotten has ended.
+    pub(crate) fn progress(&self, groups: &[GroupId], only: Option<&[TaskId]>) -> GroupProgress {
+        self.absorb();
+        let state = self.state();
+        let records = groups.iter().filter_map(|group| state.groups.records.get(group));
+        let none = GroupProgress { calls: 0, ended: 0, failed: 0, is_over: true };
+        records.map(|record| record.progress(only)).fold(none, |sum, one| GroupProgress {
+            calls: sum.calls + one.calls,
+            ended: sum.ended + one.ended,
+            failed: sum.failed + one.failed,
+            is_over: sum.is_over && one.is_over,
+        })
     }
 
     /// How a group went that was mapped, so far.

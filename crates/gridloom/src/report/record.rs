@@ -42,6 +42,18 @@ pub(crate) struct Course {
 /// Heuristic, predicted and measured makespan of a group, seconds.
 pub(crate) type Summary = (String, f64, f64);
 
+/// How far the calls of a group are that were launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupProgress {
+    pub calls: usize,
+    /// Those that have ended, however they did.
+    pub ended: usize,
+    /// Those of them that failed.
+    pub failed: usize,
+    /// All have ended, and what their ends say is here.
+    pub is_over: bool,
+}
+
 /// What a session remembers of a task.
 #[derive(Debug)]
 struct Recorded {
@@ -58,6 +70,9 @@ pub(crate) struct GroupRecord {
     servers: BTreeMap<TaskId, NodeId>,
     /// Ends of its tasks; one that ran again has several.
     ends: Vec<Ended>,
+    /// Tasks that have ended, and are not to run again, and those of them that failed.
+    over: BTreeSet<TaskId>,
+    failed: BTreeSet<TaskId>,
     transfers: Vec<(Time, TransferReport)>,
     ended_at: Option<Time>,
     lost_servers: Vec<String>,
@@ -85,6 +100,8 @@ impl GroupRecord {
             plans: Vec::new(),
             servers: BTreeMap::new(),
             ends: Vec::new(),
+            over: BTreeSet::new(),
+            failed: BTreeSet::new(),
             transfers: Vec::new(),
             ended_at: None,
             lost_servers: Vec::new(),
@@ -133,6 +150,13 @@ impl GroupRecord {
     }
 
     pub(crate) fn task_ended(&mut self, ended: Ended) {
+        let task = ended.report.task;
+        self.over.insert(task);
+        if ended.error().is_some() {
+            self.failed.insert(task);
+        } else {
+            self.failed.remove(&task);
+        }
         self.ends.push(ended);
     }
 
@@ -154,13 +178,17 @@ impl GroupRecord {
         self.ended_at = Some(at);
     }
 
-    pub(crate) fn server_lost(&mut self, name: &str, why: &str, again: usize) {
+    pub(crate) fn server_lost(&mut self, name: &str, why: &str, again: &[TaskId]) {
         // Results that went with it may be asked for one by one.
         let lost = format!("{name} ({why})");
         if !self.lost_servers.contains(&lost) {
             self.lost_servers.push(lost);
         }
-        self.tasks_again += again;
+        self.tasks_again += again.len();
+        for task in again {
+            self.over.remove(task);
+            self.failed.remove(task);
+        }
         // Tasks run again: the end that was noted does not count.
         self.ended_at = None;
     }
@@ -192,6 +220,25 @@ impl GroupRecord {
 
     pub(crate) fn planned_at(&self) -> Option<Time> {
         self.plans.first().map(|(at, _)| *at)
+    }
+
+    /// How far its tasks are, or those of them.
+    pub(crate) fn progress(&self, only: Option<&[TaskId]>) -> GroupProgress {
+        let is_over = self.has_ended();
+        match only {
+            None => {
+                GroupProgress { calls: self.tasks.len(), ended: self.over.len(), failed: self.failed.len(), is_over }
+            }
+            Some(tasks) => {
+                let count = |set: &BTreeSet<TaskId>| tasks.iter().filter(|task| set.contains(task)).count();
+                let calls = tasks.iter().filter(|task| self.tasks.contains_key(task)).count();
+                GroupProgress { calls, ended: count(&self.over), failed: count(&self.failed), is_over }
+            }
+        }
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.tasks.len() - self.over.len()
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -247,6 +247,7 @@ impl Client {
             DirectoryToClient::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
             DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
             DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
+            DirectoryToClient::Output(output) => out.push(Effect::Emit(Event::Output { server: from, output })),
             DirectoryToClient::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),
         }
     }
@@ -437,6 +438,9 @@ impl Client {
             },
             Command::Models { server } => self.contacts.post(server, DirectoryToServer::TellModels, out),
             Command::Status { server } => self.contacts.post(server, DirectoryToServer::TellStatus, out),
+            Command::Output { server, query } => {
+                self.contacts.post(server, DirectoryToServer::TellOutput(query), out);
+            }
             Command::EndTask { server, task } => {
                 self.contacts.post(server, DirectoryToServer::EndTask { task }, out);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, ServerStatus};
+use super::{Message, Output, OutputQuery, ServerStatus};
 use gridloom_base::{NodeId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, GridView, LinkReport, host_of};
@@ -61,6 +61,8 @@ pub enum DirectoryToServer {
     TellModels,
     /// A client asks what the server does: `Status` follows.
     TellStatus,
+    /// A client asks what functions have printed at the server: `Output` follows.
+    TellOutput(OutputQuery),
     /// Somebody who looks after the grid ends a task, whoever's it is: its client hears that it was cancelled.
     EndTask { task: TaskId },
 }
@@ -83,6 +85,8 @@ pub enum DirectoryToClient {
     LinksKnown { links: Vec<LinkReport> },
     /// The answer of a server to `TellStatus`.
     Status { status: ServerStatus },
+    /// The answer of a server to `TellOutput`.
+    Output(Output),
 }
 
 /// What a server tells the agent when it comes.

@@ -15,6 +15,15 @@ pub struct ServerStatus {
     pub store_bytes: u64,
 }
 
+impl ServerStatus {
+    /// How many tasks are at that stage. Those that are too many to be listed wait.
+    pub fn at(&self, stage: Stage) -> u64 {
+        let listed = self.tasks.iter().filter(|task| task.stage == stage).count() as u64;
+        let beyond = if stage == Stage::Waiting { self.count.saturating_sub(self.tasks.len() as u64) } else { 0 };
+        listed + beyond
+    }
+}
+
 /// Where a task stands on its server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TaskStatus {

@@ -29,6 +29,7 @@ impl Server {
         self.links.check()?;
         self.learning.check()?;
         self.reports.check()?;
-        self.objects.check()
+        self.objects.check()?;
+        self.outputs.check()
     }
 }

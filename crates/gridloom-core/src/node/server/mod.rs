@@ -6,7 +6,7 @@
 //! computation, and no message passes the client between two dependent tasks.
 //!
 //! It is made of parts with private state that do not know one another: registration, links, admission (tasks and data),
-//! learning, reports, objects, calibration. The server routes messages to them and lifts what they give.
+//! learning, reports, objects, outputs, calibration. The server routes messages to them and lifts what they give.
 
 mod admission;
 mod calibration;
@@ -14,6 +14,7 @@ mod learning;
 mod leftovers;
 mod links;
 mod objects;
+mod outputs;
 mod peers;
 mod registering;
 mod reports;
@@ -40,6 +41,7 @@ use gridloom_perf::FunctionModel;
 use learning::{Learning, News};
 use links::Links;
 use objects::Objects;
+use outputs::Outputs;
 use registering::Registering;
 use reports::Reports;
 
@@ -83,6 +85,7 @@ pub struct Server {
     learning: Learning,
     reports: Reports,
     objects: Objects,
+    outputs: Outputs,
     calibration: Calibration,
     /// Tasks that were asked back, and have begun unless they are still queued in a worker.
     withdrawn: BTreeSet<TaskId>,
@@ -101,6 +104,7 @@ impl Server {
             learning: Learning::new(&config),
             reports: Reports::default(),
             objects: Objects::default(),
+            outputs: Outputs::default(),
             calibration: Calibration::default(),
             withdrawn: BTreeSet::new(),
             config,
@@ -232,6 +236,11 @@ impl Server {
                 let status = self.status(now);
                 send(out, from, DirectoryToClient::Status { status });
             }
+            DirectoryToServer::TellOutput(query) => match self.outputs.ask(from, query) {
+                Ok(Some(output)) => send(out, from, DirectoryToClient::Output(output)),
+                Ok(None) => {}
+                Err(()) => not_taken(from, out),
+            },
             DirectoryToServer::EndTask { task } => {
                 self.cancel(now, task, out);
                 self.pump(now, out);
@@ -369,7 +378,7 @@ impl Machine for Server {
                 send(out, call.task.client, TaskToClient::CallsBack(call));
                 self.pump(now, out);
             }
-            Input::Said(said) => send(out, said.task.client, TaskToClient::Said(said)),
+            Input::Said(said) => self.on_said(now, said, out),
             Input::Calling { task, waits } => {
                 self.admission.set_calling(task, waits);
                 self.learning.set_computing(now, self.admission.computing());

@@ -39,6 +39,7 @@ impl Server {
         let news = self.links.peer_lost(peer, out);
         self.tell(news, out);
         self.registering.peer_lost(peer, why, out);
+        self.outputs.forget_peer(peer);
         if lost.about == Role::Server {
             self.registering.tell(LinkToAgent::LinkBroken { to: peer }, out);
         }

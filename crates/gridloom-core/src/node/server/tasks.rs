@@ -3,10 +3,11 @@
 use super::admission::Unstuck;
 use super::learning::Call;
 use super::{Server, send};
+use crate::call::{Said, Saying};
 use crate::exec::{Entry, State};
 use crate::graph::{Argument, Task, TaskKind};
 use crate::node::ServerTimer;
-use crate::node::message::{ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
+use crate::node::message::{DirectoryToClient, ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
@@ -196,6 +197,19 @@ impl Server {
             self.object_lost(now, object, out);
         }
         self.pump(now, out);
+    }
+
+    /// A task says something: the server keeps what it prints, and its client hears it if the client wants to.
+    pub(super) fn on_said(&mut self, now: Time, said: Said, out: &mut Vec<Effect>) {
+        let Some(entry) = self.admission.get(said.task) else { return };
+        if let Saying::Text { is_error, text } = &said.saying {
+            self.outputs.print(now, said.task, entry.task.name(), *is_error, text);
+            let answers = self.outputs.answers();
+            answers.into_iter().for_each(|(client, output)| send(out, client, DirectoryToClient::Output(output)));
+        }
+        if entry.task.terms.tells {
+            send(out, said.task.client, TaskToClient::Said(said));
+        }
     }
 
     /// What still waits for its turn on an object that is no more fails.

@@ -1,0 +1,254 @@
+//! `gridloom logs`.
+//!
+//! Servers number their lines. The command asks each for those after the last that it has, at first for what is there, then, with
+//! `--follow`, for what comes. Times are by the clocks of the servers, so that a line always has the same.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, bail};
+use gridloom::Grid;
+use gridloom_base::near::near_names;
+use gridloom_base::{NodeId, TaskId};
+use gridloom_core::node::message::{Output, OutputLine, OutputQuery};
+use serde_json::json;
+
+use super::{GridOption, print_text};
+
+/// A server that does not answer so long is gone on without.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// How often to look for servers that have come.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// A server that waits for lines so long is asked again: it has forgotten the question if its connection was lost.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Show what functions have printed at the servers, also in calls that have ended.
+///
+/// Servers keep the last 64 KiB of each call's lines, and 8 MiB of all calls' lines: print, logging and warnings of Python functions. What
+/// C code and other processes print stands in the servers' own logs.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  gridloom logs --follow\n  gridloom logs --function solve --lines 20\n  \
+                        gridloom logs t17@n2f3a90 --json")]
+pub struct Options {
+    #[command(flatten)]
+    grid: GridOption,
+    /// Only lines of this call, as 'gridloom calls' names it
+    call: Option<TaskId>,
+    /// Only lines of this server; may be given several times
+    #[arg(long, value_name = "NAME")]
+    server: Vec<String>,
+    /// Only lines of this function, named with its module or without
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// Only the last lines, so many in all
+    #[arg(short = 'n', long, value_name = "N", visible_alias = "tail")]
+    lines: Option<u64>,
+    /// Go on with lines as they are printed, until interrupted
+    #[arg(short, long)]
+    follow: bool,
+    /// Print JSON, a line for each line
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let grid = options.grid.connect()?;
+    let mut reader = Reader { grid: &grid, options, servers: BTreeMap::new() };
+    reader.check_servers()?;
+    let past = reader.past()?;
+    if past.is_empty() {
+        if let Some(function) = &options.function {
+            grid.function(function)?;
+        }
+        if !options.follow && options.lines != Some(0) {
+            gridloom_base::say!("gridloom: no line is kept; what C code prints stands in the servers' own logs");
+        }
+    }
+    print(options, &past)?;
+    if !options.follow {
+        return Ok(ExitCode::SUCCESS);
+    }
+    loop {
+        print(options, &reader.next()?)?;
+    }
+}
+
+/// A line, with its server.
+struct Printed {
+    server: String,
+    line: OutputLine,
+}
+
+/// What is known of a server's lines.
+struct Place {
+    name: String,
+    /// The number up to which its lines are here.
+    after: u64,
+    asked: Option<Instant>,
+}
+
+struct Reader<'a> {
+    grid: &'a Grid,
+    options: &'a Options,
+    servers: BTreeMap<NodeId, Place>,
+}
+
+impl Reader<'_> {
+    fn check_servers(&self) -> Result<()> {
+        let view = self.grid.servers();
+        let known: Vec<&str> = view.servers.iter().map(|server| server.name.as_str()).collect();
+        for name in &self.options.server {
+            if !known.contains(&name.as_str()) {
+                let near = near_names(name, known.iter().copied());
+                let near =
+                    if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(" or ")) };
+                bail!("no server has the name '{name}'; {near}'gridloom servers' lists those of the grid");
+            }
+        }
+        Ok(())
+    }
+
+    /// Lines that are there, in the order of their times.
+    fn past(&mut self) -> Result<Vec<Printed>> {
+        let last = self.options.lines.unwrap_or(u64::MAX);
+        let mut lines = Vec::new();
+        self.look();
+        let mut wanted: BTreeMap<NodeId, u64> = self.servers.keys().map(|server| (*server, last)).collect();
+        wanted.keys().for_each(|server| self.ask(*server, last, false));
+        let mut heard = Instant::now();
+        while !wanted.is_empty() && heard.elapsed() < ANSWER_LIMIT {
+            for (server, output) in self.grid.take_output(ANSWER_LIMIT)? {
+                heard = Instant::now();
+                let Some(left) = wanted.get_mut(&server) else { continue };
+                *left = left.saturating_sub(output.lines.len() as u64);
+                let (left, has_more) = (*left, output.has_more);
+                lines.extend(self.take(server, output));
+                match has_more {
+                    true => self.ask(server, left, false),
+                    false => drop(wanted.remove(&server)),
+                }
+            }
+        }
+        for server in wanted.keys() {
+            let (name, limit) = (&self.servers[server].name, ANSWER_LIMIT.as_secs());
+            gridloom_base::say!("gridloom: {name}: no answer within {limit} s");
+        }
+        lines.sort_by_key(|line| line.line.at);
+        let beyond = (lines.len() as u64).saturating_sub(last);
+        Ok(lines.split_off(beyond as usize))
+    }
+
+    /// Lines that have come, if some have before the next look for servers.
+    fn next(&mut self) -> Result<Vec<Printed>> {
+        self.look();
+        let is_due = |place: &Place| place.asked.is_none_or(|asked| asked.elapsed() > ASK_AGAIN);
+        let due: Vec<NodeId> =
+            self.servers.iter().filter(|(_, place)| is_due(place)).map(|(server, _)| *server).collect();
+        due.into_iter().for_each(|server| self.ask(server, u64::MAX, true));
+        let mut lines = Vec::new();
+        for (server, output) in self.grid.take_output(LOOK_PAUSE)? {
+            if output.is_cut
+                && let Some(place) = self.servers.get(&server)
+            {
+                gridloom_base::say!("gridloom: {}: lines came too fast to be kept; some are missing", place.name);
+            }
+            lines.extend(self.take(server, output));
+        }
+        lines.sort_by_key(|line| line.line.at);
+        Ok(lines)
+    }
+
+    /// Which servers there are now.
+    fn look(&mut self) {
+        let view = self.grid.servers();
+        self.servers.retain(|server, _| view.server(*server).is_some());
+        let wanted = &self.options.server;
+        for server in view.servers.iter().filter(|server| wanted.is_empty() || wanted.contains(&server.name)) {
+            let place = || Place { name: server.name.clone(), after: 0, asked: None };
+            self.servers.entry(server.node).or_insert_with(place);
+        }
+    }
+
+    fn ask(&mut self, server: NodeId, last: u64, waits: bool) {
+        let Some(place) = self.servers.get_mut(&server) else { return };
+        place.asked = Some(Instant::now());
+        let (function, call) = (self.options.function.clone(), self.options.call);
+        self.grid.ask_output(server, OutputQuery { after: place.after, last, function, call, waits });
+    }
+
+    /// The lines of an answer that are new: two questions may have crossed.
+    fn take(&mut self, server: NodeId, output: Output) -> Vec<Printed> {
+        let Some(place) = self.servers.get_mut(&server) else { return Vec::new() };
+        let former = place.after;
+        place.asked = None;
+        place.after = place.after.max(output.after);
+        let new = output.lines.into_iter().filter(|line| line.number > former);
+        new.map(|line| Printed { server: place.name.clone(), line }).collect()
+    }
+}
+
+fn print(options: &Options, lines: &[Printed]) -> Result<()> {
+    let text: String = lines.iter().map(|line| if options.json { json_of(line) } else { text_of(line) }).collect();
+    if text.is_empty() { Ok(()) } else { print_text(&text) }
+}
+
+fn json_of(Printed { server, line }: &Printed) -> String {
+    let value = json!({
+        "time": humantime::format_rfc3339_micros(date(line)).to_string(),
+        "server": server,
+        "function": line.function,
+        "call": line.call.to_string(),
+        "stream": if line.is_error { "stderr" } else { "stdout" },
+        "text": line.text,
+    });
+    format!("{value}\n")
+}
+
+fn date(line: &OutputLine) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(line.at.0)
+}
+
+/// `2026-01-31T12:00:00.123Z [solve@node-3 t17@n2f3a90] residual 0.02`. Control characters are escaped: a line must neither look
+/// like others nor change the terminal.
+fn text_of(Printed { server, line }: &Printed) -> String {
+    let (time, call) = (humantime::format_rfc3339_millis(date(line)), line.call);
+    let function = line.function.rsplit('/').next().unwrap_or_default();
+    let mut text = format!("{time} [{function}@{server} {call}] ");
+    for character in line.text.chars() {
+        match character {
+            '\t' => text.push('\t'),
+            control if control.is_control() => text.extend(control.escape_default()),
+            shown => text.push(shown),
+        }
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::Time;
+
+    use super::*;
+
+    #[test]
+    fn a_line_has_its_origin_and_no_control_characters() {
+        let line = OutputLine {
+            number: 1,
+            call: "t17@n2f3a90".parse().unwrap(),
+            function: "physics/solve".into(),
+            is_error: true,
+            at: Time(1_500_000),
+            text: "a\tb\x1b[2Jä".into(),
+        };
+        let printed = Printed { server: "one".into(), line };
+        let text = "1970-01-01T00:00:00.001Z [solve@one t17@n2f3a90] a\tb\\u{1b}[2Jä\n";
+        assert_eq!(text_of(&printed), text);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&json_of(&printed)).unwrap(),
+            json!({"time": "1970-01-01T00:00:00.001500Z", "server": "one", "function": "physics/solve", "call": "t17@n2f3a90",
+                   "stream": "stderr", "text": "a\tb\x1b[2Jä"})
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! What calls have printed: the last lines of each, also of calls that have ended, and clients that wait for further ones.
+//!
+//! **Invariants.** The lines of one call and those of all calls stay below their bounds; the oldest ones make room. A client
+//! has one question at most; a later one takes its place.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::node::message::{Output, OutputLine, OutputQuery};
+use gridloom_base::limits::{
+    NAME_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PER_CALL, OUTPUT_BYTES_PER_MESSAGE, OUTPUT_LINE_BYTES,
+};
+use gridloom_base::{NodeId, TaskId, Time};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Outputs {
+    /// By number.
+    lines: BTreeMap<u64, Line>,
+    /// Calls that have lines.
+    calls: BTreeMap<TaskId, Call>,
+    bytes: usize,
+    /// The number of the last line that was printed.
+    last: u64,
+    /// The greatest number of a line that has made room.
+    gone: u64,
+    waiting: BTreeMap<NodeId, OutputQuery>,
+}
+
+#[derive(Debug)]
+struct Line {
+    at: Time,
+    call: TaskId,
+    is_error: bool,
+    /// The next line of its stream takes its place, as a bar of progress does.
+    is_redrawn: bool,
+    text: String,
+}
+
+#[derive(Debug)]
+struct Call {
+    function: String,
+    /// Of its lines, in order.
+    numbers: VecDeque<u64>,
+    bytes: usize,
+}
+
+impl Line {
+    fn bytes(&self) -> usize {
+        self.text.len() + OUTPUT_LINE_BYTES
+    }
+}
+
+impl Outputs {
+    /// A call of that function prints a text, of whole lines but perhaps for the last one.
+    pub(super) fn print(&mut self, at: Time, call: TaskId, function: &str, is_error: bool, text: &str) {
+        for line in text.replace("\r\n", "\n").split_inclusive(['\n', '\r']) {
+            let is_redrawn = line.ends_with('\r');
+            let text = line.trim_end_matches(['\n', '\r']);
+            if !(is_redrawn && text.is_empty()) {
+                self.push(function, Line { at, call, is_error, is_redrawn, text: text.to_string() });
+            }
+        }
+    }
+
+    fn push(&mut self, function: &str, line: Line) {
+        let call = line.call;
+        let new = || Call { function: function.to_string(), numbers: VecDeque::new(), bytes: 0 };
+        let numbers = &self.calls.entry(call).or_insert_with(new).numbers;
+        let former = numbers.back().and_then(|number| Some((*number, self.lines.get(number)?)));
+        if let Some((number, former)) = former
+            && former.is_redrawn
+            && former.is_error == line.is_error
+        {
+            self.remove(number);
+        }
+        self.last += 1;
+        let (number, bytes) = (self.last, line.bytes());
+        self.bytes += bytes;
+        let of_call = self.calls.entry(call).or_insert_with(new);
+        of_call.bytes += bytes;
+        of_call.numbers.push_back(number);
+        self.lines.insert(number, line);
+        while let Some(oldest) = self.too_old(call) {
+            self.gone = self.gone.max(oldest);
+            self.remove(oldest);
+        }
+    }
+
+    /// The line that makes room next, if a bound is passed. One line alone passes none.
+    fn too_old(&self, call: TaskId) -> Option<u64> {
+        let own = self.calls.get(&call)?;
+        if own.bytes > OUTPUT_BYTES_PER_CALL && own.numbers.len() > 1 {
+            return own.numbers.front().copied();
+        }
+        let is_full = self.bytes > OUTPUT_BYTES_MAX && self.lines.len() > 1;
+        if is_full { self.lines.keys().next().copied() } else { None }
+    }
+
+    /// The line is the first or the last of its call.
+    fn remove(&mut self, number: u64) {
+        let line = self.lines.remove(&number).expect("a call's numbers are those of its lines");
+        self.bytes -= line.bytes();
+        let call = self.calls.get_mut(&line.call).expect("a line's call has it");
+        call.bytes -= line.bytes();
+        if call.numbers.front() == Some(&number) {
+            call.numbers.pop_front();
+        } else {
+            call.numbers.pop_back();
+        }
+        if call.numbers.is_empty() {
+            self.calls.remove(&line.call);
+        }
+    }
+
+    /// Answers a client's question, or keeps it until there is a line. `Err` if it is none that a client asks.
+    pub(super) fn ask(&mut self, client: NodeId, query: OutputQuery) -> Result<Option<Output>, ()> {
+        if query.function.as_ref().is_some_and(|function| function.len() > NAME_BYTES_MAX) {
+            return Err(());
+        }
+        let output = self.output(&query);
+        if query.waits && output.lines.is_empty() {
+            self.waiting.insert(client, OutputQuery { after: output.after, ..query });
+            return Ok(None);
+        }
+        self.waiting.remove(&client);
+        Ok(Some(output))
+    }
+
+    /// Answers to clients that waited for what was printed.
+    pub(super) fn answers(&mut self) -> Vec<(NodeId, Output)> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut answers = Vec::new();
+        for (client, query) in waiting {
+            if let Ok(Some(output)) = self.ask(client, query) {
+                answers.push((client, output));
+            }
+        }
+        answers
+    }
+
+    pub(super) fn forget_peer(&mut self, peer: NodeId) {
+        self.waiting.remove(&peer);
+    }
+
+    fn output(&self, query: &OutputQuery) -> Output {
+        let is_asked = |line: &Line| {
+            query.call.is_none_or(|call| line.call == call)
+                && query.function.as_ref().is_none_or(|name| is_named(&self.calls[&line.call].function, name))
+        };
+        let later = self.lines.range(query.after.saturating_add(1)..).rev().filter(|(_, line)| is_asked(line));
+        let mut asked: Vec<(&u64, &Line)> = later.take(usize::try_from(query.last).unwrap_or(usize::MAX)).collect();
+        asked.reverse();
+        let mut output = Output { is_cut: 0 < query.after && query.after < self.gone, ..Output::default() };
+        let mut bytes = 0;
+        for (number, line) in asked {
+            bytes += line.bytes();
+            if bytes > OUTPUT_BYTES_PER_MESSAGE && !output.lines.is_empty() {
+                output.has_more = true;
+                break;
+            }
+            let Line { at, call, is_error, ref text, .. } = *line;
+            let function = self.calls[&call].function.clone();
+            output.lines.push(OutputLine { number: *number, call, function, is_error, at, text: text.clone() });
+        }
+        let told = output.lines.last().map_or(query.after, |line| line.number);
+        output.after = if output.has_more { told } else { self.last };
+        output
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        let numbers: usize = self.calls.values().map(|call| call.numbers.len()).sum();
+        let bytes: usize = self.lines.values().map(Line::bytes).sum();
+        let of_calls: usize = self.calls.values().map(|call| call.bytes).sum();
+        if numbers != self.lines.len() || bytes != self.bytes || of_calls != bytes {
+            return Err(format!("{} lines of {bytes} bytes, but {numbers} of {of_calls} of calls", self.lines.len()));
+        }
+        Ok(())
+    }
+}
+
+fn is_named(function: &str, name: &str) -> bool {
+    function == name || function.rsplit('/').next() == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLIENT: NodeId = NodeId(7);
+
+    fn call(serial: u64) -> TaskId {
+        TaskId { client: NodeId(3), serial }
+    }
+
+    fn all() -> OutputQuery {
+        OutputQuery { last: u64::MAX, ..OutputQuery::default() }
+    }
+
+    fn texts(output: &Output) -> Vec<&str> {
+        output.lines.iter().map(|line| line.text.as_str()).collect()
+    }
+
+    #[track_caller]
+    fn told(outputs: &mut Outputs, query: OutputQuery) -> Output {
+        assert_eq!(outputs.check(), Ok(()));
+        outputs.ask(CLIENT, query).unwrap().expect("it does not wait")
+    }
+
+    #[test]
+    fn lines_are_told_with_their_origin_by_function_and_call() {
+        let mut outputs = Outputs::default();
+        outputs.print(Time(1), call(1), "m/f", false, "one\n\ntwo\r\nbegun");
+        outputs.print(Time(4), call(2), "n/g", true, "odd\n");
+        let output = told(&mut outputs, all());
+        assert_eq!((texts(&output), output.after, output.has_more), (vec!["one", "", "two", "begun", "odd"], 5, false));
+        let last = output.lines.last().unwrap();
+        assert_eq!((last.call, last.function.as_str(), last.is_error, last.at), (call(2), "n/g", true, Time(4)));
+        for (name, count) in [("g", 1), ("n/g", 1), ("m/f", 4), ("n", 0)] {
+            let output = told(&mut outputs, OutputQuery { function: Some(name.into()), ..all() });
+            assert_eq!((output.lines.len(), output.after), (count, 5), "{name}");
+        }
+        assert_eq!(texts(&told(&mut outputs, OutputQuery { call: Some(call(2)), ..all() })), ["odd"]);
+        assert_eq!(texts(&told(&mut outputs, OutputQuery { last: 2, ..all() })), ["begun", "odd"]);
+        let none = told(&mut outputs, OutputQuery { last: 0, ..all() });
+        assert_eq!((texts(&none), none.after), (vec![], 5));
+        assert!(outputs.ask(CLIENT, OutputQuery { function: Some("x".repeat(256)), ..all() }).is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_redrawn_is_kept_once() {
+        let mut outputs = Outputs::default();
+        for text in ["\r", " 10 %\r", " 20 %\r", "100 %\n", "done\n"] {
+            outputs.print(Time(1), call(1), "m/f", true, text);
+        }
+        outputs.print(Time(1), call(1), "m/f", true, "half\r");
+        outputs.print(Time(1), call(1), "m/f", false, "of the other stream\n");
+        assert_eq!(texts(&told(&mut outputs, all())), ["100 %", "done", "half", "of the other stream"]);
+    }
+
+    #[test]
+    fn the_last_lines_of_each_call_stay_within_bounds() {
+        let mut outputs = Outputs::default();
+        outputs.print(Time(0), call(0), "m/f", false, "first\n");
+        let line = "x".repeat(1000) + "\n";
+        (0..1000).for_each(|_| outputs.print(Time(1), call(1), "m/f", false, &line));
+        let output = told(&mut outputs, all());
+        assert_eq!((output.lines[0].text.as_str(), output.lines.len()), ("first", 1 + OUTPUT_BYTES_PER_CALL / 1064));
+        assert!(!output.is_cut && told(&mut outputs, OutputQuery { after: 5, ..all() }).is_cut);
+        (2..1000).for_each(|serial| (0..10).for_each(|_| outputs.print(Time(2), call(serial), "m/f", false, &line)));
+        assert!(outputs.bytes <= OUTPUT_BYTES_MAX && outputs.bytes > OUTPUT_BYTES_MAX - 1100);
+        outputs.print(Time(3), call(5000), "m/f", false, &"y".repeat(2 * OUTPUT_BYTES_PER_CALL));
+        assert_eq!(told(&mut outputs, OutputQuery { call: Some(call(5000)), ..all() }).lines.len(), 1);
+    }
+
+    #[test]
+    fn a_long_answer_comes_in_parts() {
+        let mut outputs = Outputs::default();
+        let line = "x".repeat(1000) + "\n";
+        (0..4000).for_each(|serial| outputs.print(Time(1), call(serial), "m/f", false, &line));
+        let (mut query, mut numbers, mut parts) = (OutputQuery { last: 3000, ..all() }, Vec::new(), 0);
+        loop {
+            let output = told(&mut outputs, query.clone());
+            numbers.extend(output.lines.iter().map(|line| line.number));
+            parts += 1;
+            query.after = output.after;
+            if !output.has_more {
+                break;
+            }
+        }
+        assert_eq!((numbers, parts), ((1001..=4000).collect::<Vec<u64>>(), 4));
+    }
+
+    #[test]
+    fn a_client_waits_for_the_next_line_that_it_asks_for() {
+        let mut outputs = Outputs::default();
+        let query = OutputQuery { function: Some("g".into()), waits: true, ..all() };
+        assert_eq!(outputs.ask(CLIENT, query.clone()), Ok(None));
+        outputs.print(Time(2), call(1), "m/f", false, "of another\n");
+        assert_eq!(outputs.answers(), []);
+        outputs.print(Time(3), call(2), "m/g", false, "awaited\n");
+        let answers = outputs.answers();
+        assert_eq!((answers[0].0, texts(&answers[0].1), answers[0].1.after), (CLIENT, vec!["awaited"], 2));
+        assert_eq!(outputs.answers(), []);
+        let output = outputs.ask(CLIENT, query.clone()).unwrap().unwrap();
+        assert_eq!(texts(&output), ["awaited"]);
+        assert_eq!(outputs.ask(CLIENT, OutputQuery { after: output.after, ..query }), Ok(None));
+        outputs.forget_peer(CLIENT);
+        outputs.print(Time(5), call(2), "m/g", false, "too late\n");
+        assert_eq!(outputs.answers(), []);
+    }
+}

@@ -1,0 +1,45 @@
+//! What functions have printed at servers, for people who look after a grid.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gridloom_base::NodeId;
+use gridloom_core::node::Command;
+use gridloom_core::node::message::{Output, OutputQuery};
+
+use crate::{Error, Grid};
+
+/// Answers that nobody has taken yet.
+#[derive(Default)]
+pub(super) struct Outputs {
+    answers: BTreeMap<NodeId, Output>,
+}
+
+impl Outputs {
+    pub(super) fn on_answer(&mut self, server: NodeId, output: Output) {
+        self.answers.insert(server, output);
+    }
+}
+
+impl Grid {
+    /// Asks a server what functions have printed there. Ask again when [`Grid::take_output`] has given the answer, or if none comes:
+    /// a server whose connection is lost forgets the question.
+    pub fn ask_output(&self, server: NodeId, query: OutputQuery) {
+        self.command(Command::Output { server, query });
+    }
+
+    /// Answers that have come, at least one unless none comes within `limit`.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn take_output(&self, limit: Duration) -> Result<BTreeMap<NodeId, Output>, Error> {
+        let come = self.wait(Some(limit), |state| {
+            let answers = &mut state.outputs.answers;
+            (!answers.is_empty()).then(|| std::mem::take(answers))
+        });
+        match come {
+            Err(Error::TimedOut { .. }) => Ok(BTreeMap::new()),
+            come => come,
+        }
+    }
+}
