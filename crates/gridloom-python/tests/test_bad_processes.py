@@ -231,6 +231,31 @@ def test_the_end_of_the_process_is_named(one, function, args, how):
     assert is_free(one)
 
 
+def test_a_call_that_spoils_its_worker_runs_once(one, tmp_path):
+    """It has ended when the server finds the connection closed, but its answer is lost."""
+
+    def closes(path):
+        with open(path, "a") as file:
+            file.write("x")
+        os.closerange(3, 100)
+
+    with pytest.raises(gl.Crashed, match="exit status 1|closed its connection"):
+        one.run(closes, tmp_path / "runs").get(60)
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_call_of_which_workers_are_killed_runs_three_times(one, tmp_path):
+    def is_killed(path):
+        with open(path, "a") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(gl.Crashed, match="3 workers were killed that ran it, the last by signal 9"):
+        one.run(is_killed, tmp_path / "runs").get(60)
+    assert (tmp_path / "runs").read_text() == "xxx"
+    assert is_free(one)
+
+
 def test_a_lack_of_memory_is_an_error_of_the_call(one):
     def takes_all():
         before = resource.getrlimit(resource.RLIMIT_AS)
