@@ -170,8 +170,8 @@ def test_lines_are_followed_as_they_are_printed(site, tmp_path):
             assert (line["server"], line["function"], line["text"]) == ("late", "spoken/hold", "held")
         (tmp_path / "gate").touch()
         assert held.get() == 1
-        follower.send_signal(signal.SIGINT)
-        assert follower.wait() == -signal.SIGINT and follower.stderr.read() == ""
+        follower.terminate()
+        assert follower.wait() == -signal.SIGTERM and follower.stderr.read() == ""
 
 
 def test_bars_and_control_characters_and_floods(site):
