@@ -33,7 +33,7 @@ def mappings_of_the_agent():
             parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
             if int(parent) == me and b"agent" in command:
                 return [task for task in (process / "task").iterdir() if (task / "comm").read_text() == "mapping\n"]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
     raise AssertionError("the agent of the local grid is a child of this process")
 

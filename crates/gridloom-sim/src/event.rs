@@ -31,6 +31,8 @@ pub(crate) enum SimEvent {
     Asked { node: NodeId, datum: DatumId },
     /// A client hears that a server cannot have a datum from where it was to come.
     SupplyFailed { node: NodeId },
+    /// A client hears that it is to have copies of data, so that a server has room.
+    MakesRoom { data: Vec<DatumId> },
     /// A datum came.
     Arrived { node: NodeId, from: NodeId, datum: DatumId },
     /// A machine begins, or begins anew.
@@ -61,6 +63,9 @@ impl SimEvent {
                     Message::Data(DataMessage::Fetch { datum }) => see(SimEvent::Asked { node, datum: *datum }),
                     Message::Task(TaskMessage::ToClient(TaskToClient::SupplyFailed { .. })) => {
                         see(SimEvent::SupplyFailed { node });
+                    }
+                    Message::Task(TaskMessage::ToClient(TaskToClient::MakeRoom { data })) => {
+                        see(SimEvent::MakesRoom { data: data.clone() });
                     }
                     _ => {}
                 }

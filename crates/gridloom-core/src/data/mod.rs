@@ -331,6 +331,39 @@ impl Replicas {
         self.replicas.range(first..=last).map(|(datum, _)| *datum).collect()
     }
 
+    /// Places of data that are not here and that no admitted task reads.
+    pub fn idle_places(&self) -> impl Iterator<Item = DatumId> {
+        self.replicas.iter().filter(|(_, replica)| !replica.here && replica.readers == 0).map(|(datum, _)| *datum)
+    }
+
+    /// Data that are nowhere else, and that no admitted task reads and no peer waits for, with their sizes; those to be kept do
+    /// not count.
+    pub fn only_copies(&self) -> impl Iterator<Item = (DatumId, u64)> {
+        let copies =
+            self.replicas.iter().filter(|(datum, replica)| self.is_only_copy(**datum) && replica.size_bytes > 0);
+        copies.map(|(datum, replica)| (*datum, replica.size_bytes))
+    }
+
+    /// See [`Replicas::only_copies`].
+    pub fn is_only_copy(&self, datum: DatumId) -> bool {
+        self.replicas.get(&datum).is_some_and(|r| {
+            let is_idle = r.readers == 0 && r.fetchers.is_empty() && !r.released && !r.kept;
+            r.here && r.origin == Origin::Made && is_idle
+        })
+    }
+
+    /// It is elsewhere, too.
+    pub fn copied(&mut self, datum: DatumId) {
+        if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| replica.here) {
+            replica.origin = Origin::Copied;
+        }
+    }
+
+    /// Whether it needs no place here once no task here reads it.
+    pub fn may_go(&self, datum: DatumId) -> bool {
+        self.replicas.get(&datum).is_some_and(|replica| replica.released || replica.origin != Origin::Made)
+    }
+
     /// Gives up copies that exist elsewhere, that no admitted task here reads and that are not to be kept (`is_kept`
     /// tells), until `more_bytes` fit: first those that no task will read (`is_read` tells), and of these the least
     /// recently used.

@@ -5,8 +5,8 @@
 //!   Held ------------> Waiting ------------> Ready ------------> Running ------------> (gone)
 //!     \________________________________________^  (all inputs here already)
 //! ```
-//! A task is *held* until the store has room for its inputs and results; tasks are admitted strictly in the order in
-//! which they came, so that a later one cannot take the room that an earlier one needs. Among ready tasks the earliest
+//! A task is *held* until the store has room for its inputs and results; tasks are admitted in the order in
+//! which they came, so that a later one cannot take the room that an earlier one needs, unless all stands still. Among ready tasks the earliest
 //! runs first. A waiting task that keeps room from the very tasks it waits for is held back behind them.
 //!
 //! A method of an object waits for its turn ([`lines`]) as for an input.
@@ -136,13 +136,24 @@ impl Executor {
         self.held.first_key_value().map(|(_, task)| &self.tasks[task])
     }
 
-    /// Admits the first held task; `is_here` tells which inputs are in the store.
+    /// The held tasks, in the order in which they are to be admitted.
+    pub fn held(&self) -> impl Iterator<Item = &Entry> {
+        self.held.values().map(|task| &self.tasks[task])
+    }
+
+    /// How many tasks here, in any state, read a datum.
+    pub fn readers(&self, datum: DatumId) -> u32 {
+        self.readers.get(&datum).copied().unwrap_or(0)
+    }
+
+    /// Admits a held task; `is_here` tells which inputs are in the store.
     ///
     /// # Panics
-    /// If none is held.
-    pub fn admit(&mut self, is_here: impl Fn(DatumId) -> bool) {
-        let (number, id) = self.held.pop_first().expect("the caller saw a held task");
-        let entry = self.tasks.get_mut(&id).expect("a held task is known");
+    /// If it is not held.
+    pub fn admit(&mut self, id: TaskId, is_here: impl Fn(DatumId) -> bool) {
+        let entry = self.tasks.get_mut(&id).expect("the caller saw a held task");
+        let number = entry.number;
+        self.held.remove(&number).expect("the caller saw a held task");
         let missing: BTreeSet<DatumId> = entry.task.inputs().filter(|datum| !is_here(*datum)).collect();
         let waits_for_turn = entry.task.object().is_some_and(|object| self.lines.wait(object, id));
         entry.missing = missing.len() as u32 + u32::from(waits_for_turn);

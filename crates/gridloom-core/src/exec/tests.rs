@@ -24,6 +24,11 @@ fn method(serial: u64, object: u64, inputs: &[u64]) -> Arc<Task> {
     Arc::new(Task { kind, outputs: vec![], ..(*task(serial, inputs, 0)).clone() })
 }
 
+fn admit_first(executor: &mut Executor, is_here: impl Fn(DatumId) -> bool) {
+    let first = executor.first_held().expect("one is held").task.id;
+    executor.admit(first, is_here);
+}
+
 #[test]
 fn methods_of_an_object_run_one_at_a_time_in_order() {
     let id = |serial| TaskId { client: NodeId(1), serial };
@@ -31,7 +36,7 @@ fn methods_of_an_object_run_one_at_a_time_in_order() {
     // The first waits for an input; one of another object passes it, one of its own does not.
     for task in [method(1, 7, &[10]), method(2, 7, &[]), method(3, 8, &[]), method(4, 7, &[])] {
         executor.add(task, true);
-        executor.admit(|_| false);
+        admit_first(&mut executor, |_| false);
     }
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
     assert!(executor.next_start(|_| 1).is_none());
@@ -54,7 +59,7 @@ fn who_waits_for_its_program_keeps_no_slot_from_others() {
     let mut executor = Executor::new(1);
     for task in [task(1, &[], 20), task(2, &[], 21), task(3, &[], 22)] {
         executor.add(task, true);
-        executor.admit(|_| true);
+        admit_first(&mut executor, |_| true);
     }
     executor.begin_asking(id(1)); // Not before it runs.
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
@@ -68,7 +73,7 @@ fn who_waits_for_its_program_keeps_no_slot_from_others() {
     executor.begin_asking(id(1));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
     executor.add(task(4, &[], 23), true);
-    executor.admit(|_| true);
+    admit_first(&mut executor, |_| true);
     executor.begin_asking(id(3));
     assert!(executor.next_start(|_| 1).is_none(), "as many as there are slots leave theirs");
     executor.remove(id(1));
@@ -86,7 +91,7 @@ fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go
             Arc::new(Task { terms: Terms { depth, ..Terms::default() }, ..(*task(serial, &[], 20 + serial)).clone() }),
             true,
         );
-        executor.admit(|_| true);
+        admit_first(executor, |_| true);
     };
     (1..=3).for_each(|serial| add(&mut executor, serial, 0));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
@@ -117,7 +122,7 @@ fn methods_do_not_queue_behind_short_calls() {
     let mut executor = Executor::new(1);
     for task in [task(1, &[], 20), method(2, 7, &[]), task(3, &[], 21)] {
         executor.add(task, true);
-        executor.admit(|_| true);
+        admit_first(&mut executor, |_| true);
     }
     assert_eq!(executor.next_start(|_| 8).unwrap().id.serial, 1);
     assert!(executor.next_start(|_| 8).is_none());
@@ -131,14 +136,14 @@ fn methods_make_way_for_those_that_they_wait_for() {
     let mut executor = Executor::new(1);
     for task in [method(1, 7, &[10]), method(2, 7, &[])] {
         executor.add(task, true);
-        executor.admit(|_| false);
+        admit_first(&mut executor, |_| false);
     }
     assert_eq!(executor.waiting(true), []);
     executor.hold_back(id(1));
     assert_eq!(executor.waiting(true), [id(2)]);
     executor.hold_back(id(2));
-    executor.admit(|_| true);
-    executor.admit(|_| true);
+    admit_first(&mut executor, |_| true);
+    admit_first(&mut executor, |_| true);
     assert_eq!(executor.next_start(|_| 2).unwrap().id, id(1));
     assert!(executor.next_start(|_| 2).is_none());
 }
@@ -148,8 +153,8 @@ fn a_task_runs_when_its_last_input_is_here_and_a_slot_is_free() {
     let mut executor = Executor::new(1);
     executor.add(task(1, &[10, 11, 10], 20), false);
     executor.add(task(2, &[], 21), false);
-    executor.admit(|_| false);
-    executor.admit(|_| false);
+    admit_first(&mut executor, |_| false);
+    admit_first(&mut executor, |_| false);
     assert_eq!(executor.next_start(|_| 1).unwrap().id.serial, 2);
     executor.datum_here(datum(10));
     executor.datum_here(datum(11));
@@ -163,7 +168,7 @@ fn earlier_tasks_start_first_and_short_ones_may_queue() {
     let mut executor = Executor::new(1);
     for serial in 1..=3 {
         executor.add(task(serial, &[], serial), false);
-        executor.admit(|_| true);
+        admit_first(&mut executor, |_| true);
     }
     assert_eq!(executor.next_start(|_| 2).unwrap().id.serial, 1);
     assert_eq!(executor.next_start(|_| 2).unwrap().id.serial, 2);
@@ -174,7 +179,7 @@ fn earlier_tasks_start_first_and_short_ones_may_queue() {
 fn a_cancelled_waiter_is_forgotten() {
     let mut executor = Executor::new(1);
     executor.add(task(1, &[10], 20), false);
-    executor.admit(|_| false);
+    admit_first(&mut executor, |_| false);
     assert!(executor.waits_for(datum(10)));
     executor.remove(TaskId { client: NodeId(1), serial: 1 });
     assert!(!executor.waits_for(datum(10)));

@@ -10,17 +10,8 @@
 
 use gridloom_base::limits::{TASK_ATTEMPTS_MAX, WORKERS_KILLED_MAX};
 
-use super::link::Sent;
+use super::link::{Death, Sent};
 use crate::worker::protocol::Progress;
-
-/// How a worker ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Death {
-    /// In words.
-    pub(super) how: String,
-    /// Somebody else ended it: the system, for lack of memory, or a user.
-    pub(super) was_killed: bool,
-}
 
 /// What becomes of a task.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -15,7 +15,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::JobsConfig;
-use super::fate::Death;
 use super::kind::Kind;
 use super::scratch::Scratch;
 use crate::payload::Payload;
@@ -423,9 +422,19 @@ fn raw_pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
+/// How a worker ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Death {
+    /// In words.
+    pub(super) how: String,
+    /// Somebody else ended it: the system, for lack of memory, or a user.
+    pub(super) was_killed: bool,
+}
+
 /// How a process ended.
 pub(super) fn describe(status: ExitStatus, end: &End) -> Death {
-    let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !end.dying;
+    let is_ours = end.cut_off || end.fault.is_some() || end.since.is_some();
+    let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !is_ours;
     let how = match (status.signal(), status.code()) {
         (Some(9), _) if end.cut_off => "its end, after it closed its connection to the server".into(),
         (Some(signal), _) => format!("signal {signal}{}", signal_name(signal)),

@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use super::fate::Death;
 use super::kind::Kind;
-use super::link::{self, Link};
+use super::link::{self, Death, Link};
 use super::{JobsConfig, Registration, WorkerToken};
 
 /// Time that an idle worker has to end by itself.

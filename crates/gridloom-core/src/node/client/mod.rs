@@ -17,6 +17,7 @@ mod queues;
 mod recovery;
 mod remapping;
 mod repeating;
+mod room;
 mod stealing;
 mod supplies;
 
@@ -285,6 +286,7 @@ impl Client {
                     }
                 }
             }
+            TaskToClient::MakeRoom { data } => self.on_make_room(from, data, out),
             TaskToClient::OthersRun { elapsed_ns } => self.queues.others_run(now, from, &elapsed_ns),
             TaskToClient::CallsBack(call) => {
                 if self.calls.get(call.task).is_some_and(|known| known.server == from) {
@@ -374,7 +376,9 @@ impl Client {
         run.here = true;
         run.fetching = None;
         self.supplies.arrived(datum, self.config.id);
-        for server in std::mem::take(&mut run.fetchers) {
+        let fetchers = std::mem::take(&mut run.fetchers);
+        self.has_copy(datum, out);
+        for server in fetchers {
             self.contacts.post_datum(server, datum, out);
         }
         self.supply_waiting(now, datum, out);

@@ -383,7 +383,10 @@ impl Client {
         }
         let run = self.data.get_mut(&datum).expect("found above");
         let why = format!("it broke off {BROKEN_MAX} times on its way: {why}");
-        if run.fetchers.is_empty() {
+        let is_fetched = !run.fetchers.is_empty();
+        self.has_no_copy(datum, out);
+        let run = self.data.get_mut(&datum).expect("found above");
+        if !is_fetched {
             // Where it is, it stays, and may be asked for again.
             if std::mem::take(&mut run.wanted) {
                 out.push(Effect::Emit(Event::DatumLost { datum, error: TaskError::DatumLost { datum, why } }));

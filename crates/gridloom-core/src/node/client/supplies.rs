@@ -16,6 +16,8 @@ pub(super) struct Supplies {
     astray: BTreeSet<(DatumId, NodeId)>,
     /// How often a datum of a group broke off on its way to a place, since it last arrived there.
     broken: BTreeMap<(DatumId, NodeId), u32>,
+    /// Data that a server wants to be here, so that its copy can make way.
+    homeward: BTreeSet<(DatumId, NodeId)>,
     /// Servers that could not get a datum from another (first from second).
     apart: BTreeSet<(NodeId, NodeId)>,
 }
@@ -69,6 +71,19 @@ impl Supplies {
         self.broken.remove(&(datum, place));
     }
 
+    /// A server wants a datum to be here.
+    pub(super) fn take_home(&mut self, datum: DatumId, server: NodeId) {
+        self.homeward.insert((datum, server));
+    }
+
+    /// It is here, or cannot be: the servers that want to know.
+    pub(super) fn taken_home(&mut self, datum: DatumId) -> Vec<NodeId> {
+        let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
+        let servers: Vec<NodeId> = self.homeward.range(all).map(|(_, server)| *server).collect();
+        self.homeward.retain(|(known, _)| *known != datum);
+        servers
+    }
+
     /// A server could not reach a source.
     pub(super) fn part(&mut self, server: NodeId, source: NodeId) {
         self.apart.insert((server, source));
@@ -82,10 +97,12 @@ impl Supplies {
         self.apart.retain(|(a, b)| *a != server && *b != server);
         self.waiting.retain(|(_, waiting)| *waiting != server);
         self.broken.retain(|(_, place), _| *place != server);
+        self.homeward.retain(|(_, place)| *place != server);
     }
 
     pub(super) fn forget_datum(&mut self, datum: DatumId) {
         self.broken.retain(|(known, _), _| *known != datum);
+        self.taken_home(datum);
         for server in self.waiting_for(datum) {
             self.end_wait(datum, server);
         }
@@ -93,7 +110,7 @@ impl Supplies {
 
     /// Data that servers wait for, and data that went astray.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.waiting.len(), self.astray.len())
+        (self.waiting.len() + self.homeward.len(), self.astray.len())
     }
 
     /// Panics if an invariant is broken.

@@ -40,6 +40,10 @@ pub enum TaskToServer {
     Recall { group: Option<GroupId>, tasks: Vec<TaskId> },
     /// These data are no longer needed.
     Release { data: Vec<DatumId> },
+    /// The client has copies of these, as `MakeRoom` wants.
+    HasCopies { data: Vec<DatumId> },
+    /// The client cannot have copies of these.
+    HasNoCopies { data: Vec<DatumId> },
 }
 
 /// From a server to a client.
@@ -67,6 +71,8 @@ pub enum TaskToClient {
     /// Tasks of the client wait for slots while those of others run, for so long by now. None, if it was told of some before: none
     /// waits any more.
     OthersRun { elapsed_ns: Vec<u64> },
+    /// The server's store is full: the client is to have copies of these, so that they can make way.
+    MakeRoom { data: Vec<DatumId> },
     /// Copies that this server no longer has.
     Dropped { data: Vec<DatumId> },
     /// A datum that the server's tasks wait for cannot be had from where it was to come.

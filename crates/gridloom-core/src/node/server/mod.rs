@@ -279,6 +279,8 @@ impl Server {
                 }
                 self.pump(now, out);
             }
+            TaskToServer::HasCopies { data } => self.taken_home(now, from, data, true, out),
+            TaskToServer::HasNoCopies { data } => self.taken_home(now, from, data, false, out),
             TaskToServer::Cancel { tasks } => {
                 for task in tasks.into_iter().filter(|task| task.client == from) {
                     self.cancel(now, task, out);

@@ -121,6 +121,21 @@ impl Server {
         }
     }
 
+    /// A client has copies of what it was to take, or cannot take it.
+    pub(super) fn taken_home(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        data: Vec<DatumId>,
+        has_copies: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        for datum in data.into_iter().filter(|datum| datum.client == from) {
+            self.admission.taken_home(datum, has_copies);
+        }
+        self.pump(now, out);
+    }
+
     pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Effect>) {
         match self.admitting(now, out, |admission, _, out| admission.unstick(now, out)) {
             None => return,

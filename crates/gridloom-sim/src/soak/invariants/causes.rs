@@ -65,7 +65,10 @@ impl Causes {
     ) -> Result<(), String> {
         let no_server = ledger.damage.agent_is_away(now) || ledger.damage.losses() >= LOSSES_OF_ALL;
         let (what, has_cause) = match error {
-            TaskError::StoreFull { .. } => ("a store was too small", ledger.is_tight),
+            // What has room by itself finds it.
+            TaskError::StoreFull { needed, limit, .. } => {
+                ("a store was too small", ledger.is_tight && (needed > limit || ledger.damage.was_full()))
+            }
             TaskError::Cancelled => {
                 // Or what it reads was to be made by one that was, and has been forgotten since.
                 ("a task was cancelled", ledger.cancelled.iter().any(|cancelled| cancelled.client == node))

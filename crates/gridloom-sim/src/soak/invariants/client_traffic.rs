@@ -1,6 +1,7 @@
 //! No bulk datum comes to a client that its program did not ask to see there. The exceptions: results of plain calls, and
 //! what a server asked the client for because it cannot get it elsewhere (the client is the relay). A relay has a reason:
-//! a server that talks to clients only, a fault, or a source that gave up its copy for lack of room.
+//! a server that talks to clients only, a fault, or a source that gave up its copy for lack of room. And what a server has no
+//! room for.
 //!
 //! DESIGN.md, 2.
 
@@ -28,6 +29,8 @@ struct ClientTraffic {
     /// Clients that heard of a failed source.
     told: BTreeSet<NodeId>,
     supplies_failed: u64,
+    /// For which a server has no room.
+    roomless: BTreeSet<DatumId>,
 }
 
 impl Check for ClientTraffic {
@@ -36,6 +39,7 @@ impl Check for ClientTraffic {
             SimEvent::Wants { datum, .. } => {
                 self.wanted.insert(datum);
             }
+            SimEvent::MakesRoom { ref data } => self.roomless.extend(data),
             SimEvent::SupplyFailed { node } => {
                 self.supplies_failed += 1;
                 self.told.insert(node);
@@ -49,7 +53,7 @@ impl Check for ClientTraffic {
             SimEvent::Fetches { node, from, datum } if sim.client(node).is_some() => {
                 let has_reason = ledger.has_plain || !ledger.damage.struck().is_empty() || self.told.contains(&node);
                 let is_relayed = has_reason && self.relayed.contains(&datum);
-                if !self.wanted.contains(&datum) && !is_relayed {
+                if !self.wanted.contains(&datum) && !is_relayed && !self.roomless.contains(&datum) {
                     return Err(format!(
                         "client {node} fetches {datum} from {from}, which its program did not ask for, and has no reason to relay it"
                     ));
@@ -70,6 +74,10 @@ impl Check for ClientTraffic {
 
     fn reached(&self) -> Vec<(&'static str, u64)> {
         let relayed = self.relayed.iter().filter(|datum| self.fetched.contains(datum)).count();
-        vec![("a client relayed a datum", relayed as u64), ("a source failed", self.supplies_failed)]
+        vec![
+            ("a client relayed a datum", relayed as u64),
+            ("a source failed", self.supplies_failed),
+            ("a client took a result for which a server had no room", self.roomless.len() as u64),
+        ]
     }
 }

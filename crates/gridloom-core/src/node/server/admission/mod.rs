@@ -5,6 +5,7 @@
 
 mod ending;
 mod fetches;
+mod room;
 mod supply;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use crate::node::protocol::{Effect, Role};
 use fetches::Fetches;
 use gridloom_base::limits::{CALLED_BACK_NS_MAX, HEARTBEAT_NS};
 use gridloom_base::{DatumId, NodeId, ObjectId, TaskError, TaskId, Time};
+use room::Homeward;
 
 /// Tasks, the store's accounting, and what is asked of others.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(super) struct Admission {
     replicas: Replicas,
     /// What else happens to a fetch concerns this part alone: the server tells it directly.
     pub(super) fetches: Fetches,
+    homeward: Homeward,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
 }
@@ -61,6 +64,7 @@ impl Admission {
             executor: Executor::new(config.slots),
             replicas: Replicas::new(config.memory_bytes),
             fetches: Fetches::new(config.clone()),
+            homeward: Homeward::default(),
             last_progress: Time::ZERO,
             config,
         }
@@ -144,18 +148,34 @@ impl Admission {
             if !self.replicas.fits(needed) {
                 self.evict(needed, &inputs, out);
             }
-            if !self.replicas.fits(needed) {
-                // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
-                // later plan for what was lost may bring it about) make way.
-                let stuck = if self.executor.is_busy() { Vec::new() } else { self.executor.waiting(true) };
-                if !stuck.is_empty() {
-                    self.hold_back(now, stuck, out);
-                    continue;
-                }
-                let waits = self.executor.admitted() > 0;
-                return (!waits).then(|| self.no_room_for(&task, needed));
+            if self.replicas.fits(needed) {
+                self.admit_task(now, &task, inputs, members, out);
+                continue;
             }
-            self.admit_first(now, &task, inputs, members, out);
+            if self.executor.is_busy() {
+                return None;
+            }
+            // Waiting tasks that keep the room from those they wait for (the order of a plan rules that out, a
+            // later plan for what was lost may bring it about) make way.
+            let stuck = self.executor.waiting(true);
+            if !stuck.is_empty() {
+                self.hold_back(now, stuck, out);
+                continue;
+            }
+            if let Some(other) = self.may_go_ahead() {
+                let inputs = other.inputs().collect();
+                self.admit_task(now, &other, inputs, members, out);
+                continue;
+            }
+            // What the others wait for may come.
+            let waits = self.executor.admitted() > 0;
+            if !waits && self.give_up_places(now) {
+                continue;
+            }
+            if waits || self.make_room(needed, &inputs, out) {
+                return None;
+            }
+            return Some(self.no_room_for(&task));
         }
         None
     }
@@ -168,12 +188,21 @@ impl Admission {
         coming.chain(made).fold(0, u64::saturating_add)
     }
 
-    fn no_room_for(&self, task: &Task, needed: u64) -> (TaskId, TaskError) {
+    /// Bytes of all that a task reads and makes.
+    fn bytes_of(&self, task: &Task) -> u64 {
+        let inputs: BTreeSet<DatumId> = task.inputs().collect();
+        let coming = |datum| self.fetches.get(datum).map_or(0, |awaited| awaited.size_bytes);
+        let read = inputs.into_iter().map(|datum| self.size_bytes(datum).max(coming(datum)));
+        let made = task.outputs.iter().map(|output| output.meta.size_bytes());
+        read.chain(made).fold(0, u64::saturating_add)
+    }
+
+    fn no_room_for(&self, task: &Task) -> (TaskId, TaskError) {
         let error = TaskError::StoreFull {
             function: task.name().to_string(),
             server: self.config.name.clone(),
             task: task.id,
-            needed,
+            needed: self.bytes_of(task),
             held: self.replicas.used_bytes(),
             limit: self.replicas.limit_bytes(),
         };
@@ -202,7 +231,7 @@ impl Admission {
         }
     }
 
-    fn admit_first(
+    fn admit_task(
         &mut self,
         now: Time,
         task: &Task,
@@ -237,7 +266,7 @@ impl Admission {
             }
             self.replicas.add_reader(datum);
         }
-        self.executor.admit(|datum| self.replicas.is_here(datum));
+        self.executor.admit(task.id, |datum| self.replicas.is_here(datum));
     }
 
     // ---- making way
@@ -253,8 +282,11 @@ impl Admission {
         // Every admitted task has called its program back or made calls itself, and waits: perhaps for the very task that finds no
         // room.
         if self.executor.paused() > 0 && self.executor.admitted() == self.executor.paused() {
-            let needed = self.room_needed(&first, &first.inputs().collect());
-            let (id, error) = self.no_room_for(&first, needed);
+            let inputs = first.inputs().collect();
+            if self.make_room(self.room_needed(&first, &inputs), &inputs, out) {
+                return None;
+            }
+            let (id, error) = self.no_room_for(&first);
             return (stands_ns >= CALLED_BACK_NS_MAX).then_some(Unstuck::Refused(id, error));
         }
         let waiting = self.executor.waiting(false);
@@ -327,7 +359,7 @@ impl Admission {
     // ---- for invariants and status
 
     /// What is remembered of tasks and data, by kind.
-    pub(super) fn leftovers(&self) -> [(&'static str, usize); 6] {
+    pub(super) fn leftovers(&self) -> [(&'static str, usize); 7] {
         let (awaited, dialled) = self.fetches.counts();
         [
             ("tasks", self.executor.len()),
@@ -336,6 +368,7 @@ impl Admission {
             ("requests for unknown data", self.replicas.unknown()),
             ("data waited for", awaited),
             ("addresses dialled for data", dialled),
+            ("results that go to their clients", self.homeward.len()),
         ]
     }
 

@@ -145,6 +145,7 @@ impl Admission {
 
     /// The owner of a datum no longer needs it.
     pub fn release(&mut self, datum: DatumId, out: &mut Vec<Output>) {
+        self.homeward.forget(datum);
         if self.replicas.release(datum) {
             out.push(Effect::DropDatum { datum }.into());
         }
@@ -169,6 +170,7 @@ impl Admission {
     /// The data of a client that is gone.
     pub fn forget_data_of(&mut self, client: NodeId, out: &mut Vec<Output>) {
         self.fetches.forget_client(client);
+        self.homeward.forget_client(client);
         for datum in self.replicas.of_client(client) {
             // Servers that can still reach the client are told of another source by it.
             for peer in self.replicas.refuse(datum) {
