@@ -89,7 +89,7 @@ impl MapBy {
     pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId, stop: Stop) -> Result<Plan, MapError> {
         let problem = Problem::new(outline, grid, client)?.until(stop);
         match self {
-            MapBy::Heuristic(spec) => map_problem(spec, &problem),
+            MapBy::Heuristic(spec) => map_problem(&Spec::parse(spec)?, &problem),
             MapBy::Imposed(given) => given.plan(&problem),
         }
     }

@@ -158,12 +158,14 @@ pub const ALIASES: &[(&str, &str)] = &[("greedy_map", "greedy")];
 /// assert!(unknown.to_string().starts_with("unknown heuristic 'best'; known: auto, heft, cpop"));
 /// ```
 pub fn map_group(spec: &str, outline: &Outline, grid: &GridView, client: NodeId) -> Result<Plan, MapError> {
-    map_problem(spec, &Problem::new(outline, grid, client)?)
+    // A name is wrong on any grid.
+    let spec = Spec::parse(spec)?;
+    spec.heuristic()?;
+    map_problem(&spec, &Problem::new(outline, grid, client)?)
 }
 
 /// Maps by the heuristic that `spec` names.
-fn map_problem(spec: &str, problem: &Problem) -> Result<Plan, MapError> {
-    let spec = Spec::parse(spec)?;
+fn map_problem(spec: &Spec, problem: &Problem) -> Result<Plan, MapError> {
     let plan = spec.heuristic()?.map(problem)?;
     Ok(Plan { heuristic: spec.to_string(), ..plan })
 }
