@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import gridloom as gl
 import numpy as np
@@ -49,6 +49,27 @@ def test_annotated_form_means_the_same():
     def h(a: gl.Array[NDArray[np.float64], "n"]) -> float: ...
 
     assert signature(f) == signature(g) == signature(h) == "m/f(a: float64[n]; n: int64) -> out0: float64"
+
+
+def test_a_name_of_an_array_type_means_the_type():
+    """As `numpy.typing.NDArray` is one since NumPy 2.5, and a program's own are from Python 3.12 on."""
+    extensions = pytest.importorskip("typing_extensions", reason="typing_extensions is not installed")
+    element = TypeVar("element", bound=np.generic)
+    arrays = extensions.TypeAliasType("arrays", np.ndarray[Any, np.dtype[element]], type_params=(element,))
+    doubles = extensions.TypeAliasType("doubles", arrays[np.float64])
+    number = extensions.TypeAliasType("number", np.float32)
+
+    @gl.function(module="m")
+    def f(a: gl.Array[arrays[np.float64], "n"], b: Annotated[doubles, gl.Array[doubles, 2]]) -> tuple[number, number]: ...
+
+    assert signature(f) == "m/f(a: float64[n], b: float64[2]; n: int64) -> (out0, out1: float32)"
+
+    @gl.message
+    class Block:
+        row: number
+        data: gl.Array[doubles, "m"]
+
+    assert "float row;" in gl.message_declaration(Block) and "double *data" in gl.message_declaration(Block)
 
 
 def test_a_result_is_named_before_or_after_its_type():

@@ -13,6 +13,7 @@ from typing import Any, Callable, TypeVar
 import numpy as np
 
 from . import _gridloom
+from ._aliases import resolved
 from ._errors import InputError
 
 C = "C"
@@ -227,7 +228,7 @@ def _signature(body: Any, name: str | None, module: str | None, work: str | None
     if "return" not in annotations:
         raise InputError(f"{place}: the result has no annotation; write '-> None' if there is none")
     outputs = []
-    for number, annotation in enumerate(_results(annotations["return"])):
+    for number, annotation in enumerate(map(resolved, _results(annotations["return"]))):
         given = f"out{number}"
         if isinstance(annotation, type) and issubclass(annotation, Out):
             given, annotation = annotation.name, annotation.inner
@@ -279,6 +280,7 @@ def _stem(body: types.FunctionType) -> str:
 
 
 def _results(annotation: Any) -> tuple[Any, ...]:
+    annotation = resolved(annotation)
     if annotation is None or annotation is type(None):
         return ()
     if typing.get_origin(annotation) is tuple:
@@ -287,9 +289,10 @@ def _results(annotation: Any) -> tuple[Any, ...]:
 
 
 def _declared(place: str, what: str, name: str, annotation: Any) -> tuple[str, str, list[str] | None, str]:
+    annotation = resolved(annotation)
     if typing.get_origin(annotation) is typing.Annotated:
         forms = [extra for extra in annotation.__metadata__ if isinstance(extra, type) and issubclass(extra, Array)]
-        annotation = forms[0] if forms else annotation.__origin__
+        annotation = forms[0] if forms else resolved(annotation.__origin__)
     if isinstance(annotation, type) and issubclass(annotation, Array) and annotation is not Array:
         if not annotation.dtype:
             raise InputError(f"{place}: {what}: arrays of structs are for messages, not for functions; got {annotation!r}")
@@ -314,6 +317,7 @@ def _is_record(element: Any) -> bool:
 
 def _element_of(item: Any) -> Any:
     """The element type of an array type such as ``NDArray[np.float64]``; anything else as it is."""
+    item = resolved(item)
     if typing.get_origin(item) is not np.ndarray:
         return item
     dtype = typing.get_args(typing.get_args(item)[-1])
