@@ -14,6 +14,7 @@ from typing import Annotated, Any, Callable
 import numpy as np
 
 from . import _gridloom
+from ._aliases import resolved
 from ._c_types import C_CODES, NUMPY_TYPES, CType, Named, Reference
 from ._define import Array
 from ._errors import InputError
@@ -33,6 +34,10 @@ class Info:
     name: str
     compiled: _gridloom.RawMessageType | None = None
     packed: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Each process makes its own layout.
+        return {**vars(self), "compiled": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,6 +199,7 @@ class Compiler:
 
     def value(self, annotation: Any, where: str, behind: bool = False) -> _Field:
         """Declare what needs no length: a field, an element of a list, what a pointer leads to."""
+        annotation = resolved(annotation)
         if annotation in _PLAIN:
             return _Field(_C(_PLAIN[annotation]), ("plain",))
         if annotation is complex:
@@ -257,7 +263,7 @@ class Compiler:
 
     def either(self, arguments: tuple[Any, ...], name: str | None, where: str, behind: bool) -> _Field:
         """A union of classes, or something that may be absent."""
-        classes = [argument for argument in arguments if argument is not type(None)]
+        classes = [resolved(argument) for argument in arguments if argument is not type(None)]
         if len(classes) < len(arguments):
             if len(classes) == 1:
                 return self.pointer(classes[0], True, where)
@@ -267,6 +273,7 @@ class Compiler:
         return _Field(_C(f"struct {union}"), ("union", union))
 
     def pointer(self, annotation: Any, optional: bool, where: str) -> _Field:
+        annotation = resolved(annotation)
         if annotation is str:
             return _Field(_C(of=_C("char")), ("text", optional))
         made = self.value(annotation, where, behind=True)
@@ -379,7 +386,8 @@ def info_of(cls: type, where: str) -> Info:
 def hints_of(cls: type) -> dict[str, Any]:
     """Annotations by field. Names are looked up in the class's module, then among message classes made in its functions."""
     known = {**by_module.get(cls.__module__, {}), **vars(sys.modules.get(cls.__module__, types)), cls.__name__: cls}
-    return typing.get_type_hints(cls, localns=known, include_extras=True)
+    hints = typing.get_type_hints(cls, localns=known, include_extras=True)
+    return {name: resolved(annotation) for name, annotation in hints.items()}
 
 
 def _is_dataclass(annotation: Any) -> bool:

@@ -8,14 +8,14 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 import numpy.typing as npt
 
 from . import _errors
+from ._by_value import dumps
 from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult
 from ._pickles import CannotPickle
-from .run_code import ERROR, FUNCTION, STREAM, TOKEN_BYTES, VALUE, CannotImport, CannotLoad
+from .run_code import ERROR, FUNCTION, STREAM, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
 
 # Functions of the grid that run those of programs.
 _RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next")
@@ -88,7 +88,7 @@ def _none() -> Iterator[tuple[str, Any]]:
 
 def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]]) -> bytes:
     try:
-        return bytes(cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+        return dumps(value)
     except Exception as error:
         guilty = _first_unpicklable(parts())
         where = "it" if guilty is None else f"{guilty[0]}, of type {type(guilty[1]).__qualname__},"
@@ -102,7 +102,7 @@ def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tu
 def _first_unpicklable(parts: Iterator[tuple[str, Any]]) -> tuple[str, Any] | None:
     for what, value in parts:
         try:
-            cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+            dumps(value)
         except Exception:
             return what, value
     return None
@@ -174,7 +174,7 @@ def renamed(error: BaseException, name: str) -> BaseException:
     server = fields.get("server", "")
     if isinstance(error, RemoteError):
         told = error.message
-        if error.kind in (CannotLoad.__name__, CannotImport.__name__):
+        if error.kind in (CannotLoad.__name__, CannotImport.__name__, OtherVersion.__name__):
             kind, message = CannotRun, f"{name} cannot run on server '{server}': {told}"
             fields = {"function": name, "server": server, "why": told}
         elif error.kind == "CannotReturn":

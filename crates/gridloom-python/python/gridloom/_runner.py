@@ -23,7 +23,7 @@ from ._completed import awaited
 from ._errors import Cancelled, InputError, RemoteError, ServerLost, UnknownFunctionError, UsageError
 from ._packing import RemoteTraceback, named, renamed, unpack
 from ._pickles import OfSession
-from .run_code import FUNCTION, CannotImport
+from .run_code import FUNCTION, CannotImport, OtherVersion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -403,9 +403,9 @@ class Runner:
 
 
 def _is_module_missing(error: BaseException) -> bool:
-    """Whether the server lacks a module that the call needs."""
+    """Whether the server lacks a module that the call needs, or its version of Python."""
     if isinstance(error, RemoteError):
-        return error.kind == CannotImport.__name__
+        return error.kind in (CannotImport.__name__, OtherVersion.__name__)
     return isinstance(error, ModuleNotFoundError) and isinstance(error.__cause__, RemoteTraceback)
 
 

@@ -17,11 +17,12 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
+from ._by_value import Pickler
 from ._define import Array, function
 from ._modules import end_fork, format_traceback
+from ._rebuilt import OtherPython, Rebuilt, rebuild
 
 gl_module = "python"
 
@@ -45,7 +46,7 @@ _FUNCTIONS_MAX = 16
 # Of a longer traceback or message of an exception the middle is left out.
 _TEXT_CHARACTERS_MAX = 65_536
 
-_functions: collections.OrderedDict[bytes, Any] = collections.OrderedDict()
+_functions: collections.OrderedDict[bytes, Rebuilt] = collections.OrderedDict()
 _set_up: dict[bytes, BaseException | None] = {}
 # What this process gives if it is a stream.
 _values: Iterator[Any] = iter(())
@@ -59,6 +60,10 @@ class CannotLoad(Exception):
 
 class CannotImport(CannotLoad):
     """A module is missing here that the function or an argument needs. Another server may have it."""
+
+
+class OtherVersion(CannotLoad):
+    """The function or an argument has code of another version of Python. Another server may have that."""
 
 
 class CannotReturn(Exception):
@@ -77,7 +82,7 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
         if setup:
             _initialize(setup)
         called = _loaded(function)
-        actual = _unpickled(arguments.data, "an argument")
+        actual = _unpickled(arguments.data, "an argument").value
         folder = _folder()
         try:
             value = _apply(called, actual)
@@ -109,7 +114,7 @@ def stream_finalize() -> None:
 def stream_begin(function: bytes, arguments: Annotated[np.ndarray[Any, Any], Array["uint8", "n"]]) -> None:
     """gets the function that gives values one by one, and its arguments; all are pickled"""
     global _values
-    called, (args, kwargs) = _loaded(function), _unpickled(arguments.data, "an argument")
+    called, (args, kwargs) = _loaded(function), _unpickled(arguments.data, "an argument").value
     _values = _iterated(called, args, kwargs)
 
 
@@ -141,7 +146,7 @@ def _given(value: Any) -> bytes:
     made = io.BytesIO()
     made.write(VALUE)
     try:
-        cloudpickle.Pickler(made, pickle.HIGHEST_PROTOCOL).dump(value)
+        Pickler(made, shares=False).dump(value)
     except Exception as error:
         raise CannotReturn(f"{type(value).__qualname__}: {type(error).__name__}: {error}") from error
     return made.getvalue()
@@ -167,7 +172,7 @@ def _initialize(setup: bytes) -> None:
     """Run the initializer of an executor, once in this process."""
     token = setup[:TOKEN_BYTES]
     if token not in _set_up:
-        initializer, initargs = _unpickled(setup[TOKEN_BYTES:], "the initializer")
+        initializer, initargs = _unpickled(setup[TOKEN_BYTES:], "the initializer").value
         try:
             initializer(*initargs)
         except Exception as error:
@@ -179,26 +184,27 @@ def _initialize(setup: bytes) -> None:
 
 
 def _loaded(pickled: bytes) -> Any:
-    """The function, unpickled once."""
-    if pickled in _functions:
-        _functions.move_to_end(pickled)
-        return _functions[pickled]
-    found = _unpickled(pickled, "the function")
-    _functions[pickled] = found
-    if len(_functions) > _FUNCTIONS_MAX:
-        _functions.popitem(last=False)
-    return found
+    """The function, unpickled once for the same values of the program's variables."""
+    found = _functions.get(pickled)
+    if found is None or not found.is_current:
+        found = _functions[pickled] = _unpickled(pickled, "the function")
+        if len(_functions) > _FUNCTIONS_MAX:
+            _functions.popitem(last=False)
+    _functions.move_to_end(pickled)
+    return found.value
 
 
-def _unpickled(pickled: bytes | memoryview, what: str) -> Any:
+def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
     try:
-        return pickle.loads(pickled)
+        return rebuild(pickled)
     except ModuleNotFoundError as error:
         raise CannotImport(
             f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
             f"define the function in the program itself, or send the module along by "
             f"cloudpickle.register_pickle_by_value({error.name})"
         ) from error
+    except OtherPython as error:
+        raise OtherVersion(f"{what} cannot be unpickled there: {error}") from None
     except Exception as error:
         raise CannotLoad(
             f"{what} cannot be unpickled there: {type(error).__name__}: {error}; the server needs the same modules, in the "
@@ -209,7 +215,9 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Any:
 def _told(error: Exception) -> bytes:
     """An exception of the function, if it survives pickling; otherwise it is raised, and the server tells its text."""
     try:
-        pickled = cloudpickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+        made = io.BytesIO()
+        Pickler(made, shares=False).dump(error)
+        pickled = made.getvalue()
         if type(pickle.loads(pickled)) is not type(error):
             raise TypeError("another exception came out")
     except BaseException:  # an exception can be made such that unpickling it exits

@@ -1,0 +1,216 @@
+"""What functions of a program become in another process: what pickles of `_by_value` name.
+
+**Invariants.** Functions that share their global variables in the program share them here. What functions here do to a global
+variable stays until the program sends another value of it than before. Code of another version of Python is not run.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import linecache
+import pickle
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+
+# A worker meets few programs in turn, and few of their files.
+_NAMESPACES_MAX = 64
+_FILES_MAX = 256
+
+
+# The number of the first line, and the lines.
+_Lines: TypeAlias = tuple[int, list[str]]
+
+
+class OtherPython(Exception):
+    """The code was compiled by another version of Python than this one."""
+
+
+@dataclasses.dataclass
+class Namespace:
+    """Global variables of functions of one program.
+
+    Attributes
+    ----------
+    values : dict of str to object
+        The variables.
+    digests : dict of str to bytes or None
+        Of the values as the program sent them; ``None`` for one that cannot be pickled again.
+    changes : int
+        How often the program has sent another value; -1 once functions that come do not get it any more.
+    """
+
+    values: dict[str, Any]
+    digests: dict[str, bytes | None] = dataclasses.field(default_factory=dict)
+    changes: int = 0
+
+    def put(self, name: str, value: Any) -> None:
+        """Take in what the program sends."""
+        is_known = name in self.digests
+        digest = _digest(value)
+        if is_known and digest is not None and self.digests[name] == digest and name in self.values:
+            return
+        self.changes += is_known and digest is not None
+        self.values[name], self.digests[name] = value, digest
+
+
+_namespaces: collections.OrderedDict[str, Namespace] = collections.OrderedDict()
+# Of what is unpickled now: values of global variables, by key and name. They refer to each other, so that they are looked at when
+# all are there.
+_come: dict[tuple[str, str], Any] = {}
+# The keys.
+_used: set[str] = set()
+
+
+@dataclasses.dataclass
+class Rebuilt:
+    """What was unpickled, and with which global variables."""
+
+    value: Any
+    changes: list[tuple[Namespace, int]]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the program has sent no other values of its variables since."""
+        return all(namespace.changes == changes for namespace, changes in self.changes)
+
+
+def rebuild(pickled: bytes | memoryview) -> Rebuilt:
+    """Unpickle what `_by_value` pickled."""
+    _come.clear()
+    _used.clear()
+    value = pickle.loads(pickled)
+    for (key, name), variable in _come.items():
+        _namespaces[key].put(name, variable)
+    _come.clear()
+    return Rebuilt(value, [(space, space.changes) for key in _used if (space := _namespaces.get(key)) is not None])
+
+
+def forget_namespaces() -> None:
+    """Functions that come from now on find no global variables of earlier ones."""
+    while _namespaces:
+        _namespaces.popitem()[1].changes = -1
+
+
+def key_of(variables: dict[str, Any]) -> str | None:
+    """The key of these global variables, if they are of a program elsewhere."""
+    return next((key for key, namespace in _namespaces.items() if namespace.values is variables), None)
+
+
+def make_code(version: tuple[int, int], args: tuple[Any, ...]) -> types.CodeType:
+    """Code that a program compiled. In another version of Python it would crash the process."""
+    here = sys.version_info[:2]
+    if version != here:
+        theirs, ours = (".".join(map(str, one)) for one in (version, here))
+        raise OtherPython(
+            f"its code is of Python {theirs}, and Python {ours} is here ({sys.executable}): run both with one version, as by "
+            f"'gridloom serve --run-code --python python{theirs}', or put the function into a module that both can import"
+        )
+    return types.CodeType(*args)
+
+
+def make_function(
+    key: str, code: types.CodeType, base: dict[str, Any], cells: tuple[Any, ...] | None, source: _Lines | None
+) -> types.FunctionType:
+    """A function among the others of its program; `set_function` gives it the rest."""
+    namespace = _namespaces.get(key)
+    if namespace is None:
+        namespace = _namespaces[key] = Namespace({"__builtins__": __builtins__, **base})
+        if len(_namespaces) > _NAMESPACES_MAX:
+            _namespaces.popitem(last=False)[1].changes = -1
+    _namespaces.move_to_end(key)
+    _used.add(key)
+    if source is not None:
+        _show(code.co_filename, *source)
+    return types.FunctionType(code, namespace.values, None, None, cells)
+
+
+def set_function(function: types.FunctionType, state: tuple[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Give a function its global variables, attributes and the like."""
+    key, (attributes, slots) = state
+    for name, value in slots["__globals__"].items():
+        # Unpickling may call functions that use it.
+        _namespaces[key].values.setdefault(name, value)
+        _come[key, name] = value
+    slots["__globals__"] = {}
+    cloudpickle.cloudpickle._function_setstate(function, (attributes, slots))
+
+
+def make_cached(maxsize: int | None, typed: bool) -> Any:
+    """A function under ``functools.lru_cache``, with an empty cache; `set_cached` gives it the function."""
+    inner: list[Callable[..., Any]] = []
+    cached = functools.lru_cache(maxsize, typed)(lambda *args, **kwargs: inner[0](*args, **kwargs))
+    cached.__dict__["_inner"] = inner
+    return cached
+
+
+def set_cached(cached: Any, state: tuple[Callable[..., Any], dict[str, Any]]) -> None:
+    function, attributes = state
+    cached.__dict__.pop("_inner").append(function)
+    functools.update_wrapper(cached, function)
+    cached.__dict__.update(attributes)
+
+
+def make_dispatching() -> Any:
+    """A function under ``functools.singledispatch``; `set_dispatching` gives it its functions."""
+    return functools.singledispatch(lambda *args: None)
+
+
+def set_dispatching(dispatching: Any, state: tuple[list[tuple[type, Callable[..., Any]]], dict[str, Any]]) -> None:
+    functions, attributes = state
+    for kind, function in functions:
+        dispatching.register(kind, function)
+    functools.update_wrapper(dispatching, dispatching.registry[object])
+    dispatching.__dict__.update(attributes)
+
+
+def make_dispatching_method() -> Any:
+    """A method under ``functools.singledispatchmethod``; `set_dispatching_method` gives it its functions."""
+    return functools.singledispatchmethod(lambda *args: None)
+
+
+def set_dispatching_method(method: Any, dispatching: Any) -> None:
+    method.dispatcher, method.func = dispatching, dispatching.registry[object]
+
+
+def make_cached_property(function: Callable[[Any], Any], name: str | None) -> Any:
+    made = functools.cached_property(function)
+    made.attrname = name
+    return made
+
+
+def _show(filename: str, first: int, lines: list[str]) -> None:
+    """Have tracebacks show these lines of a file of the program, which may not be here."""
+    known = linecache.getlines(filename)
+    if known[first - 1 : first - 1 + len(lines)] == lines:
+        return
+    entry = linecache.cache.get(filename)
+    # Without a time, lines are those that came before.
+    known = known if entry is not None and len(entry) > 1 and entry[1] is None else []
+    made = [*known, *["\n"] * (first - 1 + len(lines) - len(known))]
+    made[first - 1 : first - 1 + len(lines)] = lines
+    linecache.cache[filename] = (sum(map(len, made)), None, made, filename)
+    _shown[filename] = None
+    if len(_shown) > _FILES_MAX:
+        linecache.cache.pop(_shown.popitem(last=False)[0], None)
+
+
+_shown: collections.OrderedDict[str, None] = collections.OrderedDict()
+
+
+def _digest(value: Any) -> bytes | None:
+    """Sums up a value as it came; ``None`` if it cannot be pickled."""
+    from ._by_value import write_digest
+
+    made = hashlib.blake2b(digest_size=16)
+    try:
+        write_digest(value, made.update)
+    except Exception:
+        return None
+    return made.digest()
