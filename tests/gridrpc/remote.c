@@ -90,7 +90,7 @@ static void other_views(void) {
     OK(grpc_call(&transpose, 2, 3, a, out));
     const float again[6] = {1, 5, 4, 3, 2, 6};
     for (int k = 0; k < 6; k++) EQUAL(again[k], out[k]);
-    OK(grpc_call(&scratch, 6, a, ints));
+    OK(grpc_call(&scratch, 6, a, NULL, ints));
     memcpy(out, ints, sizeof out);
     EQUAL(1, out[5]);
     EQUAL(4, out[4]);

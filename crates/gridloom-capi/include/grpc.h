@@ -37,14 +37,14 @@
  *     array, of any mode     a pointer to its first element; as many as the signature's extents say are read or
  *                            written, row by row ("C") or column by column ("FORTRAN") as the function has it: memory
  *                            is passed as it is
- *     array with slices      a pointer to the whole array, of which nothing outside of the slices is read or written
+ *     array with slices      a pointer to the whole array; with Shrink "yes" nothing outside of the slices is read or written
  *     VAROUT array           a pointer to a pointer, which is set to a new array; the program gives that to free()
  *     IN string              char *, which ends in a NUL; to a Python function in UTF-8, or it is GRPC_OTHER_ERROR_CODE
  *     OUT, INOUT string      char **, set to a new string, which the program gives to free(); an INOUT's old one stays the
  *                            program's
  *     filename               char *, a path: IN files are read before the call returns, OUT files are written beside their
  *                            path and renamed with the results; NULL or "" is no file, or one that is not wanted
- *     WORK                   nothing
+ *     WORK                   anything, NULL as a rule: it is not looked at
  *     callback               a pointer to a function, behind all others. It is called while the call runs, by a thread of
  *                            the library or, in simulation, by one that waits or probes: with pointers to arrays that are
  *                            its own until it returns. One runs at a time; it must not wait for the session it serves

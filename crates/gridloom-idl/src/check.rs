@@ -113,12 +113,10 @@ impl Signature {
         if !matches!(param.mode, Mode::In | Mode::Out | Mode::InOut) {
             return Err(format!("a {} array has no slices", param.mode));
         }
-        if slices.dims.len() != param.dims.len()
-            || slices.dims.iter().zip(&param.dims).any(|(s, dim)| s.extent() != *dim)
-        {
+        if slices.len() != param.dims.len() || slices.iter().zip(&param.dims).any(|(s, dim)| s.extent() != *dim) {
             return Err("its extents are not those of its slices".to_string());
         }
-        let mut expressions = slices.dims.iter().flat_map(Slice::expressions);
+        let mut expressions = slices.iter().flat_map(Slice::expressions);
         expressions.try_for_each(|expr| check_expression(expr, &self.params, Use::Size))
     }
 
@@ -141,7 +139,10 @@ impl Signature {
 
     fn is_inferable(&self, index: usize) -> bool {
         let param = &self.params[index];
-        let extent_of_input = |array: &Param| array.is_input() && array.dims.iter().any(|dim| may_be(dim, index));
+        // The part of an array tells its own extents only.
+        let extent_of_input = |array: &Param| {
+            array.is_input() && array.slices.is_none() && array.dims.iter().any(|dim| may_be(dim, index))
+        };
         param.mode == Mode::In && is_integer_scalar(param) && self.params.iter().any(extent_of_input)
     }
 
@@ -179,8 +180,8 @@ impl Signature {
             hash.byte(u8::from(param.hidden));
             // What has none keeps the hash that it had before there were slices.
             if let Some(slices) = &param.slices {
-                hash.byte(2 + u8::from(slices.is_shrunk));
-                slices.dims.iter().flat_map(Slice::expressions).for_each(|expr| hash.expression(expr));
+                hash.byte(2);
+                slices.iter().flat_map(Slice::expressions).for_each(|expr| hash.expression(expr));
             }
         }
         for callback in &self.callbacks {

@@ -46,4 +46,4 @@ pub use parse::lexer::IdlError;
 pub use parse::{IdlFile, parse, parse_expression, parse_file};
 pub use prototype::Passed;
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Callback, Definition, Language, Mode, Param, Signature};
-pub use slice::{Slice, Slices};
+pub use slice::Slice;

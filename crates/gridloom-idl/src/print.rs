@@ -58,6 +58,9 @@ impl Signature {
         if !param.is_array {
             return base.to_string();
         }
+        if param.slices.is_some() {
+            return base.to_string() + &self.extents_text(param);
+        }
         let dims: Vec<String> = param.dims.iter().map(|dim| dim.display(&self.params).to_string()).collect();
         let order = if param.order.in_memory() == Some(Order::F) && dims.len() > 1 { " in Fortran order" } else { "" };
         format!("{base}[{}]{order}", dims.join(", "))
@@ -77,7 +80,7 @@ impl Signature {
     pub(crate) fn extents_text(&self, param: &Param) -> String {
         match &param.slices {
             None => param.dims.iter().map(|dim| format!("[{}]", dim.display(&self.params))).collect(),
-            Some(slices) => slices.dims.iter().map(|slice| self.sliced(slice)).collect(),
+            Some(slices) => slices.iter().map(|slice| self.sliced(slice)).collect(),
         }
     }
 
@@ -110,7 +113,7 @@ impl fmt::Display for Definition {
         if !signature.about.is_empty() {
             writeln!(f, "{}", quoted(&signature.about))?;
         }
-        if signature.params.iter().any(|param| param.slices.as_ref().is_some_and(|slices| slices.is_shrunk)) {
+        if signature.params.iter().any(|param| param.slices.is_some()) {
             writeln!(f, "Shrink \"yes\"")?;
         }
         if let Some(work) = &signature.work {

@@ -1,8 +1,9 @@
 //! The call of a function in C or Fortran: which arguments follow the handle, in which order and of which types. The
 //! GridRPC library reads its arguments by the same rules.
 //!
-//! Everything is passed in the order of the description but scratch memory, which is the server's. Sizes that callers in
-//! Python leave out are passed, too: the extents of an array in C's memory are what they say.
+//! Everything is passed in the order of the description. Scratch memory is the server's, so what is passed for it (NULL, as a
+//! rule) is not looked at. Sizes that callers in Python leave out are passed, too: the extents of an array in C's memory are
+//! what they say.
 
 use crate::c_text::c_type;
 use crate::method::class_of;
@@ -33,11 +34,6 @@ impl Param {
 }
 
 impl Signature {
-    /// The parameters for which a program in C passes an argument, in its order, by index; callbacks come behind them.
-    pub fn passed(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.params.len()).filter(|index| self.params[*index].mode != Mode::Work)
-    }
-
     /// `grpc_call(&handle, int n, const double *x /* [n] */, double *sum /* out */)`; `grpc_invoke_np(&object, "add", …)` of a
     /// method.
     ///
@@ -48,8 +44,7 @@ impl Signature {
             Some((_, method)) => ("grpc_invoke_np", vec!["&object".to_string(), format!("\"{method}\"")]),
             None => ("grpc_call", vec!["&handle".to_string()]),
         };
-        for index in self.passed() {
-            let param = &self.params[index];
+        for param in &self.params {
             param.passed().map_err(|what| self.cannot_pass(param, what))?;
             arguments.push(self.c_argument(param));
         }
@@ -112,7 +107,8 @@ fn c_text(param: &Param) -> String {
 
 fn direction(mode: Mode) -> Option<&'static str> {
     match mode {
-        Mode::In | Mode::Work => None,
+        Mode::In => None,
+        Mode::Work => Some("scratch: NULL"),
         Mode::Out | Mode::VarOut => Some("out"),
         Mode::InOut => Some("in and out"),
     }
@@ -138,12 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn arguments_stand_in_the_order_of_the_description_without_scratch_memory() {
+    fn arguments_stand_in_the_order_of_the_description() {
         let text = "Define f(OUT double x[n], IN int n, WORK double w[n], IN double a[n][2*n], INOUT float *s) \
                     Calls f(n, a, w, x, s);";
         assert_eq!(
             arguments(text),
-            "double *x /* [n], out */, int n, const double *a /* [n][2*n] */, float *s /* in and out */"
+            "double *x /* [n], out */, int n, double *w /* [n], scratch: NULL */, const double *a /* [n][2*n] */, \
+             float *s /* in and out */"
         );
         assert_eq!(arguments("Define f() Calls f();"), "");
     }
@@ -172,7 +169,8 @@ mod tests {
 
     #[test]
     fn arrays_tell_their_slices_and_what_the_function_allocates() {
-        let text = "Define f(IN int n, IN double x[n : 0, n, 2], VAROUT int y[m], OUT int *m) Calls f(n, x, y, m);";
+        let text = "Define f(IN int n, IN double x[n : 0, n, 2], VAROUT int y[m], OUT int *m) \
+                    Shrink \"yes\" Calls f(n, x, y, m);";
         assert_eq!(
             arguments(text),
             "int n, const double *x /* [n : 0, n, 2] */, int **y /* [m], out, free it */, int *m /* out */"

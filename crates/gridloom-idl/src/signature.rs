@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
-use crate::slice::Slices;
+use crate::slice::Slice;
 use gridloom_base::{Dtype, Meta, Order};
 
 /// Direction of a parameter.
@@ -21,7 +21,7 @@ pub enum Mode {
     Out,
     /// Both: the function updates it in place; the caller gets a new version.
     InOut,
-    /// Scratch space that the server allocates; it is not sent.
+    /// Scratch space that the server allocates. It is not sent, though programs in C pass an argument for it.
     Work,
     /// From function to caller: an array with extents that are known when the function has returned.
     VarOut,
@@ -93,8 +93,9 @@ pub struct Param {
     pub order: ArrayOrder,
     /// A size that no caller passes by position: it follows from the extents of an array argument (Python functions).
     pub hidden: bool,
-    /// The extents are those of a part, which alone is sent.
-    pub slices: Option<Slices>,
+    /// Of each dimension the part that is sent, outermost first, where only a part is: the extents are those of the part, and
+    /// both ends have the whole in memory.
+    pub slices: Option<Vec<Slice>>,
 }
 
 impl fmt::Display for Mode {

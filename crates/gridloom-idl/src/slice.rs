@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::{BinaryOp, Expr};
 
-/// The part of one dimension that is sent: indices from `start` to below `end`, `step` apart.
+/// The part of one dimension that is sent: indices from `start` to below `end`, `step` apart. An `end` of 0 is the size, and a
+/// `step` of 0 is 1.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Slice {
@@ -12,15 +13,6 @@ pub struct Slice {
     pub start: Expr,
     pub end: Expr,
     pub step: Expr,
-}
-
-/// The part of an array that is sent.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Slices {
-    /// Of each dimension, outermost first.
-    pub dims: Vec<Slice>,
-    /// The function gets the part alone, and not the whole array with the part filled in.
-    pub is_shrunk: bool,
 }
 
 impl Slice {
@@ -38,18 +30,32 @@ impl Slice {
     pub fn extent(&self) -> Expr {
         let binary = |op, left: &Expr, right: &Expr| Expr::Binary(op, Box::new(left.clone()), Box::new(right.clone()));
         let one = Expr::Number(1.0);
+        let end = if self.end == self.size { self.end.clone() } else { or_if_zero(&self.end, &self.size) };
         let span = match self.start == Expr::Number(0.0) {
-            true => self.end.clone(),
-            false => binary(BinaryOp::Subtract, &self.end, &self.start),
+            true => end,
+            false => binary(BinaryOp::Subtract, &end, &self.start),
         };
-        if self.step == one {
+        let step = or_if_zero(&self.step, &one);
+        if step == one {
             return span;
         }
-        let more = binary(BinaryOp::Subtract, &self.step, &one);
-        binary(BinaryOp::Divide, &binary(BinaryOp::Add, &span, &more), &self.step)
+        let more = binary(BinaryOp::Subtract, &step, &one);
+        binary(BinaryOp::Divide, &binary(BinaryOp::Add, &span, &more), &step)
     }
 
     pub fn expressions(&self) -> [&Expr; 4] {
         [&self.size, &self.start, &self.end, &self.step]
+    }
+}
+
+/// `expr == 0 ? otherwise : expr`.
+fn or_if_zero(expr: &Expr, otherwise: &Expr) -> Expr {
+    match expr {
+        Expr::Number(0.0) => otherwise.clone(),
+        Expr::Number(_) => expr.clone(),
+        _ => {
+            let is_zero = Expr::Binary(BinaryOp::Equal, Box::new(expr.clone()), Box::new(Expr::Number(0.0)));
+            Expr::Conditional(Box::new(is_zero), Box::new(otherwise.clone()), Box::new(expr.clone()))
+        }
     }
 }

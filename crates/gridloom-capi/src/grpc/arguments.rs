@@ -178,15 +178,14 @@ pub(super) unsafe fn survey<'a>(
         false => None,
     };
     let mut scalars = vec![None; signature.params.len()];
-    for (at, index) in plan.params.iter().enumerate() {
-        let param = &signature.params[*index];
+    for (at, param) in signature.params.iter().enumerate() {
         let is_memory = param.is_array || param.is_output() && matches!(param.base, BaseType::Number(_));
         if param.is_input() && !is_memory && param.base != BaseType::File {
             if let Some(remote) = remote(at) {
                 return Err(not_remote(signature, param, &remote));
             }
             // SAFETY: promised by the caller.
-            scalars[*index] = Some(unsafe { given.scalar(signature, param, at) }?);
+            scalars[at] = Some(unsafe { given.scalar(signature, param, at) }?);
         }
     }
     let shapes = match signature.params.iter().any(|param| param.is_array) {
@@ -199,12 +198,11 @@ pub(super) unsafe fn survey<'a>(
     let callee = match signature.callbacks.is_empty() {
         true => None,
         // SAFETY: promised by the caller.
-        false => Some(unsafe { callee(signature, &sizes, |at| given.pointer(plan.params.len() + at)) }?),
+        false => Some(unsafe { callee(signature, &sizes, |at| given.pointer(signature.params.len() + at)) }?),
     };
-    let mut item = |(at, index): (usize, &usize)| {
-        let param = &signature.params[*index];
-        let by_value = scalars[*index].take();
-        let meta = match (&by_value, param.base, shapes.get(*index).cloned().flatten()) {
+    let mut item = |(at, param): (usize, &'a Param)| {
+        let by_value = scalars[at].take();
+        let meta = match (&by_value, param.base, shapes.get(at).cloned().flatten()) {
             (Some((meta, _)), ..) => meta.clone(),
             (None, BaseType::Number(dtype), Some(shape)) => array_of(param, dtype, shape),
             (None, BaseType::Number(dtype), None) => Meta::scalar(dtype),
@@ -213,7 +211,7 @@ pub(super) unsafe fn survey<'a>(
         let is_passed = by_value.is_some() && !param.is_output();
         let pointer = if is_passed { std::ptr::null_mut() } else { given.pointer(at) };
         let whole = match param.slices {
-            Some(_) => signature.whole(*index, sizes.clone()).map_err(gridloom::Error::from)?,
+            Some(_) => signature.whole(at, sizes.clone()).map_err(gridloom::Error::from)?,
             None => None,
         };
         let remote = if is_passed { None } else { remote(at) };
@@ -226,7 +224,9 @@ pub(super) unsafe fn survey<'a>(
         }
         Ok(Item { param, pointer, meta, whole, remote, bytes: by_value.map(|(_, bytes)| bytes) })
     };
-    let items: Outcome<Vec<Item<'_>>> = plan.params.iter().enumerate().map(&mut item).collect();
+    // What is passed for scratch memory is not looked at.
+    let passed = signature.params.iter().enumerate().filter(|(_, param)| param.mode != Mode::Work);
+    let items: Outcome<Vec<Item<'_>>> = passed.map(&mut item).collect();
     Ok(Survey { items: items?, callee })
 }
 

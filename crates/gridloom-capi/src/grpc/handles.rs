@@ -241,10 +241,8 @@ impl Slot {
 /// How the arguments of calls of a function are read.
 #[derive(Debug)]
 pub(super) struct ReadingPlan {
-    /// One [`Read`] an argument.
+    /// One [`Read`] an argument: the parameters in their order, and the callbacks.
     pub(super) reads: Vec<u8>,
-    /// The parameter of each argument; callbacks come behind them.
-    pub(super) params: Vec<usize>,
 }
 
 impl ReadingPlan {
@@ -253,17 +251,16 @@ impl ReadingPlan {
         self.reads[at] == Read::Pointer as u8
     }
 
-    /// For the parameters that [`Signature::passed`] names, and callbacks.
+    /// For the parameters, and behind them the callbacks.
     pub(super) fn new(signature: &Signature) -> Outcome<ReadingPlan> {
-        let mut plan = ReadingPlan { reads: Vec::new(), params: Vec::new() };
-        for index in signature.passed() {
-            plan.reads.push(read_of(signature, &signature.params[index])? as u8);
-            plan.params.push(index);
+        let mut reads = Vec::with_capacity(signature.params.len());
+        for param in &signature.params {
+            reads.push(read_of(signature, param)? as u8);
         }
-        plan.reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
+        reads.extend(signature.callbacks.iter().map(|_| Read::Pointer as u8));
         // `calls.c` has room for so many.
-        match plan.reads.len() {
-            0..=PARAMETERS_MAX => Ok(plan),
+        match reads.len() {
+            0..=PARAMETERS_MAX => Ok(ReadingPlan { reads }),
             more => {
                 let text = format!("{}: {more} arguments, at most {PARAMETERS_MAX} can be passed", signature.name);
                 Err(Failed::new(GRPC_RPC_REFUSED, text))

@@ -1,5 +1,5 @@
 //! Slices: the caller sends a part of an array, `x[size : start, end, step]` for each dimension. The part travels packed.
-//! The whole array lies in the caller's memory and, unless the function takes the part alone, in the function's.
+//! The whole array lies in the caller's memory and in the function's.
 //!
 //! **Invariant:** a parameter's extents are those of its part ([`Slice::extent`]), so that code that
 //! looks at values alone need not know of slices.
@@ -61,16 +61,16 @@ impl Sizes<'_> {
             let value = |expr: &Expr| {
                 expr.extent_of(&self.signature.params, &self.scalars).map_err(|error| self.eval_error(error, what()))
             };
-            let (size, start, end, step) =
-                (value(&slice.size)?, value(&slice.start)?, value(&slice.end)?, value(&slice.step)?);
-            if start > end || end > size || step == 0 {
-                let why =
-                    format!("[{size} : {start}, {end}, {step}], expected 0 <= start <= end <= size and step >= 1");
+            let (size, start) = (value(&slice.size)?, value(&slice.start)?);
+            let end = Some(value(&slice.end)?).filter(|end| *end != 0).unwrap_or(size);
+            let step = value(&slice.step)?.max(1);
+            if start > end || end > size {
+                let why = format!("[{size} : {start}, {end}, {step}], expected 0 <= start <= end <= size");
                 return Err(BindError::Value { function: self.function(), what: what(), why });
             }
             Ok(Strided { size, start, step, count: (end - start).div_ceil(step) })
         };
-        slices.dims.iter().enumerate().map(strided).collect::<Result<_, _>>().map(Some)
+        slices.iter().enumerate().map(strided).collect::<Result<_, _>>().map(Some)
     }
 }
 
@@ -153,12 +153,12 @@ mod tests {
     fn defaults_are_the_beginning_the_end_and_each() {
         let f = of(
             "Define f(IN int n, IN int k, IN double x[n : k], INOUT double y[n : k, n], OUT double z[n : 1, n, k], \
-                    IN double w[k][n : 2]) Calls f(n, k, x, y, z, w);",
+                    IN double w[k][n : 2]) Shrink \"yes\" Calls f(n, k, x, y, z, w);",
         );
         assert_eq!(
             f.to_string(),
-            "m/f(n: int32, x: float64[k], y: float64[n-k], w: float64[k, 2]; k: int32) -> \
-             (y: float64[n-k], z: float64[(n-1+(k-1))/k])"
+            "m/f(n, k: int32, x: float64[n : 0, k, 1], y: float64[n : k, n, 1], w: float64[k][n : 0, 2, 1]) -> \
+             (y: float64[n : k, n, 1], z: float64[n : 1, n, k])"
         );
         let whole = |index| f.whole(index, ints(&[10, 3], 6)).unwrap().unwrap().dims;
         let strided = |size, start, step, count| Strided { size, start, step, count };
@@ -173,18 +173,39 @@ mod tests {
 
     #[test]
     fn a_part_lies_in_the_whole() {
-        let f =
-            of("Define f(IN int n, IN int a, IN int b, IN int s, IN double x[n : a, b, s]) Calls f(n, a, b, s, x);");
+        let f = of(
+            "Define f(IN int n, IN int a, IN int b, IN int s, IN double x[n : a, b, s]) Shrink \"yes\" Calls f(n, a, b, s, x);",
+        );
         let refused = |values: &[i32]| f.shapes(ints(values, 5)).unwrap_err().to_string();
         assert_eq!(
             refused(&[10, 2, 11, 1]),
-            "m/f: slice 1 of 'x': [10 : 2, 11, 1], expected 0 <= start <= end <= size and step >= 1"
+            "m/f: slice 1 of 'x': [10 : 2, 11, 1], expected 0 <= start <= end <= size"
         );
-        for values in [[10, 3, 2, 1], [10, 0, 10, 0]] {
-            assert!(refused(&values).contains("slice 1 of 'x'"));
-        }
+        assert!(refused(&[10, 3, 2, 1]).contains("slice 1 of 'x'"));
         assert!(refused(&[10, -1, 2, 1]).contains("is -1"));
         assert_eq!(f.shapes(ints(&[10, 5, 5, 3], 5)).unwrap()[4], Some(vec![0]));
+    }
+
+    #[test]
+    fn an_end_of_0_is_the_size_and_a_step_of_0_is_1() {
+        let f = of(
+            "Define f(IN int n, IN int a, IN int b, IN int s, IN double x[n : a, b, s], IN double y[n : 0]) Shrink \"yes\" \
+                Calls f(n, a, b, s, x, y);",
+        );
+        for (values, count) in [([10, 2, 0, 3], 3), ([10, 2, 8, 0], 6), ([10, 0, 0, 0], 10), ([0, 0, 0, 0], 0)] {
+            assert_eq!(f.shapes(ints(&values, 6)).unwrap()[4], Some(vec![count]), "{values:?}");
+            assert_eq!(f.whole(4, ints(&values, 6)).unwrap().unwrap().dims[0].count, count, "{values:?}");
+        }
+        assert_eq!(f.whole(5, ints(&[10, 0, 0, 0], 6)), Ok(None), "the whole is no part");
+    }
+
+    #[test]
+    fn without_shrink_the_whole_array_travels() {
+        let f = of("Define f(IN int n, IN double x[n : 1, n, 2]) Calls f(n, x);");
+        assert_eq!(
+            (f.to_string().as_str(), f.params[1].slices.is_none()),
+            ("m/f(x: float64[n]; n: int32) -> ()", true)
+        );
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use super::parsed::{ParsedCallback, ParsedExpr, ParsedParam, ParsedSlice};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
 use crate::signature::{ArrayOrder, BaseType, Callback, Mode, Param};
-use crate::slice::{Slice, Slices};
+use crate::slice::Slice;
 use crate::type_words::{TYPES, is_type_word, type_from_words};
 use gridloom_base::limits::{DIMENSIONS_MAX, PARAMETERS_MAX};
 
@@ -180,7 +180,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The parameters with their extents, now that all names are known. Slices are shrunk if `is_shrunk` says so.
+    /// The parameters with their extents, now that all names are known. Only if `is_shrunk` says so, slices are what is sent.
     pub(crate) fn with_extents(
         &self,
         parsed: &[ParsedParam],
@@ -207,11 +207,14 @@ impl Parser<'_> {
                     known_slice.end = or(end, &known_slice.end)?;
                     known_slice.step = or(step, &known_slice.step)?;
                 }
-                slices.push(known_slice);
+                if known_slice.end == Expr::Number(0.0) {
+                    known_slice.end = known_slice.size.clone();
+                }
+                slices.push(if is_shrunk { known_slice } else { Slice::whole(known_slice.size) });
             }
             params[index].dims.extend(slices.iter().map(Slice::extent));
             if !slices.iter().all(Slice::is_whole) {
-                params[index].slices = Some(Slices { dims: slices, is_shrunk });
+                params[index].slices = Some(slices);
             }
         }
         Ok(params)

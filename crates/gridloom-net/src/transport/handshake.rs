@@ -40,8 +40,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// nest by conversation, tasks have kinds, letters of processes are frames of a channel. 7: headers of frames have 16 bytes; a call
 /// may be recalled without a group, and reports say how many tasks of other clients a server has. 8: tasks travel with their terms, and servers
 /// tell of functions that they cannot run. 9: plans say what was guessed, calls what they print and how far they have come, servers
-/// what calls have printed.
-pub const VERSIONS: (u16, u16) = (9, 9);
+/// what calls have printed. 10: slices are always what is sent, and both ends have the whole.
+pub const VERSIONS: (u16, u16) = (10, 10);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

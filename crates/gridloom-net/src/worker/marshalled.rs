@@ -58,7 +58,7 @@ impl MarshalledArgs<'_> {
     /// Whether a parameter goes by a marshalled copy.
     pub(super) fn are_for(param: &Param) -> bool {
         let is_string = matches!(param.base, BaseType::Text | BaseType::String | BaseType::File);
-        is_string || param.mode == Mode::VarOut || param.slices.as_ref().is_some_and(|slices| !slices.is_shrunk)
+        is_string || param.mode == Mode::VarOut || param.slices.is_some()
     }
 
     /// What is passed for a constant text.
