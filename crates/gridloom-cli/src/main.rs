@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     agent, calibrate, call, calls, cancel, completions, deploy, explain, functions, heuristics, idl, logs, manual, map,
-    models, platform, serve, servers, sim, simulate, soak, testbed, top, worker,
+    models, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -59,6 +59,7 @@ enum Command {
     Heuristics(heuristics::Options),
     Explain(explain::Options),
     Map(map::Options),
+    Secret(secret::Options),
     Completions(completions::Options),
     #[command(hide = true)]
     Manual(manual::Options),
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         Command::Heuristics(options) => heuristics::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Map(options) => map::run(&options),
+        Command::Secret(options) => secret::run(&options),
         Command::Completions(options) => completions::run(&options, Cli::command()),
         Command::Manual(options) => manual::run(&options, Cli::command()),
         Command::Worker(options) => worker::run(&options),

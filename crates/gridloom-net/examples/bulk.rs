@@ -12,6 +12,7 @@ use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
 use gridloom_core::node::message::{DataMessage, LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Event, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
 
 const DATUM: DatumId = DatumId { client: NodeId(0), serial: 0 };
@@ -88,7 +89,7 @@ fn measure(mib: usize) {
     {
         let (mut server, address) = spawn(role, mib);
         let machine = Mover { dial: Some(address), ..Mover::default() };
-        let config = NetConfig { shared_memory, ..NetConfig::default() };
+        let config = NetConfig { shared_memory, ..NetConfig::new(Secret::from_bytes(b"example")) };
         let make = |_, _: &str| (Role::Client, "client".into(), Box::new(machine) as _);
         let node = NetNode::start_with(config, make).expect("starts");
         node.wait(None, |events| events.pop_front()).expect("it connects");
@@ -174,7 +175,11 @@ fn serve_raw(size: usize) {
 }
 
 fn serve_node(size: usize, shared_memory: bool) {
-    let config = NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), shared_memory, ..NetConfig::default() };
+    let config = NetConfig {
+        listen: Some(([127, 0, 0, 1], 0).into()),
+        shared_memory,
+        ..NetConfig::new(Secret::from_bytes(b"example"))
+    };
     let machine = Box::new(Mover::default());
     let node = NetNode::start_with(config, |_, _| (Role::Server, "server".into(), machine)).expect("starts");
     let mut memory = node.store().pool().allocate(size as u64).expect("there is memory");

@@ -16,6 +16,7 @@ use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_idl::{Body, Definition, Language, Signature};
 use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::identity::Secret;
 use gridloom_net::jobs::JobsConfig;
 
 #[derive(Default)]
@@ -93,7 +94,7 @@ fn measure(rounds: usize) {
         for (role, what) in [("serve-node", "command to event"), ("serve-calls", "null call in worker")] {
             let (mut server, address) = spawn(role);
             let machine = Box::new(Echo { dial: Some(address), ..Echo::default() });
-            let config = NetConfig::default();
+            let config = NetConfig::new(Secret::from_bytes(b"example"));
             let node = NetNode::start_with(config, |_, _| (Role::Client, "client".into(), machine)).expect("starts");
             node.wait(None, |events| events.pop_front()).expect("it connects");
             report(what, rounds, || call(&node));
@@ -161,7 +162,8 @@ fn serve_node(jobs: Option<JobsConfig>) {
         terms: Default::default(),
     };
     let machine = Box::new(Echo { task: jobs.is_some().then_some(task), ..Echo::default() });
-    let config = NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), jobs, ..NetConfig::default() };
+    let config =
+        NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), jobs, ..NetConfig::new(Secret::from_bytes(b"example")) };
     let node = NetNode::start_with(config, |_, _| (Role::Server, "server".into(), machine)).expect("starts");
     println!("{}", node.address());
     node.run_with(|_| ());

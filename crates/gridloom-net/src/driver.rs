@@ -74,13 +74,13 @@ pub struct NetConfig {
     pub datum_bytes_max: u64,
 }
 
-impl Default for NetConfig {
-    /// A client without secret.
-    fn default() -> NetConfig {
+impl NetConfig {
+    /// A client of the grid with that secret.
+    pub fn new(secret: Secret) -> NetConfig {
         NetConfig {
             listen: None,
             advertise: None,
-            secret: Secret::none(),
+            secret,
             allow_remote: false,
             shared_memory: true,
             jobs: None,
@@ -368,6 +368,9 @@ impl Drop for NetNode {
 fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let Some(address) = config.listen else { return Ok((None, config.advertise.clone().unwrap_or_default())) };
+    if config.secret.is_missing() {
+        return refuse(format!("a node without a grid secret does not listen: {}", config.secret.remedy()));
+    }
     if !address.ip().is_loopback() && !config.allow_remote {
         return refuse(format!(
             "listening on {address} lets other hosts reach this node, and nothing is encrypted yet; pass \

@@ -10,7 +10,7 @@ use gridloom_channel::frame;
 use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
-use gridloom_net::identity::{HostId, Secret};
+use gridloom_net::identity::HostId;
 use gridloom_net::moving::{Moving, OnTheWay};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::bulk::{decode_header, encode_header, write_datum};
@@ -22,7 +22,7 @@ const LARGE: u64 = 3 << 20;
 
 fn pair(shared_memory: bool) -> (TestNode, TestNode) {
     let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
-    let client = start(Role::Client, NetConfig { shared_memory, ..NetConfig::default() });
+    let client = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(secret()) });
     client.dial(&server);
     (server, client)
 }
@@ -126,7 +126,7 @@ fn a_datum_that_the_sender_does_not_have_is_broken() {
 #[test]
 fn a_datum_without_room_is_broken_and_the_next_one_comes() {
     let server = start(Role::Server, NetConfig { shared_memory: false, datum_bytes_max: LARGE, ..listening() });
-    let client = start(Role::Client, NetConfig { shared_memory: false, ..NetConfig::default() });
+    let client = start(Role::Client, NetConfig { shared_memory: false, ..NetConfig::new(secret()) });
     client.dial(&server);
     let (large, fits) = (client.put(1, LARGE + 1), client.put(2, LARGE));
     client.perform([large, fits].map(|datum| Effect::SendDatum { to: server.id(), datum }));
@@ -239,13 +239,13 @@ fn where_shared_memory_fails_tcp_is_taken() {
     // It says that it runs on this host, and listens on no local socket: so it looks from another namespace.
     let own = Hello { address, host: HostId::here().0, ..hello(Purpose::Control, 0) };
     let mut control = connect(&server);
-    let (handshake, first) = Handshake::dial(Secret::none(), own.clone()).unwrap();
+    let (handshake, first) = Handshake::dial(secret(), own.clone()).unwrap();
     run_blocking(&mut control, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
     server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
     let datum = server.put(1, LARGE);
     server.perform([Effect::SendDatum { to: own.node, datum }]);
     let (mut bulk, _) = listener.accept().unwrap();
-    let handshake = Handshake::accept(Secret::none(), own).unwrap();
+    let handshake = Handshake::accept(secret(), own).unwrap();
     let (peer, _) = run_blocking(&mut bulk, handshake, None, |_| Ok(Verdict::Welcome)).unwrap();
     assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));
     let mut length = [0; 4];
@@ -285,7 +285,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let Aside::OpenBulk { stream } = frame::parse(&body).unwrap() else { panic!("{body:?}") };
     let refused = |stream| {
         let mut socket = connect(&server);
-        let (handshake, first) = Handshake::dial(Secret::none(), hello(Purpose::BulkReceive, stream)).unwrap();
+        let (handshake, first) = Handshake::dial(secret(), hello(Purpose::BulkReceive, stream)).unwrap();
         let error = run_blocking(&mut socket, handshake, Some(first), |_| unreachable!()).unwrap_err();
         assert!(error.to_string().contains("not asked for"), "{error}");
     };

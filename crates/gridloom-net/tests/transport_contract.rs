@@ -150,7 +150,7 @@ fn a_dial_that_reaches_who_is_connected_already_fails() {
 fn of_dials_to_one_node_by_several_addresses_each_ends() {
     for _ in 0..20 {
         // One that cannot be dialled itself, as clients.
-        let (a, b) = (start(Role::Client, NetConfig::default()), server());
+        let (a, b) = (start(Role::Client, NetConfig::new(secret())), server());
         let address = b.node.address().to_string();
         let named = |host: &str| address.replace("127.0.0.1", host);
         let addresses = BTreeSet::from([address.clone(), named("localhost"), named("LOCALHOST")]);
@@ -175,13 +175,13 @@ fn of_dials_to_one_node_by_several_addresses_each_ends() {
 #[test]
 fn another_secret_is_refused_in_words() {
     let agent = start(Role::Agent, NetConfig { secret: Secret::from_bytes(b"right"), ..listening() });
-    let stranger = start(Role::Client, NetConfig { secret: Secret::from_bytes(b"wrong"), ..NetConfig::default() });
+    let stranger = start(Role::Client, NetConfig::new(Secret::from_bytes(b"wrong")));
     stranger.perform([Effect::Dial { address: agent.node.address().to_string() }]);
     let why = stranger.expect("DialFailed", |i| match i {
         Input::DialFailed { why, .. } => Some(why.clone()),
         _ => None,
     });
-    assert!(why.starts_with("the agent there refused: grid secret does not match; set GRIDLOOM_SECRET"), "{why}");
+    assert!(why.starts_with("the agent there refused: grid secret does not match: this side"), "{why}");
     assert!(dial::is_lasting(&why));
 }
 
@@ -321,7 +321,7 @@ fn a_deadline_and_the_end_of_the_node_end_a_wait() {
 
 #[test]
 fn listening_for_other_hosts_has_to_be_meant() {
-    let config = NetConfig { listen: Some("0.0.0.0:0".parse().unwrap()), ..NetConfig::default() };
+    let config = NetConfig { listen: Some("0.0.0.0:0".parse().unwrap()), ..NetConfig::new(secret()) };
     let make = |config| gridloom_net::driver::NetNode::start_with(config, |_, _| unreachable!());
     let error = make(config.clone()).err().unwrap().to_string();
     assert!(error.contains("--trust-this-network"), "{error}");

@@ -74,10 +74,7 @@ fn another_version_is_refused_in_words() {
 fn a_wrong_proof_is_refused() {
     let server = server();
     let mut stream = connect(&server);
-    let hello = gridloom_net::transport::handshake::Handshake::dial(
-        gridloom_net::identity::Secret::none(),
-        hello(Purpose::Control, 0),
-    );
+    let hello = gridloom_net::transport::handshake::Handshake::dial(secret(), hello(Purpose::Control, 0));
     let mut encoder = Encoder::default();
     stream.write_all(&framed(&mut encoder, &hello.unwrap().1)).unwrap();
     stream.write_all(&framed(&mut encoder, &[&[2u8][..], &[7; 32]].concat())).unwrap();
@@ -126,11 +123,8 @@ fn a_truncated_frame_and_a_sudden_end_are_a_loss() {
 fn bulk_of_a_stranger_is_refused() {
     let server = server();
     let mut stream = connect(&server);
-    let (handshake, first) = gridloom_net::transport::handshake::Handshake::dial(
-        gridloom_net::identity::Secret::none(),
-        hello(Purpose::BulkSend, 1),
-    )
-    .unwrap();
+    let (handshake, first) =
+        gridloom_net::transport::handshake::Handshake::dial(secret(), hello(Purpose::BulkSend, 1)).unwrap();
     let done =
         gridloom_net::transport::handshake::run_blocking(&mut stream, handshake, Some(first), |_| unreachable!());
     assert!(done.unwrap_err().to_string().contains("of no peer"));

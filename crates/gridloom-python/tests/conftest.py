@@ -8,6 +8,8 @@ import gridloom as gl
 import pytest
 from bad_functions import DECLARED
 
+os.environ.setdefault("GRIDLOOM_SECRET", "of the tests")  # not that of the user, which an agent would make
+
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"
 

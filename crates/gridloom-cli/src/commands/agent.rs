@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use anyhow::Result;
 use gridloom_core::node::{Agent, AgentConfig, Node};
 use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::identity::Secret;
 use serde_json::json;
 
-use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, parse_listen, print_json, print_line, secret};
+use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, parse_listen, print_json, print_line};
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
 /// The agent prints the address where it listens, and runs until SIGINT or SIGTERM. It keeps nothing on disk: after a restart
-/// the servers register again. The variable GRIDLOOM_SECRET holds the grid's secret, or GRIDLOOM_SECRET_FILE names a file with
-/// it. Servers and clients need the same secret.
+/// the servers register again. Servers and clients need the same secret as the agent: that of the variable GRIDLOOM_SECRET, else of
+/// the file that GRIDLOOM_SECRET_FILE names, else of the user's file, which the first agent makes ('gridloom secret' shows it).
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom agent --listen 127.0.0.1:7711")]
 pub struct Options {
@@ -35,10 +36,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let config = NetConfig {
         listen: Some(listen),
         advertise: rest.advertise,
-        secret: secret()?,
         allow_remote: rest.trust_this_network,
         pool_keep_bytes: 0,
-        ..NetConfig::default()
+        ..NetConfig::new(Secret::find_or_make()?)
     };
     let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name })));
     let node = NetNode::start(make, config)?;

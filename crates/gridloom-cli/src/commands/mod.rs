@@ -17,6 +17,7 @@ pub mod map;
 pub mod models;
 mod offering;
 pub mod platform;
+pub mod secret;
 pub mod serve;
 pub mod servers;
 pub mod sim;
@@ -37,7 +38,6 @@ use anyhow::{Context, Result, bail};
 use gridloom::Grid;
 use gridloom_core::node::Event;
 use gridloom_net::driver::NetNode;
-use gridloom_net::identity::Secret;
 use gridloom_platform::units;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -180,11 +180,6 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let expected = "expected HOST:PORT, such as 127.0.0.1:7711";
     let mut found = text.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
     found.next().ok_or_else(|| format!("no address has that name; {expected}"))
-}
-
-/// The grid's secret, from `GRIDLOOM_SECRET` or the file that `GRIDLOOM_SECRET_FILE` names.
-pub fn secret() -> Result<Secret> {
-    Ok(Secret::from_env()?.unwrap_or_else(Secret::none))
 }
 
 /// One line of JSON on standard output, at once.

@@ -1,7 +1,7 @@
 //! `gridloom serve`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,13 +12,14 @@ use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
+use gridloom_net::identity::Secret;
 use gridloom_net::jobs::{JobsConfig, shared_threads};
 use serde_json::json;
 
 use super::worker::{Wrong, check_libraries};
 use super::{
     AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size,
-    parse_speed, print_json, print_line, secret,
+    parse_speed, print_json, print_line,
 };
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::{REGISTERED, Registering};
@@ -146,6 +147,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     }
     let rest = &options.rest;
     rest.check(options.listen)?;
+    let secret = secret(&options)?;
     rest.start_log();
     let named = options.libraries.iter().map(|library| located(library)).collect::<Result<Vec<PathBuf>>>()?;
     let mut offer = load_offer(&options.files, &options.python, &named, options.bodies())?;
@@ -183,7 +185,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let config = NetConfig {
         listen: Some(options.listen),
         advertise: rest.advertise.clone(),
-        secret: secret()?,
+        secret,
         allow_remote: rest.trust_this_network,
         shared_memory: !options.no_shared_memory,
         jobs: Some(jobs),
@@ -233,6 +235,20 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     });
     kept.as_mut().and_then(KeptModels::write).into_iter().for_each(say);
     ended
+}
+
+/// The grid's secret. A server of an agent on this machine, or of none, makes the user's secret if there is none yet: it may be
+/// the first to start. An agent on another machine has one already, which has to be carried here.
+fn secret(options: &Options) -> Result<Secret> {
+    let agent = options.agent.agent.to_socket_addrs();
+    if options.no_agent || agent.is_ok_and(|mut agent| agent.all(|address| address.ip().is_loopback())) {
+        return Ok(Secret::find_or_make()?);
+    }
+    let secret = Secret::find()?;
+    if secret.is_missing() {
+        bail!("no grid secret for the agent at {}: {}", options.agent.agent, secret.remedy());
+    }
+    Ok(secret)
 }
 
 /// The library's absolute path; a bare name that is no file here is left to the system's search path.

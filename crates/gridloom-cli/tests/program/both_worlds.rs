@@ -138,7 +138,7 @@ impl Stage for Real {
         });
         let listen = (role != Role::Client).then(|| "127.0.0.1:0".parse().unwrap());
         let secret = Secret::from_bytes(b"both worlds");
-        let config = NetConfig { listen, secret, jobs, speed_flops: Some(10e9), ..NetConfig::default() };
+        let config = NetConfig { listen, jobs, speed_flops: Some(10e9), ..NetConfig::new(secret) };
         let copy = tape.clone();
         let node = NetNode::start_with(config, |id, address| {
             own_address = address.to_string();

@@ -247,7 +247,7 @@ fn a_secret_keeps_strangers_out() {
     let mut command = grid.command(&["functions"]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match; set GRIDLOOM_SECRET"), "{error}");
+    assert!(error.contains("grid secret does not match: this side's is from GRIDLOOM_SECRET; set it"), "{error}");
     let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
@@ -418,6 +418,7 @@ fn the_documentation_has_the_help_texts() {
         ("heuristics", &[&["heuristics"]]),
         ("explain", &[&["explain"]]),
         ("map", &[&["map"]]),
+        ("secret", &[&["secret"]]),
         ("completions", &[&["completions"]]),
     ];
     for (page, commands) in pages {

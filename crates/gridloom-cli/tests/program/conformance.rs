@@ -81,7 +81,7 @@ impl World for RealWorld {
         let (name, agent) = (name.to_string(), self.agent.clone());
         let make = |id, _: &str| Node::Client(Box::new(Client::new(ClientConfig { id, name, agent })));
         let secret = Secret::from_bytes(b"conformance");
-        let config = NetConfig { secret, shared_memory: self.shared_memory, ..NetConfig::default() };
+        let config = NetConfig { shared_memory: self.shared_memory, ..NetConfig::new(secret) };
         let client = NetNode::start(make, config).unwrap();
         self.clients.push(client.clone());
         client.id()

@@ -12,6 +12,7 @@ mod log;
 mod map;
 mod models;
 mod readers;
+mod secret;
 mod simulated;
 #[allow(dead_code, reason = "the tests of testbeds use the rest of it")]
 #[path = "../support/mod.rs"]

@@ -48,9 +48,8 @@ pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 pub const HANDSHAKE_LIMITS: Limits = Limits { control: HANDSHAKE_BYTES_MAX, letter: 0 };
 /// Time that a handshake may take from its first byte to its last, nanoseconds. Also how long an unknown peer may hold a place.
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
-/// What a node says, and its operator reads, when the secrets differ.
-pub const WRONG_SECRET: &str =
-    "grid secret does not match; set GRIDLOOM_SECRET (or GRIDLOOM_SECRET_FILE) to the same value on both sides";
+/// What a node says when the secrets differ. The side that notices it adds where its own comes from.
+pub const WRONG_SECRET: &str = "grid secret does not match";
 
 /// What a connection is for, seen from the dialler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -236,7 +235,8 @@ impl Handshake {
         let proof = *proof.ok_or_else(|| HandshakeError::Malformed("a proof has 32 bytes".into()))?;
         // Comparing two hashes of blake3 takes constant time.
         if self.secret.prove(theirs, &transcript) != blake3::Hash::from_bytes(proof) {
-            return Err(refuse(WRONG_SECRET.into(), out));
+            out.push(refusal(WRONG_SECRET));
+            return Err(HandshakeError::Unacceptable(format!("{WRONG_SECRET}: {}", self.secret.remedy())));
         }
         if self.dialler {
             out.push(tagged(TAG_PROOF, self.secret.prove(DIALLER, &transcript).as_bytes()));
@@ -370,7 +370,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let handshake = Handshake::accept(Secret::none(), own).unwrap();
+        let handshake = Handshake::accept(Secret::from_bytes(b"test"), own).unwrap();
         let limit = Duration::from_millis(50);
         let error = run_within(limit, &mut here, handshake, None, |_| Ok(Verdict::Welcome)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

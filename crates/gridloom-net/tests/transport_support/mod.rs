@@ -54,8 +54,13 @@ pub struct TestNode {
     main: Option<JoinHandle<String>>,
 }
 
+/// The secret of the tests' grids.
+pub fn secret() -> Secret {
+    Secret::from_bytes(b"of the tests")
+}
+
 pub fn listening() -> NetConfig {
-    NetConfig { listen: Some("127.0.0.1:0".parse().unwrap()), ..NetConfig::default() }
+    NetConfig { listen: Some("127.0.0.1:0".parse().unwrap()), ..NetConfig::new(secret()) }
 }
 
 pub fn start(role: Role, config: NetConfig) -> TestNode {
@@ -75,7 +80,7 @@ pub fn server() -> TestNode {
 }
 
 pub fn client() -> TestNode {
-    start(Role::Client, NetConfig::default())
+    start(Role::Client, NetConfig::new(secret()))
 }
 
 impl TestNode {
@@ -194,7 +199,7 @@ pub fn connect(node: &TestNode) -> TcpStream {
 /// A raw connection that has passed the handshake; its next frame has number 2.
 pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
     let mut socket = connect(node);
-    let (handshake, first) = Handshake::dial(Secret::none(), hello(purpose, stream)).unwrap();
+    let (handshake, first) = Handshake::dial(secret(), hello(purpose, stream)).unwrap();
     let (_, verdict) = run_blocking(&mut socket, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
     assert_eq!(verdict, Verdict::Welcome);
     socket

@@ -20,7 +20,7 @@ use crate::{Error, Value};
 pub(crate) struct NetBackend(Arc<NetNode>);
 
 impl NetBackend {
-    /// A client of the agent at that address, with the secret that the environment names.
+    /// A client of the agent at that address, with the secret of the environment or of the user.
     pub(crate) fn connect(address: &str) -> Result<NetBackend, Error> {
         NetBackend::connect_with(address, &secret()?)
     }
@@ -117,12 +117,11 @@ impl Backend for NetBackend {
 }
 
 fn secret() -> Result<Secret, Error> {
-    let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?;
-    Ok(secret.unwrap_or_else(Secret::none))
+    Secret::find().map_err(|error| Error::Connect(error.to_string()))
 }
 
 fn config(secret: Secret) -> NetConfig {
-    NetConfig { secret, pool_keep_bytes: POOL_KEEP_BYTES, ..NetConfig::default() }
+    NetConfig { pool_keep_bytes: POOL_KEEP_BYTES, ..NetConfig::new(secret) }
 }
 
 fn client_name() -> String {
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn a_look_without_waiting_tells_that_the_session_is_closed() {
         // No agent is there; that takes a while to be found out.
-        let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::none()).unwrap();
+        let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::from_bytes(b"test")).unwrap();
         let look = || backend.wait_until(Some(Duration::ZERO), &mut |_| false).unwrap_err();
         assert!(matches!(look(), Error::TimedOut { .. }));
         backend.close();

@@ -86,7 +86,7 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
         std::fs::write(&file, "").map_err(cannot)?;
     }
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
-    let secret = Secret::from_env().map_err(|error| Error::Connect(error.to_string()))?.unwrap_or_else(Secret::none);
+    let secret = Secret::find_or_make().map_err(|error| Error::Connect(error.to_string()))?;
     let world = NetProcess::new(config, secret).map_err(|error| Error::Connect(error.to_string()))?;
     main(Process::new(Box::new(world)))?;
     Ok(RunReport::default())

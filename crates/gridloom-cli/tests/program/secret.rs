@@ -1,0 +1,119 @@
+//! The secret of a grid, as its user meets it: made at the first start, found by all programs of the user, named when it is
+//! missing or differs.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Running, gridloom, idl, library, said, succeeds};
+
+/// A command of a user whose configuration folder that is.
+fn of_user(config: &Path, arguments: &[&str]) -> Command {
+    let mut command = gridloom(arguments);
+    command.env_remove("GRIDLOOM_SECRET").env_remove("GRIDLOOM_SECRET_FILE").env("XDG_CONFIG_HOME", config);
+    command
+}
+
+/// A configuration folder without anything of Gridloom.
+fn config(name: &str) -> PathBuf {
+    let folder = crate::support::folder("secret").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn the_first_agent_makes_a_secret_that_all_programs_of_the_user_find() {
+    let (own, strange) = (config("own"), config("strange"));
+    let agent = Running::start(of_user(&own, &["agent", "--listen", "127.0.0.1:0", "--quiet"]));
+    let address = agent.line.strip_prefix("agent listening on ").unwrap().to_string();
+    let file = own.join("gridloom/secret");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    let serve = ["serve", &idl(), "--library", library(), "--quiet", "--agent", &address, "--name", "one", "--listen"];
+    let _server = Running::start(of_user(&own, &[&serve[..], &["127.0.0.1:0"]].concat()));
+    assert!(succeeds(of_user(&own, &["servers", "--agent", &address])).contains("one"));
+
+    // A user without the secret, as an attacker on the same machine, gets in neither as a client nor as a server.
+    let (code, error) = said(of_user(&strange, &["functions", "--agent", &address]));
+    let missing = strange.join("gridloom/secret");
+    assert_eq!(code, 1);
+    assert!(error.contains("grid secret does not match: this side has none, as there is no file"), "{error}");
+    assert!(error.contains(missing.to_str().unwrap()) && !missing.exists(), "{error}");
+    let (code, error) = said(of_user(&strange, &[&serve[..], &["127.0.0.1:0"]].concat()));
+    assert_eq!(code, 1);
+    assert!(error.contains("grid secret does not match: this side's is from") && missing.exists(), "{error}");
+    let by_variable = gridloom(&["functions", "--agent", &address]);
+    let (_, error) = said(by_variable);
+    assert!(error.contains("this side's is from GRIDLOOM_SECRET; set it to the same value"), "{error}");
+}
+
+#[test]
+fn a_node_without_a_secret_does_not_start() {
+    // No folder can be made there, not even by root.
+    let nowhere = Path::new("/proc/nowhere");
+    for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let arguments = ["agent", "--listen", listen, "--trust-this-network", "--advertise", "localhost:0"];
+        let (code, error) = said(of_user(nowhere, &arguments));
+        assert_eq!(code, 1);
+        assert!(error.contains("no grid secret can be kept in '/proc/nowhere/gridloom/secret'"), "{error}");
+    }
+    // An agent on another machine has a secret: a new one is of no use.
+    let folder = config("remote");
+    let arguments = ["serve", &idl(), "--library", library(), "--agent", "192.0.2.1:7711"];
+    let (code, error) = said(of_user(&folder, &arguments));
+    assert_eq!(code, 1);
+    assert!(error.contains("no grid secret for the agent at 192.0.2.1:7711") && error.contains("carry"), "{error}");
+    assert!(!folder.join("gridloom").exists());
+}
+
+#[test]
+fn blank_secrets_and_files_that_others_read_are_refused() {
+    let folder = config("refused");
+    let file = folder.join("mine");
+    let agent = |name: &str, value: &Path| {
+        let mut command = of_user(&folder, &["agent", "--listen", "127.0.0.1:0"]);
+        command.env(name, value);
+        let (code, error) = said(command);
+        assert_eq!(code, 1, "{error}");
+        error
+    };
+    for blank in ["", "  ", "\n"] {
+        let error = agent("GRIDLOOM_SECRET", Path::new(blank));
+        assert!(error.contains("GRIDLOOM_SECRET is set and blank"), "{error}");
+    }
+    std::fs::write(&file, "hunter2").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let error = agent("GRIDLOOM_SECRET_FILE", &file);
+    let path = file.to_str().unwrap();
+    for part in ["GRIDLOOM_SECRET_FILE: ", path, "(mode 0644)", &format!("chmod 600 '{path}'")] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let error = agent("GRIDLOOM_SECRET_FILE", &folder.join("none"));
+    assert!(error.contains("GRIDLOOM_SECRET_FILE: ") && error.contains(folder.to_str().unwrap()), "{error}");
+    // The user's own file is held to the same.
+    std::fs::create_dir_all(folder.join("gridloom")).unwrap();
+    std::fs::copy(&file, folder.join("gridloom/secret")).unwrap();
+    let (code, error) = said(of_user(&folder, &["functions", "--agent", "127.0.0.1:1"]));
+    assert!(code == 1 && error.contains("gridloom/secret") && error.contains("(mode 0644)"), "{error}");
+}
+
+#[test]
+fn the_command_shows_makes_and_replaces_the_secret_and_never_prints_it() {
+    let folder = config("command");
+    let (code, error) = said(of_user(&folder, &["secret"]));
+    assert!(code == 1 && error.contains("there is no grid secret"), "{error}");
+    let shown = |arguments: &[&str]| {
+        let shown = succeeds(of_user(&folder, &[&["secret", "--json"], arguments].concat()));
+        let secret = std::fs::read_to_string(folder.join("gridloom/secret")).unwrap();
+        assert!(!shown.contains(secret.trim()) && secret.trim().len() == 64);
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert!(shown["carry"].as_str().unwrap().starts_with("ssh HOST 'umask 077; "), "{shown}");
+        shown["fingerprint"].as_str().unwrap().to_string()
+    };
+    let made = shown(&["--make"]);
+    assert_eq!(shown(&["--make"]), made, "one that is there stays");
+    assert_eq!(shown(&[]), made);
+    assert_ne!(shown(&["--replace"]), made);
+    assert!(succeeds(of_user(&folder, &["secret"])).contains("to carry it to the machine HOST, run here:\n  ssh HOST"));
+}

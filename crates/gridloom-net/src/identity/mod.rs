@@ -1,0 +1,60 @@
+//! A node's identity: its random identifier, the host it runs on, and the secret that admits it to its grid.
+//!
+//! **Promises:** two nodes have the same [`HostId`] only if they run on one kernel and in one network namespace, so an
+//! abstract unix socket of one can be reached by the other and shared memory can pass between them; a [`Secret`] is
+//! never printed and never leaves the process.
+//!
+//! **Not here:** certificates (the handshake has room for them) and encryption.
+
+mod secret;
+
+use std::os::linux::fs::MetadataExt;
+use std::{fs, io};
+
+use gridloom_base::NodeId;
+
+pub use secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Secret, secret_file};
+
+/// Kernel and network namespace, in words; empty where memory is not to be shared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostId(pub String);
+
+impl HostId {
+    /// This process's, empty if the system does not say.
+    pub fn here() -> HostId {
+        let read = || -> io::Result<String> {
+            let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+            let namespace = fs::metadata("/proc/self/ns/net")?.st_ino();
+            Ok(format!("{}/{namespace}", boot.trim()))
+        };
+        HostId(read().unwrap_or_default())
+    }
+}
+
+/// Random bytes from the system.
+///
+/// # Errors
+/// If the system has none to give.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no random bytes: {error}")))?;
+    Ok(bytes)
+}
+
+/// A fresh node identifier; 64 random bits, so that a grid of thousands meets no collision.
+///
+/// # Errors
+/// If the system has no random bytes to give.
+pub fn random_node_id() -> io::Result<NodeId> {
+    Ok(NodeId(u64::from_le_bytes(random()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_differ() {
+        assert_ne!(random_node_id().unwrap(), random_node_id().unwrap());
+    }
+}

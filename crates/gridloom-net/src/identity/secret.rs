@@ -1,0 +1,323 @@
+//! The secret of a grid: where it is kept, and how a node proves that it knows it.
+//!
+//! A program takes the secret from `GRIDLOOM_SECRET`, else from the file that `GRIDLOOM_SECRET_FILE` names, else from
+//! `gridloom/secret` in the user's configuration folder. The first agent or server of a user makes that file, with random
+//! content and mode 0600.
+//!
+//! **Promises:** a [`Secret`] is never printed and never leaves the process. A blank secret is refused, and so is a file
+//! that other users can read. Two programs that make the file at the same time end up with one secret.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{env, fs};
+
+use super::random;
+
+/// Environment variable that holds the grid's secret.
+pub const SECRET_VARIABLE: &str = "GRIDLOOM_SECRET";
+/// Environment variable that names a file with the grid's secret.
+pub const SECRET_FILE_VARIABLE: &str = "GRIDLOOM_SECRET_FILE";
+/// Largest file that is taken for a secret: a longer one is a mistake.
+const SECRET_FILE_BYTES_MAX: u64 = 4096;
+
+/// What the nodes of one grid share and prove to each other, without showing it.
+#[derive(Clone)]
+pub struct Secret {
+    key: [u8; 32],
+    source: Arc<Source>,
+}
+
+/// Where a secret comes from, for errors.
+#[derive(Debug)]
+enum Source {
+    /// The program.
+    Given,
+    /// `GRIDLOOM_SECRET`.
+    Variable,
+    File(PathBuf),
+    /// There is none at the usual place, or no usual place.
+    Missing(Option<PathBuf>),
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Secret) -> bool {
+        // Comparing two hashes of blake3 takes constant time.
+        blake3::Hash::from_bytes(self.key) == blake3::Hash::from_bytes(other.key)
+    }
+}
+
+impl Eq for Secret {}
+
+impl Secret {
+    /// The secret derived from these bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Secret {
+        Secret::new(bytes, Source::Given)
+    }
+
+    fn new(bytes: &[u8], source: Source) -> Secret {
+        Secret { key: blake3::derive_key("gridloom 2026 grid secret v1", bytes), source: Arc::new(source) }
+    }
+
+    /// The content of a file, without white space around it.
+    ///
+    /// # Errors
+    /// If it cannot be read, is blank or too long, or if other users can read it.
+    pub fn from_file(path: &Path) -> io::Result<Secret> {
+        let say =
+            |why: String| io::Error::new(ErrorKind::InvalidData, format!("grid secret '{}': {why}", path.display()));
+        let read = |error: io::Error| io::Error::new(error.kind(), say(error.to_string()).to_string());
+        let file = fs::File::open(path).map_err(read)?;
+        let status = file.metadata().map_err(read)?;
+        // A pipe or a device has no mode that says who reads the secret.
+        if status.is_file() {
+            check_private(&status).map_err(|why| say(format!("{why}; run: chmod 600 '{}'", path.display())))?;
+        }
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(file, SECRET_FILE_BYTES_MAX + 1), &mut bytes).map_err(read)?;
+        if bytes.len() as u64 > SECRET_FILE_BYTES_MAX {
+            return Err(say(format!("too long for a secret (limit {SECRET_FILE_BYTES_MAX} bytes)")));
+        }
+        match bytes.trim_ascii() {
+            [] => Err(say(
+                "the file is blank; 'gridloom secret --replace' writes a random secret to the usual file".into()
+            )),
+            bytes => Ok(Secret::new(bytes, Source::File(path.to_path_buf()))),
+        }
+    }
+
+    /// The secret that the environment or the user's file gives. Where there is none, a random one stands for it: no grid
+    /// lets it in, and [`Secret::remedy`] names the missing file.
+    ///
+    /// # Errors
+    /// If there is one that cannot be used.
+    pub fn find() -> io::Result<Secret> {
+        if let Some(secret) = Secret::from_environment()? {
+            return Ok(secret);
+        }
+        let missing = |file| Ok(Secret::new(&random::<32>()?, Source::Missing(file)));
+        let Some(file) = secret_file() else { return missing(None) };
+        match Secret::from_file(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => missing(Some(file)),
+            found => found,
+        }
+    }
+
+    /// As [`Secret::find`], and makes the user's file if there is no secret yet.
+    ///
+    /// # Errors
+    /// If the secret that is there cannot be used, or none can be made.
+    pub fn find_or_make() -> io::Result<Secret> {
+        let secret = Secret::find()?;
+        let file = match &*secret.source {
+            Source::Missing(Some(file)) => file,
+            Source::Missing(None) => return Err(io::Error::new(ErrorKind::NotFound, secret.remedy())),
+            _ => return Ok(secret),
+        };
+        match write_new(file, false) {
+            // Another program has made it meanwhile.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            written => written?,
+        }
+        Secret::from_file(file)
+    }
+
+    /// Writes a new random secret to the user's file, and gives the file's name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] if there is one that is not to be replaced; if it cannot be written.
+    pub fn make(replaces: bool) -> io::Result<PathBuf> {
+        let file = secret_file().ok_or_else(|| io::Error::new(ErrorKind::NotFound, NO_FOLDER))?;
+        write_new(&file, replaces)?;
+        Ok(file)
+    }
+
+    fn from_environment() -> io::Result<Option<Secret>> {
+        if let Some(text) = env::var_os(SECRET_VARIABLE) {
+            return match text.as_encoded_bytes().trim_ascii() {
+                [] => Err(io::Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("{SECRET_VARIABLE} is set and blank; give it a value, or unset it"),
+                )),
+                bytes => Ok(Some(Secret::new(bytes, Source::Variable))),
+            };
+        }
+        let Some(path) = env::var_os(SECRET_FILE_VARIABLE) else { return Ok(None) };
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{SECRET_FILE_VARIABLE}: {error}"));
+        Secret::from_file(Path::new(&path)).map(Some).map_err(named)
+    }
+
+    /// Whether a random one stands for a secret that is not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(*self.source, Source::Missing(_))
+    }
+
+    /// The file that it was read from, or where it is missing.
+    pub fn file(&self) -> Option<&Path> {
+        match &*self.source {
+            Source::File(file) | Source::Missing(Some(file)) => Some(file),
+            Source::Given | Source::Variable | Source::Missing(None) => None,
+        }
+    }
+
+    /// Where it comes from, and what to do if the other side of a connection has another one.
+    pub fn remedy(&self) -> String {
+        let carry = "'gridloom secret' on the machine of the agent prints how to carry its secret here";
+        match &*self.source {
+            Source::Given => "this side's was given by its program".into(),
+            Source::Variable => {
+                format!("this side's is from {SECRET_VARIABLE}; set it to the same value on both sides")
+            }
+            Source::File(file) => format!("this side's is from '{}'; {carry}", file.display()),
+            Source::Missing(Some(file)) => {
+                format!("this side has none, as there is no file '{}'; {carry}", file.display())
+            }
+            Source::Missing(None) => format!("this side has none: {NO_FOLDER}"),
+        }
+    }
+
+    /// A short text by which people compare the secrets of two machines. It does not tell the secret.
+    pub fn fingerprint(&self) -> String {
+        hex(&blake3::derive_key("gridloom 2026 fingerprint of a grid secret v1", &self.key)[..8])
+    }
+
+    /// Proof that the holder knows the secret and saw this transcript.
+    pub(crate) fn prove(&self, side: &[u8], transcript: &[&[u8]]) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        for part in std::iter::once(&side).chain(transcript) {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        hasher.finalize()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// The user's file with the secret; `None` if the user has no home folder.
+pub fn secret_file() -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let home = || env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".config"));
+    set("XDG_CONFIG_HOME").or_else(home).map(|folder| folder.join("gridloom").join("secret"))
+}
+
+/// Refuses a file that users other than this one and root own or can read.
+fn check_private(status: &fs::Metadata) -> Result<(), String> {
+    let (own, owner, mode) = (rustix::process::geteuid().as_raw(), status.uid(), status.mode() & 0o777);
+    if owner != own && owner != 0 {
+        return Err(format!("the file belongs to user {owner}, not to user {own}"));
+    }
+    match mode & 0o077 {
+        0 => Ok(()),
+        _ => Err(format!("other users can use the file (mode {mode:04o})")),
+    }
+}
+
+/// Writes a random secret. Whoever reads the file finds a whole secret or none.
+fn write_new(file: &Path, replaces: bool) -> io::Result<()> {
+    let named = |error: io::Error| {
+        let what = format!("no grid secret can be kept in '{}': {error}; or set {SECRET_VARIABLE}", file.display());
+        io::Error::new(error.kind(), what)
+    };
+    let folder = file.parent().expect("the file of the secret lies in a folder");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(named)?;
+    let trial = folder.join(format!(".secret-{}", hex(&random::<8>()?)));
+    let text = format!("{}\n", hex(&random::<32>()?));
+    let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial);
+    let done = written.and_then(|mut open| open.write_all(text.as_bytes()).and_then(|()| open.sync_all()));
+    let done = done.and_then(|()| if replaces { fs::rename(&trial, file) } else { fs::hard_link(&trial, file) });
+    // It is gone after a rename.
+    let _ = fs::remove_file(&trial);
+    done.map_err(named)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes all");
+        text
+    })
+}
+
+const NO_FOLDER: &str =
+    "there is no configuration folder for a grid secret; set HOME, XDG_CONFIG_HOME or GRIDLOOM_SECRET";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("gridloom-secret-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_proof_depends_on_secret_side_and_transcript() {
+        let (one, other) = (Secret::from_bytes(b"one"), Secret::from_bytes(b"other"));
+        let proof = one.prove(b"dial", &[b"ab", b"c"]);
+        assert_eq!(proof, one.prove(b"dial", &[b"ab", b"c"]));
+        assert_ne!(proof, one.prove(b"dial", &[b"a", b"bc"]));
+        assert_ne!(proof, one.prove(b"accept", &[b"ab", b"c"]));
+        assert_ne!(proof, other.prove(b"dial", &[b"ab", b"c"]));
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        assert_eq!(format!("{:?}", Secret::from_bytes(b"hunter2")), "Secret(..)");
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused_with_mode_and_remedy() {
+        let folder = folder("modes");
+        let file = folder.join("secret");
+        fs::write(&file, "hunter2\n").unwrap();
+        for mode in [0o644, 0o640, 0o606, 0o660] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let error = Secret::from_file(&file).unwrap_err().to_string();
+            let (path, mode) = (file.display(), format!("(mode {mode:04o})"));
+            assert!(error.contains(&mode) && error.contains(&format!("chmod 600 '{path}'")), "{error}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(Secret::from_file(&file).unwrap(), Secret::from_bytes(b"hunter2"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_blank_file_is_refused() {
+        let folder = folder("blank");
+        let file = folder.join("secret");
+        for content in ["", " \n\t\n"] {
+            fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            let error = Secret::from_file(&file).unwrap_err().to_string();
+            assert!(error.contains("blank") && error.contains(&file.display().to_string()), "{error}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn many_that_make_a_secret_at_once_end_up_with_one() {
+        let folder = folder("once");
+        let file = folder.join("gridloom").join("secret");
+        let made = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| write_new(&file, false).is_ok())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|made| *made).count()
+        });
+        assert_eq!(made, 1);
+        let (own, above) = (fs::metadata(&file).unwrap(), fs::metadata(file.parent().unwrap()).unwrap());
+        assert_eq!((own.mode() & 0o777, above.mode() & 0o777, own.len()), (0o600, 0o700, 65));
+        let before = Secret::from_file(&file).unwrap();
+        write_new(&file, true).unwrap();
+        assert_ne!(Secret::from_file(&file).unwrap(), before);
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no trial is left");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
