@@ -237,4 +237,4 @@ if __name__ == "__main__":
             print(error.__cause__)
 """
     shown = "\n".join(printed(text, tmp_path))
-    assert "line 9, in fail" in shown and "raise ValueError(y)      # here" in shown
+    assert f'File "{tmp_path}/program.py", line 9, in fail' in shown and "raise ValueError(y)      # here" in shown

@@ -66,7 +66,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             reduced = super().reducer_override(value)
             return reduced if reduced is NotImplemented else self._function(value, reduced)
         if kind is types.CodeType:
-            return _rebuilt.make_code, (sys.version_info[:2], self.dispatch_table[kind](value)[1])
+            return _rebuilt.make_code, (sys.version_info[:2], _shown_file(value), self.dispatch_table[kind](value)[1])
         if kind is _CACHED and not _is_importable(value):
             limits = value.cache_parameters()
             state = value.__wrapped__, _own_attributes(value)
@@ -151,6 +151,13 @@ def _source_of(function: types.FunctionType) -> tuple[int, list[str]] | None:
     if not 1 <= first <= last <= len(lines) or last - first >= _LINES_MAX:
         return None
     return first, lines[first - 1 : last]
+
+
+def _shown_file(code: types.CodeType) -> str:
+    """Its file as tracebacks show it: of a notebook the cell."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cell = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(code.co_filename)
+    return code.co_filename if cell is None else f"<{cell[0]} {cell[1]}>"
 
 
 def _last_line(code: types.CodeType) -> int:

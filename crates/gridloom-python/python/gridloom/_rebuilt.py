@@ -103,8 +103,8 @@ def key_of(variables: dict[str, Any]) -> str | None:
     return next((key for key, namespace in _namespaces.items() if namespace.values is variables), None)
 
 
-def make_code(version: tuple[int, int], args: tuple[Any, ...]) -> types.CodeType:
-    """Code that a program compiled. In another version of Python it would crash the process."""
+def make_code(version: tuple[int, int], filename: str, args: tuple[Any, ...]) -> types.CodeType:
+    """Code that a program compiled from that file. In another version of Python it would crash the process."""
     here = sys.version_info[:2]
     if version != here:
         theirs, ours = (".".join(map(str, one)) for one in (version, here))
@@ -112,7 +112,8 @@ def make_code(version: tuple[int, int], args: tuple[Any, ...]) -> types.CodeType
             f"its code is of Python {theirs}, and Python {ours} is here ({sys.executable}): run both with one version, as by "
             f"'gridloom serve --run-code --python python{theirs}', or put the function into a module that both can import"
         )
-    return types.CodeType(*args)
+    # cloudpickle leaves the name of the file out.
+    return types.CodeType(*args).replace(co_filename=filename)
 
 
 def make_function(
