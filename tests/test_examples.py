@@ -209,6 +209,13 @@ def test_the_readmes_first_program_runs():
     out = run(sys.executable, "examples/program.py")
     assert "3 calls on 2 servers, mapped by auto" in out
     assert "moved: 40.0 MB over client links, 8.0 MB between servers" in out
+    # It prints what the page shows, but for times and for which servers it were.
+    shown = re.search(r"```\n(\(1000, 1000\)\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    assert sorted(_unnumbered(out)) == sorted(_unnumbered(shown))
+
+
+def _unnumbered(told):
+    return [re.sub(r"server-\d|\d+\.\d+ s\b", "#", line) for line in told.splitlines() if line]
 
 
 def test_the_readmes_figures_and_picture_are_those_of_the_chains(tmp_path):

@@ -101,7 +101,7 @@ def test_a_group_shows_how_far_it_is_until_it_has_ended(kernel, tmp_path):
     kernel.run(f"with grid.group('heft') as group:\n    held = [hold(gate) for gate in {gates}]")
     (shown,) = kernel.run("group")
     assert "running: 0 of 2 calls ended" in shown["data"]["text/html"] and '<progress value="0" max="2"' in shown["data"]["text/html"]
-    assert shown["data"]["text/plain"] == "<gridloom.Group: 0 calls recorded>"
+    assert shown["data"]["text/plain"] == "<gridloom.Group: running: 0 of 2 calls ended>"
     (tmp_path / "one").touch()
     kernel.until(place_of(shown), 'running: 1 of 2 calls ended.*|<progress value="1" max="2"')
     # Another display takes over.

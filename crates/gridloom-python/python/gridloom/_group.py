@@ -447,7 +447,7 @@ class Group(OfSession):
     def __repr__(self) -> str:
         if self._grid._closed:
             return "<gridloom.Group: its grid is closed>"
-        return f"<gridloom.Group: {len(self)} calls recorded>"
+        return f"<gridloom.Group: {self._state()}>"
 
     def _repr_html_(self) -> str:
         return _html.of_group(self)
