@@ -20,6 +20,7 @@ import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 
 from . import _rebuilt
 from ._define import _ATTRIBUTE
+from ._sources import trailer
 
 _CACHED = type(functools.lru_cache(lambda: None))
 _DISPATCHING: types.CodeType = getattr(functools.singledispatch(lambda _: None), "__code__")
@@ -41,7 +42,10 @@ os.register_at_fork(after_in_child=_renew)
 def dumps(value: Any) -> bytes:
     """Pickle for a process that runs functions of the program."""
     made = io.BytesIO()
-    Pickler(made).dump(value)
+    pickler = Pickler(made)
+    pickler.dump(value)
+    if pickler.modules:
+        made.write(trailer(pickler.modules))
     return made.getvalue()
 
 
@@ -54,17 +58,26 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         Where the pickle goes.
     shares : bool
         Whether functions find common global variables there. They do not where the program itself reads them: a result's are its own.
+
+    Attributes
+    ----------
+    modules : set of str
+        Of functions and classes that go by their names.
     """
 
     def __init__(self, file: Any, shares: bool = True) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._shares = shares
+        self.modules: set[str] = set()
 
     def reducer_override(self, value: Any) -> Any:
         kind = type(value)
         if kind is types.FunctionType:
             reduced = super().reducer_override(value)
-            return reduced if reduced is NotImplemented else self._function(value, reduced)
+            if reduced is not NotImplemented:
+                return self._function(value, reduced)
+            self.modules.add(value.__module__)
+            return reduced
         if kind is types.CodeType:
             return _rebuilt.make_code, (sys.version_info[:2], _shown_file(value), self.dispatch_table[kind](value)[1])
         if kind is _CACHED and not _is_importable(value):
@@ -76,7 +89,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             return _rebuilt.make_dispatching_method, (), value.dispatcher, None, None, setter
         if kind is functools.cached_property:
             return _rebuilt.make_cached_property, (value.func, value.attrname)
-        return super().reducer_override(value)
+        reduced = super().reducer_override(value)
+        if reduced is NotImplemented and isinstance(value, type):
+            self.modules.add(value.__module__)
+        return reduced
 
     def _function(self, function: types.FunctionType, reduced: tuple[Any, ...]) -> Any:
         """A function by value: what cloudpickle makes of it, and how it finds its global variables there."""

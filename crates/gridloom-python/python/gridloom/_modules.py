@@ -44,6 +44,11 @@ def load(path: str) -> types.ModuleType:
     return module
 
 
+def declared() -> list[types.ModuleType]:
+    """The modules that were loaded."""
+    return list(_loaded.values())
+
+
 def format_traceback(error: BaseException, frames: types.TracebackType | None) -> str:
     """Text of an exception with its traceback."""
     while frames is not None and frames.tb_frame.f_code.co_filename == _RUN_CODE:

@@ -22,7 +22,8 @@ import numpy as np
 from ._by_value import Pickler
 from ._define import Array, function
 from ._modules import end_fork, format_traceback
-from ._rebuilt import OtherPython, Rebuilt, rebuild
+from ._rebuilt import OtherPython, Rebuilt, forget_namespaces, rebuild
+from ._sources import digests_in, drop_outdated, note_imports, tell_others
 
 gl_module = "python"
 
@@ -83,6 +84,9 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
             _initialize(setup)
         called = _loaded(function)
         actual = _unpickled(arguments.data, "an argument").value
+        if setup:
+            # Modules that came anew know nothing of it.
+            _initialize(setup)
         folder = _folder()
         try:
             value = _apply(called, actual)
@@ -195,8 +199,14 @@ def _loaded(pickled: bytes) -> Any:
 
 
 def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
+    digests = digests_in(pickled)
+    if digests and drop_outdated(digests):
+        # What is left of the earlier modules goes, too.
+        forget_namespaces()
+        _functions.clear()
+        _set_up.clear()
     try:
-        return rebuild(pickled)
+        made = rebuild(pickled)
     except ModuleNotFoundError as error:
         raise CannotImport(
             f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
@@ -210,6 +220,10 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
             f"{what} cannot be unpickled there: {type(error).__name__}: {error}; the server needs the same modules, in the "
             "same versions, as the program"
         ) from error
+    note_imports()
+    if digests:
+        tell_others(digests)
+    return made
 
 
 def _told(error: Exception) -> bytes:
