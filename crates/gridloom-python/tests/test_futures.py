@@ -1,6 +1,7 @@
 """Calls of all kinds as they end: ``gridloom.as_completed``, ``gridloom.wait``, ``await`` and ``async for``."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import gc
 import itertools
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 import weakref
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor
 
@@ -398,7 +400,9 @@ def test_a_program_that_ends_while_it_waits(program, tmp_path):
         "next(ends)\nprint('over')\n"
     )
     done = subprocess.run([sys.executable, "p.py"], cwd=tmp_path, timeout=120, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
+    assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
+    # It is told what was given up, and nothing else.
+    assert "2 calls had not ended when the grid was closed" in done.stderr and "Error" not in done.stderr.replace("UnreadError", "").replace("UsageError", "")
 
 
 def test_a_forked_child_waits_for_nothing(grid, calls):
@@ -410,3 +414,82 @@ def test_a_forked_child_waits_for_nothing(grid, calls):
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert gl.wait(calls, timeout=60).not_done == set()
+
+
+def fail(x):
+    raise KeyError(x)
+
+
+def closed(grid):
+    """What is told when a session ends."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        grid.close()
+    return [str(one.message) for one in told if one.category is gl.UnreadErrorWarning]
+
+
+def test_errors_that_nobody_reads_are_told_when_the_session_ends(program):
+    grid = gl.local(servers=1, functions=[FUNCTIONS])
+    grid.run(fail, "dropped")
+    kept = [grid.run(fail, "kept"), grid.function("tests/fail").submit("typed")]
+    read = [grid.run(fail, "read"), grid.function("tests/fail").submit("read")]
+    mapped = grid.map(fail, ["map"] * 3)
+    with pytest.raises(KeyError):
+        next(mapped)
+    for one in read:
+        assert one.exception() is not None
+    gl.wait([*kept, grid.run(int)])
+    (told,) = closed(grid)
+    lines = told.splitlines()
+    assert lines[0] == "3 calls failed, and nobody read why" and len(lines) == 4, told
+    for line in ("test_futures:fail: KeyError: 'dropped'", "test_futures:fail: KeyError: 'kept'", "RemoteError: function 'tests/fail'"):
+        assert line in told, told
+
+
+def test_calls_that_have_not_ended_are_told_when_the_session_ends(program, gate):
+    grid = gl.local(servers=1, functions=[FUNCTIONS])
+    left = [grid.function("tests/hold").submit(X, str(gate.path)), grid.run(stop, str(gate.path))]
+    gate.server()
+    (told,) = closed(grid)
+    assert told.startswith("2 calls had not ended when the grid was closed") and "tests/hold" in told and ":stop had ended" in told
+    for one in left:
+        with pytest.raises(gl.UsageError, match="closed"):
+            one.result()
+    # An error that leaves the block is told, not what it interrupts.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ZeroDivisionError), gl.local(servers=1) as grid:
+            left = grid.run(stop, str(gate.path) + "never")
+            raise ZeroDivisionError
+
+
+def test_calls_with_types_are_futures_of_the_standard_library(grid, held, gate):
+    norm = grid.function("linalg/dnrm2")
+    calls = [norm.submit(np.array([3.0, 4.0])) for _ in range(3)]
+    assert {call.result() for call in concurrent.futures.as_completed(calls, timeout=60)} == {5.0}
+    done, not_done = concurrent.futures.wait([*calls, held, grid.run(twice, 1)], return_when=FIRST_COMPLETED)
+    assert held in not_done and held.running()
+    told = []
+    held.add_done_callback(told.append)
+    assert not told and not held.done()
+    gate.open()
+    assert concurrent.futures.wait([held, *calls], timeout=60).not_done == set()
+    held.add_done_callback(told.append)
+    assert told == [held, held] and held.exception() is None and not held.cancelled() and not held.running()
+    failed = grid.function("tests/fail").submit("no")
+    assert isinstance(failed.exception(timeout=60), gl.RemoteError)
+    with pytest.raises(gl.RemoteError):
+        failed.result()
+
+    async def wrapped():
+        return await asyncio.wrap_future(norm.submit(np.array([6.0, 8.0])))
+
+    assert asyncio.run(wrapped()) == 10.0
+
+
+def test_calls_of_a_simulated_grid_are_no_futures_of_real_time(platform):
+    with gl.simulate(platform) as grid:
+        call = grid.function("linalg/dnrm2").submit(X)
+        with pytest.raises(gl.UsageError, match=r"waited for by gridloom\.wait"):
+            concurrent.futures.wait([call])
+        assert call.result() == 0.0

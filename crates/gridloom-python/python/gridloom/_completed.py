@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from ._checks import seconds
 from ._errors import Cancelled, UsageError, WaitTimedOut
@@ -84,7 +84,7 @@ class Completed(Generic[_F]):
         self._deadline = None if self._limit is None else self._now() + self._limit
         for future in every:
             tell = self._left[future] = _teller(weakref.ref(self), future)
-            if isinstance(future, concurrent.futures.Future):
+            if _is_plain(future):
                 future.add_done_callback(tell)
             else:
                 _ending(future)._when_ended(tell)
@@ -131,7 +131,7 @@ class Completed(Generic[_F]):
 
     def __del__(self) -> None:
         for future, tell in self._left.items():
-            if not isinstance(future, concurrent.futures.Future):
+            if not _is_plain(future):
                 _ending(future)._drop(tell)
 
     def _drive(self, ends: Ends) -> _F:
@@ -235,7 +235,7 @@ def wait(futures: Iterable[Any], timeout: float | None = None, return_when: str 
 
 async def awaited(future: Any) -> Any:
     """Await a future or a handle; a future whose wait is cancelled is cancelled too, as those of asyncio are."""
-    if not isinstance(future, concurrent.futures.Future) and _ending(future)._ends.simulated:
+    if not _is_plain(future) and _ending(future)._ends.simulated:
         return future.get()
     try:
         await end_of(future)
@@ -257,7 +257,7 @@ async def end_of(future: Any, timeout: float | None = None) -> None:
     def tell(*_: Any) -> None:
         _tell_loop(loop, ended)
 
-    plain = isinstance(future, concurrent.futures.Future)
+    plain = _is_plain(future)
     (future.add_done_callback if plain else future._when_ended)(tell)
     try:
         await asyncio.wait([ended], timeout=timeout)
@@ -287,7 +287,7 @@ def _teller(completed: weakref.ref[Completed[_F]], future: _F) -> Callable[..., 
 
 def _simulated(futures: Iterable[Any]) -> Ends | None:
     """Ends of the simulated session that all these are of; ``None`` if they are of real ones."""
-    found = {None if isinstance(one, concurrent.futures.Future) else _ending(one)._ends for one in futures}
+    found = {None if _is_plain(one) else _ending(one)._ends for one in futures}
     simulated = [ends for ends in found if ends is not None and ends.simulated]
     if simulated and len(found) > 1:
         raise UsageError("calls of a simulated grid are waited for without those of other grids: their time is another")
@@ -301,9 +301,14 @@ def _ending(future: Any) -> Ending:
     return ending
 
 
+def _is_plain(future: Any) -> TypeGuard[concurrent.futures.Future[Any]]:
+    """Whether it is a future of the standard library alone, or of `Grid.run`: neither needs a session to tell its end."""
+    return isinstance(future, concurrent.futures.Future) and not hasattr(future, "_when_ended")
+
+
 def _has_failed(future: Any) -> bool:
     try:
-        future.result() if isinstance(future, concurrent.futures.Future) else future.get()
+        future.result() if _is_plain(future) else future.get()
     except (concurrent.futures.CancelledError, Cancelled):
         return False
     except Exception:

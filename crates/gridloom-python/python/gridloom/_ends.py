@@ -14,6 +14,7 @@ from typing import Protocol
 from . import _gridloom
 from ._errors import UsageError, WaitTimedOut
 from ._results import Results
+from ._unread import Unread
 
 # How long the thread looks for ends at a time, and how long it stays when nothing is under way, seconds.
 _SLICE = 0.1
@@ -42,12 +43,15 @@ class Ends:
         Whether the session is.
     results : Results
         Results of groups that are waited for.
+    unread : Unread
+        Errors of calls that the program does not read.
     """
 
     def __init__(self, raw: _gridloom.RawGrid) -> None:
         self._raw = raw
         self.simulated = raw.simulated
         self.results = Results(raw.simulated)
+        self.unread = Unread()
         self._changed = threading.Condition()
         self._listeners: dict[int, Listener] = {}
         self._thread: threading.Thread | None = None

@@ -134,9 +134,10 @@ class DifferenceWarning(RuntimeWarning):
 
 
 class UnreadErrorWarning(RuntimeWarning):
-    """Calls in groups failed, and the program did not read why.
+    """Calls failed, and the program did not read why.
 
-    A failure is read by `Handle.get` of a result of its group, or by `Group.wait` or `Group.report`.
+    A failure of a plain call is read by `get`, `result` or `exception` of its future; one in a group by `Handle.get` of a result of its
+    group, or by `Group.wait` or `Group.report`. A call of `Grid.run` that has not ended when its session ends has failed by that.
     """
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _gridloom
 from ._checks import seconds
 from ._completed import awaited
-from ._errors import UsageError, WaitTimedOut
+from ._errors import Cancelled, UsageError, WaitTimedOut
 from ._pickles import OfSession
 
 if TYPE_CHECKING:
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
     from ._grid import Grid
 
 
-class Future(OfSession):
-    """A plain call under way. It can be awaited; a wait that is cancelled cancels the call."""
+class Future(OfSession, concurrent.futures.Future[Any]):
+    """A plain call under way: a future as of ``concurrent.futures``. It can be awaited; a wait that is cancelled cancels the call."""
 
     _why = "a gridloom.Future is a call of this process"
     _remedy = "wait for the result, and pass its .get()"
 
-    def __init__(self, raw: _gridloom.RawPending, ends: Ends) -> None:
+    def __init__(self, raw: _gridloom.RawPending, ends: Ends, name: str | None) -> None:
         self._raw = raw
         self._ends = ends
         # Of what waits for its end: the number of the call there, and functions to be called; none once they were.
@@ -33,8 +35,40 @@ class Future(OfSession):
         self._callbacks: list[Callable[[], None]] | None = []
         self._lock = threading.Lock()
         self._ended = False
+        # Without a name, it is a part of something that tells errors itself.
+        self._name, self._is_read = name, name is None
         self._value: Any = None
         self._error: BaseException | None = None
+        if name is not None:
+            ends.unread.follow(self)
+
+    # What the standard library looks at under the condition is kept up to date from when it first does. Most calls end before.
+    _made: threading.Condition | None = None
+    _state = "RUNNING"
+    _result = None
+    _exception = None
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        with self._watch:
+            if self._made is not None:
+                return self._made
+            if self._ends.simulated:
+                raise UsageError(
+                    "a call of a simulated grid is waited for by gridloom.wait and as_completed: its time is virtual"
+                )
+            self._made = made = threading.Condition()
+            self._waiters: list[Any] = []
+            self._done_callbacks: list[Any] = []
+        self._when_ended(self._keep_end)
+        return made
+
+    def _keep_end(self) -> None:
+        self._fetch(None)
+        if self._error is None:
+            self.set_result(self._value)
+        else:
+            self.set_exception(self._error)
 
     def get(self, timeout: float | None = None) -> Any:
         """Wait for the call's results.
@@ -58,7 +92,23 @@ class Future(OfSession):
         UsageError
             If `timeout` is no time: negative or no number.
         """
-        timeout = seconds("timeout", timeout)
+        self._fetch(seconds("timeout", timeout))
+        self._is_read = True
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the call's results, as `get`."""
+        return self.get(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end, and give the error of a call that failed."""
+        self._fetch(seconds("timeout", timeout))
+        self._is_read = True
+        return self._error
+
+    def _fetch(self, timeout: float | None) -> None:
         begin = time.monotonic()
         if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
             raise _timed_out(timeout)
@@ -75,18 +125,50 @@ class Future(OfSession):
         finally:
             self._lock.release()
         self._tell()
-        if self._error is not None:
-            raise self._error
-        return self._value
 
     def done(self) -> bool:
         """Tell whether the call has ended, however it did."""
         return self._ended or self._raw.done()
 
-    def cancel(self) -> None:
-        """Ask for the call to be cancelled; `get` then raises `Cancelled`, unless it ended before."""
+    def running(self) -> bool:
+        """Tell whether the call has not ended."""
+        return not self.done()
+
+    def cancelled(self) -> bool:
+        """Tell whether the call has ended by being cancelled."""
+        if self.done():
+            self._fetch(None)
+        return isinstance(self._error, Cancelled)
+
+    def cancel(self) -> bool:
+        """Ask for the call to be cancelled; `get` then raises `Cancelled`, unless it ended before.
+
+        Returns
+        -------
+        bool
+            Whether it is cancelled already.
+        """
         if not self._ended:
             self._raw.cancel()
+        return isinstance(self._error, Cancelled)
+
+    def _tell_unread(self, is_over: bool = False) -> bool:
+        if self._is_read:
+            return True
+        if is_over and not self._ended:
+            self._error = self._error or UsageError(f"the grid was closed before {self._name} had ended")
+        elif not self.done():
+            return False
+        else:
+            self._fetch(None)
+        self._is_read = True
+        self._ends.unread.tell(self._error, str(self._name))
+        return True
+
+    def __del__(self) -> None:
+        # At the end of the interpreter, or of the session, there is nothing to tell it.
+        with contextlib.suppress(Exception):
+            self._tell_unread()
 
     def __await__(self) -> Generator[Any, None, Any]:
         return awaited(self).__await__()
@@ -254,7 +336,7 @@ class Function(OfSession):
         UsageError
             If `timeout` is no time: negative or no number.
         """
-        return Future(self._raw.submit(args, kwargs, seconds("timeout", timeout)), self._grid._ends)
+        return Future(self._raw.submit(args, kwargs, seconds("timeout", timeout)), self._grid._ends, self.name)
 
     def __repr__(self) -> str:
         return f"<gridloom.Function {self.signature}>"

@@ -82,25 +82,33 @@ class Grid(OfSession):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        # What an error has interrupted is expected not to have ended.
+        self._close(tells_pending=error is None)
 
     def close(self) -> None:
         """End the session, and the processes of an embedded local grid. Handles and functions of it no longer work.
 
-        Arrays that were fetched stay. Errors of calls in groups that the program did not read are told by an `UnreadErrorWarning`.
+        Arrays that were fetched stay. Errors of calls that the program did not read, and calls of `run` that have not ended, are told
+        by an `UnreadErrorWarning`.
         """
+        self._close(tells_pending=True)
+
+    def _close(self, *, tells_pending: bool) -> None:
         if not self._closed:
             self._closed = True
             open_grids.discard(self)
             for watch in [*self._watches, *([self._transfers] if self._transfers else [])]:
                 watch.end()
             self._ends.stop()
+            calls = self._ends.unread.take(False)
             if self._runner is not None:
                 self._runner.close()
             unread = self._raw.take_unread(True)
             self._raw.close()
             self._ends.close()
-            _warn(unread)
+            pending = self._ends.unread.take(True)
+            for told in (unread, calls, pending if tells_pending else None):
+                _warn(told, 4)
 
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
         """Have any Python function run on a server, without waiting.
@@ -135,7 +143,9 @@ class Grid(OfSession):
         program unpickles what they give, so that it trusts them as they trust it.
         """
         name = name_of(function)
-        return self._any().submit(pack_function(function), name, pack_call(name, args, kwargs))
+        future: RunFuture[_T] = RunFuture()
+        future._unread, future._name = self._ends.unread, name
+        return self._any().submit(pack_function(function), name, pack_call(name, args, kwargs), future=future)
 
     def map(
         self,
@@ -565,6 +575,6 @@ class Grid(OfSession):
         _notebook.show_live(self)
 
 
-def _warn(unread: str | None) -> None:
+def _warn(unread: str | None, stack_level: int = 3) -> None:
     if unread is not None:
-        warnings.warn(unread, UnreadErrorWarning, stacklevel=3)
+        warnings.warn(unread, UnreadErrorWarning, stacklevel=stack_level)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ._ends import Ends
     from ._retry import Retry
+    from ._unread import Unread
 
 _T = TypeVar("_T")
 
@@ -62,6 +63,39 @@ class RunFuture(OfSession, concurrent.futures.Future[_T]):
 
     _runner: Runner | None = None
     _aborted = False
+    # What tells an error that the program does not read, whether it has, and the function's name for that.
+    _unread: Unread | None = None
+    _is_read = False
+    _name = ""
+
+    def result(self, timeout: float | None = None) -> _T:
+        """Wait for the result, as a future of ``concurrent.futures``; `get` is the same."""
+        try:
+            return super().result(timeout)
+        finally:
+            self._is_read = self._is_read or self.done()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end, and give the error of a call that failed."""
+        try:
+            return super().exception(timeout)
+        finally:
+            self._is_read = self._is_read or self.done()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Take in the error; only Gridloom calls it."""
+        if self._unread is not None:
+            self._unread.follow(self)
+        super().set_exception(exception)
+
+    def _tell_unread(self, is_over: bool = False) -> bool:
+        is_read, self._is_read = self._is_read, True
+        if self._unread is not None and not is_read:
+            self._unread.tell(self._exception, self._name)
+        return True
+
+    def __del__(self) -> None:
+        self._tell_unread()
 
     def get(self, timeout: float | None = None) -> _T:
         """Wait for the result, as `result`.
