@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -56,7 +57,12 @@ class Grid(OfSession):
     _remedy = "open one by gridloom.connect() where it is used"
 
     def __init__(
-        self, raw: _gridloom.RawGrid, hear: Callable[[Said], None] | None = None, *, progress: bool = False
+        self,
+        raw: _gridloom.RawGrid,
+        hear: Callable[[Said], None] | None = None,
+        *,
+        progress: bool = False,
+        folder: tempfile.TemporaryDirectory[str] | None = None,
     ) -> None:
         if hear is not None:
             listen(raw, hear)
@@ -64,6 +70,8 @@ class Grid(OfSession):
         self._ends = Ends(raw)
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)
         self._closed = False
+        # Of the functions that the program has given it.
+        self._folder = folder
         self._loops = Loops(raw)
         self._runner: Runner | None = None
         self._executors: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -107,6 +115,8 @@ class Grid(OfSession):
             self._raw.close()
             self._ends.close()
             pending = self._ends.unread.take(True)
+            if self._folder is not None:
+                self._folder.cleanup()
             for told in (unread, calls, pending if tells_pending else None):
                 _warn(told, 4)
 

@@ -13,6 +13,7 @@ from ._checks import whole
 from ._command import blas_library, program
 from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
+from ._offered import Offer, files_of
 from ._progress import wanted
 from ._said import Said, listener
 from .run_code import PATH_VARIABLE
@@ -25,7 +26,7 @@ _DEFAULT_ADDRESS = "127.0.0.1:7711"
 def local(
     servers: int = 4,
     *,
-    functions: Iterable[_Path] = (),
+    functions: Iterable[Offer] = (),
     libraries: Iterable[_Path] = (),
     slots: int = 1,
     plain: int = 0,
@@ -42,9 +43,9 @@ def local(
     ----------
     servers : int, optional
         How many.
-    functions : iterable of path, optional
-        What they offer: interface descriptions (``.idl``) and Python modules (``.py``). Linear algebra (``linalg/...``)
-        is always there.
+    functions : iterable of path, module or function, optional
+        What they offer: interface descriptions (``.idl``), Python modules or their files (``.py``), and functions of the program with
+        types in their annotations. Linear algebra (``linalg/...``) is always there.
     libraries : iterable of path, optional
         Shared libraries with the functions that the interface descriptions declare.
     slots : int, optional
@@ -76,8 +77,10 @@ def local(
     ------
     ConnectError
         If a process cannot be started, or a function cannot be offered; its own message is on the standard error.
+    InputError
+        If the annotations of a function are no signature.
     UsageError
-        If a number is out of its range, or `logs` or `progress` cannot be meant.
+        If a number is out of its range, or `functions`, `logs` or `progress` cannot be meant.
 
     Examples
     --------
@@ -88,11 +91,12 @@ def local(
     """
     hear, shows = listener(logs), wanted(progress)
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    files, folder = files_of(functions)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
         slots=whole("slots", slots, 1),
         plain=whole("plain", plain, 0),
-        functions=_paths("functions", functions),
+        functions=files,
         run_code=run_code,
         libraries=_paths("libraries", libraries),
         memory_bytes=None if memory is None else whole("memory", memory, 1, 2**63 - 1),
@@ -103,7 +107,7 @@ def local(
         environment=[(PATH_VARIABLE, path), *(environment or {}).items()],
         executes=_executes(),
     )
-    return Grid(raw, hear, progress=shows)
+    return Grid(raw, hear, progress=shows, folder=folder)
 
 
 def connect(
@@ -162,7 +166,7 @@ def connect(
 def simulate(
     platform: _Path,
     *,
-    functions: Iterable[_Path] = (),
+    functions: Iterable[Offer] = (),
     libraries: Iterable[_Path] = (),
     execute: bool = False,
     seed: int = 0,
@@ -199,10 +203,11 @@ def simulate(
     UsageError
         If the seed is negative or not whole.
     """
+    files, folder = files_of(functions)
     raw = _gridloom.simulate(
         platform=os.fspath(platform),
         deployment=None if deployment is None else os.fspath(deployment),
-        functions=_paths("functions", functions),
+        functions=files,
         libraries=_paths("libraries", libraries),
         execute=execute,
         seed=whole("seed", seed, 0, 2**64 - 1),
@@ -211,7 +216,7 @@ def simulate(
         python=sys.executable or None,
         program=program(),
     )
-    return Grid(raw)
+    return Grid(raw, folder=folder)
 
 
 def _blas() -> str | None:

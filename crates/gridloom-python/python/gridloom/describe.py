@@ -11,6 +11,7 @@ from pathlib import Path
 from . import _gridloom
 from ._define import _ATTRIBUTE
 from ._modules import load
+from ._offered import DEFINITIONS
 
 
 def definitions(path: str) -> list[str]:
@@ -33,7 +34,7 @@ def definitions(path: str) -> list[str]:
     """
     file = str(Path(path).resolve()) if path.endswith(".py") else path
     module = load(file)
-    found = []
+    found = list(getattr(module, DEFINITIONS, ()))
     for name, value in vars(module).items():
         signature = getattr(value, _ATTRIBUTE, None)
         if isinstance(value, types.FunctionType) and isinstance(signature, _gridloom.RawSignature):
