@@ -259,14 +259,6 @@ def test_what_cannot_be_pickled_is_named(grid):
         grid.run(threading.Lock).get()
 
 
-def test_a_handle_is_no_argument(grid):
-    with grid.group():
-        handle = grid.function("tests/halve")(np.ones(2))[1]
-    with pytest.raises(gl.ArgumentError, match=r"argument 1, of type Handle, .*pass its \.get\(\)"):
-        grid.run(twice, handle)
-    assert grid.run(twice, handle.get()).get() == 1.0
-
-
 def test_results_come_in_order(grid):
     assert list(grid.map(twice, range(200))) == [2 * x for x in range(200)]
     assert list(grid.map(pow, [2, 3, 4], itertools.repeat(2))) == [4, 9, 16]

@@ -20,6 +20,7 @@ import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 
 from . import _rebuilt
 from ._define import _ATTRIBUTE
+from ._pickles import CannotPickle
 from ._sources import trailer
 
 _CACHED = type(functools.lru_cache(lambda: None))
@@ -39,10 +40,10 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 
-def dumps(value: Any) -> bytes:
-    """Pickle for a process that runs functions of the program."""
+def dumps(value: Any, fetches: bool = False) -> bytes:
+    """Pickle for a process that runs functions of the program; handles as their values, if these are to be fetched."""
     made = io.BytesIO()
-    pickler = Pickler(made)
+    pickler = Pickler(made, fetches=fetches)
     pickler.dump(value)
     if pickler.modules:
         made.write(trailer(pickler.modules))
@@ -58,6 +59,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         Where the pickle goes.
     shares : bool
         Whether functions find common global variables there. They do not where the program itself reads them: a result's are its own.
+    fetches : bool
+        Whether the value of a handle goes in its place. Otherwise it is refused.
 
     Attributes
     ----------
@@ -65,9 +68,9 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         Of functions and classes that go by their names.
     """
 
-    def __init__(self, file: Any, shares: bool = True) -> None:
+    def __init__(self, file: Any, shares: bool = True, fetches: bool = False) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._shares = shares
+        self._shares, self._fetches = shares, fetches
         self.modules: set[str] = set()
 
     def reducer_override(self, value: Any) -> Any:
@@ -89,6 +92,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             return _rebuilt.make_dispatching_method, (), value.dispatcher, None, None, setter
         if kind is functools.cached_property:
             return _rebuilt.make_cached_property, (value.func, value.attrname)
+        if getattr(kind, "_stands_for_value", False):
+            if not self._fetches:
+                raise CannotPickle(value._why, value._remedy)
+            return _rebuilt.same, (value.get(),)
         reduced = super().reducer_override(value)
         if reduced is NotImplemented and isinstance(value, type):
             self.modules.add(value.__module__)

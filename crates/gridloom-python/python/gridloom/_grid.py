@@ -131,7 +131,8 @@ class Grid(OfSession):
         function : function
             Any function, or another object that can be called.
         *args, **kwargs : object
-            Its arguments: whatever can be pickled. They are pickled now, and may change afterwards.
+            Its arguments: whatever can be pickled. They are pickled now, and may change afterwards. In the place of a handle goes its
+            value, which is waited for.
 
         Returns
         -------
@@ -144,6 +145,8 @@ class Grid(OfSession):
             If the function or an argument cannot be pickled.
         UnknownFunctionError
             If no server runs functions that programs send.
+        TaskError
+            If a handle has no value.
         UsageError
             If the session is closed or simulated.
 

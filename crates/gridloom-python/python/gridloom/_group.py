@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from contextvars import Token
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,27 @@ if TYPE_CHECKING:
     from ._grid import Grid
 
 
+# Handles that were pickled, and what names this process to those that unpickle one.
+_referred: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()
+_process = os.urandom(16)
+
+
+def _renew() -> None:
+    global _process
+    _process = os.urandom(16)
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+def _referred_to(process: bytes, number: int) -> Handle:
+    handle = _referred.get(number) if process == _process else None
+    if handle is None:
+        why = "it is of another process" if process != _process else "the program has dropped it"
+        raise UsageError(f"{Handle._why}, and a pickle of it is a reference: {why}; {Handle._remedy}")
+    return handle
+
+
 # A display has the times of a group of so many calls at most without being asked for them.
 _REPORTED_MAX = 10_000
 
@@ -44,6 +67,8 @@ class Handle(OfSession):
 
     _why = "a gridloom.Handle stands for a value on a server"
     _remedy = "fetch the value, and pass its .get()"
+    # Arguments of calls of any function have the value in its place.
+    _stands_for_value = True
 
     # How its call ended, as far as the program has asked for it.
     _end = ""
@@ -92,6 +117,11 @@ class Handle(OfSession):
         finally:
             if watch is not None:
                 watch.end()
+
+    def __reduce__(self) -> Any:
+        # A reference to itself in this process.
+        _referred[id(self)] = self
+        return _referred_to, (_process, id(self))
 
     def _fetch(self, limit: float | None) -> Any:
         try:

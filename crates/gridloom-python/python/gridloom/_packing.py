@@ -79,18 +79,20 @@ def pack_chunk(name: str, calls: list[tuple[Any, ...]]) -> npt.NDArray[np.uint8]
 
 def packed_array(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]]) -> npt.NDArray[np.uint8]:
     """Pickle arguments. If they cannot be pickled, the error has what they are, and names the first of the parts that cannot."""
-    return np.frombuffer(_packed(value, what, parts), np.uint8)
+    return np.frombuffer(_packed(value, what, parts, fetches=True), np.uint8)
 
 
 def _none() -> Iterator[tuple[str, Any]]:
     return iter(())
 
 
-def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]]) -> bytes:
+def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]], fetches: bool = False) -> bytes:
     try:
-        return dumps(value)
+        return dumps(value, fetches)
+    except TaskError:  # of a handle
+        raise
     except Exception as error:
-        guilty = _first_unpicklable(parts())
+        guilty = _first_unpicklable(parts(), fetches)
         where = "it" if guilty is None else f"{guilty[0]}, of type {type(guilty[1]).__qualname__},"
         remedy = "make it inside the function, or pass plain data from which the function makes it"
         reason = f"{type(error).__name__}: {error}"
@@ -99,10 +101,10 @@ def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tu
         raise ArgumentError(f"{what()} cannot be sent: {where} cannot be pickled ({reason}): {remedy}") from error
 
 
-def _first_unpicklable(parts: Iterator[tuple[str, Any]]) -> tuple[str, Any] | None:
+def _first_unpicklable(parts: Iterator[tuple[str, Any]], fetches: bool) -> tuple[str, Any] | None:
     for what, value in parts:
         try:
-            dumps(value)
+            dumps(value, fetches)
         except Exception:
             return what, value
     return None

@@ -143,6 +143,11 @@ def set_function(function: types.FunctionType, state: tuple[str, tuple[dict[str,
     cloudpickle.cloudpickle._function_setstate(function, (attributes, slots))
 
 
+def same(value: Any) -> Any:
+    """What stands in the place of something else."""
+    return value
+
+
 def make_cached(maxsize: int | None, typed: bool) -> Any:
     """A function under ``functools.lru_cache``, with an empty cache; `set_cached` gives it the function."""
     inner: list[Callable[..., Any]] = []
