@@ -96,6 +96,9 @@ pub const CALLED_BACK_NS_MAX: u64 = 30 * SECOND_NS;
 /// A peer that said nothing for so long is taken for dead. Ten heartbeats: a host that swaps or a link that stalls
 /// for some seconds is slow, not dead.
 pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
+/// How long what cannot go on without a node that was lost waits for it to come back: as long as it takes to notice that one is
+/// silent. A node that begins anew, a laptop that wakes and a link that is up again are back well before.
+pub const RETURN_NS_MAX: u64 = SILENCE_NS_MAX;
 /// How long a dial may take.
 pub const DIAL_NS_MAX: u64 = 5 * SECOND_NS;
 /// How often one task is started again after its server was lost, before its call fails.

@@ -152,6 +152,11 @@ impl RawPending {
         self.pending.with(py, |pending| pending.task().serial)
     }
 
+    /// The server that had it last, once it has ended; `None` if none had it.
+    fn server(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.pending.with(py, |pending| pending.end().and_then(|end| end.server))
+    }
+
     /// Waits for the results; gives them once.
     fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let limit = limit_of(timeout_seconds);

@@ -343,6 +343,16 @@ def test_plain_calls_and_groups_go_on_beside(grid, gate):
     assert call.get() == 1
 
 
+def test_a_call_goes_to_the_server_that_typed_calls_leave_idle(program, gate):
+    functions = Path(__file__).parent / "functions.py"
+    with gl.local(servers=2, functions=[functions]) as grid:
+        held = grid.function("tests/hold").submit(np.ones(2), str(gate.path))
+        assert [grid.run(twice, n).get(timeout=60) for n in range(5)] == [0, 2, 4, 6, 8]
+        assert not held.done()
+        gate.open()
+        assert held.get().tolist() == [2.0, 2.0]
+
+
 def test_a_lost_server_does_not_lose_its_calls(program, tmp_path):
     with gl.local(servers=2) as grid:
         gate = tmp_path / "gate"

@@ -99,6 +99,23 @@ def test_a_program_that_is_killed_leaves_nothing(grids, bad_module, tmp_path, wh
         assert is_free(grid)
 
 
+def test_a_program_goes_on_when_the_agent_begins_anew(grids, bad_module):
+    agent = grids.start("agent", "--listen", "127.0.0.1:0")
+    grids.serve(bad_module, "--agent", agent)
+    with gl.connect(agent) as grid:
+        zeros = grid.function("bad/zeros")
+        running = grids.processes[0]
+        for size in (3, 4, 5):
+            running.kill()
+            running.wait()
+            with grid.group() as group:
+                made = zeros(size)
+            group.launch()
+            assert grids.start("agent", "--listen", agent) == agent
+            running = grids.processes[-1]
+            assert len(made.get()) == size and len(zeros(size)) == size
+
+
 def test_a_program_that_is_killed_takes_its_local_grid_along(program):
     code = (
         "import gridloom as gl, sys, time\n"

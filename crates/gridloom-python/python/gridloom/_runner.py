@@ -3,8 +3,9 @@
 **Invariants.** A call waits here, where it can be cancelled, until a server has a slot for it. No lock is held while a future is
 given its end, since that runs callbacks of the program.
 
-Each call is bound to a server: one with a free slot. How long a call takes says nothing of the next one, which may be of another
-function. Where all slots are taken by short calls, a few are sent ahead.
+As many calls are sent as the servers have slots; where calls are short, a few ahead. The session chooses their servers, and moves
+what has not begun to a server that is idle: it knows what else keeps the servers busy. Only a call that has failed on a server is
+bound to another.
 """
 
 from __future__ import annotations
@@ -37,16 +38,14 @@ _T = TypeVar("_T")
 
 # How long it is believed how many slots the servers have, seconds.
 _SLOTS_KNOWN = 1.0
-# How long no call is bound to a server that was lost, seconds: the session may not have heard of it.
-_AVOIDED = 5.0
-# So many calls for each slot are sent ahead if calls take less than so many seconds, and the server ended one so many seconds ago at
-# most: the way to the server and back then takes no time from them, and few can come to wait behind a long one.
+# So many calls for each slot are sent ahead if calls take less than so many seconds, and one has ended so many seconds ago at most:
+# the way to the server and back then takes no time from them, and few can come to wait behind a long one.
 _AHEAD_MAX = 2
 _AHEAD_SECONDS = 0.002
 _AHEAD_AFTER_SECONDS = 0.01
-# How often a call is sent, as its servers are lost.
+# How often a call is bound to a server, as its servers are lost.
 _ATTEMPTS_MAX = 5
-# So many calls that lack a module on the free servers are passed over for one that can run there.
+# So many calls that wait for a certain server are passed over for one that can run anywhere.
 _PASSED_MAX = 64
 # A new mean of a call's time counts so much.
 _NEWS = 0.2
@@ -167,8 +166,8 @@ class Call:
     failed_on: set[str] = dataclasses.field(default_factory=set)
     # Servers that lack a module that it needs.
     lacking: set[str] = dataclasses.field(default_factory=set)
-    # The server that it is bound to, and how often it was sent.
-    server: str | None = None
+    # The server that it is bound to, if it is, and how often it was sent.
+    bound_to: str | None = None
     attempts: int = 0
     pending: _gridloom.RawPending | None = None
 
@@ -192,14 +191,12 @@ class Runner:
         self._waiting: collections.OrderedDict[concurrent.futures.Future[Any], Call] = collections.OrderedDict()
         self._under_way: dict[int, Call] = {}
         self._closed = False
-        # Slots and calls under way by server, and the function on each.
+        # Slots by server, and calls under way that are bound to it.
         self._servers: dict[str, int] = {}
         self._servers_at = -float("inf")
-        self._busy: collections.Counter[str] = collections.Counter()
-        self._ended_at: dict[str, float] = {}
-        self._avoided_until: dict[str, float] = {}
-        self._bound: dict[str, _gridloom.RawFunction] = {}
+        self._bound: collections.Counter[str] = collections.Counter()
         self._mean_seconds = 1.0
+        self._ended_at = -float("inf")
 
     @property
     def slots(self) -> int:
@@ -207,11 +204,7 @@ class Runner:
         now = time.monotonic()
         if now - self._servers_at > _SLOTS_KNOWN:
             servers = self._raw.servers()
-            self._servers = {
-                one["name"]: one["slots"]
-                for one in servers
-                if FUNCTION in one["functions"] and self._avoided_until.get(one["name"], now) <= now
-            }
+            self._servers = {one["name"]: one["slots"] for one in servers if FUNCTION in one["functions"]}
             self._servers_at = now
         # A server that is about to come back counts.
         return max(1, sum(self._servers.values()))
@@ -288,24 +281,20 @@ class Runner:
             with self._lock:
                 if not self._waiting or self._closed:
                     return
-                found = self._next()
-                if found is None:
+                call = self._next()
+                if call is None:
                     return
-                call, server = found
                 future = call.future
                 del self._waiting[future]
                 # A place is taken, so that another thread does not send too many.
                 place = -id(call)
-                self._under_way[place] = call
-                call.server = server
-                if server is not None:
-                    self._busy[server] += 1
+                self._take(place, call)
             # One that is sent again runs already.
             if call.attempts == 0 and not future.set_running_or_notify_cancel():
                 self._forget(place)
                 continue
             try:
-                pending = self._on(call.server).submit((call.setup, call.function, call.arguments), {}, None)
+                pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, None)
                 serial = pending.serial()
             except Exception as error:
                 if self._forget(place) is not None:
@@ -321,73 +310,71 @@ class Runner:
             if call.future._aborted:
                 _stop(pending)
 
-    def _next(self) -> tuple[Call, str | None] | None:
-        """The first call that can be sent now, and its server; ``None`` for that if none is known."""
-        assert self.slots, "which looks for servers"
+    def _next(self) -> Call | None:
+        """The first call that can be sent now."""
+        room = self._room()
         for call in itertools.islice(self._waiting.values(), _PASSED_MAX + 1):
-            server = self._free_server(call)
-            if server is not None or not self._servers:
-                return call, server
-            if not call.lacking:
-                return None
+            call.bound_to = self._server_for(call)
+            if call.bound_to is None:
+                return call if room > 0 else None
+            if self._bound[call.bound_to] < self._servers[call.bound_to]:
+                return call
         return None
 
-    def _free_server(self, call: Call) -> str | None:
-        """The server that has taken the least of what it may take now; ``None`` if all have taken that.
+    def _room(self) -> int:
+        """How many calls may be sent now that are bound to no server."""
+        is_short = self._mean_seconds < _AHEAD_SECONDS and time.monotonic() < self._ended_at + _AHEAD_AFTER_SECONDS
+        at_most = self.slots * (1 + _AHEAD_MAX if is_short else 1)
+        return at_most - len(self._under_way) + self._bound.total()
 
-        It is one that has the modules of the call, unless none has, and rather one on which the call has not failed.
-        """
-        lacking = call.lacking if call.lacking and self._servers.keys() - call.lacking else ()
-        since = time.monotonic() - _AHEAD_AFTER_SECONDS
-        is_short = self._mean_seconds < _AHEAD_SECONDS
-        free = []
-        for name, slots in self._servers.items():
-            ahead = _AHEAD_MAX * slots if is_short and self._ended_at.get(name, 0.0) > since else 0
-            if self._busy[name] < slots + ahead and name not in lacking:
-                free.append((name in call.failed_on, self._busy[name] / slots, name))
-        return min(free)[-1] if free else None
+    def _server_for(self, call: Call) -> str | None:
+        """The server that a call is bound to which has failed: one where it has not, rather than one that has its modules only."""
+        if not call.lacking and not call.failed_on:
+            return None
+        able = self._servers.keys() - call.lacking
+        others = able - call.failed_on or able
+        return min(others, key=lambda name: (self._bound[name] / self._servers[name], name), default=None)
 
     def _on(self, server: str | None) -> _gridloom.RawFunction:
-        """The function on that server; where it has left the grid, on any."""
-        if server is None:
-            return self._function
-        if server not in self._bound:
+        """The function on that server; where it has left the grid, or none is given, on any."""
+        if server is not None:
             try:
-                self._bound[server] = self._function.on(server)
+                return self._function.on(server)
             except InputError:
-                return self._function
-        return self._bound[server]
+                pass
+        return self._function
+
+    def _take(self, place: int, call: Call) -> None:
+        """Count a call among those under way."""
+        self._under_way[place] = call
+        if call.bound_to is not None:
+            self._bound[call.bound_to] += 1
 
     def _forget(self, serial: int) -> Call | None:
         """Take a call out of those under way."""
         with self._lock:
             call = self._under_way.pop(serial, None)
-            if call is not None and call.server is not None:
-                self._busy[call.server] -= 1
+            if call is not None and call.bound_to is not None:
+                self._bound[call.bound_to] -= 1
         return call
 
-    def _lost(self, call: Call) -> None:
-        """Send a call whose server was lost to another one."""
-        with self._lock:
-            if call.server is not None:
-                self._bound.pop(call.server, None)
-                self._avoided_until[call.server] = time.monotonic() + _AVOIDED
-            self._servers_at = -float("inf")
-        self._again(call)
-
-    def _failed(self, call: Call, error: BaseException) -> None:
+    def _failed(self, call: Call, server: str | None, error: BaseException) -> None:
         """Have a call that failed run again: on its terms, or where a module may be that its server lacks."""
-        if _is_module_missing(error) and call.server is not None:
-            call.lacking.add(call.server)
+        if server is not None and _is_module_missing(error):
+            call.lacking.add(server)
             if self._servers.keys() - call.lacking:
                 self._again(call)
                 return
+        if isinstance(error, ServerLost) and call.bound_to is not None and call.attempts - call.failures < _ATTEMPTS_MAX:
+            call.failed_on.add(call.bound_to)
+            self._again(call)
+            return
         if call.retry is None or call.failures >= call.retry.times or not call.retry.covers(error):
             _end(call, error=error)
             return
         call.failures += 1
-        if call.server is not None:
-            call.failed_on.add(call.server)
+        if server is not None:
+            call.failed_on.add(server)
         self._again(call)
 
     def _again(self, call: Call) -> None:
@@ -407,8 +394,7 @@ class Runner:
         calls = [call for serial in serials if (call := self._forget(serial)) is not None]
         for call in calls:
             self._mean_seconds += _NEWS * (now - call.sent - self._mean_seconds)
-            if call.server is not None:
-                self._ended_at[call.server] = now
+        self._ended_at = now
         self._send()
         while calls:
             self._collect(calls.pop(0))
@@ -419,19 +405,11 @@ class Runner:
     def _collect(self, call: Call) -> None:
         """Give an ended call's future its end."""
         assert call.pending is not None, "it was sent"
+        server = call.pending.server()
         try:
-            given = call.pending.result(None)
-        except Exception as error:
-            lost = isinstance(error, ServerLost) and call.server is not None
-            if lost and call.attempts - call.failures < _ATTEMPTS_MAX:
-                self._lost(call)
-            else:
-                self._failed(call, error)
-            return
-        try:
-            value = unpack(given, call.name)
+            value = unpack(call.pending.result(None), call.name)
         except BaseException as error:
-            self._failed(call, error)
+            self._failed(call, server, error)
         else:
             _end(call, value)
 

@@ -51,6 +51,8 @@ pub(super) struct Damage {
     struck: Vec<Kind>,
     /// The agent was gone, or could not be heard by a client.
     agent_was_away: bool,
+    /// For longer than clients wait for it to come back.
+    agent_was_gone: bool,
     /// Nodes and pairs of hosts that cannot be heard, and since when.
     silent: BTreeMap<String, Time>,
     /// Faults that may each lose a client or the agent a server.
@@ -82,10 +84,12 @@ impl Damage {
         let is_agents = |host: &&str| super::places::is_agents_host(host);
         let names_agent = fault.nodes().contains(&super::places::AGENT) || fault.hosts().iter().any(is_agents);
         match fault.kind() {
-            Kind::Kill | Kind::Restart | Kind::Hang | Kind::Pause | Kind::Off if names_agent => {
-                self.agent_was_away = true
+            // What pauses is told by its silence.
+            Kind::Restart | Kind::Pause | Kind::Reset | Kind::HalfOpen if names_agent => self.agent_was_away = true,
+            Kind::Kill | Kind::Hang | Kind::Off if names_agent => {
+                self.agent_was_away = true;
+                self.agent_was_gone = true;
             }
-            Kind::Reset | Kind::HalfOpen if names_agent => self.agent_was_away = true,
             Kind::Kill
             | Kind::Restart
             | Kind::Hang
@@ -118,15 +122,26 @@ impl Damage {
 
     fn heard(&mut self, now: Time, name: &str) {
         if let Some(since) = self.silent.remove(name) {
-            self.agent_was_away |= is_long(since, now) && names_agent_or_client(name);
+            let is_long = is_long(since, now) && names_agent_or_client(name);
+            self.agent_was_away |= is_long;
+            self.agent_was_gone |= is_long;
         }
+    }
+
+    /// Whether a client may have waited in vain for the agent. One that begins anew, or to which a connection breaks, is back
+    /// before that.
+    pub(super) fn agent_is_gone(&self, now: Time) -> bool {
+        self.agent_was_gone || self.has_long_silence(now)
+    }
+
+    fn has_long_silence(&self, now: Time) -> bool {
+        self.silent.iter().any(|(name, since)| is_long(*since, now) && names_agent_or_client(name))
     }
 
     /// Whether a client may have lost the agent, or the agent a client: by what was broken, or because one of them could not be
     /// heard for so long that its peers gave it up, as they do.
     pub(super) fn agent_is_away(&self, now: Time) -> bool {
-        let long = |(name, since): (&String, &Time)| is_long(*since, now) && names_agent_or_client(name);
-        self.agent_was_away || self.silent.iter().any(long)
+        self.agent_was_away || self.has_long_silence(now)
     }
 }
 

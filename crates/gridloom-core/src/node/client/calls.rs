@@ -25,9 +25,12 @@ impl Client {
         let only = request.task.terms.only;
         let home = only.filter(|home| self.contacts.is_up(*home)).map(|home| (home, 0.0));
         let Some((server, run_s)) = chosen.or(home) else {
+            if self.may_wait(now, &request) {
+                return self.wait(request, out);
+            }
             let function = request.task.name().to_string();
             let error = match (only, self.contacts.agent_was_lost() && self.grid.servers.is_empty()) {
-                (_, true) => TaskError::AgentLost { address: self.config.agent.clone(), why: "not connected".into() },
+                (_, true) => self.agent_lost(),
                 (None, false) => TaskError::NoSuchFunction { function, near: String::new() },
                 (Some(only), false) => {
                     let server = self.contacts.name_of(only);
@@ -183,9 +186,9 @@ impl Client {
         let name = self.contacts.name_of(server);
         for Call { mut request, .. } in self.calls.take_of_server(server) {
             request.losses += 1;
-            let terms = &request.task.terms;
             let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(request.task.name()));
-            if request.losses >= TASK_ATTEMPTS_MAX || !offered || terms.only.is_some() || terms.is_once {
+            let has_place = offered && request.task.terms.only.is_none() || self.may_wait(now, &request);
+            if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once || !has_place {
                 let function = request.task.name().to_string();
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
                 self.call_failed(now, &request, Some(server), error, out);
@@ -196,7 +199,8 @@ impl Client {
     }
 
     pub(super) fn set_deadline(&mut self, out: &mut Vec<Effect>) {
-        if let Some(at) = self.calls.next_deadline() {
+        let waiting = self.waiting_calls.iter().filter_map(|request| request.deadline);
+        if let Some(at) = waiting.chain(self.calls.next_deadline()).min() {
             out.push(Effect::SetTimer { timer: ClientTimer::Deadline.into(), at });
         }
     }
@@ -205,10 +209,14 @@ impl Client {
         for call in self.calls.take_expired(now) {
             let cancel = TaskToServer::Cancel { tasks: vec![call.request.task.id] };
             self.contacts.post(call.server, cancel, out);
-            let limit_seconds = ns_to_seconds(call.request.limit_ns.unwrap_or(0));
-            let error = TaskError::DeadlineExceeded { limit_seconds };
-            self.call_failed(now, &call.request, Some(call.server), error, out);
+            self.call_expired(now, &call.request, Some(call.server), out);
         }
+        self.waiting_expired(now, out);
         self.set_deadline(out);
+    }
+
+    pub(super) fn call_expired(&mut self, now: Time, request: &Request, at: Option<NodeId>, out: &mut Vec<Effect>) {
+        let limit_seconds = ns_to_seconds(request.limit_ns.unwrap_or(0));
+        self.call_failed(now, request, at, TaskError::DeadlineExceeded { limit_seconds }, out);
     }
 }

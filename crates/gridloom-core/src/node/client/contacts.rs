@@ -3,11 +3,12 @@
 //!
 //! **Invariants.** Nothing waits for a connection to a node that is connected; no lost server is connected; the agent is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::member::{Beat, Members};
 use crate::node::message::{DirectoryToAgent, Message};
 use crate::node::protocol::{Effect, Role};
+use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
 /// What waits for a connection.
@@ -30,12 +31,18 @@ struct Lost {
 pub(super) struct Contacts {
     agent: Option<NodeId>,
     agent_was_lost: bool,
+    /// Why it was lost last.
+    agent_fault: String,
     members: Members<Role>,
     names: BTreeMap<NodeId, String>,
     addresses: BTreeMap<NodeId, String>,
     outbox: BTreeMap<NodeId, Vec<Parcel>>,
     /// Servers that were lost and have not come back.
     lost: BTreeMap<NodeId, Lost>,
+    /// Until then, nodes that were lost are expected back.
+    expected_until: Time,
+    /// Servers that an agent which is back has not listed yet.
+    unlisted: BTreeSet<NodeId>,
 }
 
 impl Contacts {
@@ -47,6 +54,42 @@ impl Contacts {
     /// Whether the agent was lost, or never answered, and has not come since.
     pub(super) fn agent_was_lost(&self) -> bool {
         self.agent_was_lost
+    }
+
+    /// Whether a node was lost a moment ago, so that it may come back.
+    pub(super) fn awaits_nodes(&self, now: Time) -> bool {
+        now < self.expected_until
+    }
+
+    /// Whether an agent that is back has yet to list servers which it is expected to list.
+    pub(super) fn awaits_list(&self, now: Time) -> bool {
+        self.awaits_nodes(now) && !self.unlisted.is_empty()
+    }
+
+    /// Whether a server may be back soon, for all that is known.
+    pub(super) fn may_return(&self, now: Time, server: NodeId) -> bool {
+        let is_gone = self.lost.get(&server).is_some_and(|lost| lost.was_absent);
+        self.awaits_nodes(now)
+            && (self.agent.is_none() || self.unlisted.contains(&server) || !is_gone && self.is_lost(server))
+    }
+
+    /// True once, when the nodes that were lost are no longer expected.
+    pub(super) fn stops_waiting(&mut self, now: Time) -> bool {
+        let stops = self.expected_until > Time(0) && !self.awaits_nodes(now);
+        if stops {
+            self.expected_until = Time(0);
+            self.unlisted.clear();
+        }
+        stops
+    }
+
+    fn expect_nodes(&mut self, now: Time) {
+        self.expected_until = self.expected_until.max(now + RETURN_NS_MAX);
+    }
+
+    /// Why the agent was lost, or could not be reached.
+    pub(super) fn agent_fault(&self) -> &str {
+        &self.agent_fault
     }
 
     pub(super) fn members(&self) -> &Members<Role> {
@@ -136,10 +179,14 @@ impl Contacts {
 
     // ---- coming and going
 
-    pub(super) fn agent_up(&mut self, now: Time, agent: NodeId, out: &mut Vec<Effect>) {
+    /// The agent is connected; it is expected to list these servers, as it was lost before.
+    pub(super) fn agent_up(&mut self, now: Time, agent: NodeId, known: Vec<NodeId>, out: &mut Vec<Effect>) {
         self.members.up(now, agent, Role::Agent);
         self.agent = Some(agent);
-        self.agent_was_lost = false;
+        if std::mem::take(&mut self.agent_was_lost) {
+            self.expect_nodes(now);
+            self.unlisted.extend(known);
+        }
         self.tell_agent(DirectoryToAgent::Subscribe, out);
     }
 
@@ -174,25 +221,29 @@ impl Contacts {
     }
 
     /// A connection is gone. `None` if it was not there, else whether it was the agent's.
-    pub(super) fn peer_lost(&mut self, peer: NodeId) -> Option<bool> {
+    pub(super) fn peer_lost(&mut self, now: Time, peer: NodeId) -> Option<bool> {
         self.members.lost(peer)?;
         let was_agent = self.agent == Some(peer);
         if was_agent {
             self.agent = None;
+            self.expect_nodes(now);
         }
         Some(was_agent)
     }
 
     /// The agent is gone, or cannot be reached. False if that was known.
-    pub(super) fn agent_lost(&mut self) -> bool {
+    pub(super) fn agent_lost(&mut self, why: &str) -> bool {
+        self.agent_fault = why.to_string();
         !std::mem::replace(&mut self.agent_was_lost, true)
     }
 
     /// A server is lost: what waits for it is thrown away. False if that was known.
-    pub(super) fn server_lost(&mut self, server: NodeId) -> bool {
+    pub(super) fn server_lost(&mut self, now: Time, server: NodeId) -> bool {
         if self.lost.contains_key(&server) {
             return false;
         }
+        self.expect_nodes(now);
+        self.unlisted.remove(&server);
         self.lost.insert(server, Lost::default());
         self.outbox.remove(&server);
         true
@@ -208,6 +259,7 @@ impl Contacts {
     /// A directory has come. A server that was lost here may stand in it still; once it has left the directory, it may come
     /// back.
     pub(super) fn directory_has(&mut self, is_listed: impl Fn(NodeId) -> bool) {
+        self.unlisted.retain(|node| !is_listed(*node));
         self.lost.retain(|node, lost| {
             let is_absent = !is_listed(*node);
             let is_back = !is_absent && lost.was_absent;
@@ -258,12 +310,13 @@ mod tests {
     fn a_lost_server_is_back_once_the_directory_was_without_it() {
         let (mut contacts, mut out) = (Contacts::default(), Vec::new());
         contacts.learn_address(SERVER, "there:1".into());
-        assert!(contacts.server_lost(SERVER) && !contacts.server_lost(SERVER));
+        assert!(contacts.server_lost(Time(0), SERVER) && !contacts.server_lost(Time(0), SERVER));
+        assert!(contacts.may_return(Time(RETURN_NS_MAX - 1), SERVER) && !contacts.awaits_nodes(Time(RETURN_NS_MAX)));
         for (is_listed, is_lost) in [(true, true), (false, true), (true, false)] {
             contacts.directory_has(|_| is_listed);
             assert_eq!(contacts.is_lost(SERVER), is_lost);
         }
-        contacts.server_lost(SERVER);
+        contacts.server_lost(Time(0), SERVER);
         contacts.dial_lost(&mut out);
         contacts.dial_lost(&mut out);
         assert_eq!(out.len(), 1, "one dial at a time");
@@ -273,10 +326,15 @@ mod tests {
     #[test]
     fn an_agent_that_was_lost_is_asked_again_when_it_is_back() {
         let (mut contacts, mut out) = (Contacts::default(), Vec::new());
-        contacts.agent_up(Time(0), AGENT, &mut out);
+        contacts.agent_up(Time(0), AGENT, vec![SERVER], &mut out);
+        assert!(!contacts.awaits_list(Time(0)), "it was not lost");
         assert_eq!(out, [Effect::Send { to: AGENT, message: DirectoryToAgent::Subscribe.into() }]);
-        assert_eq!((contacts.peer_lost(AGENT), contacts.agent()), (Some(true), None));
-        assert!(contacts.agent_lost() && !contacts.agent_lost() && contacts.agent_was_lost());
+        assert_eq!((contacts.peer_lost(Time(0), AGENT), contacts.agent()), (Some(true), None));
+        assert!(contacts.agent_lost("silent") && !contacts.agent_lost("silent") && contacts.agent_was_lost());
+        contacts.agent_up(Time(1), AGENT, vec![SERVER], &mut out);
+        assert!(contacts.awaits_list(Time(1)) && contacts.may_return(Time(1), SERVER));
+        contacts.directory_has(|node| node == SERVER);
+        assert!(!contacts.awaits_list(Time(1)));
         contacts.check();
     }
 }

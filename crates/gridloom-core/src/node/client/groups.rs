@@ -34,7 +34,7 @@ impl Client {
             left: count,
             remembered: count,
             mapping: None,
-            plan_only: false,
+            question: None,
             remapping: Remapping::default(),
         };
         self.groups.insert(id, run);

@@ -12,7 +12,7 @@ impl Client {
             ("calls", self.calls.len()),
             ("data", self.data.len()),
             ("groups", self.groups.len()),
-            ("commands before the first directory", self.early_calls.len() + self.early_plans.len()),
+            ("calls and plans that wait for nodes", self.waiting_calls.len() + self.early_plans.len()),
             ("data to be placed", self.early_placements.len()),
             ("servers with messages that wait for a connection", self.contacts.awaited()),
             ("data that a server waits for", waiting),

@@ -24,7 +24,9 @@ impl Client {
         purpose: Purpose,
         out: &mut Vec<Effect>,
     ) {
-        if self.contacts.agent().is_some() && (!self.links.are_known() || self.reads_unplaced(&group)) {
+        let has_agent = self.contacts.agent().is_some() && !self.contacts.awaits_list(now);
+        let is_early = has_agent && (!self.links.are_known() || self.reads_unplaced(&group));
+        if is_early || !has_agent && self.contacts.awaits_nodes(now) {
             self.early_plans.push((group, heuristic, purpose));
             if !self.links.are_known() {
                 self.links.wait(now, out);
@@ -44,18 +46,19 @@ impl Client {
             left: 0,
             remembered: 0,
             mapping: Some(mapping),
-            plan_only: true,
+            question: None,
             remapping: Remapping::default(),
         };
-        self.groups.insert(group.id, run);
+        let id = group.id;
+        let run = GroupRun { question: Some(Box::new((group, heuristic.clone(), purpose))), ..run };
+        self.groups.insert(id, run);
         match self.contacts.agent() {
             Some(agent) => {
-                let request = self.map_request(group.id, outlined.outline, heuristic);
+                let request = self.map_request(id, outlined.outline, heuristic);
                 send(out, agent, MapToAgent::MapGroup(Box::new(MapRequest { purpose, ..request })));
             }
             None => {
-                let address = self.config.agent.clone();
-                self.mapping_failed(now, group.id, TaskError::AgentLost { address, why: "not connected".into() }, out);
+                self.mapping_failed(now, id, self.agent_lost(), out);
             }
         }
     }
@@ -122,14 +125,12 @@ impl Client {
 
     fn try_map(&mut self, now: Time, group: GroupId, out: &mut Vec<Effect>) {
         let Some(agent) = self.contacts.agent() else {
-            if self.contacts.agent_was_lost() {
-                let address = self.config.agent.clone();
-                let error = TaskError::AgentLost { address, why: "not connected".into() };
-                self.mapping_failed(now, group, error, out);
+            if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
+                self.mapping_failed(now, group, self.agent_lost(), out);
             }
             return;
         };
-        if !self.has_directory {
+        if !self.has_directory || self.contacts.awaits_list(now) {
             return;
         }
         if !self.links.are_known() {
@@ -171,7 +172,10 @@ impl Client {
         for id in tasks {
             let only = self.tasks.get(id).and_then(|run| run.task.terms.only);
             // One that is connected may be unknown to an agent that began anew; it will be known again.
-            let is_away = |server: NodeId| self.grid.server(server).is_none() && !self.contacts.is_up(server);
+            let is_away = |server: NodeId| {
+                let may_come = self.contacts.is_up(server) || self.contacts.may_return(now, server);
+                self.grid.server(server).is_none() && !may_come
+            };
             if only.is_some_and(is_away) {
                 let error = self.bound_to_nobody(*id);
                 self.fail_task(now, *id, error, out);
@@ -228,7 +232,7 @@ impl Client {
 
     pub(super) fn mapping_failed(&mut self, now: Time, group: GroupId, error: TaskError, out: &mut Vec<Effect>) {
         let Some(run) = self.groups.get_mut(&group) else { return };
-        if run.plan_only {
+        if run.question.is_some() {
             self.groups.remove(&group);
             out.push(Effect::Emit(Event::GroupNotMapped { group, error }));
             return;
@@ -284,7 +288,7 @@ impl Client {
             map_ns: now.since(mapping.asked.unwrap_or(now)),
             seen: seen.map(Arc::from),
         }));
-        if self.groups[&group].plan_only {
+        if self.groups[&group].question.is_some() {
             self.groups.remove(&group);
             return;
         }

@@ -17,6 +17,7 @@ mod queues;
 mod recovery;
 mod remapping;
 mod repeating;
+mod returning;
 mod room;
 mod stealing;
 mod supplies;
@@ -138,7 +139,8 @@ struct GroupRun {
     /// Tasks that are not forgotten.
     remembered: usize,
     mapping: Option<Mapping>,
-    plan_only: bool,
+    /// It is not run, only planned; the question may have to be asked again.
+    question: Option<Box<(Group, MapBy, Purpose)>>,
     remapping: Remapping,
 }
 
@@ -155,8 +157,8 @@ pub struct Client {
     functions: Arc<Vec<Signature>>,
     calls: Calls,
     queues: Queues,
-    /// Calls made before the first directory came.
-    early_calls: Vec<Command>,
+    /// Calls made before the first directory came, and such as no server can run until one is back.
+    waiting_calls: Vec<Request>,
     /// Data to be taken to servers once they have a place.
     early_placements: Vec<(GroupId, Vec<TaskId>, Placed)>,
     /// Groups to be planned once the links are measured and what they read has a place.
@@ -181,7 +183,7 @@ impl Client {
             functions: Arc::default(),
             calls: Calls::default(),
             queues: Queues::default(),
-            early_calls: Vec::new(),
+            waiting_calls: Vec::new(),
             early_placements: Vec::new(),
             early_plans: Vec::new(),
             tasks: BTreeMap::new(),
@@ -262,7 +264,7 @@ impl Client {
                 self.on_mapped(now, group, plan, seen, out);
             }
             MapToClient::GroupNotMapped { group, round, why } if self.is_current(group, round) => {
-                self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
+                self.not_mapped(now, group, why, out);
             }
             // The group was cancelled, or mapped again since.
             MapToClient::GroupMapped { .. } | MapToClient::GroupNotMapped { .. } => {}
@@ -412,11 +414,12 @@ impl Client {
 
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
         match command {
-            Command::Call { .. } if !self.has_directory && !self.contacts.agent_was_lost() => {
-                self.early_calls.push(command)
-            }
             Command::Call { task, sources, limit_ns } => {
-                self.send_call(now, Request::new(now, task, sources, limit_ns), out);
+                let request = Request::new(now, task, sources, limit_ns);
+                match !self.has_directory && !self.contacts.agent_was_lost() {
+                    true => self.wait(request, out),
+                    false => self.send_call(now, request, out),
+                }
                 self.set_deadline(out);
             }
             Command::CalledBack { server, task, answer } => {
@@ -476,6 +479,8 @@ impl Client {
                 self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
                 let call = self.calls.remove(id).expect("found above");
                 self.call_failed(now, &call.request, Some(server), TaskError::Cancelled, out);
+            } else if let Some(request) = self.take_waiting(id) {
+                self.call_failed(now, &request, None, TaskError::Cancelled, out);
             } else {
                 self.fail_task(now, id, TaskError::Cancelled, out);
             }
@@ -508,7 +513,7 @@ impl Client {
                 inputs.into_iter().for_each(|datum| *pending.entry(datum).or_default() += 1);
             }
         }
-        for (id, group) in self.groups.iter().filter(|(_, group)| !group.plan_only) {
+        for (id, group) in self.groups.iter().filter(|(_, group)| group.question.is_none()) {
             assert_eq!(group.left, left.get(id).copied().unwrap_or(0), "open tasks of {id}");
         }
         for (id, run) in &self.data {
@@ -531,6 +536,7 @@ impl Client {
             // What they wait for may have failed.
             self.map_waiting(now, out);
         }
+        self.end_vain_waiting(now, out);
         self.probe_fallen(now, out);
         let beat = self.contacts.beat(now);
         for (peer, token) in beat.pings {

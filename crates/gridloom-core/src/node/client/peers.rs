@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use super::Client;
 use super::contacts::Parcel;
-use crate::call::Request;
 use crate::node::message::LinkMessage;
-use crate::node::protocol::{Command, Effect, Event, Role};
+use crate::node::protocol::{Effect, Event, Role};
 use gridloom_base::dial::GONE;
-use gridloom_base::{GroupId, NodeId, TaskError, Time};
+use gridloom_base::{NodeId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::GridView;
 
@@ -23,7 +22,8 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         if role == Role::Agent {
-            self.contacts.agent_up(now, peer, out);
+            let known = self.grid.servers.iter().map(|server| server.node).collect();
+            self.contacts.agent_up(now, peer, known, out);
             return;
         }
         if address == self.config.agent && self.contacts.agent().is_none() {
@@ -60,7 +60,7 @@ impl Client {
     }
 
     pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
-        match self.contacts.peer_lost(peer) {
+        match self.contacts.peer_lost(now, peer) {
             Some(true) => {
                 self.links.forget_turns();
                 self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
@@ -71,25 +71,13 @@ impl Client {
     }
 
     fn on_agent_lost(&mut self, now: Time, why: &str, out: &mut Vec<Effect>) {
-        let error = TaskError::AgentLost { address: self.config.agent.clone(), why: why.into() };
-        if self.contacts.agent_lost() {
+        if self.contacts.agent_lost(why) {
             let address = self.config.agent.clone();
             out.push(Effect::Emit(Event::AgentLost { address, why: why.into() }));
         }
-        // What still needs a plan cannot have one.
-        let waiting: Vec<GroupId> =
-            self.groups.iter().filter(|(_, group)| group.mapping.is_some()).map(|(id, _)| *id).collect();
-        for group in waiting {
-            self.mapping_failed(now, group, error.clone(), out);
-        }
-        for (group, heuristic, purpose) in std::mem::take(&mut self.early_plans) {
-            self.plan_only(now, group, heuristic, purpose, out);
-        }
-        for command in std::mem::take(&mut self.early_calls) {
-            if let Command::Call { task, sources, limit_ns } = command {
-                let request = Request::new(now, task, sources, limit_ns);
-                self.call_failed(now, &request, None, error.clone(), out);
-            }
+        self.ask_anew();
+        if !self.contacts.awaits_nodes(now) {
+            self.end_waiting(now, out);
         }
     }
 
@@ -117,9 +105,7 @@ impl Client {
         self.links.probe_new_servers(&self.grid, self.contacts.members(), out);
         self.ask_turns(out);
         out.push(Effect::Emit(Event::Directory { grid: self.grid.clone(), functions: self.functions.clone() }));
-        for command in std::mem::take(&mut self.early_calls) {
-            self.on_command(now, command, out);
-        }
+        self.send_waiting(now, out);
         self.map_waiting(now, out);
     }
 }

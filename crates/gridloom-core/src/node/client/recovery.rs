@@ -22,7 +22,7 @@ use gridloom_base::{DatumId, GroupId, Level, NodeId, TaskError, TaskId, Time};
 
 impl Client {
     pub(super) fn on_server_lost(&mut self, now: Time, server: NodeId, why: &str, out: &mut Vec<Effect>) {
-        if !self.contacts.server_lost(server) {
+        if !self.contacts.server_lost(now, server) {
             return;
         }
         let name = self.contacts.name_of(server);
@@ -57,11 +57,14 @@ impl Client {
         // Groups that may have a plan on its way with calls bound to that server: the plan without them is another one.
         let mut unplanned = BTreeSet::new();
         for (id, run) in &mut self.tasks {
-            let is_bound = run.task.terms.only == Some(server);
+            // What is bound to it by more than a wish is lost with it.
+            let is_bound = run.task.terms.only == Some(server) && run.task.object().is_some();
             if run.status == Status::Sent(server) {
                 run.status = Status::Unmapped;
                 run.lost_with = Some(lost.clone());
                 if is_bound || run.attempts >= TASK_ATTEMPTS_MAX { hopeless.push(*id) } else { again.push(*id) }
+            } else if run.task.terms.only == Some(server) && run.status == Status::Unmapped && !is_bound {
+                run.lost_with = Some(lost.clone());
             } else if is_bound && run.status == Status::Unmapped {
                 hopeless.push(*id);
                 unplanned.insert(run.group);

@@ -68,7 +68,7 @@ impl Client {
         let Some(run) = self.groups.get(&group) else { return };
         // A caller that gives a plan wants that one.
         let is_steadfast = run.is_given || is_steadfast(&run.heuristic);
-        let is_idle = run.mapping.is_none() && run.remapping.asked.is_empty() && !run.plan_only;
+        let is_idle = run.mapping.is_none() && run.remapping.asked.is_empty() && run.question.is_none();
         if !is_idle || is_steadfast || now < run.remapping.pause_until {
             return;
         }

@@ -20,6 +20,8 @@ pub(super) const INVARIANT: Invariant = Invariant {
 #[derive(Default)]
 struct Causes {
     failed: BTreeSet<TaskId>,
+    /// Clients that have had an agent: these wait for it to come back.
+    connected: BTreeSet<NodeId>,
     /// How often each kind of error came.
     errors: BTreeMap<&'static str, u64>,
 }
@@ -45,6 +47,10 @@ impl Check for Causes {
             Event::AgentLost { .. } if !ledger.damage.agent_is_away(now) => {
                 Err(format!("{node} lost the agent, which was there"))
             }
+            Event::Directory { .. } => {
+                self.connected.insert(*node);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -63,7 +69,9 @@ impl Causes {
         task: Option<TaskId>,
         error: &TaskError,
     ) -> Result<(), String> {
-        let no_server = ledger.damage.agent_is_away(now) || ledger.damage.losses() >= LOSSES_OF_ALL;
+        let is_new = !self.connected.contains(&node);
+        let no_agent = ledger.damage.agent_is_gone(now) || is_new && ledger.damage.agent_is_away(now);
+        let no_server = no_agent || ledger.damage.losses() >= LOSSES_OF_ALL;
         let (what, has_cause) = match error {
             // What has room by itself finds it.
             TaskError::StoreFull { needed, limit, .. } => {
@@ -76,7 +84,7 @@ impl Causes {
             TaskError::DeadlineExceeded { .. } => {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
-            TaskError::AgentLost { .. } => ("an agent was lost when it was needed", ledger.damage.agent_is_away(now)),
+            TaskError::AgentLost { .. } => ("an agent was lost when it was needed", no_agent),
             // An object is lost with its server, or by the call of a method that was given up.
             TaskError::ObjectLost { .. } | TaskError::ServerLost { .. } | TaskError::DatumLost { .. }
                 if task.is_some_and(|task| ledger.methods.contains(&task)) =>
