@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
@@ -44,10 +45,11 @@ use crate::pid::pid;
 use crate::segment::{Pool, raise_descriptor_limit};
 use crate::spin::has_spare_processor;
 use crate::store::Store;
+use crate::transport::BACKLOG;
 use crate::transport::handshake::{Hello, Purpose};
+use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::Inbox;
 use crate::transport::stream::Listener;
-use crate::transport::{BACKLOG, local};
 
 pub use self::core::BoxMachine;
 
@@ -127,14 +129,15 @@ impl NetNode {
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
         let (listener, address) = listen(&config)?;
         raise_descriptor_limit();
-        let host = if config.shared_memory { HostId::here().0 } else { String::new() };
-        let mut listener = listener.map(|listener| Listener::new(listener, !host.is_empty())).transpose()?;
+        let mut listener = listener.map(Listener::new);
+        let near = if config.shared_memory { Near::open(id, listener.as_mut()) } else { Ok(None) };
+        let (near, refused) = near.map_or_else(|error| (None, Some(error)), |near| (near, None));
+        let host = if near.is_some() { HostId::here().0 } else { String::new() };
         if let Some(listener) = &mut listener {
             registry.register(listener, LISTENER, Interest::READABLE)?;
         }
-        let local_listener = if host.is_empty() { None } else { Some(local::listen(id)?) };
-        if let Some(listener) = &local_listener {
-            registry.register(&mut SourceFd(&listener.as_raw_fd()), LOCAL_LISTENER, Interest::READABLE)?;
+        if let Some(near) = &near {
+            registry.register(&mut SourceFd(&near.listener.0.as_raw_fd()), LOCAL_LISTENER, Interest::READABLE)?;
         }
         let (role, name, machine) = make(id, &address);
         let store = Arc::new(Store::new(Pool::new(config.pool_keep_bytes)));
@@ -149,6 +152,7 @@ impl NetNode {
             nonce: [0; 32],
             certificates: None,
         };
+        let sockets = near.as_ref().map(|near| near.sockets.clone());
         let jobs_registry = registry.try_clone()?;
         let secret = config.secret;
         let mut core = Core {
@@ -157,23 +161,22 @@ impl NetNode {
             clock: Clock::new(),
             inbox: inbox.clone(),
             store: store.clone(),
-            streams: Streams::new(
-                own.clone(),
-                secret.clone(),
-                inbox.clone(),
-                store.clone(),
-                config.datum_bytes_max,
-                local_listener,
-            ),
+            streams: Streams::new(own.clone(), secret.clone(), inbox.clone(), store.clone(), config.datum_bytes_max),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
-            contacts: Contacts::new(own, secret, registry, inbox.clone(), listener, CONNECTIONS),
+            contacts: Contacts::new(own, secret, registry, inbox.clone(), listener, sockets, CONNECTIONS),
             timers: Timers::default(),
             pending: VecDeque::new(),
             effects: Vec::new(),
             events: VecDeque::new(),
             exit: None,
         };
+        if let Some(near) = near {
+            core.streams.share(near.sockets, near.listener);
+        }
+        if let Some(error) = refused {
+            core.log(log::warning("nodes of this host are reached over TCP alone").why(error));
+        }
         core.input(Input::Start);
         core.flush();
         let state = State {
@@ -362,6 +365,25 @@ impl Drop for NetNode {
         if let Some(thread) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
+    }
+}
+
+/// Where nodes of this host meet, and where they pass memory to this one.
+struct Near {
+    sockets: HostSockets,
+    listener: (UnixListener, SocketFile),
+}
+
+impl Near {
+    /// `None` where the system does not say which host this is.
+    fn open(id: NodeId, listener: Option<&mut Listener>) -> io::Result<Option<Near>> {
+        if HostId::here().0.is_empty() {
+            return Ok(None);
+        }
+        let sockets = HostSockets::open()?;
+        listener.map_or(Ok(()), |listener| listener.listen_near(&sockets))?;
+        let listener = sockets.listen_node(id)?;
+        Ok(Some(Near { sockets, listener }))
     }
 }
 

@@ -15,7 +15,8 @@ use gridloom_net::moving::{Moving, OnTheWay};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::bulk::{decode_header, encode_header, write_datum};
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
-use gridloom_net::transport::{Aside, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX, local};
+use gridloom_net::transport::host::HostSockets;
+use gridloom_net::transport::{Aside, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX};
 use transport_support::*;
 
 const LARGE: u64 = 3 << 20;
@@ -260,8 +261,9 @@ fn where_shared_memory_fails_tcp_is_taken() {
 #[test]
 fn who_finds_no_place_at_the_local_door_sends_over_tcp() {
     let (server, client) = pair(true);
+    let sockets = HostSockets::open().unwrap();
     // They say nothing, and come before the client's connection in the queue.
-    let idle: Vec<_> = (0..LOCAL_HANDSHAKES_MAX).map(|_| local::connect(server.id()).unwrap()).collect();
+    let idle: Vec<_> = (0..LOCAL_HANDSHAKES_MAX).map(|_| sockets.connect_node(server.id()).unwrap()).collect();
     let datum = client.put(1, LARGE);
     client.perform([Effect::SendDatum { to: server.id(), datum }]);
     assert!(server.expect_datum(datum).bytes() == pattern(1, LARGE));

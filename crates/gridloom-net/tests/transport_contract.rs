@@ -328,3 +328,17 @@ fn listening_for_other_hosts_has_to_be_meant() {
     let error = make(NetConfig { allow_remote: true, ..config }).err().unwrap().to_string();
     assert!(error.contains("--advertise"), "{error}");
 }
+
+#[test]
+fn an_abstract_name_that_another_process_has_bound_is_of_no_use_to_it() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    // A port that is free, and likely to stay so for the moment.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let name = SocketAddr::from_abstract_name(format!("gridloom-{address}")).unwrap();
+    let squatter = UnixListener::bind_addr(&name).unwrap();
+    squatter.set_nonblocking(true).unwrap();
+    let server = start(Role::Server, NetConfig { listen: Some(address), ..listening() });
+    server.still_serves();
+    assert_eq!(squatter.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it can relay no connection");
+}

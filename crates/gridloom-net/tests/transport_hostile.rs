@@ -10,7 +10,7 @@ use gridloom_channel::Kind;
 use gridloom_channel::frame::Encoder;
 use gridloom_core::node::Input;
 use gridloom_core::node::message::{LinkMessage, Message};
-use gridloom_net::transport::handshake::{Purpose, framed};
+use gridloom_net::transport::handshake::{Purpose, VERSIONS, framed};
 use transport_support::*;
 
 /// The node closes the connection, whatever it says before.
@@ -65,9 +65,11 @@ fn oversized_and_untimely_frames_of_strangers_are_turned_away() {
 fn another_version_is_refused_in_words() {
     let server = server();
     let mut stream = connect(&server);
-    stream.write_all(&raw_frame(0, 3, b"\x01GRLM\x0a\x00\x0b\x00")).unwrap();
+    let (low, high) = (VERSIONS.1 + 1, VERSIONS.1 + 2);
+    let offer = [&b"\x01GRLM"[..], &low.to_le_bytes(), &high.to_le_bytes()].concat();
+    stream.write_all(&raw_frame(0, 3, &offer)).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains("protocol versions 10 to 11 were offered"), "{said}");
+    assert!(said.contains(&format!("protocol versions {low} to {high} were offered")), "{said}");
 }
 
 #[test]

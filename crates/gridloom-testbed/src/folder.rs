@@ -29,6 +29,8 @@ pub const SPEC: &str = "spec.json";
 pub const HOSTS: &str = "hosts";
 /// The control socket.
 pub const CONTROL: &str = "control";
+/// Folder of the sockets of its nodes.
+pub const SOCKETS: &str = "sockets";
 /// The testbed's report, once it has ended.
 pub const REPORT: &str = "report.json";
 /// Control groups of the testbed, a line each, so that a later version finds them too.

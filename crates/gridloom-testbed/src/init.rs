@@ -32,6 +32,8 @@ use crate::{fleet, folder};
 pub const READY: u8 = b'r';
 /// Tells a program on which host of a testbed it runs.
 pub const HOST_VARIABLE: &str = "GRIDLOOM_TESTBED_HOST";
+/// Names the folder where nodes keep their sockets.
+const SOCKETS_VARIABLE: &str = "GRIDLOOM_SOCKETS";
 
 /// State that the threads of the first process share.
 struct World {
@@ -68,6 +70,8 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         UnixListener::bind(folder_path.join(folder::CONTROL)).map_err(Error::system("the control socket"))?;
     mounts(folder_path, &topology)?;
     let (hosts, rings) = hosts::build(&topology)?;
+    // Sockets of nodes go with the testbed.
+    let sockets = (SOCKETS_VARIABLE.to_string(), folder_path.join(folder::SOCKETS).display().to_string());
     let shared = Shared::new(topology.network());
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
     let has_quota = |host: usize| spec.quotas.iter().any(|quota| quota.host == host);
@@ -76,7 +80,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         topology,
         hosts,
         shared,
-        environment: spec.environment.clone(),
+        environment: spec.environment.iter().cloned().chain([sockets]).collect(),
         quotas: spec.quotas.clone(),
         scales: Mutex::new(vec![(1.0, 1.0); spec.quotas.len()]),
         has_grid: !spec.services.is_empty(),
@@ -150,6 +154,7 @@ impl World {
         if !is_service {
             command.envs(self.environment_on(launch.host));
         } else {
+            command.envs(self.environment.iter().filter(|(name, _)| name == SOCKETS_VARIABLE).cloned());
             // An interrupt at the terminal is for the program.
             command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Running, gridloom, idl, library, said, succeeds};
+use crate::support::{Running, first_line, gridloom, idl, library, line_with, logging, said, succeeds};
 
 /// A command of a user whose configuration folder that is.
 fn of_user(config: &Path, arguments: &[&str]) -> Command {
@@ -116,4 +116,17 @@ fn the_command_shows_makes_and_replaces_the_secret_and_never_prints_it() {
     assert_eq!(shown(&[]), made);
     assert_ne!(shown(&["--replace"]), made);
     assert!(succeeds(of_user(&folder, &["secret"])).contains("to carry it to the machine HOST, run here:\n  ssh HOST"));
+}
+
+#[test]
+fn a_folder_of_sockets_that_is_not_the_users_alone_is_told_and_tcp_used() {
+    let folder = config("sockets");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
+    let (mut agent, mut log) = logging(command.env("GRIDLOOM_SOCKETS", &folder));
+    let line = line_with(&mut log, "nodes of this host are reached over TCP alone");
+    assert!(line.contains("(mode 0777); run: chmod 700"), "{line}");
+    let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
+    succeeds(gridloom(&["functions", "--agent", &address]));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no socket was put there");
 }

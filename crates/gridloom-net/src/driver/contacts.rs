@@ -27,6 +27,7 @@ use crate::log::warning;
 use crate::transport::handshake::{
     HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict,
 };
+use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link, Notice};
 use crate::transport::outgoing::STACK_BYTES;
 use crate::transport::stream::{Listener, Stream};
@@ -59,6 +60,7 @@ pub(super) struct Contacts {
     registry: Registry,
     inbox: Arc<Inbox>,
     listener: Option<Listener>,
+    sockets: Option<HostSockets>,
     connections: BTreeMap<usize, Contact>,
     next_token: usize,
     buffers: Buffers,
@@ -89,6 +91,7 @@ impl Contacts {
         registry: Registry,
         inbox: Arc<Inbox>,
         listener: Option<Listener>,
+        sockets: Option<HostSockets>,
         first_token: usize,
     ) -> Contacts {
         Contacts {
@@ -97,6 +100,7 @@ impl Contacts {
             registry,
             inbox,
             listener,
+            sockets,
             connections: BTreeMap::new(),
             next_token: first_token,
             buffers: Buffers::default(),
@@ -192,7 +196,20 @@ impl Contacts {
     }
 
     fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
-        let stream = Stream::connect(address, !self.own.host.is_empty())?;
+        let near = self.sockets.as_ref().filter(|_| address.ip().is_loopback());
+        let near = near.map(|near| Stream::connect_near(address, near));
+        let stream = match near {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => {
+                // Whatever is wrong with it, TCP may do.
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    let line = warning("the socket of a node of this host cannot be used; it is dialled over TCP");
+                    self.log(line.address(address).why(error));
+                }
+                Stream::connect(address)?
+            }
+            None => Stream::connect(address)?,
+        };
         let (handshake, first) = Handshake::dial(self.secret.clone(), self.own.clone())?;
         self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.shake(&first);
         Ok(())

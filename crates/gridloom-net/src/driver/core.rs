@@ -151,7 +151,7 @@ impl Core {
         }
     }
 
-    fn log(&mut self, line: LogLine) {
+    pub(crate) fn log(&mut self, line: LogLine) {
         self.events.push_back(Event::Log(line));
     }
 

@@ -20,6 +20,7 @@ use crate::payload::Payload;
 use crate::store::Store;
 use crate::transport::bulk::Receiver;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
+use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::{Inbox, Link, Notice};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
@@ -47,7 +48,9 @@ pub(super) struct Streams {
     inbox: Arc<Inbox>,
     store: Arc<Store>,
     datum_bytes_max: u64,
-    listener: Option<UnixListener>,
+    /// Where nodes of this host meet, and where they pass memory to this one.
+    sockets: Option<HostSockets>,
+    listener: Option<(UnixListener, SocketFile)>,
     /// Handshakes on local sockets, each on a thread.
     shaking: usize,
     peers: BTreeMap<NodeId, Peer>,
@@ -92,17 +95,22 @@ impl Peer {
 }
 
 impl Streams {
-    /// None yet; `listener` is where nodes of this host pass memory.
+    /// None yet.
     pub(super) fn new(
         own: Hello,
         secret: Secret,
         inbox: Arc<Inbox>,
         store: Arc<Store>,
         datum_bytes_max: u64,
-        listener: Option<UnixListener>,
     ) -> Streams {
         let (peers, news) = Default::default();
-        Streams { own, secret, inbox, store, datum_bytes_max, listener, shaking: 0, peers, news }
+        let (sockets, listener) = (None, None);
+        Streams { own, secret, inbox, store, datum_bytes_max, sockets, listener, shaking: 0, peers, news }
+    }
+
+    /// Takes memory from nodes of this host at that socket.
+    pub(super) fn share(&mut self, sockets: HostSockets, listener: (UnixListener, SocketFile)) {
+        (self.sockets, self.listener) = (Some(sockets), Some(listener));
     }
 
     /// The next thing that they have to tell.
@@ -174,7 +182,8 @@ impl Streams {
     fn outgoing(&mut self, to: NodeId) -> Option<io::Result<&Outgoing>> {
         let peer = self.peers.get_mut(&to)?;
         if peer.outgoing.is_none() {
-            let route = Route { own: self.own.clone(), secret: self.secret.clone(), peer: peer.hello.clone() };
+            let (own, secret, peer_hello) = (self.own.clone(), self.secret.clone(), peer.hello.clone());
+            let route = Route { own, secret, peer: peer_hello, sockets: self.sockets.clone() };
             match Outgoing::start(route, peer.link, self.inbox.clone(), self.store.clone()) {
                 Ok(outgoing) => peer.outgoing = Some(outgoing),
                 Err(error) => return Some(Err(error)),
@@ -316,7 +325,7 @@ impl Streams {
 
     pub(super) fn accept_local(&mut self) {
         loop {
-            let Some(listener) = &self.listener else { return };
+            let Some((listener, _)) = &self.listener else { return };
             match local::accept(listener) {
                 Ok(None) => return,
                 // A node that is turned away sends over TCP.

@@ -1,7 +1,7 @@
 //! A node's identity: its random identifier, the host it runs on, and the secret that admits it to its grid.
 //!
-//! **Promises:** two nodes have the same [`HostId`] only if they run on one kernel and in one network namespace, so an
-//! abstract unix socket of one can be reached by the other and shared memory can pass between them; a [`Secret`] is
+//! **Promises:** two nodes have the same [`HostId`] only if they run on one kernel and in one network namespace, so unix
+//! sockets of one user can connect them and shared memory can pass between them; a [`Secret`] is
 //! never printed and never leaves the process.
 //!
 //! **Not here:** certificates (the handshake has room for them) and encryption.

@@ -1,4 +1,4 @@
-//! The user of the process at the other end of a unix socket. Abstract names are open to every user of a host.
+//! The user of the process at the other end of a unix socket. Root can connect wherever it wants.
 
 use std::io;
 use std::mem::size_of;

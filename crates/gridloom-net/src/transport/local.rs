@@ -6,8 +6,8 @@
 //!   |                                              |   maps it, puts it into its store
 //!   |<----------------------- Released (serials)   |   control connection, when its last reference is gone
 //! ```
-//! The socket has an abstract name made of the node's identifier, so only nodes of one network namespace meet on it; both
-//! sides check that the other belongs to the same user, and the handshake is that of every connection. The owner keeps a *grant*, which holds the memory, until the reader has
+//! The socket lies in the folder of the user ([`super::host`]); both sides check that the other belongs to the same user,
+//! and the handshake is that of every connection. The owner keeps a *grant*, which holds the memory, until the reader has
 //! released it or is lost (`outgoing`).
 //!
 //! **Promise:** the reader maps only files that cannot shrink under it (`Segment::import` checks the seal).
@@ -15,22 +15,17 @@
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::os::unix::net::{UnixListener, UnixStream};
 
-use gridloom_base::NodeId;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
 
 use super::CargoHeader;
 use super::bulk::{Receiver, check_header, decode_header, encode_header};
 use super::credentials::check_user;
-use super::handshake::HANDSHAKE_NS_MAX;
 use super::notice::Notice;
 use crate::payload::Payload;
 use crate::segment::{Segment, SegmentId};
@@ -46,31 +41,6 @@ pub struct GrantHeader {
     pub segment_bytes: u64,
     /// Where in it the datum begins.
     pub offset: u64,
-}
-
-/// Listens where nodes of this host pass memory to `node`.
-///
-/// # Errors
-/// If the system refuses.
-pub fn listen(node: NodeId) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(node))?)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-/// Connects to that node.
-///
-/// # Errors
-/// [`io::ErrorKind::ConnectionRefused`] if it does not run in this network namespace,
-/// [`io::ErrorKind::PermissionDenied`] if another user listens there, any other if it takes no connection now.
-pub fn connect(node: NodeId) -> io::Result<UnixStream> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Where too many wait for an answer already, connecting waits too.
-    set_socket_timeout(&socket, Timeout::Send, Some(Duration::from_nanos(HANDSHAKE_NS_MAX)))?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name(node).as_bytes())?)?;
-    set_socket_timeout(&socket, Timeout::Send, None)?;
-    check_user(socket.as_fd())?;
-    Ok(socket.into())
 }
 
 /// Takes the next connection, if one waits; one of another user is closed and skipped.
@@ -181,10 +151,6 @@ fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedF
 fn descriptor_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or("none".into(), |limit| limit.to_string())
-}
-
-fn name(node: NodeId) -> String {
-    format!("gridloom-{:016x}", node.0)
 }
 
 #[cfg(test)]

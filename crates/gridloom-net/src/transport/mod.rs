@@ -8,8 +8,8 @@
 //! ```
 //! Control and bulk do not share a connection nor a thread, so bulk never stands in front of control. All kinds begin
 //! with the same [`handshake`]; the TCP kinds come in at the node's one listening address, the control connections of
-//! one host also at the unix socket named by it ([`stream`]). Shared memory has a unix socket named by the node
-//! ([`local`]); a node that cannot connect there sends over TCP.
+//! one user on one host also at a unix socket ([`stream`]). Shared memory has a unix socket of each node ([`local`]). Both lie in
+//! a folder of the user ([`host`]). A node that cannot connect there uses TCP.
 //!
 //! **Bulk ends in a report.** Each ordered pair numbers what it sends. The receiver acknowledges on the control
 //! connection now and then, and says so when a bulk connection ends; the sender then names what it had sent there and
@@ -19,6 +19,7 @@ pub mod bulk;
 mod credentials;
 mod deadline;
 pub mod handshake;
+pub mod host;
 pub mod local;
 pub mod notice;
 pub mod outgoing;

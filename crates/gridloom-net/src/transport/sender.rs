@@ -16,7 +16,7 @@ use gridloom_base::limits::DIAL_NS_MAX;
 
 use super::bulk::{write_datum, write_probe};
 use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict, run_blocking};
-use super::local::{self, GrantHeader, send_grant};
+use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
 use super::shared::{Closer, Opened, Route, Shared, prepare_blocking};
 use super::{Cargo, CargoHeader};
@@ -154,7 +154,12 @@ impl Thread {
                 // It may not know this node yet.
                 Err(error) if !last && is_refusal(&error) => return Err(error),
                 // Not there, or another user's.
-                Err(error) if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
+                    ) =>
+                {
                     self.sharing = false;
                 }
                 // It has no place, or does not answer. TCP works where control did; the next stream tries again.
@@ -193,7 +198,8 @@ impl Thread {
     }
 
     fn open_local(&self, number: u64) -> io::Result<UnixStream> {
-        let mut stream = local::connect(self.route.peer.node)?;
+        let sockets = self.route.sockets.as_ref().ok_or(ErrorKind::NotFound)?;
+        let mut stream = sockets.connect_node(self.route.peer.node)?;
         let mut own = self.route.own.clone();
         (own.purpose, own.stream) = (Purpose::Local, number);
         let (handshake, first) = Handshake::dial(self.route.secret.clone(), own)?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gridloom_base::DatumId;
 
 use super::handshake::Hello;
+use super::host::HostSockets;
 use super::notice::{Inbox, Link};
 use crate::identity::Secret;
 use crate::segment::Segment;
@@ -27,6 +28,8 @@ pub struct Route {
     pub secret: Secret,
     /// What the peer said of itself.
     pub peer: Hello,
+    /// Where nodes of this host meet.
+    pub sockets: Option<HostSockets>,
 }
 
 /// A stream that the peer was asked to open, or why there is none.

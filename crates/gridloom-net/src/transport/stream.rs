@@ -1,18 +1,20 @@
 //! The socket of a control connection: TCP, or between two nodes of one host a unix socket.
 //!
 //! A small message takes about two thirds of the time over a unix socket that it takes over TCP on the loopback device.
-//! A node that listens on a loopback address, and shares memory with others of its host, listens on an abstract unix
-//! socket named by that address too; a dialler of such an address tries that socket first. Names of abstract sockets belong
-//! to a network namespace, as loopback does. The handshake is the same on both.
+//! A node that listens on a loopback address, and shares memory with others of its host, listens on a unix socket of its user
+//! too ([`super::host`]); a dialler of such an address tries that socket first. Both ends check that the other belongs to
+//! the same user. The handshake is the same on both.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net;
+use std::os::fd::AsFd;
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+
+use super::credentials::check_user;
+use super::host::{HostSockets, SocketFile};
 
 /// A connected socket, or one about to be.
 #[derive(Debug)]
@@ -27,21 +29,26 @@ pub enum Stream {
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
-    unix: Option<UnixListener>,
+    unix: Option<(UnixListener, SocketFile)>,
 }
 
 impl Listener {
-    /// On a TCP socket that listens; `near`: on the unix socket of its address as well.
+    /// On a TCP socket that listens.
+    pub fn new(tcp: TcpListener) -> Listener {
+        Listener { tcp, unix: None }
+    }
+
+    /// Listens on the unix socket of its address as well, if that is a loopback address.
     ///
     /// # Errors
-    /// If the system refuses the unix socket.
-    pub fn new(tcp: TcpListener, near: bool) -> io::Result<Listener> {
-        let address = tcp.local_addr()?;
-        let unix = match near && address.ip().is_loopback() {
-            true => Some(UnixListener::bind_addr(&near_name(address)?)?),
-            false => None,
-        };
-        Ok(Listener { tcp, unix })
+    /// If the system refuses.
+    pub fn listen_near(&mut self, near: &HostSockets) -> io::Result<()> {
+        let address = self.tcp.local_addr()?;
+        if address.ip().is_loopback() {
+            let (listener, file) = near.listen_near(address)?;
+            self.unix = Some((UnixListener::from_std(listener), file));
+        }
+        Ok(())
     }
 
     /// The next connection, if one waits.
@@ -49,7 +56,13 @@ impl Listener {
     /// # Errors
     /// If the system refuses.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
-        let unix = self.unix.as_ref().map(|unix| unix.accept().map(|(stream, _)| Stream::Unix(stream)));
+        let near = |(unix, _): &(UnixListener, SocketFile)| loop {
+            match unix.accept() {
+                Ok((stream, _)) if check_user(stream.as_fd()).is_err() => {}
+                accepted => return accepted.map(|(stream, _)| Stream::Unix(stream)),
+            }
+        };
+        let unix = self.unix.as_ref().map(near);
         let tcp = || Some(self.tcp.accept().and_then(|(stream, _)| Stream::tcp(stream)));
         for accepted in unix.into_iter().chain(std::iter::once_with(tcp).flatten()) {
             match accepted {
@@ -63,18 +76,20 @@ impl Listener {
 }
 
 impl Stream {
-    /// Begins to connect; `near`: over the unix socket of that address, if there is one.
+    /// Begins to connect by TCP.
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn connect(address: SocketAddr, near: bool) -> io::Result<Stream> {
-        if near && address.ip().is_loopback() {
-            // Whatever is wrong with it, TCP may do.
-            if let Ok(stream) = UnixStream::connect_addr(&near_name(address)?) {
-                return Ok(Stream::Unix(stream));
-            }
-        }
+    pub fn connect(address: SocketAddr) -> io::Result<Stream> {
         Stream::tcp(TcpStream::connect(address)?)
+    }
+
+    /// Connects over the unix socket of that address.
+    ///
+    /// # Errors
+    /// As [`HostSockets::connect_near`].
+    pub fn connect_near(address: SocketAddr, near: &HostSockets) -> io::Result<Stream> {
+        near.connect_near(address).map(Stream::Unix)
     }
 
     fn tcp(stream: TcpStream) -> io::Result<Stream> {
@@ -107,10 +122,6 @@ impl Stream {
             }
         }
     }
-}
-
-fn near_name(address: SocketAddr) -> io::Result<net::SocketAddr> {
-    net::SocketAddr::from_abstract_name(format!("gridloom-{address}"))
 }
 
 impl Read for Stream {
@@ -174,17 +185,17 @@ impl Source for Stream {
 
 impl Source for Listener {
     fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        self.unix.as_mut().map_or(Ok(()), |unix| unix.register(registry, token, interests))?;
+        self.unix.as_mut().map_or(Ok(()), |(unix, _)| unix.register(registry, token, interests))?;
         self.tcp.register(registry, token, interests)
     }
 
     fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
-        self.unix.as_mut().map_or(Ok(()), |unix| unix.reregister(registry, token, interests))?;
+        self.unix.as_mut().map_or(Ok(()), |(unix, _)| unix.reregister(registry, token, interests))?;
         self.tcp.reregister(registry, token, interests)
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.unix.as_mut().map_or(Ok(()), |unix| unix.deregister(registry))?;
+        self.unix.as_mut().map_or(Ok(()), |(unix, _)| unix.deregister(registry))?;
         self.tcp.deregister(registry)
     }
 }
