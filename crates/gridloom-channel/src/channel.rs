@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 
 use super::inbound::{Buffers, Filled, Inbound};
 use super::outbound::Outbound;
+use super::tags::Keys;
 
 /// One end of a channel.
 #[derive(Debug)]
@@ -34,6 +35,12 @@ impl<S: Read + Write> Channel<S> {
     /// Gives up the stream.
     pub fn into_stream(self) -> S {
         self.stream
+    }
+
+    /// From the next frame on, both directions carry tags.
+    pub fn authenticate(&mut self, keys: Keys) {
+        self.outbound.authenticate(keys.send);
+        self.inbound.authenticate(keys.receive);
     }
 
     /// Reads once.

@@ -11,6 +11,8 @@
 //! A header has 16 bytes so that a long body lies aligned in the buffers of the kernel and of both processes. Copies between
 //! them are slow where it does not: a round trip of 200 kB took half as long again.
 //!
+//! On a connection with keys, a tag of 16 bytes follows the body, which the length does not count ([`super::tags`]).
+//!
 //! `seq` counts the frames of one direction of one channel from 0, so that a frame that is replayed, lost or injected
 //! closes it. A data frame's body is a postcard `DataHeader` preceded by its length (u32 LE), then the payload as it lies
 //! in the sender's memory. A letter's body is its payload, then the name of its type, then the length of that name (u8):
@@ -24,6 +26,8 @@ use thiserror::Error;
 
 use gridloom_base::limits::FRAME_BYTES_MAX;
 use gridloom_base::{DatumId, Meta};
+
+use super::tags::{CHANGED, Key, TAG_BYTES, Tagger};
 
 /// Bytes before the body.
 pub const HEADER_BYTES: usize = 16;
@@ -91,6 +95,9 @@ pub enum FrameError {
         /// The kind.
         kind: u64,
     },
+    /// The tag does not fit.
+    #[error("{CHANGED}")]
+    Changed,
     /// The body does not parse.
     #[error("malformed frame body: {why}")]
     Malformed {
@@ -116,24 +123,35 @@ pub(super) struct Header {
 }
 
 /// Cuts frames from the bytes of one direction of a channel and checks their sequence.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Decoder {
     sequence: u32,
+    tagger: Option<Tagger>,
 }
 
 impl Decoder {
+    /// From the next frame on, tags are due.
+    pub(super) fn authenticate(&mut self, key: Key) {
+        self.tagger = Some(Tagger::new(key));
+    }
+
+    /// Bytes of the tag behind each body.
+    pub(super) fn tag_bytes(&self) -> usize {
+        if self.tagger.is_some() { TAG_BYTES } else { 0 }
+    }
+
     /// The next whole frame at the start of `bytes` and its total length, or `None` if more bytes are needed.
     ///
     /// # Errors
     /// The connection must be closed on any.
     pub fn next<'a>(&mut self, bytes: &'a [u8], limits: Limits) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
         let Some(Header { kind, length }) = self.header(bytes, limits)? else { return Ok(None) };
-        let end = HEADER_BYTES + length;
-        if bytes.len() < end {
+        let (end, tag_bytes) = (HEADER_BYTES + length, self.tag_bytes());
+        if bytes.len() < end + tag_bytes {
             return Ok(None);
         }
-        self.advance();
-        Ok(Some((Frame { kind, body: &bytes[HEADER_BYTES..end] }, end)))
+        self.advance(&[&bytes[..end]], &bytes[end..end + tag_bytes])?;
+        Ok(Some((Frame { kind, body: &bytes[HEADER_BYTES..end] }, end + tag_bytes)))
     }
 
     /// The header at the start of `bytes`, checked, if all of it is there.
@@ -160,19 +178,34 @@ impl Decoder {
         Ok(Some(Header { kind, length }))
     }
 
-    /// The frame of that header is whole: the next one is due.
-    pub(super) fn advance(&mut self) {
+    /// A frame of these parts is whole: its tag is checked, and the next one is due.
+    pub(super) fn advance(&mut self, parts: &[&[u8]], tag: &[u8]) -> Result<(), FrameError> {
         self.sequence = self.sequence.wrapping_add(1);
+        match self.tagger.as_mut().is_none_or(|tagger| tagger.is_tag(parts, tag)) {
+            true => Ok(()),
+            false => Err(FrameError::Changed),
+        }
     }
 }
 
 /// Writes frames of one direction of a channel.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Encoder {
     sequence: u32,
+    tagger: Option<Tagger>,
 }
 
 impl Encoder {
+    /// From the next frame on, tags follow bodies.
+    pub(super) fn authenticate(&mut self, key: Key) {
+        self.tagger = Some(Tagger::new(key));
+    }
+
+    /// The tag of the frame whose header was made last; empty without keys.
+    pub(super) fn tag(&mut self, parts: &[&[u8]]) -> Vec<u8> {
+        self.tagger.as_mut().map_or(Vec::new(), |tagger| tagger.tag(parts).to_vec())
+    }
+
     /// Appends a frame with `value` in postcard as its body.
     ///
     /// # Errors
@@ -235,6 +268,10 @@ impl Encoder {
         }
         out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
         self.sequence = self.sequence.wrapping_add(1);
+        if let Some(tagger) = &mut self.tagger {
+            let tag = tagger.tag(&[&out[start..]]);
+            out.extend_from_slice(&tag);
+        }
         Ok(())
     }
 }

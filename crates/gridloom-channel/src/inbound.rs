@@ -12,6 +12,7 @@ use gridloom_base::limits::SPARE_BYTES_MAX;
 
 use super::frame::{Decoder, FrameError, HEADER_BYTES, Kind, Limits};
 use super::spares::Spares;
+use super::tags::Key;
 
 /// Bytes that one read offers to take.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -77,9 +78,11 @@ impl Body<'_> {
 #[derive(Debug)]
 struct Long {
     kind: Kind,
-    /// Its length is at most `length`, and grows towards it.
+    header: [u8; HEADER_BYTES],
+    /// Its length is at most `length`, and grows towards it. A tag lies at its end.
     body: Vec<u8>,
     came: usize,
+    /// Of body and tag.
     length: usize,
 }
 
@@ -94,6 +97,11 @@ pub struct Inbound {
 }
 
 impl Inbound {
+    /// From the next frame on, tags are due.
+    pub fn authenticate(&mut self, key: Key) {
+        self.decoder.authenticate(key);
+    }
+
     /// The next whole frame.
     ///
     /// # Errors
@@ -102,24 +110,30 @@ impl Inbound {
         if self.long.is_none() {
             let bytes = &self.buffer[self.head..self.tail];
             let Some(header) = self.decoder.header(bytes, limits)? else { return Ok(None) };
-            let end = HEADER_BYTES + header.length;
-            if end <= BUFFER_BYTES {
-                if bytes.len() < end {
+            let (end, tag_bytes) = (HEADER_BYTES + header.length, self.decoder.tag_bytes());
+            if end + tag_bytes <= BUFFER_BYTES {
+                if bytes.len() < end + tag_bytes {
                     return Ok(None);
                 }
-                self.decoder.advance();
+                self.decoder.advance(&[&bytes[..end]], &bytes[end..end + tag_bytes])?;
                 let body = &self.buffer[self.head + HEADER_BYTES..self.head + end];
-                self.head += end;
+                self.head += end + tag_bytes;
                 return Ok(Some((header.kind, Body::Part(body))));
             }
-            let came = &bytes[HEADER_BYTES..bytes.len().min(end)];
-            let mut body = buffers.spares.take(header.length.min(TRUST_BYTES));
+            let came = &bytes[HEADER_BYTES..bytes.len().min(end + tag_bytes)];
+            let length = header.length + tag_bytes;
+            let mut body = buffers.spares.take(length.min(TRUST_BYTES));
             body[..came.len()].copy_from_slice(came);
-            self.head += HEADER_BYTES + came.len();
-            self.long = Some(Long { kind: header.kind, body, came: came.len(), length: header.length });
+            let (kind, came) = (header.kind, came.len());
+            let header = *bytes.first_chunk().expect("a header is there");
+            self.head += HEADER_BYTES + came;
+            self.long = Some(Long { kind, header, body, came, length });
         }
-        let Some(long) = self.long.take_if(|long| long.came == long.length) else { return Ok(None) };
-        self.decoder.advance();
+        let Some(mut long) = self.long.take_if(|long| long.came == long.length) else { return Ok(None) };
+        let (body, tag) = long.body.split_at(long.length - self.decoder.tag_bytes());
+        self.decoder.advance(&[&long.header, body], tag)?;
+        let length = body.len();
+        long.body.truncate(length);
         Ok(Some((long.kind, Body::Whole(long.body))))
     }
 
@@ -218,7 +232,12 @@ mod tests {
     const LIMITS: Limits = Limits { control: 4096, letter: 32 << 20 };
 
     fn written(sizes: &[usize]) -> Vec<u8> {
+        written_with(sizes, None)
+    }
+
+    fn written_with(sizes: &[usize], key: Option<Key>) -> Vec<u8> {
         let (mut outbound, mut bytes) = (Outbound::new(usize::MAX), Vec::new());
+        key.into_iter().for_each(|key| outbound.authenticate(key));
         for (number, size) in sizes.iter().enumerate() {
             let payload = (0..*size).map(|at| (at / 251 + at + number) as u8).collect();
             outbound.offer(Bulk { kind: Kind::Letter, payload, trailer: vec![number as u8] }).unwrap();
@@ -246,9 +265,11 @@ mod tests {
         }
         let fits = BUFFER_BYTES - HEADER_BYTES - 1;
         let sizes = [0, 3, fits, fits + 1, 40, TRUST_BYTES + GROWTH_BYTES + 3, 5, 3 * BUFFER_BYTES, TRUST_BYTES];
-        let bytes = written(&sizes);
-        for step in [997, BUFFER_BYTES - 1, BUFFER_BYTES, TRUST_BYTES / 2, usize::MAX] {
+        let steps = [997, BUFFER_BYTES - 1, BUFFER_BYTES, TRUST_BYTES / 2, usize::MAX];
+        for (step, key) in steps.into_iter().flat_map(|step| [(step, None), (step, Some(Key([5; 16])))]) {
+            let bytes = written_with(&sizes, key.clone());
             let (mut channel, mut buffers) = (Channel::new(Cut(&bytes, step), 0), Buffers::default());
+            key.into_iter().for_each(|key| channel.inbound.authenticate(key));
             // Of a buffer that was used before, nothing is seen.
             buffers.spares.put(vec![0xff; 3 * BUFFER_BYTES]);
             let mut got = Vec::new();
@@ -267,6 +288,30 @@ mod tests {
             }
             assert_eq!(got.len(), sizes.len());
             assert!(channel.inbound.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_frame_that_was_changed_on_the_way_is_refused() {
+        let key = || Key([5; 16]);
+        for size in [10, 3 * BUFFER_BYTES] {
+            let bytes = written_with(&[size, 1], Some(key()));
+            // The header's first bytes are checked before the tag.
+            for at in [HEADER_BYTES, HEADER_BYTES + size / 2, HEADER_BYTES + size, HEADER_BYTES + size + 9] {
+                let mut changed = bytes.clone();
+                changed[at] ^= 0x40;
+                let (mut channel, mut buffers) = (Channel::new(io::Cursor::new(changed), 0), Buffers::default());
+                channel.inbound.authenticate(key());
+                let error = loop {
+                    assert_ne!(channel.fill(&mut buffers).unwrap(), Filled::Closed);
+                    match channel.inbound.next(LIMITS, &mut buffers) {
+                        Ok(None) => {}
+                        Ok(Some(_)) => panic!("byte {at} of a frame of {size} was changed"),
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!(error, FrameError::Changed);
+            }
         }
     }
 

@@ -19,7 +19,9 @@
 //!    send that waits is an offer that the owner repeats after the stream took more. Urgent frames are never refused; when
 //!    more of them wait than the credit, the peer does not read, and [`Channel::flush`] fails.
 //! 4. *End.* What was written before an end closed arrives, unless the stream itself breaks.
-//! 5. *Cost.* Frames that are queued together leave in one system call if the stream takes them. A bulk frame's payload is
+//! 5. *Tags.* With keys ([`Channel::authenticate`]), each frame carries a tag, and one that is not of the peer, or not as it was
+//!    sent, is an error ([`tags`]).
+//! 6. *Cost.* Frames that are queued together leave in one system call if the stream takes them. A bulk frame's payload is
 //!    written from where it lies and, if it is longer than the buffer, read to where it stays.
 //!
 //! `gridloom-conformance` has the suite of this contract, which each world runs on its own channels, and the one place
@@ -32,9 +34,11 @@ pub mod frame;
 mod inbound;
 mod outbound;
 mod spares;
+pub mod tags;
 
 pub use channel::Channel;
 pub use frame::{Kind, Limits};
 pub use inbound::{Body, Buffers, Filled, Inbound};
 pub use outbound::{Bulk, Outbound};
 pub use spares::Spares;
+pub use tags::{Key, Keys};

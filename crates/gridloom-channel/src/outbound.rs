@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::frame::{DataHeader, Encoder, FrameError, HEADER_BYTES, Kind};
 use super::inbound::Buffers;
+use super::tags::Key;
 
 /// A buffer larger than this is given back once it is empty.
 const BUFFER_KEEP_BYTES: usize = 1 << 20;
@@ -33,6 +34,7 @@ pub struct Bulk {
 struct Begun {
     header: [u8; HEADER_BYTES],
     bulk: Bulk,
+    tag: Vec<u8>,
     written: usize,
 }
 
@@ -61,6 +63,11 @@ impl Outbound {
     pub fn new(credit: usize) -> Outbound {
         let (urgent, bulk) = Default::default();
         Outbound { encoder: Encoder::default(), urgent, sent: 0, bulk, begun: None, bulk_bytes: 0, credit }
+    }
+
+    /// From the next frame on, tags follow bodies.
+    pub fn authenticate(&mut self, key: Key) {
+        self.encoder.authenticate(key);
     }
 
     /// Queues an urgent frame with `value` in postcard as its body.
@@ -117,7 +124,7 @@ impl Outbound {
 
     /// Whether frames wait for the stream to take more.
     pub fn is_blocked(&self) -> bool {
-        self.waiting_bytes() > 0
+        self.waiting_bytes() > 0 || self.begun.is_some()
     }
 
     pub(super) fn write(&mut self, stream: &mut impl Write, buffers: &mut Buffers) -> io::Result<()> {
@@ -126,8 +133,10 @@ impl Outbound {
                 match begun.write(stream) {
                     Ok(0) => return Err(ErrorKind::WriteZero.into()),
                     Ok(length) => {
+                        let before = begun.written.min(begun.bulk.len());
                         begun.written += length;
-                        self.bulk_bytes -= length;
+                        // The tag is not counted among the bytes that wait.
+                        self.bulk_bytes -= begun.written.min(begun.bulk.len()) - before;
                         Ok(())
                     }
                     Err(error) => Err(error),
@@ -143,7 +152,8 @@ impl Outbound {
                 }
             } else if let Some(bulk) = self.bulk.pop_front() {
                 let header = self.encoder.header(bulk.kind, bulk.len() - HEADER_BYTES);
-                self.begun = Some(Begun { header, bulk, written: 0 });
+                let tag = self.encoder.tag(&[&header, &bulk.payload, &bulk.trailer]);
+                self.begun = Some(Begun { header, bulk, tag, written: 0 });
                 Ok(())
             } else {
                 return Ok(());
@@ -159,7 +169,7 @@ impl Outbound {
 
     /// Lets go of what is written.
     fn tidy(&mut self, buffers: &mut Buffers) {
-        if let Some(begun) = self.begun.take_if(|begun| begun.written == begun.bulk.len()) {
+        if let Some(begun) = self.begun.take_if(|begun| begun.written == begun.len()) {
             buffers.spares.put(begun.bulk.payload);
         }
         if self.sent == self.urgent.len() {
@@ -188,9 +198,13 @@ impl Outbound {
 }
 
 impl Begun {
+    fn len(&self) -> usize {
+        self.bulk.len() + self.tag.len()
+    }
+
     fn write(&self, stream: &mut impl Write) -> io::Result<usize> {
         let mut left = self.written;
-        let parts = [&self.header[..], &self.bulk.payload, &self.bulk.trailer].map(|part| {
+        let parts = [&self.header[..], &self.bulk.payload, &self.bulk.trailer, &self.tag].map(|part| {
             let skipped = left.min(part.len());
             left -= skipped;
             IoSlice::new(&part[skipped..])

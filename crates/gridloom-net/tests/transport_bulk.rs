@@ -247,7 +247,7 @@ fn where_shared_memory_fails_tcp_is_taken() {
     server.perform([Effect::SendDatum { to: own.node, datum }]);
     let (mut bulk, _) = listener.accept().unwrap();
     let handshake = Handshake::accept(secret(), own).unwrap();
-    let (peer, _) = run_blocking(&mut bulk, handshake, None, |_| Ok(Verdict::Welcome)).unwrap();
+    let (peer, ..) = run_blocking(&mut bulk, handshake, None, |_| Ok(Verdict::Welcome)).unwrap();
     assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));
     let mut length = [0; 4];
     bulk.read_exact(&mut length).unwrap();

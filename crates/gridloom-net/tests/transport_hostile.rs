@@ -8,6 +8,7 @@ use std::net::Shutdown;
 use gridloom_base::NodeId;
 use gridloom_channel::Kind;
 use gridloom_channel::frame::Encoder;
+use gridloom_channel::tags::Tagger;
 use gridloom_core::node::Input;
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_net::transport::handshake::{Purpose, VERSIONS, framed};
@@ -94,7 +95,7 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
     encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap();
     encoder.message(Kind::Message, &Message::from(LinkMessage::Pong { token: 1 }), &mut good).unwrap();
     let cases: [(Vec<u8>, &str); 6] = [
-        ([good.clone(), good.clone()].concat(), "frame number 2 where 3 was due"),
+        (good.clone(), "frame number 2 where 3 was due"),
         (raw_frame(2, 1, &[0xff; 40]), "malformed"),
         (raw_frame(2, 9, &[]), "unknown frame kind 9"),
         (raw_frame(2, 2, &[0xff; 40]), "malformed"),
@@ -102,8 +103,9 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
         (vec![0xff; 16], "exceeds the limit"),
     ];
     for (bytes, part) in cases {
-        let mut stream = shaken(&server, Purpose::Control, 0);
-        stream.write_all(&bytes).unwrap();
+        let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
+        let tag = Tagger::new(keys.send).tag(&[&bytes]);
+        stream.write_all(&[&bytes[..], &tag, &bytes, &tag].concat()).unwrap();
         let why = server.expect_lost(NodeId(1));
         assert!(why.contains(part), "{why}");
         expect_closed(&mut stream);

@@ -3,7 +3,7 @@
 use std::io;
 
 use gridloom_base::{NodeId, Time};
-use gridloom_channel::{Channel, Kind};
+use gridloom_channel::{Channel, Key, Kind};
 use mio::{Interest, Registry, Token};
 
 use crate::transport::handshake::Handshake;
@@ -15,6 +15,8 @@ pub(super) struct Contact {
     pub(super) stage: Stage,
     /// While it is in the handshake and no frame is being handled.
     pub(super) handshake: Option<Box<Handshake>>,
+    /// The key of the frames that come, until the channel has it.
+    pub(super) receives_with: Option<Key>,
     pub(super) dial: Option<u64>,
     pub(super) deadline: Time,
     /// Whether epoll tells when the socket takes more.

@@ -15,7 +15,7 @@ use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::FrameError;
-use gridloom_channel::{Body, Buffers, Channel, Filled, Inbound, Kind, Limits, Outbound};
+use gridloom_channel::{Body, Buffers, Channel, Filled, Inbound, Key, Keys, Kind, Limits, Outbound};
 use gridloom_core::node::{Input, LogLine, Role};
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
@@ -50,7 +50,7 @@ pub(super) enum News {
     /// It does no longer.
     Down(Link),
     /// A peer dialled this connection for bulk.
-    Bulk(TcpStream, Box<Hello>, Purpose),
+    Bulk((TcpStream, Keys), Box<Hello>, Purpose),
 }
 
 /// The connections of a node.
@@ -271,7 +271,8 @@ impl Contacts {
         self.check_at = self.check_at.min(deadline);
         let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
-        let contact = Contact { channel, stage, handshake, dial, deadline, watches_writing: true };
+        let (receives_with, watches_writing) = (None, true);
+        let contact = Contact { channel, stage, handshake, receives_with, dial, deadline, watches_writing };
         Ok(self.connections.entry(token).or_insert(contact))
     }
 
@@ -316,6 +317,11 @@ impl Contacts {
     ) -> Result<Option<(Kind, Body<'a>)>, FrameError> {
         let limits = if matches!(stage, Stage::Up(_)) { Limits::CONTROL } else { HANDSHAKE_LIMITS };
         inbound.next(limits, &mut self.buffers)
+    }
+
+    /// The key with which the peer tags its frames from the next one on, if the handshake has just ended.
+    pub(super) fn take_key(&mut self, token: usize) -> Option<Key> {
+        self.connections.get_mut(&token)?.receives_with.take()
     }
 
     /// All whole frames of what has come were handled. Whether to read on. `closing`: the last event said that the peer
@@ -389,7 +395,7 @@ impl Contacts {
         body: &[u8],
         now: Time,
         admits_bulk: impl Fn(&Hello) -> Result<(), String>,
-    ) -> Result<Option<(Hello, Purpose)>, String> {
+    ) -> Result<Option<(Hello, Purpose, Keys)>, String> {
         if kind != Kind::Hello {
             return Err("it did not begin with a handshake".into());
         }
@@ -403,12 +409,18 @@ impl Contacts {
         match done {
             Ok(None) => contact.handshake = Some(handshake),
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
+                if let Stream::Tcp(_) = contact.channel.stream() {
+                    let keys = handshake.take_keys().expect("both hellos were there");
+                    contact.channel.outbound.authenticate(keys.send);
+                    contact.receives_with = Some(keys.receive);
+                }
                 self.established(token, hello, verdict, now);
             }
             Ok(Some((hello, _))) => {
                 // The verdict goes before the socket changes hands.
                 contact.channel.flush(&mut self.buffers).map_err(|error| error.to_string())?;
-                return Ok(Some((hello, handshake.purpose())));
+                let keys = handshake.take_keys().expect("both hellos were there");
+                return Ok(Some((hello, handshake.purpose(), keys)));
             }
             Err(error) => {
                 // The refusal goes before the connection is closed; if it cannot, the peer sees it closed.
@@ -536,9 +548,11 @@ impl Contacts {
     }
 
     /// A connection turned out to be one for bulk.
-    pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose) {
+    pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose, keys: Keys) {
         match self.forget(token).map(|contact| contact.channel.into_stream()) {
-            Some(Stream::Tcp(stream)) => self.news.push_back(News::Bulk(stream.into(), Box::new(hello), purpose)),
+            Some(Stream::Tcp(stream)) => {
+                self.news.push_back(News::Bulk((stream.into(), keys), Box::new(hello), purpose))
+            }
             Some(Stream::Unix(_)) => {
                 self.log(warning("a peer wants to send by copies what can be shared").peer(hello.name));
             }

@@ -259,12 +259,15 @@ impl Core {
                 },
                 Err(error) => Err(error.to_string()),
             };
+            if !matches!(stage, Stage::Up(_)) {
+                self.contacts.take_key(token).into_iter().for_each(|key| inbound.authenticate(key));
+            }
             match bulk {
                 Ok(None) => {}
                 Ok(Some(_)) if !inbound.is_empty() => {
                     self.contacts.lose(token, "bulk before the end of the handshake");
                 }
-                Ok(Some((hello, purpose))) => self.contacts.hand_over(token, hello, purpose),
+                Ok(Some((hello, purpose, keys))) => self.contacts.hand_over(token, hello, purpose, keys),
                 Err(why) => self.contacts.lose(token, &why),
             }
             self.settle();

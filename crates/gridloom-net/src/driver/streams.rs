@@ -12,6 +12,7 @@ use std::time::Duration;
 use std::{io, net, thread};
 
 use gridloom_base::{DatumId, Meta, NodeId};
+use gridloom_channel::Keys;
 use gridloom_core::node::{Input, LogLine};
 
 use crate::identity::Secret;
@@ -261,7 +262,7 @@ impl Streams {
     }
 
     /// A bulk connection that a peer has dialled.
-    pub(super) fn take_bulk(&mut self, socket: net::TcpStream, hello: Hello, purpose: Purpose) {
+    pub(super) fn take_bulk(&mut self, (socket, keys): (net::TcpStream, Keys), hello: Hello, purpose: Purpose) {
         let Some(peer) = self.peers.get_mut(&hello.node) else { return };
         if let Err(error) = prepare_blocking(&socket) {
             let link = peer.link;
@@ -270,13 +271,13 @@ impl Streams {
         }
         if purpose == Purpose::BulkReceive {
             if let Some(outgoing) = &peer.outgoing {
-                outgoing.opened(hello.stream, socket);
+                outgoing.opened(hello.stream, (socket, keys));
             }
             return;
         }
         let link = peer.link;
         peer.incoming.insert(hello.stream, Incoming { closer: None, told: 0 });
-        self.receive_tcp(link, hello.stream, socket);
+        self.receive_tcp(link, hello.stream, (socket, keys));
     }
 
     /// Dials a bulk connection that the peer asked for.
@@ -297,14 +298,14 @@ impl Streams {
     }
 
     /// Starts receiving on a stream that is in the peer's list.
-    fn receive_tcp(&mut self, link: Link, stream: u64, socket: net::TcpStream) {
+    fn receive_tcp(&mut self, link: Link, stream: u64, (socket, keys): (net::TcpStream, Keys)) {
         if !self.is_up(link) {
             return;
         }
         let receiver = self.receiver(link, stream);
         let started = socket.try_clone().and_then(|closer| {
             let thread = thread::Builder::new().name(format!("from {}", link.peer)).stack_size(STACK_BYTES);
-            thread.spawn(move || receiver.run_tcp(socket)).map(|_| closer)
+            thread.spawn(move || receiver.run_tcp(socket, keys.receive)).map(|_| closer)
         });
         match (started, self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream))) {
             (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),

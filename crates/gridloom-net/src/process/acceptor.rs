@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use gridloom_channel::Keys;
+
 use crate::identity::Secret;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::outgoing::STACK_BYTES;
@@ -17,6 +19,7 @@ use crate::transport::outgoing::STACK_BYTES;
 pub(super) struct Accepted {
     pub(super) stream: TcpStream,
     pub(super) name: String,
+    pub(super) keys: Keys,
 }
 
 /// What the thread of a listener needs.
@@ -67,10 +70,10 @@ impl Acceptor {
         drop(under_way);
         let (acceptor, all) = (self.clone(), pending.clone());
         let run = move || {
-            let name = acceptor.shake(&stream);
+            let shaken = acceptor.shake(&stream);
             lock(&all).remove(&number);
-            if let Ok(name) = name {
-                acceptor.admit(Accepted { stream, name });
+            if let Ok((name, keys)) = shaken {
+                acceptor.admit(Accepted { stream, name, keys });
             }
         };
         if thread::Builder::new().name("handshake".into()).stack_size(STACK_BYTES).spawn(run).is_err() {
@@ -85,25 +88,25 @@ impl Acceptor {
         }
     }
 
-    fn shake(&self, stream: &TcpStream) -> std::io::Result<String> {
+    fn shake(&self, stream: &TcpStream) -> std::io::Result<(String, Keys)> {
         stream.set_nodelay(true)?;
         let handshake = Handshake::accept(self.secret.clone(), self.own.clone())?;
         let mut stream = stream;
-        let (hello, _) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
+        let (hello, _, keys) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
             Purpose::Process => Ok(Verdict::Welcome),
             _ => Err("this is a process that talks by messages, and no node of a grid".into()),
         })?;
-        Ok(hello.name)
+        Ok((hello.name, keys))
     }
 }
 
 /// The dialler's side.
-pub(super) fn greet(stream: &TcpStream, secret: &Secret, own: &Hello) -> std::io::Result<String> {
+pub(super) fn greet(stream: &TcpStream, secret: &Secret, own: &Hello) -> std::io::Result<(String, Keys)> {
     stream.set_nodelay(true)?;
     let (handshake, first) = Handshake::dial(secret.clone(), own.clone())?;
     let mut stream = stream;
-    let (hello, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-    Ok(hello.name)
+    let (hello, _, keys) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+    Ok((hello.name, keys))
 }
 
 fn lock(pending: &PendingHandshakes) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {

@@ -7,7 +7,7 @@ use std::io;
 use std::net::TcpStream;
 
 use gridloom_base::limits::{FORMER_PEERS_MAX, SEND_BYTES_MAX};
-use gridloom_channel::Channel;
+use gridloom_channel::{Channel, Keys};
 use gridloom_process::PeerId;
 
 /// The peers.
@@ -25,12 +25,14 @@ pub(super) struct Peers {
 
 impl Peers {
     /// Adds a connection after its handshake.
-    pub(super) fn join(&mut self, stream: TcpStream, name: String) -> io::Result<PeerId> {
+    pub(super) fn join(&mut self, stream: TcpStream, name: String, keys: Keys) -> io::Result<PeerId> {
         stream.set_nonblocking(true)?;
         let peer = PeerId(self.next);
         self.next += 1;
         self.names.insert(peer, name);
-        self.channels.insert(peer, Channel::new(stream, SEND_BYTES_MAX as usize));
+        let mut channel = Channel::new(stream, SEND_BYTES_MAX as usize);
+        channel.authenticate(keys);
+        self.channels.insert(peer, channel);
         Ok(peer)
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridloom_base::Time;
 use gridloom_base::limits::{DIAL_NS_MAX, LINGER_NS_MAX};
-use gridloom_channel::{Buffers, Filled, Kind, Outbound};
+use gridloom_channel::{Buffers, Filled, Keys, Kind, Outbound};
 use gridloom_core::node::Role;
 use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, letter_of};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -125,9 +125,9 @@ impl NetProcess {
         (host, port).to_socket_addrs().map(Iterator::collect).map_err(cannot)
     }
 
-    fn join(&mut self, stream: TcpStream, name: String) -> io::Result<PeerId> {
+    fn join(&mut self, stream: TcpStream, name: String, keys: Keys) -> io::Result<PeerId> {
         self.lingering.sweep();
-        self.peers.join(stream, name)
+        self.peers.join(stream, name, keys)
     }
 
     /// Ends a connection from here; what was written still arrives.
@@ -189,8 +189,8 @@ impl NetProcess {
     fn take_accepted(&mut self) {
         // Bytes that came together are read together.
         let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 64]);
-        while let Ok(Accepted { stream, name }) = self.accepted.try_recv() {
-            if let Err(error) = self.join(stream, name) {
+        while let Ok(Accepted { stream, name, keys }) = self.accepted.try_recv() {
+            if let Err(error) = self.join(stream, name, keys) {
                 self.log(Level::Warning, "gridloom", &format!("a connection cannot be used: {error}"));
             }
         }
@@ -332,12 +332,12 @@ impl ProcessWorld for NetProcess {
         let mut why = "the name has no address".to_string();
         for address in self.address_of(host, port)? {
             let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
-                .and_then(|stream| greet(&stream, &self.secret, &self.own).map(|name| (stream, name)));
+                .and_then(|stream| greet(&stream, &self.secret, &self.own).map(|(name, keys)| (stream, name, keys)));
             match shaken {
-                Ok((stream, name)) => {
+                Ok((stream, name, keys)) => {
                     let name = format!("{name}:{port}");
                     let cannot = |error: io::Error| error.to_string();
-                    match self.join(stream, name).map_err(cannot) {
+                    match self.join(stream, name, keys).map_err(cannot) {
                         Ok(peer) => return Ok(peer),
                         Err(error) => why = error,
                     }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  0        4
-//!  +--------+------------------+--------- - -
-//!  | header | CargoHeader      | bytes
-//!  | length | (postcard)       |
-//!  +--------+------------------+--------- - -
-//!   u32 LE
+//!  +--------+------------------+--------- - - --+---------+
+//!  | header | CargoHeader      | bytes          | tag     |
+//!  | length | (postcard)       |                | of all  |
+//!  +--------+------------------+--------- - - --+---------+
+//!   u32 LE                                       16 bytes
 //! ```
 //! **Promises:** a receiver allocates what a header states only if it is within the node's bound and fits the
 //! description; a datum without room is read past, so that the ones behind it still come. A header that breaks the
@@ -17,7 +17,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_channel::frame;
+use gridloom_channel::tags::{Tagged, Tagger};
+use gridloom_channel::{Key, frame};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -121,8 +122,9 @@ pub struct Receiver {
 
 impl Receiver {
     /// Receives until the stream ends, and tells the loop.
-    pub fn run_tcp(self, mut stream: TcpStream) {
-        self.run(|serial| self.receive_one(&mut stream, serial));
+    pub fn run_tcp(self, mut stream: TcpStream, key: Key) {
+        let mut tagger = Tagger::new(key);
+        self.run(|serial| self.receive_one(Tagged::new(&mut stream, Some(&mut tagger)), serial));
     }
 
     /// `receive` takes in what comes after that serial number, and gives its own.
@@ -150,10 +152,11 @@ impl Receiver {
         self.inbox.post(Notice::NoRoom { link: self.link, stream: self.stream, serial, cargo, why });
     }
 
-    fn receive_one(&self, stream: &mut TcpStream, last_serial: u64) -> io::Result<u64> {
+    /// Nothing of it is believed before its tag was checked, but how much memory it wants.
+    fn receive_one(&self, mut stream: Tagged<'_, TcpStream>, last_serial: u64) -> io::Result<u64> {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
-        let header: CargoHeader = decode_header(length, stream)?;
+        let header: CargoHeader = decode_header(length, &mut stream)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
         let room = match header.size_bytes > self.datum_bytes_max {
@@ -163,15 +166,17 @@ impl Receiver {
         match room {
             Ok(mut memory) => {
                 let started = Instant::now();
-                self.read(stream, &header, memory.bytes_mut())?;
+                self.read(&mut stream, &header, memory.bytes_mut())?;
+                stream.check_tag()?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.arrived(header, Payload::segment(memory.freeze()), took_ns);
             }
             Err(error) => {
-                let skipped = io::copy(&mut stream.take(header.size_bytes), &mut io::sink())?;
+                let skipped = io::copy(&mut Read::by_ref(&mut stream).take(header.size_bytes), &mut io::sink())?;
                 if skipped < header.size_bytes {
                     return Err(ErrorKind::UnexpectedEof.into());
                 }
+                stream.check_tag()?;
                 let why = format!("no room for {} bytes: {error}", header.size_bytes);
                 self.no_room(header, why);
             }
@@ -182,7 +187,7 @@ impl Receiver {
 
 impl Receiver {
     /// Reads a datum to where it shall lie, and tells how far it is.
-    fn read(&self, stream: &mut TcpStream, header: &CargoHeader, room: &mut [u8]) -> io::Result<()> {
+    fn read(&self, stream: &mut impl Read, header: &CargoHeader, room: &mut [u8]) -> io::Result<()> {
         if room.len() <= PART_BYTES {
             return stream.read_exact(room);
         }

@@ -16,9 +16,12 @@
 //! **Decider.** Two nodes may dial each other at the same moment; of a pair's control connections, the node with the
 //! larger identifier alone decides which one stands. On all other kinds the acceptor decides.
 //!
+//! **Keys.** Both sides derive a key for each direction from the secret and both hellos. Over TCP, each frame that follows carries a
+//! tag made with it ([`gridloom_channel::tags`]). Unix sockets need none: the kernel says which user is at the other end.
+//!
 //! **Promises:** no input panics; nothing past [`HANDSHAKE_BYTES_MAX`] is read; proofs are compared in constant time.
-//! **Limits:** the proof binds the two nodes, not the bytes that follow; a peer that completes half a handshake can
-//! guess a weak secret off line. Encryption is for links that leave the trusted network.
+//! **Limits:** a peer that completes half a handshake can guess a weak secret off line. Nothing is encrypted: that is for links
+//! that leave the trusted network.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -26,7 +29,7 @@ use std::time::Duration;
 
 use gridloom_base::NodeId;
 use gridloom_channel::frame::{self, Decoder, Encoder};
-use gridloom_channel::{Kind, Limits};
+use gridloom_channel::{Key, Keys, Kind, Limits};
 use gridloom_core::node::Role;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -40,8 +43,9 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// nest by conversation, tasks have kinds, letters of processes are frames of a channel. 7: headers of frames have 16 bytes; a call
 /// may be recalled without a group, and reports say how many tasks of other clients a server has. 8: tasks travel with their terms, and servers
 /// tell of functions that they cannot run. 9: plans say what was guessed, calls what they print and how far they have come, servers
-/// what calls have printed. 10: slices are always what is sent, and both ends have the whole.
-pub const VERSIONS: (u16, u16) = (10, 10);
+/// what calls have printed. 10: slices are always what is sent, and both ends have the whole. 11: frames
+/// over TCP carry tags.
+pub const VERSIONS: (u16, u16) = (11, 11);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.
@@ -126,6 +130,8 @@ pub struct Handshake {
     dialler: bool,
     stage: Stage,
     peer: Option<(Hello, Vec<u8>)>,
+    /// Of the frames to come, once both hellos are known.
+    keys: Option<Keys>,
 }
 
 impl Handshake {
@@ -137,7 +143,7 @@ impl Handshake {
         own.nonce = random()?;
         let own_body = hello_body(&own);
         let first = own_body.clone();
-        Ok((Handshake { secret, own, own_body, dialler: true, stage: Stage::Hello, peer: None }, first))
+        Ok((Handshake { secret, own, own_body, dialler: true, stage: Stage::Hello, peer: None, keys: None }, first))
     }
 
     /// The acceptor's side.
@@ -146,12 +152,18 @@ impl Handshake {
     /// If the system has no random bytes.
     pub fn accept(secret: Secret, mut own: Hello) -> io::Result<Handshake> {
         own.nonce = random()?;
-        Ok(Handshake { secret, own, own_body: Vec::new(), dialler: false, stage: Stage::Hello, peer: None })
+        Ok(Handshake { secret, own, own_body: Vec::new(), dialler: false, stage: Stage::Hello, peer: None, keys: None })
     }
 
     /// What the connection is for, as the dialler said.
     pub fn purpose(&self) -> Purpose {
         self.own.purpose
+    }
+
+    /// The keys of the frames that follow on a connection that others may reach. They are of use once the handshake has
+    /// succeeded.
+    pub fn take_keys(&mut self) -> Option<Keys> {
+        self.keys.take()
     }
 
     /// What the peer is and what it is called, if it has said so.
@@ -215,6 +227,14 @@ impl Handshake {
             let proof = self.secret.prove(ACCEPTOR, &[body, &self.own_body]);
             out.push(tagged(TAG_PROOF, proof.as_bytes()));
         }
+        let (dialler, acceptor) = if self.dialler { (&self.own_body[..], body) } else { (body, &self.own_body[..]) };
+        let key =
+            |side| Key(*self.secret.prove(side, &[dialler, acceptor]).as_bytes().first_chunk().expect("32 bytes"));
+        let (of_dialler, of_acceptor) = (key(FROM_DIALLER), key(FROM_ACCEPTOR));
+        self.keys = Some(match self.dialler {
+            true => Keys { send: of_dialler, receive: of_acceptor },
+            false => Keys { send: of_acceptor, receive: of_dialler },
+        });
         self.peer = Some((peer, body.to_vec()));
         self.stage = Stage::Proof;
         Ok(())
@@ -264,7 +284,7 @@ pub fn run_blocking<S: Read + Write + AsFd>(
     handshake: Handshake,
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
-) -> io::Result<(Hello, Verdict)> {
+) -> io::Result<(Hello, Verdict, Keys)> {
     run_within(Duration::from_nanos(HANDSHAKE_NS_MAX), stream, handshake, first, decide)
 }
 
@@ -274,7 +294,7 @@ fn run_within<S: Read + Write + AsFd>(
     mut handshake: Handshake,
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
-) -> io::Result<(Hello, Verdict)> {
+) -> io::Result<(Hello, Verdict, Keys)> {
     let mut stream = Until::new(stream, limit)?;
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
     if let Some(first) = first {
@@ -299,7 +319,9 @@ fn run_within<S: Read + Write + AsFd>(
         stream.write_all(&bytes)?;
         match done {
             Ok(None) => {}
-            Ok(Some(done)) => return Ok(done),
+            Ok(Some((peer, verdict))) => {
+                return Ok((peer, verdict, handshake.take_keys().expect("both hellos were there")));
+            }
             Err(error) => return Err(io::Error::other(error)),
         }
     }
@@ -342,6 +364,9 @@ const TAG_VERDICT: u8 = 3;
 const TAG_REFUSAL: u8 = 4;
 const DIALLER: &[u8] = b"gridloom dialler";
 const ACCEPTOR: &[u8] = b"gridloom acceptor";
+/// Keys are derived as proofs are.
+const FROM_DIALLER: &[u8] = b"gridloom key of what the dialler sends";
+const FROM_ACCEPTOR: &[u8] = b"gridloom key of what the acceptor sends";
 
 #[cfg(test)]
 mod tests {

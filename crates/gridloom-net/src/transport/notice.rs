@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
 use gridloom_base::{DatumId, NodeId};
+use gridloom_channel::Keys;
 use gridloom_map::{MapError, Plan};
 use mio::Waker;
 
@@ -39,7 +40,7 @@ pub enum Notice {
     /// A handshake on a local socket ended, either way: its place is free.
     LocalShaken,
     /// This node opened the bulk connection that the peer had asked for.
-    Opened { link: Link, stream: u64, socket: TcpStream },
+    Opened { link: Link, stream: u64, socket: (TcpStream, Keys) },
     /// Something whole came.
     Arrived {
         link: Link,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use gridloom_base::DatumId;
+use gridloom_channel::Keys;
 
 use super::Cargo;
 use super::notice::{Inbox, Link};
@@ -65,11 +66,11 @@ impl Outgoing {
     }
 
     /// The peer opened a stream to receive on: taken if it was asked for, else closed.
-    pub fn opened(&self, stream: u64, socket: TcpStream) {
+    pub fn opened(&self, stream: u64, socket: (TcpStream, Keys)) {
         self.answer(stream, Ok(socket));
     }
 
-    fn answer(&self, stream: u64, outcome: io::Result<TcpStream>) {
+    fn answer(&self, stream: u64, outcome: io::Result<(TcpStream, Keys)>) {
         if self.shared.lock().asked.take_if(|asked| *asked == stream).is_some() {
             // The thread may be gone: the socket closes then.
             let _ = self.opened.try_send((stream, outcome));

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use gridloom_base::DatumId;
 use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_channel::Keys;
+use gridloom_channel::tags::{Tagged, Tagger};
 
 use super::bulk::{write_datum, write_probe};
 use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict, run_blocking};
@@ -40,7 +42,7 @@ pub(super) struct Job {
 
 /// A stream that is open.
 pub(super) enum Stream {
-    Tcp(TcpStream),
+    Tcp(TcpStream, Tagger),
     Local(UnixStream),
 }
 
@@ -85,10 +87,14 @@ impl Thread {
             }
             let header = CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes };
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
-                Stream::Tcp(stream) => match &job.payload {
-                    Some(payload) => write_datum(stream, &header, payload.bytes(), self.store.moving()),
-                    None => write_probe(stream, &header),
-                },
+                Stream::Tcp(stream, tagger) => {
+                    let mut stream = Tagged::new(stream, Some(tagger));
+                    let written = match &job.payload {
+                        Some(payload) => write_datum(&mut stream, &header, payload.bytes(), self.store.moving()),
+                        None => write_probe(&mut stream, &header),
+                    };
+                    written.and_then(|()| stream.write_tag())
+                }
                 Stream::Local(stream) => match granted(&self.store, &header, job.payload.as_ref(), datum) {
                     Ok((segment, offset)) => grant(stream, &self.shared, header, segment, offset),
                     Err(error) => {
@@ -132,7 +138,7 @@ impl Thread {
                 }
             };
             let closer = match &stream {
-                Stream::Tcp(stream) => stream.try_clone().map(Closer::Tcp),
+                Stream::Tcp(stream, _) => stream.try_clone().map(Closer::Tcp),
                 Stream::Local(stream) => stream.try_clone().map(Closer::Unix),
             };
             let closer = closer.map_err(|error| error.to_string())?;
@@ -171,7 +177,7 @@ impl Thread {
             let mut own = self.route.own.clone();
             (own.purpose, own.stream) = (Purpose::BulkSend, number);
             match dial_bulk(&self.route.peer.address, &self.route.secret, own) {
-                Ok(stream) => return Ok(Stream::Tcp(stream)),
+                Ok((stream, keys)) => return Ok(Stream::Tcp(stream, Tagger::new(keys.send))),
                 Err(error) => failed = error,
             }
         }
@@ -192,7 +198,7 @@ impl Thread {
             self.awaited.try_recv().ok()
         });
         match answer {
-            Some((_, socket)) => socket.map(Stream::Tcp),
+            Some((_, socket)) => socket.map(|(socket, keys)| Stream::Tcp(socket, Tagger::new(keys.send))),
             None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open one")),
         }
     }
@@ -203,7 +209,7 @@ impl Thread {
         let mut own = self.route.own.clone();
         (own.purpose, own.stream) = (Purpose::Local, number);
         let (handshake, first) = Handshake::dial(self.route.secret.clone(), own)?;
-        let (peer, verdict) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        let (peer, verdict, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         if peer.node != self.route.peer.node || verdict != Verdict::Welcome {
             return Err(ErrorKind::ConnectionRefused.into());
         }
@@ -221,7 +227,7 @@ fn is_refusal(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// If the peer does not answer, or refuses.
-pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<TcpStream> {
+pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<(TcpStream, Keys)> {
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
         let mut stream = match TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX)) {
@@ -233,8 +239,8 @@ pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<TcpSt
         };
         prepare_blocking(&stream)?;
         let (handshake, first) = Handshake::dial(secret.clone(), own)?;
-        run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-        return Ok(stream);
+        let (_, _, keys) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        return Ok((stream, keys));
     }
     Err(failed)
 }

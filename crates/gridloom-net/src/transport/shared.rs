@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gridloom_base::DatumId;
+use gridloom_channel::Keys;
 
 use super::handshake::Hello;
 use super::host::HostSockets;
@@ -33,7 +34,7 @@ pub struct Route {
 }
 
 /// A stream that the peer was asked to open, or why there is none.
-pub(super) type Opened = (u64, io::Result<TcpStream>);
+pub(super) type Opened = (u64, io::Result<(TcpStream, Keys)>);
 
 /// What the loop and the thread share.
 pub(super) struct Shared {

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
+use gridloom_channel::Keys;
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
@@ -198,11 +199,17 @@ pub fn connect(node: &TestNode) -> TcpStream {
 
 /// A raw connection that has passed the handshake; its next frame has number 2.
 pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
+    shaken_with_keys(node, purpose, stream).0
+}
+
+/// As [`shaken`], and the keys of the frames that follow.
+pub fn shaken_with_keys(node: &TestNode, purpose: Purpose, stream: u64) -> (TcpStream, Keys) {
     let mut socket = connect(node);
     let (handshake, first) = Handshake::dial(secret(), hello(purpose, stream)).unwrap();
-    let (_, verdict) = run_blocking(&mut socket, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
+    let shaken = run_blocking(&mut socket, handshake, Some(first), |_| Ok(Verdict::Welcome));
+    let (_, verdict, keys) = shaken.unwrap();
     assert_eq!(verdict, Verdict::Welcome);
-    socket
+    (socket, keys)
 }
 
 pub fn raw_frame(sequence: u32, kind: u64, body: &[u8]) -> Vec<u8> {
