@@ -192,6 +192,8 @@ fn null_function() -> JobsConfig {
         modules: vec![],
         queue_depth: 4,
         env: vec![],
+        pass_env: Vec::new(),
+        run_as: None,
         slowdown: 1.0,
         worker_group: None,
     }

@@ -150,7 +150,7 @@ impl NetNode {
             host,
             stream: 0,
             nonce: [0; 32],
-            certificates: None,
+            ticket: None,
         };
         let sockets = near.as_ref().map(|near| near.sockets.clone());
         let jobs_registry = registry.try_clone()?;
@@ -390,6 +390,9 @@ impl Near {
 fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let Some(address) = config.listen else { return Ok((None, config.advertise.clone().unwrap_or_default())) };
+    if config.secret.is_ticket() {
+        return refuse("a function has a ticket of its grid, with which it may be a client but not listen".into());
+    }
     if config.secret.is_missing() {
         return refuse(format!("a node without a grid secret does not listen: {}", config.secret.remedy()));
     }

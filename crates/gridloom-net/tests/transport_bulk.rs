@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use gridloom_base::{DatumId, Dtype, Meta};
-use gridloom_channel::frame;
+use gridloom_channel::tags::{Tagged, Tagger};
+use gridloom_channel::{Keys, frame};
 use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
@@ -144,12 +145,21 @@ fn header(serial: u64, size_bytes: u64) -> CargoHeader {
     CargoHeader { serial, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) }, size_bytes }
 }
 
+/// Sends the first datum of a bulk connection, with that number.
+fn send(bulk: &mut std::net::TcpStream, keys: Keys, number: u64) {
+    let mut tagger = Tagger::new(keys.send);
+    let mut tagged = Tagged::new(bulk, Some(&mut tagger));
+    let bytes = pattern(number, 100_000);
+    write_datum(&mut tagged, &header(number, 100_000), &bytes, &Moving::default()).unwrap();
+    tagged.write_tag().unwrap();
+}
+
 #[test]
 fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let server = server();
     let control = shaken(&server, Purpose::Control, 0);
-    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
-    write_datum(&mut bulk, &header(1, 100_000), &pattern(1, 100_000), &Moving::default()).unwrap();
+    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
+    send(&mut bulk, keys, 1);
     let arrived = DatumId { client: gridloom_base::NodeId(1), serial: 1 };
     server.expect_datum(arrived);
     bulk.write_all(&encode_header(&header(2, LARGE))).unwrap();
@@ -210,8 +220,8 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     let mut said = [0; 9];
     control.read_exact(&mut said).unwrap();
     assert_eq!(said[8], 3, "an aside");
-    let mut bulk = shaken(&server, Purpose::BulkSend, 2);
-    write_datum(&mut bulk, &header(2, 100_000), &pattern(2, 100_000), &Moving::default()).unwrap();
+    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 2);
+    send(&mut bulk, keys, 2);
     server.expect_datum(DatumId { client: gridloom_base::NodeId(1), serial: 2 });
 }
 

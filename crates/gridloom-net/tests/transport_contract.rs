@@ -342,3 +342,30 @@ fn an_abstract_name_that_another_process_has_bound_is_of_no_use_to_it() {
     server.still_serves();
     assert_eq!(squatter.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it can relay no connection");
 }
+
+#[test]
+fn a_ticket_admits_a_client_and_nothing_else() {
+    let ticket = || Secret::from_ticket(&secret().new_ticket().unwrap()).unwrap();
+    for shared_memory in [true, false] {
+        let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
+        let function = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(ticket()) });
+        function.dial(&server);
+        // Large data go both ways: over TCP, and over the local sockets of both.
+        let (there, back) = (function.put(1, 3 << 20), server.put(2, 3 << 20));
+        function.perform([Effect::SendDatum { to: server.id(), datum: there }]);
+        assert!(server.expect_datum(there).bytes() == pattern(1, 3 << 20));
+        server.perform([Effect::SendDatum { to: function.id(), datum: back }]);
+        assert!(function.expect_datum(back).bytes() == pattern(2, 3 << 20));
+
+        let intruder = start(Role::Server, NetConfig { shared_memory, ..NetConfig::new(ticket()) });
+        intruder.perform([Effect::Dial { address: server.node.address().into() }]);
+        let why = intruder.expect("DialFailed", |i| match i {
+            Input::DialFailed { why, .. } => Some(why.clone()),
+            _ => None,
+        });
+        assert!(why.contains("a ticket for functions admits clients alone"), "{why}");
+    }
+    let listens =
+        gridloom_net::driver::NetNode::start_with(NetConfig { secret: ticket(), ..listening() }, |_, _| unreachable!());
+    assert!(listens.err().unwrap().to_string().contains("may be a client but not listen"));
+}

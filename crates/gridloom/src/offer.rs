@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gridloom_idl::{Body, Definition};
+use gridloom_net::identity::SECRET_VARIABLE;
 
 use crate::Error;
 use crate::{builtin, compile};
@@ -151,6 +152,7 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
 
 fn describe(modules: &[PathBuf], python: &Path) -> Result<Vec<Definition>, Error> {
     let output = Command::new(python)
+        .env_remove(SECRET_VARIABLE)
         .args(["-m", "gridloom.describe"])
         .args(modules)
         .stderr(Stdio::inherit())

@@ -9,7 +9,7 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use serde_json::json;
 
-use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, parse_listen, print_json, print_line};
+use super::{AGENT_ADDRESS, ListenOptions, drive, end_with, hide_memory, parse_listen, print_json, print_line};
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
@@ -30,6 +30,7 @@ pub struct Options {
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
+    hide_memory()?;
     let Options { listen, name, rest } = options;
     rest.check(listen)?;
     rest.start_log();

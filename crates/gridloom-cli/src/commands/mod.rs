@@ -182,6 +182,13 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| format!("no address has that name; {expected}"))
 }
 
+/// Keeps the memory and the environment of this process, in which the grid's secret is, from other processes of the user (and so
+/// from functions), and from core dumps. It does not pass to programs that this process starts.
+pub fn hide_memory() -> Result<()> {
+    let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    hidden.context("the memory of this process cannot be hidden")
+}
+
 /// One line of JSON on standard output, at once.
 pub fn print_json(value: &serde_json::Value) -> Result<()> {
     print_line(&value.to_string())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
@@ -12,14 +12,14 @@ use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
-use gridloom_net::identity::Secret;
-use gridloom_net::jobs::{JobsConfig, shared_threads};
+use gridloom_net::identity::{Secret, TICKET_VARIABLE};
+use gridloom_net::jobs::{JobsConfig, RunAs, shared_threads};
 use serde_json::json;
 
 use super::worker::{Wrong, check_libraries};
 use super::{
-    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, end_with, parse_listen, parse_size,
-    parse_speed, print_json, print_line,
+    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, end_with, hide_memory, parse_listen,
+    parse_size, parse_speed, print_json, print_line,
 };
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::{REGISTERED, Registering};
@@ -76,6 +76,12 @@ pub struct Options {
     /// Let each call take this many times the processor time that it needs, as on a slower processor; for experiments
     #[arg(long, default_value_t = 1.0, value_parser = parse_slowdown, value_name = "TIMES")]
     slowdown: f64,
+    /// Variable of the server's environment that functions get beside the common ones; may be repeated, and end in a star
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+    /// User as whom functions run; the server has to be started by root
+    #[arg(long, value_name = "USER")]
+    run_as: Option<String>,
     /// File cgroup.procs of the control group that workers join; for experiments with quotas of processor time
     #[arg(long, value_name = "FILE")]
     worker_group: Option<PathBuf>,
@@ -125,13 +131,31 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
     codes.collect()
 }
 
-fn worker_environment(options: &Options) -> Vec<(String, String)> {
+fn worker_environment(options: &Options, secret: &Secret) -> Result<Vec<(String, String)>> {
     let mut variables = shared_threads(options.slots);
     // Functions that call others find the grid by it.
     if !options.no_agent {
         variables.push((AGENT_VARIABLE.into(), options.agent.agent.clone()));
+        variables.push((TICKET_VARIABLE.into(), secret.new_ticket()?));
     }
-    variables
+    Ok(variables)
+}
+
+/// Asks the system, as all its sources of users count.
+fn user_named(name: &str) -> Result<RunAs> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("--run-as {name}: only a server that root runs can run functions as another user");
+    }
+    let output = Command::new("getent").args(["passwd", "--", name]).output().context("cannot run 'getent'")?;
+    let line = String::from_utf8_lossy(&output.stdout).into_owned();
+    let fields: Vec<&str> = line.trim_end().split(':').collect();
+    match fields[..] {
+        [name, _, user, group, _, home, _] => {
+            let number = |text: &str| text.parse().with_context(|| format!("'getent passwd {name}' says '{text}'"));
+            Ok(RunAs { name: name.into(), user: number(user)?, group: number(group)?, home: home.into() })
+        }
+        _ => bail!("--run-as {name}: there is no such user"),
+    }
 }
 
 fn parse_slowdown(text: &str) -> Result<f64, String> {
@@ -142,6 +166,7 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(mut options: Options) -> Result<ExitCode> {
+    hide_memory()?;
     if options.run_code {
         options.files.push(PathBuf::from(BUILTIN_RUN_CODE));
     }
@@ -177,7 +202,9 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         python: options.python.clone(),
         modules: offer.modules,
         queue_depth: options.queue_depth,
-        env: worker_environment(&options),
+        env: worker_environment(&options, &secret)?,
+        pass_env: options.env.clone(),
+        run_as: options.run_as.as_deref().map(user_named).transpose()?,
         slowdown: options.slowdown,
         worker_group: options.worker_group,
     };

@@ -133,6 +133,8 @@ impl Stage for Real {
             modules: Vec::new(),
             queue_depth: 1,
             env: Vec::new(),
+            pass_env: Vec::new(),
+            run_as: None,
             slowdown: 1.0,
             worker_group: None,
         });

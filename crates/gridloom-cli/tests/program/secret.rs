@@ -5,7 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Running, first_line, gridloom, idl, library, line_with, logging, said, succeeds};
+use crate::support::{
+    Grid, Running, compiled, file, first_line, gridloom, idl, library, line_with, logging, said, succeeds,
+};
 
 /// A command of a user whose configuration folder that is.
 fn of_user(config: &Path, arguments: &[&str]) -> Command {
@@ -129,4 +131,84 @@ fn a_folder_of_sockets_that_is_not_the_users_alone_is_told_and_tcp_used() {
     let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
     succeeds(gridloom(&["functions", "--agent", &address]));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no socket was put there");
+}
+
+const LOOK: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Whether a variable is set ("env:NAME"), or a file of the server's process can be read ("proc:NAME"). */
+int look(const char *what) {
+    char path[256], byte;
+    if (!strncmp(what, "env:", 4)) return getenv(what + 4) != NULL;
+    if (!strcmp(what, "user")) return (int)getuid();
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)getppid(), what + 5);
+    FILE *file = fopen(path, "r");
+    int seen = file && fread(&byte, 1, 1, file) == 1;
+    if (file) fclose(file);
+    return seen;
+}
+"#;
+
+/// A server of the function that looks around, started by that command in front, and what the function sees.
+fn looking(grid: &Grid, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
+    let (source, idl) = (
+        file("look.c", LOOK),
+        file("look.idl", "Module cli;\nDefine look(IN string what, OUT int *seen) Calls \"C\" seen = look(what);\n"),
+    );
+    let library = compiled("look.so", &source);
+    let serve = grid.serve_command("looking", &[&idl], &[&["--library", &library], arguments].concat());
+    let mut command = match front {
+        [] => serve,
+        [program, rest @ ..] => {
+            let mut command = Command::new(program);
+            command.args(rest).arg(serve.get_program()).args(serve.get_args());
+            command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command
+        }
+    };
+    let server = Running::start({
+        command.env("THE_PASSWORD", "hunter2").env("WANTED", "yes");
+        command
+    });
+    let address = grid.address.clone();
+    let look = move |what: &str| {
+        let shown = succeeds(gridloom(&["call", "cli/look", what, "--agent", &address, "--json"]));
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        shown["results"]["seen"].as_i64().or(shown["seen"].as_i64()).unwrap_or_else(|| panic!("{shown}"))
+    };
+    (server, look)
+}
+
+#[test]
+fn functions_see_of_the_servers_environment_what_is_common_or_named() {
+    let grid = Grid::start();
+    let (server, look) = looking(&grid, &[], &["--env", "WANTED"]);
+    let seen = |names: [&str; 5]| names.map(|name| look(&format!("env:{name}")));
+    let names = ["PATH", "WANTED", "THE_PASSWORD", "GRIDLOOM_SECRET", "GRIDLOOM_TICKET"];
+    assert_eq!(seen(names), [1, 1, 0, 0, 1]);
+    drop(server);
+    let (_server, look) = looking(&grid, &[], &["--env", "*"]);
+    assert_eq!(names.map(|name| look(&format!("env:{name}"))), [1, 1, 1, 0, 1], "all but the secret");
+}
+
+#[test]
+fn functions_do_not_read_the_memory_of_their_server() {
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
+        return crate::support::skipped("another user than root is to be tried, which takes root and setpriv");
+    }
+    let grid = Grid::start();
+    // Functions of the server's own user: the server hides.
+    let (server, look) = looking(&grid, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], &[]);
+    assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
+    drop(server);
+    // A server of root has its functions run as another user.
+    let (server, look) = looking(&grid, &[], &["--run-as", "nobody"]);
+    assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
+    drop(server);
+    let (code, error) = said(grid.serve_command("none", &[&idl()], &["--run-as", "nobody-of-that-name"]));
+    assert!(code == 1 && error.contains("--run-as nobody-of-that-name: there is no such user"), "{error}");
 }

@@ -183,7 +183,8 @@ impl Streams {
     fn outgoing(&mut self, to: NodeId) -> Option<io::Result<&Outgoing>> {
         let peer = self.peers.get_mut(&to)?;
         if peer.outgoing.is_none() {
-            let (own, secret, peer_hello) = (self.own.clone(), self.secret.clone(), peer.hello.clone());
+            let (own, peer_hello) = (self.own.clone(), peer.hello.clone());
+            let secret = self.secret.for_peer(peer_hello.ticket);
             let route = Route { own, secret, peer: peer_hello, sockets: self.sockets.clone() };
             match Outgoing::start(route, peer.link, self.inbox.clone(), self.store.clone()) {
                 Ok(outgoing) => peer.outgoing = Some(outgoing),

@@ -4,7 +4,7 @@
 //! sockets of one user can connect them and shared memory can pass between them; a [`Secret`] is
 //! never printed and never leaves the process.
 //!
-//! **Not here:** certificates (the handshake has room for them) and encryption.
+//! **Not here:** encryption.
 
 mod secret;
 
@@ -13,7 +13,8 @@ use std::{fs, io};
 
 use gridloom_base::NodeId;
 
-pub use secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Secret, secret_file};
+pub(crate) use secret::Ticket;
+pub use secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Secret, TICKET_VARIABLE, secret_file};
 
 /// Kernel and network namespace, in words; empty where memory is not to be shared.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,6 +4,9 @@
 //! `gridloom/secret` in the user's configuration folder. The first agent or server of a user makes that file, with random
 //! content and mode 0600.
 //!
+//! A *ticket* is derived from the secret for the functions of a server. It admits clients alone, so that functions can open
+//! sessions and do not see the secret.
+//!
 //! **Promises:** a [`Secret`] is never printed and never leaves the process. A blank secret is refused, and so is a file
 //! that other users can read. Two programs that make the file at the same time end up with one secret.
 
@@ -20,6 +23,8 @@ use super::random;
 pub const SECRET_VARIABLE: &str = "GRIDLOOM_SECRET";
 /// Environment variable that names a file with the grid's secret.
 pub const SECRET_FILE_VARIABLE: &str = "GRIDLOOM_SECRET_FILE";
+/// Environment variable that holds a ticket: it is for sessions that functions open.
+pub const TICKET_VARIABLE: &str = "GRIDLOOM_TICKET";
 /// Largest file that is taken for a secret: a longer one is a mistake.
 const SECRET_FILE_BYTES_MAX: u64 = 4096;
 
@@ -27,8 +32,13 @@ const SECRET_FILE_BYTES_MAX: u64 = 4096;
 #[derive(Clone)]
 pub struct Secret {
     key: [u8; 32],
+    /// The number of the ticket, if it is one and no secret of a grid.
+    ticket: Option<Ticket>,
     source: Arc<Source>,
 }
+
+/// Number of a ticket.
+pub(crate) type Ticket = [u8; 16];
 
 /// Where a secret comes from, for errors.
 #[derive(Debug)]
@@ -37,6 +47,8 @@ enum Source {
     Given,
     /// `GRIDLOOM_SECRET`.
     Variable,
+    /// `GRIDLOOM_TICKET`.
+    Ticket,
     File(PathBuf),
     /// There is none at the usual place, or no usual place.
     Missing(Option<PathBuf>),
@@ -58,7 +70,8 @@ impl Secret {
     }
 
     fn new(bytes: &[u8], source: Source) -> Secret {
-        Secret { key: blake3::derive_key("gridloom 2026 grid secret v1", bytes), source: Arc::new(source) }
+        let key = blake3::derive_key("gridloom 2026 grid secret v1", bytes);
+        Secret { key, ticket: None, source: Arc::new(source) }
     }
 
     /// The content of a file, without white space around it.
@@ -144,9 +157,57 @@ impl Secret {
                 bytes => Ok(Some(Secret::new(bytes, Source::Variable))),
             };
         }
+        if let Some(text) = env::var_os(TICKET_VARIABLE) {
+            let wrong =
+                || io::Error::new(ErrorKind::InvalidInput, format!("{TICKET_VARIABLE} holds no ticket of a server"));
+            return Secret::from_ticket(&text.to_string_lossy()).map(Some).ok_or_else(wrong);
+        }
         let Some(path) = env::var_os(SECRET_FILE_VARIABLE) else { return Ok(None) };
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{SECRET_FILE_VARIABLE}: {error}"));
         Secret::from_file(Path::new(&path)).map(Some).map_err(named)
+    }
+
+    /// A ticket for functions, as text: whoever has it may be a client of the grid, and nothing else. It does not tell the
+    /// secret.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn new_ticket(&self) -> io::Result<String> {
+        let number = random::<16>()?;
+        Ok(format!("{}{}", hex(&number), hex(&self.ticket(number).key)))
+    }
+
+    /// What a ticket of [`Secret::new_ticket`] admits with.
+    pub fn from_ticket(text: &str) -> Option<Secret> {
+        let byte = |at: usize| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok();
+        let bytes: Vec<u8> = (0..48).map(byte).collect::<Option<_>>()?;
+        let (number, key) = bytes.split_first_chunk::<16>()?;
+        let key = key.try_into().ok().filter(|_| text.len() == 96)?;
+        Some(Secret { key, ticket: Some(*number), source: Arc::new(Source::Ticket) })
+    }
+
+    fn ticket(&self, number: Ticket) -> Secret {
+        let derived = blake3::keyed_hash(&self.key, &[&b"gridloom 2026 ticket v1"[..], &number].concat());
+        Secret { key: *derived.as_bytes(), ticket: Some(number), source: self.source.clone() }
+    }
+
+    /// What a connection to a peer with that ticket is proved with: the ticket's key.
+    pub(crate) fn for_peer(&self, ticket: Option<Ticket>) -> Secret {
+        match (self.ticket, ticket) {
+            (None, Some(number)) => self.ticket(number),
+            // With a ticket of another number the proofs differ.
+            _ => self.clone(),
+        }
+    }
+
+    /// The number of the ticket, if it is one.
+    pub(crate) fn ticket_number(&self) -> Option<Ticket> {
+        self.ticket
+    }
+
+    /// Whether it admits to the grid as a client alone.
+    pub fn is_ticket(&self) -> bool {
+        self.ticket.is_some()
     }
 
     /// Whether a random one stands for a secret that is not there.
@@ -158,7 +219,7 @@ impl Secret {
     pub fn file(&self) -> Option<&Path> {
         match &*self.source {
             Source::File(file) | Source::Missing(Some(file)) => Some(file),
-            Source::Given | Source::Variable | Source::Missing(None) => None,
+            Source::Given | Source::Variable | Source::Ticket | Source::Missing(None) => None,
         }
     }
 
@@ -171,6 +232,9 @@ impl Secret {
                 format!("this side's is from {SECRET_VARIABLE}; set it to the same value on both sides")
             }
             Source::File(file) => format!("this side's is from '{}'; {carry}", file.display()),
+            Source::Ticket => {
+                "this side's is a ticket that a server gave to its functions; its grid may have ended".into()
+            }
             Source::Missing(Some(file)) => {
                 format!("this side has none, as there is no file '{}'; {carry}", file.display())
             }
@@ -319,5 +383,19 @@ mod tests {
         assert_ne!(Secret::from_file(&file).unwrap(), before);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no trial is left");
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_ticket_proves_what_the_secret_derives_from_its_number() {
+        let secret = Secret::from_bytes(b"one");
+        let text = secret.new_ticket().unwrap();
+        let ticket = Secret::from_ticket(&text).unwrap();
+        assert!(ticket.is_ticket() && ticket != secret);
+        assert_eq!(secret.for_peer(ticket.ticket_number()), ticket);
+        assert_eq!(ticket.for_peer(ticket.ticket_number()), ticket);
+        assert_ne!(Secret::from_bytes(b"other").for_peer(ticket.ticket_number()), ticket);
+        for wrong in ["", "00", &text[1..], &format!("{text}0"), &text.replace(|c: char| c.is_ascii_digit(), "x")] {
+            assert!(Secret::from_ticket(wrong).is_none(), "{wrong}");
+        }
     }
 }

@@ -28,11 +28,24 @@ pub struct JobsConfig {
     pub queue_depth: u32,
     /// Variables added to the workers' environment.
     pub env: Vec<(String, String)>,
+    /// Variables of this process that workers get beside the common ones; a star at the end stands for any rest.
+    pub pass_env: Vec<String>,
+    /// The user as whom workers run; `None` for that of this process.
+    pub run_as: Option<RunAs>,
     /// How many times as long as they need calls take, 1 for a server that is as fast as it can be: the speed of a
     /// slower processor, emulated.
     pub slowdown: f64,
     /// The control group that workers join, by its file `cgroup.procs`.
     pub worker_group: Option<PathBuf>,
+}
+
+/// A user as whom workers run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunAs {
+    pub name: String,
+    pub user: u32,
+    pub group: u32,
+    pub home: PathBuf,
 }
 
 /// Variables by which numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) are told how many threads a call may have.

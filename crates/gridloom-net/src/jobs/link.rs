@@ -14,9 +14,9 @@ use gridloom_idl::Definition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use super::JobsConfig;
 use super::kind::Kind;
 use super::scratch::Scratch;
+use super::{JobsConfig, RunAs, environment};
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
 use crate::worker::Setup;
@@ -170,6 +170,10 @@ impl Link {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let mut command = kind.command(config);
+        command.env_clear().envs(environment::inherited(&config.pass_env));
+        if let Some(RunAs { name, user, group, home }) = &config.run_as {
+            command.uid(*user).gid(*group).env("HOME", home).env("USER", name).env("LOGNAME", name);
+        }
         let kept = KEPT_MEMORY.iter().filter(|(name, _)| std::env::var_os(name).is_none());
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));

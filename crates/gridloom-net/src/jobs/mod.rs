@@ -24,6 +24,7 @@ mod answer;
 mod asking;
 pub mod blocking;
 mod config;
+mod environment;
 mod fate;
 mod fetch;
 mod kind;
@@ -52,7 +53,7 @@ use crate::worker::channel::Received;
 use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
-pub use config::{JobEvent, JobsConfig, Registration, WorkerToken, shared_threads};
+pub use config::{JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads};
 pub use speed::{measure_speed, processor_time};
 
 /// Workers of a slot, one of each kind at most.

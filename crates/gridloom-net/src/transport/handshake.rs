@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::deadline::Until;
-use crate::identity::{Secret, random};
+use crate::identity::{Secret, Ticket, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Versions of the protocol that this build speaks. 4: callbacks (`CallsBack`, `CalledBack`), and signatures with slices,
@@ -44,7 +44,7 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// may be recalled without a group, and reports say how many tasks of other clients a server has. 8: tasks travel with their terms, and servers
 /// tell of functions that they cannot run. 9: plans say what was guessed, calls what they print and how far they have come, servers
 /// what calls have printed. 10: slices are always what is sent, and both ends have the whole. 11: frames
-/// over TCP carry tags.
+/// over TCP carry tags, and functions have tickets.
 pub const VERSIONS: (u16, u16) = (11, 11);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
@@ -54,6 +54,9 @@ pub const HANDSHAKE_LIMITS: Limits = Limits { control: HANDSHAKE_BYTES_MAX, lett
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
 /// What a node says when the secrets differ. The side that notices it adds where its own comes from.
 pub const WRONG_SECRET: &str = "grid secret does not match";
+
+/// What a node says to a function that wants to be more than a client.
+const ONLY_CLIENTS: &str = "a ticket for functions admits clients alone";
 
 /// What a connection is for, seen from the dialler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -86,8 +89,8 @@ pub struct Hello {
     pub stream: u64,
     /// Makes every handshake another.
     pub nonce: [u8; 32],
-    /// Room for certificates.
-    pub certificates: Option<Vec<u8>>,
+    /// The number of the ticket that this side proves, if it does not prove the grid's secret.
+    pub ticket: Option<Ticket>,
 }
 
 /// What the decider said.
@@ -141,6 +144,7 @@ impl Handshake {
     /// If the system has no random bytes.
     pub fn dial(secret: Secret, mut own: Hello) -> io::Result<(Handshake, Vec<u8>)> {
         own.nonce = random()?;
+        own.ticket = secret.ticket_number();
         let own_body = hello_body(&own);
         let first = own_body.clone();
         Ok((Handshake { secret, own, own_body, dialler: true, stage: Stage::Hello, peer: None, keys: None }, first))
@@ -152,6 +156,7 @@ impl Handshake {
     /// If the system has no random bytes.
     pub fn accept(secret: Secret, mut own: Hello) -> io::Result<Handshake> {
         own.nonce = random()?;
+        own.ticket = secret.ticket_number();
         Ok(Handshake { secret, own, own_body: Vec::new(), dialler: false, stage: Stage::Hello, peer: None, keys: None })
     }
 
@@ -219,6 +224,10 @@ impl Handshake {
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
+        if peer.ticket.is_some() && peer.role != Role::Client && !self.secret.is_ticket() {
+            return Err(refuse(ONLY_CLIENTS.into(), out));
+        }
+        self.secret = self.secret.for_peer(peer.ticket);
         if !self.dialler {
             self.own.purpose = peer.purpose;
             self.own.stream = peer.stream;
@@ -386,7 +395,7 @@ mod tests {
             host: String::new(),
             stream: 1,
             nonce: [0; 32],
-            certificates: None,
+            ticket: None,
         };
         let drip = std::thread::spawn(move || {
             // The first four say how long a frame to expect.

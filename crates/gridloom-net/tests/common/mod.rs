@@ -137,6 +137,8 @@ pub fn config(
         modules: vec![],
         queue_depth,
         env: vec![],
+        pass_env: Vec::new(),
+        run_as: None,
         slowdown: 1.0,
         worker_group: None,
     }

@@ -186,7 +186,7 @@ pub fn hello(purpose: Purpose, stream: u64) -> Hello {
         host: String::new(),
         stream,
         nonce: [0; 32],
-        certificates: None,
+        ticket: None,
     }
 }
 

@@ -37,6 +37,8 @@ impl RealBodies {
             modules: offer.modules.clone(),
             queue_depth: 1,
             env: Vec::new(),
+            pass_env: vec!["*".into()],
+            run_as: None,
             slowdown: 1.0,
             worker_group: None,
         };

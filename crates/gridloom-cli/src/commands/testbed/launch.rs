@@ -289,6 +289,8 @@ impl Common {
             words.extend(["--python".into(), python.display().to_string()]);
             // Times on an emulated processor are of no use to another run.
             words.extend(["--models", "none"].map(String::from));
+            // The functions are the program's own, and so is its environment.
+            words.extend(["--env", "*"].map(String::from));
             if server.plain {
                 words.push("--plain".into());
             }

@@ -1,0 +1,101 @@
+//! What workers get of the server's environment: variables that programs and libraries commonly need, and those that the server
+//! names. Functions are the code of others; a server's environment may hold passwords and keys of its user.
+
+use std::env;
+use std::ffi::OsString;
+
+use crate::identity::{SECRET_FILE_VARIABLE, SECRET_VARIABLE};
+
+/// Variables that every worker gets. A star at the end stands for any rest.
+const COMMON: [&str; 50] = [
+    // The user, places, language.
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TEMP",
+    "TERM",
+    "TMP",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    // Gridloom, but for its secret.
+    "GRIDLOOM_*",
+    // Dynamic libraries and their memory.
+    "ASAN_OPTIONS",
+    "GLIBC_TUNABLES",
+    "LD_*",
+    "LSAN_OPTIONS",
+    "MALLOC_*",
+    "UBSAN_OPTIONS",
+    // Languages.
+    "CONDA_*",
+    "JULIA_*",
+    "MPLBACKEND",
+    "NUMBA_*",
+    "PYTHON*",
+    "RUST_BACKTRACE",
+    "R_HOME",
+    "VIRTUAL_ENV",
+    // Threads of numerical libraries.
+    "BLIS_*",
+    "GOMP_*",
+    "KMP_*",
+    "MKL_*",
+    "NUMEXPR_*",
+    "OMP_*",
+    "OPENBLAS_*",
+    "VECLIB_*",
+    // Accelerators.
+    "CUDA_*",
+    "GPU_*",
+    "HIP_*",
+    "NVIDIA_*",
+    "ROCM_*",
+    "ROCR_*",
+    "SYCL_*",
+    "ZE_*",
+    // Ranks.
+    "OMPI_*",
+    "PMIX_*",
+    "UCX_*",
+];
+
+/// Variables that no worker gets.
+const NEVER: [&str; 2] = [SECRET_VARIABLE, SECRET_FILE_VARIABLE];
+
+/// The part of this process's environment that workers get. `named` are further variables, also with a star at the end.
+pub(super) fn inherited(named: &[String]) -> Vec<(OsString, OsString)> {
+    let passes = |name: &str| {
+        let fits = |pattern: &str| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == pattern,
+        };
+        let mut patterns = COMMON.iter().copied().chain(named.iter().map(String::as_str));
+        !NEVER.contains(&name) && patterns.any(fits)
+    };
+    env::vars_os().filter(|(name, _)| passes(&name.to_string_lossy())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_common_or_named_passes() {
+        let has = |named: &[&str], name: &str| {
+            let named: Vec<String> = named.iter().map(|name| name.to_string()).collect();
+            inherited(&named).iter().any(|(found, _)| found == name)
+        };
+        // Cargo sets these.
+        assert!(has(&[], "PATH") && !has(&[], "CARGO_PKG_NAME"));
+        assert!(has(&["CARGO_PKG_NAME"], "CARGO_PKG_NAME") && !has(&["CARGO_PKG_NAME"], "CARGO_PKG_VERSION"));
+        assert!(has(&["CARGO_*"], "CARGO_PKG_VERSION") && has(&["*"], "CARGO_PKG_VERSION"));
+    }
+}
