@@ -33,6 +33,10 @@ pub const GROUP_TASKS_MAX: usize = 200_000;
 pub const REGROUP_BODIES_MAX: usize = 256;
 /// Slots of one server: more than any host has processors.
 pub const SLOTS_MAX: u32 = 4096;
+/// Servers of a local grid: each is a process of this machine.
+pub const LOCAL_SERVERS_MAX: usize = 256;
+/// Slots of all servers of a local grid together: each is a process, too. Few machines have more processors.
+pub const LOCAL_SLOTS_MAX: usize = 1024;
 /// Objects that one server keeps at a time: each is a process.
 pub const OBJECTS_MAX: usize = 256;
 /// Dimensions of an array (NumPy's own bound).

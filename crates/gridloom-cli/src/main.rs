@@ -126,7 +126,7 @@ fn tell(error: &str) {
     let is_service = arguments.next().is_some_and(|command| command == "agent" || command == "serve");
     match !is_service && arguments.any(|argument| argument == "--json") {
         true => gridloom_base::say!("{}", serde_json::json!({ "error": error })),
-        false => gridloom_base::say!("gridloom: {error}"),
+        false => gridloom_base::say!("gridloom: {}", gridloom_base::Shown(error)),
     }
 }
 

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use gridloom_base::Shown;
+
 /// A mistake in a platform or deployment, with its place in the file.
 ///
 /// Prints as `star.toml:12:3: unknown host 'x'; known hosts: a, b`. A mistake that comes from no file (a builder call,
@@ -41,11 +43,13 @@ impl PlatformError {
 
 impl fmt::Display for PlatformError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names in files come from others.
+        let (file, message) = (Shown(&self.file), Shown(&self.message));
         match (self.file.is_empty(), self.line) {
-            (true, 0) => f.write_str(&self.message),
-            (true, line) => write!(f, "line {line}, column {}: {}", self.column, self.message),
-            (false, 0) => write!(f, "{}: {}", self.file, self.message),
-            (false, line) => write!(f, "{}:{line}:{}: {}", self.file, self.column, self.message),
+            (true, 0) => write!(f, "{message}"),
+            (true, line) => write!(f, "line {line}, column {}: {message}", self.column),
+            (false, 0) => write!(f, "{file}: {message}"),
+            (false, line) => write!(f, "{file}:{line}:{}: {message}", self.column),
         }
     }
 }
@@ -107,6 +111,12 @@ mod tests {
         let text = unknown("host", "nod-17", names.iter().map(String::as_str));
         assert!(text.starts_with("unknown host 'nod-17'; known hosts with a name like it: node-17,"), "{text}");
         assert_eq!(unknown("host", "x", ["a", "b"].into_iter()), "unknown host 'x'; known hosts: a, b");
+    }
+
+    #[test]
+    fn escapes_in_names_are_shown_escaped() {
+        let error = PlatformError::new("unknown host '\x1b[2J'").at("a\x07.toml", (1, 2));
+        assert_eq!(error.to_string(), "a\\u{7}.toml:1:2: unknown host '\\u{1b}[2J'");
     }
 
     #[test]

@@ -430,3 +430,20 @@ fn ranges_of_a_name_are_combined_and_profiles_take_units() {
     let error = toml(&format!("{host}loop_after = 0\n")).unwrap_err().to_string();
     assert!(error.contains(":8:14: the profile starts again every 0 s"), "{error}");
 }
+
+#[test]
+fn a_long_line_of_hosts_is_read_in_time_that_grows_with_its_length() {
+    let count = 30_000;
+    let hosts: Vec<String> = (0..count).map(|i| format!("{{ name = \"é{i}\", speed = \"1Gf\" }}")).collect();
+    let names: Vec<String> = (0..count).map(|i| format!("\"é{i}\"")).collect();
+    let mut text = format!("host = [{}]\n", hosts.join(", "));
+    text += &format!("star = [{{ hosts = [{}], bandwidth = 1e9 }}]\n", names.join(", "));
+    let began = std::time::Instant::now();
+    assert_eq!(Platform::parse(&text, "long.toml", &mut |_| unreachable!()).unwrap().hosts().len(), count);
+    // It took a minute when each host was searched for, and its column counted from the beginning of the line.
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    let wrong = format!("host = [{}, {{ nome = 1 }}]", hosts.join(", "));
+    let column = wrong[..wrong.find("nome").unwrap()].chars().count() + 1;
+    let error = Platform::parse(&wrong, "long.toml", &mut |_| unreachable!()).unwrap_err();
+    assert_eq!((error.line as usize, error.column as usize), (1, column), "{error}");
+}

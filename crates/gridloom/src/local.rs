@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SLOTS_MAX};
 use gridloom_net::identity::{self, Secret};
 use gridloom_net::jobs::shared_threads;
 
@@ -81,6 +82,32 @@ impl Default for LocalConfig {
 }
 
 impl LocalConfig {
+    /// Refuses what cannot be meant, before anything is started.
+    fn check(&self) -> Result<(), Error> {
+        let (servers, plain) = (self.servers, self.plain);
+        if servers == 0 {
+            return Err(Error::Usage("a local grid has at least 1 server, got 0".into()));
+        }
+        if plain > servers {
+            return Err(Error::Usage(format!("{plain} plain servers of {servers}; at most all can be plain")));
+        }
+        if servers > LOCAL_SERVERS_MAX {
+            return Err(Error::Usage(format!(
+                "a local grid of {servers} servers; at most {LOCAL_SERVERS_MAX}, as each is a process of this machine; give \
+                 each server more slots"
+            )));
+        }
+        let slots = self.slots as usize;
+        if slots == 0 || slots > LOCAL_SLOTS_MAX / servers {
+            return Err(Error::Usage(format!(
+                "a local grid of {servers} servers with {slots} slots each; a server has at least 1, and all together have at \
+                 most {LOCAL_SLOTS_MAX}, as each is a process of this machine; this machine has {} processors",
+                std::thread::available_parallelism().map_or(1, usize::from)
+            )));
+        }
+        Ok(())
+    }
+
     /// All files that say what is offered, the built-in ones first.
     pub(crate) fn all_functions(&self) -> Vec<PathBuf> {
         let run_code = self.run_code.then(|| PathBuf::from(BUILTIN_RUN_CODE));
@@ -132,13 +159,7 @@ struct Started {
 
 impl LocalProcesses {
     pub(crate) fn start(config: &LocalConfig) -> Result<LocalProcesses, Error> {
-        if config.servers == 0 {
-            return Err(Error::Usage("a local grid has at least 1 server, got 0".into()));
-        }
-        if config.plain > config.servers {
-            let (plain, servers) = (config.plain, config.servers);
-            return Err(Error::Usage(format!("{plain} plain servers of {servers}; at most all can be plain")));
-        }
+        config.check()?;
         let program = program_path(config.program.as_deref());
         let secret: [u8; 16] =
             identity::random().map_err(|error| Error::Connect(format!("no random bytes for a secret: {error}")))?;
@@ -164,6 +185,8 @@ impl LocalProcesses {
             let mut command = command(&["serve"]);
             command.args(config.all_functions()).args(["--agent", &processes.address, "--name", &name]);
             command.arg("--slots").arg(config.slots.to_string());
+            // The functions are the program's own, and so is its environment.
+            command.args(["--env", "*"]);
             command.arg("--python").arg(config.python()).args(["--models", "none"]);
             config.libraries.iter().for_each(|library| {
                 command.arg("--library").arg(library);
@@ -300,4 +323,28 @@ fn pass_on(error: impl Read, said: &Mutex<Option<String>>) {
 /// Without a standard error nobody is there to tell.
 fn say(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_that_no_machine_holds_is_refused_before_anything_starts() {
+        let wrong = |servers: usize, slots: u32| {
+            // A grid that is not refused fails at its first process.
+            let program = Some("/nowhere/gridloom".into());
+            match LocalProcesses::start(&LocalConfig { servers, slots, program, ..LocalConfig::default() }) {
+                Err(Error::Usage(why)) => why,
+                Err(error) => panic!("{servers} servers, {slots} slots: {error}"),
+                Ok(_) => panic!("{servers} servers, {slots} slots started"),
+            }
+        };
+        assert!(wrong(1_000_000_000, 1).starts_with("a local grid of 1000000000 servers; at most 256"));
+        assert!(wrong(257, 1).contains("at most 256"));
+        assert!(wrong(1, 1025).contains("1 servers with 1025 slots each"));
+        assert!(wrong(256, 5).contains("at most 1024"));
+        assert!(wrong(4, 0).contains("at least 1"));
+        assert!(wrong(usize::MAX, u32::MAX).contains("at most 256"));
+    }
 }

@@ -6,6 +6,7 @@
 //! stands between statements ([`Lexer::directive`]). Names that the file `#define`s are replaced ([`Macros`]); what
 //! replaces one has the place of its use.
 
+use gridloom_base::Shown;
 use thiserror::Error;
 
 use super::macros::Macros;
@@ -15,7 +16,7 @@ use crate::names::{is_name_character, is_name_start};
 
 /// An error in an IDL text, with its place and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{file}:{line}:{column}: {message}")]
+#[error("{}:{line}:{column}: {}", Shown(file), Shown(message))]
 pub struct IdlError {
     /// Name of the file, as the caller gave it.
     pub file: String,

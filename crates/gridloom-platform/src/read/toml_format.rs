@@ -51,7 +51,7 @@
 //! Links of clusters and stars are called `NAME_link_HOST` (the number, for a range), `_UP` and `_DOWN` if
 //! split-duplex, and `NAME_backbone`; routers `NAME_router`. Unknown keys are errors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Load;
 use super::toml_tree::{Table, TomlValue, with_document};
@@ -126,6 +126,7 @@ impl TomlReader {
     /// All single hosts, each in the zone of the star that names it. The zones of the stars.
     fn hosts(&mut self, root: Table<'_>, stars: &[Table<'_>]) -> Result<Vec<ZoneId>, PlatformError> {
         let hosts = root.tables("host")?;
+        let names: BTreeSet<&str> = hosts.iter().filter_map(|host| host.get("name")?.text().ok()).collect();
         let mut zones = Vec::new();
         let mut star_of: BTreeMap<&str, ZoneId> = BTreeMap::new();
         for star in stars {
@@ -142,7 +143,7 @@ impl TomlReader {
             };
             for (member, value) in members {
                 let wrong = |why: String| value.map_or_else(|| star.error(&*why), |value| value.error(&*why));
-                if !hosts.iter().any(|host| host.get("name").and_then(|name| name.text().ok()) == Some(member)) {
+                if !names.contains(member) {
                     let known = hosts.iter().filter_map(|host| host.get("name")?.text().ok());
                     return Err(wrong(crate::error::unknown("host", member, known)));
                 }

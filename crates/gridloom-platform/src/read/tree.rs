@@ -12,25 +12,42 @@ use crate::error::PlatformError;
 /// Line and column, from 1.
 pub(crate) type Position = (u32, u32);
 
-/// Where the lines of a text start.
+/// Where the lines of a text start, and how many characters stand before parts of it: a file may be one long line.
 pub(crate) struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
+    /// Characters before each [`PART_BYTES`] bytes.
+    characters: Vec<usize>,
 }
+
+const PART_BYTES: usize = 256;
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a str) -> Lines<'a> {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Lines { text, starts }
+        let parts = text.as_bytes().chunks(PART_BYTES);
+        let characters = parts.scan(0, |before, part| Some(std::mem::replace(before, *before + characters_of(part))));
+        Lines { text, starts, characters: characters.collect() }
     }
 
     /// Line and column (in characters) of a byte.
     pub(crate) fn place(&self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset) - 1;
-        let before = self.text.as_bytes()[self.starts[line]..offset].iter().filter(|byte| (**byte & 0xc0) != 0x80);
-        (line as u32 + 1, before.count() as u32 + 1)
+        let column = self.characters_before(offset) - self.characters_before(self.starts[line]);
+        (line as u32 + 1, column as u32 + 1)
     }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        let part = (offset / PART_BYTES).min(self.characters.len().saturating_sub(1));
+        let before = self.characters.get(part).copied().unwrap_or(0);
+        before + characters_of(&self.text.as_bytes()[part * PART_BYTES..offset])
+    }
+}
+
+/// Characters that begin in these bytes of a text.
+fn characters_of(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count()
 }
 
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use std::fmt;
 
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::time::seconds_to_ns;
-use gridloom_base::{SplitMix64, Time};
+use gridloom_base::{Shown, SplitMix64, Time};
 use gridloom_platform::units;
 
 use super::fault::{Fault, Kind, Strike};
@@ -56,7 +56,7 @@ pub struct ScenarioError {
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)
+        write!(f, "{}:{}:{}: {}", Shown(&self.file), self.line, self.column, Shown(&self.message))
     }
 }
 
