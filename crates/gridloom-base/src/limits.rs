@@ -103,6 +103,10 @@ pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
 /// How long what cannot go on without a node that was lost waits for it to come back: as long as it takes to notice that one is
 /// silent. A node that begins anew, a laptop that wakes and a link that is up again are back well before.
 pub const RETURN_NS_MAX: u64 = SILENCE_NS_MAX;
+/// Lines of the log that refused connections get in [`REFUSALS_LOGGED_NS`]: enough to see what is wrong, and a megabyte a day.
+pub const REFUSALS_LOGGED_MAX: u32 = 10;
+/// See [`REFUSALS_LOGGED_MAX`].
+pub const REFUSALS_LOGGED_NS: u64 = 60 * SECOND_NS;
 /// How long a dial may take.
 pub const DIAL_NS_MAX: u64 = 5 * SECOND_NS;
 /// How often one task is started again after its server was lost, before its call fails.

@@ -11,6 +11,7 @@ mod core;
 mod dials;
 mod leader;
 mod mappings;
+mod refusals;
 mod streams;
 mod timers;
 mod workers;
@@ -150,6 +151,7 @@ impl NetNode {
             host,
             stream: 0,
             nonce: [0; 32],
+            pass: None,
             ticket: None,
         };
         let sockets = near.as_ref().map(|near| near.sockets.clone());

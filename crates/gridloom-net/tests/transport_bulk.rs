@@ -297,7 +297,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let Aside::OpenBulk { stream } = frame::parse(&body).unwrap() else { panic!("{body:?}") };
     let refused = |stream| {
         let mut socket = connect(&server);
-        let (handshake, first) = Handshake::dial(secret(), hello(Purpose::BulkReceive, stream)).unwrap();
+        let (handshake, first) = Handshake::dial(secret(), bulk_hello(Purpose::BulkReceive, stream)).unwrap();
         let error = run_blocking(&mut socket, handshake, Some(first), |_| unreachable!()).unwrap_err();
         assert!(error.to_string().contains("not asked for"), "{error}");
     };

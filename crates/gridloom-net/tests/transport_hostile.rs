@@ -9,9 +9,10 @@ use gridloom_base::NodeId;
 use gridloom_channel::Kind;
 use gridloom_channel::frame::Encoder;
 use gridloom_channel::tags::Tagger;
-use gridloom_core::node::Input;
 use gridloom_core::node::message::{LinkMessage, Message};
-use gridloom_net::transport::handshake::{Purpose, VERSIONS, framed};
+use gridloom_core::node::{Effect, Input, Role};
+use gridloom_net::driver::NetConfig;
+use gridloom_net::transport::handshake::{Handshake, Purpose, VERSIONS, framed};
 use transport_support::*;
 
 /// The node closes the connection, whatever it says before.
@@ -147,4 +148,43 @@ fn a_flood_of_half_handshakes_leaves_the_node_serving_its_peers() {
     }]);
     peer.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
     drop(half);
+}
+
+/// As many half-open connections as this process has descriptors for: each takes two of them, as the server is in it too.
+fn flood(server: &TestNode) -> Vec<std::net::TcpStream> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(100_000);
+    let count = (limit.saturating_sub(1000) / 2).min(4000);
+    assert!(count > 1500, "at least one more than fit: {limit} descriptors");
+    (0..count).map(|_| connect(server)).collect()
+}
+
+#[test]
+fn a_newcomer_gets_in_through_a_flood_and_who_is_in_is_served() {
+    let over_tcp = |config| NetConfig { shared_memory: false, ..config };
+    let server = start(Role::Server, over_tcp(listening()));
+    let inside = start(Role::Client, over_tcp(NetConfig::new(secret())));
+    inside.dial(&server);
+    let half = flood(&server);
+    // A bulk connection of a peer.
+    let datum = inside.put(1, 3 << 20);
+    inside.perform([Effect::SendDatum { to: server.id(), datum }]);
+    assert!(server.expect_datum(datum).bytes() == pattern(1, 3 << 20));
+    let newcomer = start(Role::Client, over_tcp(NetConfig::new(secret())));
+    newcomer.dial(&server);
+    inside.perform([Effect::Send { to: server.id(), message: LinkMessage::Ping { token: 5 }.into() }]);
+    inside.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
+    drop(half);
+}
+
+#[test]
+fn a_bulk_connection_without_the_pass_of_a_peer_is_refused_at_its_first_frame() {
+    let server = server();
+    let _control = shaken(&server, Purpose::Control, 0);
+    let mut stream = connect(&server);
+    let (_, first) = Handshake::dial(secret(), hello(Purpose::BulkSend, 1)).unwrap();
+    stream.write_all(&framed(&mut Encoder::default(), &first)).unwrap();
+    let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+    assert!(said.contains("a bulk connection of no peer"), "{said}");
+    let _bulk = shaken(&server, Purpose::BulkSend, 1);
+    server.still_serves();
 }

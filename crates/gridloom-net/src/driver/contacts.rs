@@ -22,10 +22,11 @@ use mio::{Interest, Registry, Token};
 
 use super::contact::{Contact, Stage};
 use super::dials::{Dial, Dials, cannot_connect, no_answer};
+use super::refusals::Refusals;
 use crate::identity::Secret;
 use crate::log::warning;
 use crate::transport::handshake::{
-    HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict,
+    HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, refusal,
 };
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link, Notice};
@@ -35,6 +36,10 @@ use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
 /// Pause before connections are accepted again, when there was no place or no descriptor left for one.
 const ACCEPT_PAUSE_NS: u64 = 20 * MILLISECOND_NS;
+/// Connections that are accepted in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// What is said to a bulk connection that does not belong to a control connection.
+const NO_PEER: &str = "a bulk connection of no peer";
 /// Reads of one connection in one turn (4 MiB), so that one flood does not starve the others.
 pub(super) const READS_PER_TURN: u32 = 64;
 /// As how many of them a read of a long frame counts, which takes about a mebibyte.
@@ -46,7 +51,7 @@ pub(super) enum News {
     Input(Input),
     Log(LogLine),
     /// A control connection stands.
-    Up(Link, Box<Hello>),
+    Up(Link, Box<Hello>, Pass),
     /// It does no longer.
     Down(Link),
     /// A peer dialled this connection for bulk.
@@ -66,6 +71,9 @@ pub(super) struct Contacts {
     buffers: Buffers,
     peers: BTreeMap<NodeId, Peer>,
     dials: Dials,
+    /// Connections of strangers in the handshake; a smaller token is an older one.
+    half_open: BTreeSet<usize>,
+    refusals: Refusals,
     /// When it has to look again: handshakes and dials that last too long, a listener that was full.
     check_at: Time,
     accept_again: bool,
@@ -81,6 +89,7 @@ struct Peer {
     link: Link,
     since: Time,
     address: String,
+    pass: Pass,
 }
 
 impl Contacts {
@@ -106,6 +115,8 @@ impl Contacts {
             buffers: Buffers::default(),
             peers: BTreeMap::new(),
             dials: Dials::default(),
+            half_open: BTreeSet::new(),
+            refusals: Refusals::default(),
             check_at: Time::NEVER,
             accept_again: false,
             dirty: BTreeSet::new(),
@@ -135,6 +146,7 @@ impl Contacts {
             let contact = self.connections.get(&token_of(*link));
             assert!(contact.is_some_and(|contact| contact.stage == Stage::Up(*peer)), "{peer} has no connection");
         }
+        assert!(self.half_open.iter().all(|token| self.stage(*token) == Some(Stage::Shaking)));
         assert!(self.dirty.iter().chain(&self.unread).all(|token| self.connections.contains_key(token)));
     }
 
@@ -143,6 +155,7 @@ impl Contacts {
         (self.peers, self.connections) = Default::default();
         (self.dirty, self.unread) = Default::default();
         self.dials = Dials::default();
+        self.half_open.clear();
         self.listener = None;
     }
 
@@ -231,30 +244,50 @@ impl Contacts {
 
     pub(super) fn accept(&mut self, now: Time) {
         self.accept_again = false;
-        loop {
+        // Between two turns, those that have come say who they are: no flood puts out what it has not let speak.
+        for _ in 0..ACCEPTS_PER_TURN {
             let Some(listener) = &self.listener else { return };
-            if self.connections.len() - self.peers.len() >= HANDSHAKES_MAX {
-                return self.accept_later(now);
-            }
             let done = match listener.accept() {
                 Ok(None) => return,
                 Ok(Some(stream)) => Handshake::accept(self.secret.clone(), self.own.clone()).and_then(|handshake| {
-                    let deadline = now + HANDSHAKE_NS_MAX;
-                    self.add(stream, Stage::Shaking, handshake, None, deadline).map(|_| ())
+                    let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
+                    self.add(stream, Stage::Shaking, handshake, None, deadline)?;
+                    self.half_open.insert(token);
+                    Ok(())
                 }),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                self.log(warning("a connection could not be accepted").why(error));
-                return self.accept_later(now);
+                // Descriptors are short, mostly. A stranger's serves a newcomer better.
+                if !self.put_out_oldest(now) {
+                    self.log(warning("a connection could not be accepted").why(error));
+                }
+                return self.accept_later(now + ACCEPT_PAUSE_NS);
+            }
+            if self.half_open.len() > HANDSHAKES_MAX {
+                self.put_out_oldest(now);
             }
         }
+        self.accept_later(now);
     }
 
-    fn accept_later(&mut self, now: Time) {
+    fn accept_later(&mut self, at: Time) {
         self.accept_again = true;
-        self.check_at = self.check_at.min(now + ACCEPT_PAUSE_NS);
+        self.check_at = self.check_at.min(at);
+    }
+
+    /// Closes the oldest connection of a stranger that is in the handshake; whether there was one.
+    fn put_out_oldest(&mut self, now: Time) -> bool {
+        let Some(oldest) = self.half_open.pop_first() else { return false };
+        self.forget(oldest);
+        if let Some(more) = self.refusals.admit(now) {
+            let why = format!(
+                "the oldest of {HANDSHAKES_MAX} that have not said who they are makes room for a newcomer{more}"
+            );
+            self.log(warning("a connection was turned away").why(why));
+        }
+        true
     }
 
     fn add(
@@ -403,32 +436,55 @@ impl Contacts {
         let mut handshake = contact.handshake.take().expect("it is in the handshake");
         let mut out = Vec::new();
         let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer, &admits_bulk));
+        let done = match handshake.peer().filter(|_| self.half_open.contains(&token)).map(|peer| self.is_pass_due(peer))
+        {
+            Some(Some(false)) => {
+                out = vec![refusal(NO_PEER)];
+                Err(HandshakeError::Unacceptable(NO_PEER.into()))
+            }
+            // Of a peer: no flood of strangers puts it out.
+            Some(Some(true)) => {
+                self.half_open.remove(&token);
+                done
+            }
+            Some(None) | None => done,
+        };
         let contact = self.connections.get_mut(&token).expect("deciding closes no connection");
         out.iter().for_each(|body| contact.shake(body));
         self.dirty.insert(token);
         match done {
             Ok(None) => contact.handshake = Some(handshake),
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
+                let session = handshake.take_session().expect("both hellos were there");
                 if let Stream::Tcp(_) = contact.channel.stream() {
-                    let keys = handshake.take_keys().expect("both hellos were there");
-                    contact.channel.outbound.authenticate(keys.send);
-                    contact.receives_with = Some(keys.receive);
+                    contact.channel.outbound.authenticate(session.keys.send);
+                    contact.receives_with = Some(session.keys.receive);
                 }
-                self.established(token, hello, verdict, now);
+                self.established(token, hello, session.pass, verdict, now);
             }
             Ok(Some((hello, _))) => {
                 // The verdict goes before the socket changes hands.
                 contact.channel.flush(&mut self.buffers).map_err(|error| error.to_string())?;
-                let keys = handshake.take_keys().expect("both hellos were there");
-                return Ok(Some((hello, handshake.purpose(), keys)));
+                let session = handshake.take_session().expect("both hellos were there");
+                return Ok(Some((hello, handshake.purpose(), session.keys)));
             }
             Err(error) => {
                 // The refusal goes before the connection is closed; if it cannot, the peer sees it closed.
                 let _ = contact.channel.flush(&mut self.buffers);
-                self.refused(token, handshake.peer().map(|peer| peer.role), &error);
+                self.refused(token, handshake.peer().map(|peer| peer.role), &error, now);
             }
         }
         Ok(None)
+    }
+
+    /// Whether the hello of a bulk connection has the pass of a peer; `None` of other connections.
+    fn is_pass_due(&self, hello: &Hello) -> Option<bool> {
+        match hello.purpose {
+            Purpose::BulkSend | Purpose::BulkReceive => {
+                Some(self.peers.get(&hello.node).is_some_and(|peer| peer.pass.is_in(hello)))
+            }
+            Purpose::Control | Purpose::Local | Purpose::Process => None,
+        }
     }
 
     fn decide(&self, hello: &Hello, admits_bulk: impl Fn(&Hello) -> Result<(), String>) -> Result<Verdict, String> {
@@ -441,10 +497,11 @@ impl Contacts {
         }
     }
 
-    fn refused(&mut self, token: usize, role: Option<Role>, error: &HandshakeError) {
+    fn refused(&mut self, token: usize, role: Option<Role>, error: &HandshakeError, now: Time) {
         let Some(mut contact) = self.forget(token) else { return };
         let Some(number) = contact.dial else {
-            let line = warning("a connection was turned away").why(error);
+            let Some(more) = self.refusals.admit(now) else { return };
+            let line = warning("a connection was turned away").why(format!("{error}{more}"));
             return self.log(match contact.channel.stream_mut().peer_address() {
                 Some(address) => line.address(address),
                 None => line,
@@ -463,7 +520,7 @@ impl Contacts {
         self.dial_failed(number, why);
     }
 
-    fn established(&mut self, token: usize, mut hello: Hello, verdict: Verdict, now: Time) {
+    fn established(&mut self, token: usize, mut hello: Hello, pass: Pass, verdict: Verdict, now: Time) {
         let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
         let dialled = contact.dial.and_then(|number| self.dials.end(number));
         if verdict == Verdict::Duplicate {
@@ -483,6 +540,7 @@ impl Contacts {
             return;
         }
         contact.stage = Stage::Up(hello.node);
+        self.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
             self.lose(old, "it connected anew");
         }
@@ -491,8 +549,8 @@ impl Contacts {
         }
         let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
-        self.peers.insert(peer, Peer { link, since: now, address: address.clone() });
-        self.news.push_back(News::Up(link, Box::new(hello)));
+        self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone() });
+        self.news.push_back(News::Up(link, Box::new(hello), pass));
         self.news.push_back(News::Input(Input::PeerUp { peer, role, name: name.clone(), address: address.clone() }));
         for shadowed in self.dials.take_shadowed(peer) {
             if shadowed != address {
@@ -535,6 +593,7 @@ impl Contacts {
         let mut contact = self.connections.remove(&token)?;
         self.dirty.remove(&token);
         self.unread.remove(&token);
+        self.half_open.remove(&token);
         // A socket that cannot be deregistered is deregistered by being closed.
         let _ = self.registry.deregister(contact.channel.stream_mut());
         if let Stage::Up(peer) = contact.stage

@@ -134,7 +134,7 @@ impl Core {
                 match news {
                     contacts::News::Input(input) => self.pending.push_back(input),
                     contacts::News::Log(line) => self.log(line),
-                    contacts::News::Up(link, hello) => self.streams.peer_up(link, *hello),
+                    contacts::News::Up(link, hello, pass) => self.streams.peer_up(link, *hello, pass),
                     contacts::News::Down(link) => self.streams.peer_down(link),
                     contacts::News::Bulk(socket, hello, purpose) => self.streams.take_bulk(socket, *hello, purpose),
                 }

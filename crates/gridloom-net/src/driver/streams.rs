@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{io, net, thread};
 
+use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, Meta, NodeId};
 use gridloom_channel::Keys;
 use gridloom_core::node::{Input, LogLine};
@@ -20,7 +21,7 @@ use crate::log::warning;
 use crate::payload::Payload;
 use crate::store::Store;
 use crate::transport::bulk::Receiver;
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Purpose, Verdict, run_blocking};
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::{Inbox, Link, Notice};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
@@ -62,6 +63,7 @@ pub(super) struct Streams {
 struct Peer {
     link: Link,
     hello: Hello,
+    pass: Pass,
     outgoing: Option<Outgoing>,
     /// Streams on which it sends.
     incoming: BTreeMap<u64, Incoming>,
@@ -120,8 +122,8 @@ impl Streams {
     }
 
     /// A control connection to a peer stands.
-    pub(super) fn peer_up(&mut self, link: Link, hello: Hello) {
-        self.peers.insert(link.peer, Peer { link, hello, outgoing: None, incoming: BTreeMap::new() });
+    pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass) {
+        self.peers.insert(link.peer, Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new() });
     }
 
     /// It does no longer: its bulk ends with it.
@@ -185,7 +187,7 @@ impl Streams {
         if peer.outgoing.is_none() {
             let (own, peer_hello) = (self.own.clone(), peer.hello.clone());
             let secret = self.secret.for_peer(peer_hello.ticket);
-            let route = Route { own, secret, peer: peer_hello, sockets: self.sockets.clone() };
+            let route = Route { own, secret, pass: peer.pass.clone(), peer: peer_hello, sockets: self.sockets.clone() };
             match Outgoing::start(route, peer.link, self.inbox.clone(), self.store.clone()) {
                 Ok(outgoing) => peer.outgoing = Some(outgoing),
                 Err(error) => return Some(Err(error)),
@@ -237,8 +239,8 @@ impl Streams {
             }
             Aside::OpenBulk { stream } => {
                 peer.incoming.insert(stream, Incoming { closer: None, told: 0 });
-                let (link, address) = (peer.link, peer.hello.address.clone());
-                self.open_bulk(link, address, stream);
+                let (link, address, pass) = (peer.link, peer.hello.address.clone(), peer.pass.clone());
+                self.open_bulk(link, address, pass, stream);
             }
             Aside::Taken { stream, serial } => {
                 if let Some(outgoing) = &peer.outgoing {
@@ -282,11 +284,12 @@ impl Streams {
     }
 
     /// Dials a bulk connection that the peer asked for.
-    fn open_bulk(&mut self, link: Link, address: String, stream: u64) {
+    fn open_bulk(&mut self, link: Link, address: String, pass: Pass, stream: u64) {
         let (inbox, secret, mut own) = (self.inbox.clone(), self.secret.clone(), self.own.clone());
         (own.purpose, own.stream) = (Purpose::BulkReceive, stream);
         let open = move || {
-            inbox.post(match dial_bulk(&address, &secret, own) {
+            let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
+            inbox.post(match dial_bulk(&address, &secret, &pass, own, until) {
                 Ok(socket) => Notice::Opened { link, stream, socket },
                 Err(_) => Notice::StreamEnded { link, stream, serial: 0, fault: None },
             });

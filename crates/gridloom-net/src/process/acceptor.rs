@@ -92,11 +92,11 @@ impl Acceptor {
         stream.set_nodelay(true)?;
         let handshake = Handshake::accept(self.secret.clone(), self.own.clone())?;
         let mut stream = stream;
-        let (hello, _, keys) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
+        let (hello, _, session) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
             Purpose::Process => Ok(Verdict::Welcome),
             _ => Err("this is a process that talks by messages, and no node of a grid".into()),
         })?;
-        Ok((hello.name, keys))
+        Ok((hello.name, session.keys))
     }
 }
 
@@ -105,8 +105,8 @@ pub(super) fn greet(stream: &TcpStream, secret: &Secret, own: &Hello) -> std::io
     stream.set_nodelay(true)?;
     let (handshake, first) = Handshake::dial(secret.clone(), own.clone())?;
     let mut stream = stream;
-    let (hello, _, keys) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-    Ok((hello.name, keys))
+    let (hello, _, session) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+    Ok((hello.name, session.keys))
 }
 
 fn lock(pending: &PendingHandshakes) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {

@@ -82,6 +82,7 @@ impl NetProcess {
             host: String::new(),
             stream: 0,
             nonce: [0; 32],
+            pass: None,
             ticket: None,
         };
         let (bell, ringer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;

@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use gridloom_base::NodeId;
 use gridloom_channel::frame::{self, Decoder, Encoder};
+use gridloom_channel::tags::are_equal;
 use gridloom_channel::{Key, Keys, Kind, Limits};
 use gridloom_core::node::Role;
 use serde::{Deserialize, Serialize};
@@ -44,8 +45,9 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// may be recalled without a group, and reports say how many tasks of other clients a server has. 8: tasks travel with their terms, and servers
 /// tell of functions that they cannot run. 9: plans say what was guessed, calls what they print and how far they have come, servers
 /// what calls have printed. 10: slices are always what is sent, and both ends have the whole. 11: frames
-/// over TCP carry tags, and functions have tickets.
-pub const VERSIONS: (u16, u16) = (11, 11);
+/// over TCP carry tags, and functions have tickets. 12: bulk
+/// connections begin with a pass.
+pub const VERSIONS: (u16, u16) = (12, 12);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.
@@ -89,8 +91,44 @@ pub struct Hello {
     pub stream: u64,
     /// Makes every handshake another.
     pub nonce: [u8; 32],
+    /// On a bulk connection: what shows at once that its dialler has a control connection ([`Pass`]).
+    pub pass: Option<[u8; 16]>,
     /// The number of the ticket that this side proves, if it does not prove the grid's secret.
     pub ticket: Option<Ticket>,
+}
+
+/// What both ends of a control connection know, and nobody else: bulk connections begin with a proof of it. So a node tells those of
+/// its peers from a flood of strangers by their first frame.
+#[derive(Clone)]
+pub struct Pass([u8; 32]);
+
+impl Pass {
+    /// What the dialler of a bulk connection says.
+    pub fn of(&self, dialler: NodeId, purpose: Purpose, stream: u64) -> [u8; 16] {
+        let says = [&dialler.0.to_le_bytes()[..], &stream.to_le_bytes(), &[purpose as u8]].concat();
+        *blake3::keyed_hash(&self.0, &says).as_bytes().first_chunk().expect("a hash has 32 bytes")
+    }
+
+    /// Whether a hello has it.
+    pub fn is_in(&self, hello: &Hello) -> bool {
+        let due = self.of(hello.node, hello.purpose, hello.stream);
+        hello.pass.is_some_and(|pass| are_equal(&pass, &due))
+    }
+}
+
+impl std::fmt::Debug for Pass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pass(..)")
+    }
+}
+
+/// What a handshake leaves to both ends.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// For the tags of the frames that follow.
+    pub keys: Keys,
+    /// For further connections.
+    pub pass: Pass,
 }
 
 /// What the decider said.
@@ -133,8 +171,8 @@ pub struct Handshake {
     dialler: bool,
     stage: Stage,
     peer: Option<(Hello, Vec<u8>)>,
-    /// Of the frames to come, once both hellos are known.
-    keys: Option<Keys>,
+    /// Once both hellos are known.
+    session: Option<Session>,
 }
 
 impl Handshake {
@@ -147,7 +185,7 @@ impl Handshake {
         own.ticket = secret.ticket_number();
         let own_body = hello_body(&own);
         let first = own_body.clone();
-        Ok((Handshake { secret, own, own_body, dialler: true, stage: Stage::Hello, peer: None, keys: None }, first))
+        Ok((Handshake { secret, own, own_body, dialler: true, stage: Stage::Hello, peer: None, session: None }, first))
     }
 
     /// The acceptor's side.
@@ -157,7 +195,15 @@ impl Handshake {
     pub fn accept(secret: Secret, mut own: Hello) -> io::Result<Handshake> {
         own.nonce = random()?;
         own.ticket = secret.ticket_number();
-        Ok(Handshake { secret, own, own_body: Vec::new(), dialler: false, stage: Stage::Hello, peer: None, keys: None })
+        Ok(Handshake {
+            secret,
+            own,
+            own_body: Vec::new(),
+            dialler: false,
+            stage: Stage::Hello,
+            peer: None,
+            session: None,
+        })
     }
 
     /// What the connection is for, as the dialler said.
@@ -165,10 +211,9 @@ impl Handshake {
         self.own.purpose
     }
 
-    /// The keys of the frames that follow on a connection that others may reach. They are of use once the handshake has
-    /// succeeded.
-    pub fn take_keys(&mut self) -> Option<Keys> {
-        self.keys.take()
+    /// What it leaves. It is of use once the handshake has succeeded.
+    pub fn take_session(&mut self) -> Option<Session> {
+        self.session.take()
     }
 
     /// What the peer is and what it is called, if it has said so.
@@ -240,10 +285,12 @@ impl Handshake {
         let key =
             |side| Key(*self.secret.prove(side, &[dialler, acceptor]).as_bytes().first_chunk().expect("32 bytes"));
         let (of_dialler, of_acceptor) = (key(FROM_DIALLER), key(FROM_ACCEPTOR));
-        self.keys = Some(match self.dialler {
+        let keys = match self.dialler {
             true => Keys { send: of_dialler, receive: of_acceptor },
             false => Keys { send: of_acceptor, receive: of_dialler },
-        });
+        };
+        let pass = Pass(*self.secret.prove(FURTHER, &[dialler, acceptor]).as_bytes());
+        self.session = Some(Session { keys, pass });
         self.peer = Some((peer, body.to_vec()));
         self.stage = Stage::Proof;
         Ok(())
@@ -293,17 +340,21 @@ pub fn run_blocking<S: Read + Write + AsFd>(
     handshake: Handshake,
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
-) -> io::Result<(Hello, Verdict, Keys)> {
+) -> io::Result<(Hello, Verdict, Session)> {
     run_within(Duration::from_nanos(HANDSHAKE_NS_MAX), stream, handshake, first, decide)
 }
 
-fn run_within<S: Read + Write + AsFd>(
+/// As [`run_blocking`], within that time.
+///
+/// # Errors
+/// Likewise.
+pub fn run_within<S: Read + Write + AsFd>(
     limit: Duration,
     stream: &mut S,
     mut handshake: Handshake,
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
-) -> io::Result<(Hello, Verdict, Keys)> {
+) -> io::Result<(Hello, Verdict, Session)> {
     let mut stream = Until::new(stream, limit)?;
     let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
     if let Some(first) = first {
@@ -329,7 +380,7 @@ fn run_within<S: Read + Write + AsFd>(
         match done {
             Ok(None) => {}
             Ok(Some((peer, verdict))) => {
-                return Ok((peer, verdict, handshake.take_keys().expect("both hellos were there")));
+                return Ok((peer, verdict, handshake.take_session().expect("both hellos were there")));
             }
             Err(error) => return Err(io::Error::other(error)),
         }
@@ -375,6 +426,7 @@ const DIALLER: &[u8] = b"gridloom dialler";
 const ACCEPTOR: &[u8] = b"gridloom acceptor";
 /// Keys are derived as proofs are.
 const FROM_DIALLER: &[u8] = b"gridloom key of what the dialler sends";
+const FURTHER: &[u8] = b"gridloom pass of further connections";
 const FROM_ACCEPTOR: &[u8] = b"gridloom key of what the acceptor sends";
 
 #[cfg(test)]
@@ -395,6 +447,7 @@ mod tests {
             host: String::new(),
             stream: 1,
             nonce: [0; 32],
+            pass: None,
             ticket: None,
         };
         let drip = std::thread::spawn(move || {

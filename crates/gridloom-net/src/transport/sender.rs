@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver as Channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridloom_base::DatumId;
 use gridloom_base::limits::DIAL_NS_MAX;
@@ -17,7 +17,9 @@ use gridloom_channel::Keys;
 use gridloom_channel::tags::{Tagged, Tagger};
 
 use super::bulk::{write_datum, write_probe};
-use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Purpose, Verdict, run_blocking};
+use super::handshake::{
+    HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
+};
 use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
 use super::shared::{Closer, Opened, Route, Shared, prepare_blocking};
@@ -30,6 +32,8 @@ use crate::store::Store;
 /// How often opening a stream is tried before a datum is given up, and the pause between: the peer may not have seen
 /// the last frame of the control handshake yet.
 const OPEN_ATTEMPTS: u32 = 4;
+/// How long all attempts together may take: whoever waits for the datum is told then.
+const OPEN_MAX: Duration = Duration::from_secs(15);
 const OPEN_PAUSE: Duration = Duration::from_millis(25);
 
 /// What is to be sent.
@@ -125,12 +129,17 @@ impl Thread {
 
     fn open(&mut self) -> Result<u64, String> {
         let mut why = String::new();
+        let until = Instant::now() + OPEN_MAX;
         for attempt in 0..OPEN_ATTEMPTS {
             if attempt > 0 {
                 thread::sleep(OPEN_PAUSE * attempt);
             }
+            if Instant::now() >= until {
+                why += &format!(" ({attempt} attempts took {} s)", OPEN_MAX.as_secs());
+                break;
+            }
             self.streams += 1;
-            let stream = match self.open_once(self.streams, attempt + 1 == OPEN_ATTEMPTS) {
+            let stream = match self.open_once(self.streams, attempt + 1 == OPEN_ATTEMPTS, until) {
                 Ok(stream) => stream,
                 Err(error) => {
                     why = error.to_string();
@@ -153,7 +162,7 @@ impl Thread {
         Err(format!("no bulk connection to {} at '{}': {why}", self.route.peer.name, self.route.peer.address))
     }
 
-    fn open_once(&mut self, number: u64, last: bool) -> io::Result<Stream> {
+    fn open_once(&mut self, number: u64, last: bool, until: Instant) -> io::Result<Stream> {
         if self.sharing {
             match self.open_local(number) {
                 Ok(stream) => return Ok(Stream::Local(stream)),
@@ -176,7 +185,7 @@ impl Thread {
         if !self.route.peer.address.is_empty() {
             let mut own = self.route.own.clone();
             (own.purpose, own.stream) = (Purpose::BulkSend, number);
-            match dial_bulk(&self.route.peer.address, &self.route.secret, own) {
+            match dial_bulk(&self.route.peer.address, &self.route.secret, &self.route.pass, own, until) {
                 Ok((stream, keys)) => return Ok(Stream::Tcp(stream, Tagger::new(keys.send))),
                 Err(error) => failed = error,
             }
@@ -184,14 +193,15 @@ impl Thread {
         if self.route.own.address.is_empty() {
             return Err(failed);
         }
-        self.ask(number)
+        self.ask(number, until)
     }
 
     /// Asks the peer to open that stream, and waits for it.
-    fn ask(&self, number: u64) -> io::Result<Stream> {
+    fn ask(&self, number: u64, until: Instant) -> io::Result<Stream> {
         self.shared.lock().asked = Some(number);
         self.shared.inbox.post(Notice::AskToOpen { link: self.shared.link, stream: number });
         let limit = Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
+        let limit = limit.min(until.saturating_duration_since(Instant::now()));
         let answer = self.awaited.recv_timeout(limit).ok().or_else(|| {
             // From here on no answer is taken. One that came just before is, so that it does not stay for the next question.
             self.shared.lock().asked = None;
@@ -223,14 +233,29 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(inner, Some(HandshakeError::Refused(_)))
 }
 
-/// Dials a bulk connection, whichever way the data will go.
+/// What is left of the time.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    let left = left.min(Duration::from_nanos(HANDSHAKE_NS_MAX));
+    if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "it takes too long")) } else { Ok(left) }
+}
+
+/// Dials a bulk connection, whichever way the data will go, until then.
 ///
 /// # Errors
 /// If the peer does not answer, or refuses.
-pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<(TcpStream, Keys)> {
+pub fn dial_bulk(
+    address: &str,
+    secret: &Secret,
+    pass: &Pass,
+    mut own: Hello,
+    until: Instant,
+) -> io::Result<(TcpStream, Keys)> {
+    own.pass = Some(pass.of(own.node, own.purpose, own.stream));
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in address.to_socket_addrs()? {
-        let mut stream = match TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX)) {
+        let limit = Duration::from_nanos(DIAL_NS_MAX).min(left(until)?);
+        let mut stream = match TcpStream::connect_timeout(&address, limit) {
             Ok(stream) => stream,
             Err(error) => {
                 failed = error;
@@ -239,8 +264,8 @@ pub fn dial_bulk(address: &str, secret: &Secret, own: Hello) -> io::Result<(TcpS
         };
         prepare_blocking(&stream)?;
         let (handshake, first) = Handshake::dial(secret.clone(), own)?;
-        let (_, _, keys) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-        return Ok((stream, keys));
+        let (_, _, session) = run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        return Ok((stream, session.keys));
     }
     Err(failed)
 }

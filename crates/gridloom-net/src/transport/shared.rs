@@ -11,7 +11,7 @@ use std::time::Duration;
 use gridloom_base::DatumId;
 use gridloom_channel::Keys;
 
-use super::handshake::Hello;
+use super::handshake::{Hello, Pass};
 use super::host::HostSockets;
 use super::notice::{Inbox, Link};
 use crate::identity::Secret;
@@ -27,6 +27,8 @@ pub struct Route {
     pub own: Hello,
     /// The grid's secret.
     pub secret: Secret,
+    /// What both know from their control connection.
+    pub pass: Pass,
     /// What the peer said of itself.
     pub peer: Hello,
     /// Where nodes of this host meet.

@@ -1,6 +1,7 @@
 //! Nodes with scripted machines: every input is reported, effects are what the test says, and messages may be answered.
 #![allow(dead_code)]
 
+use std::cell::RefCell;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -14,7 +15,7 @@ use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
-use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
+use gridloom_net::transport::handshake::{Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -186,6 +187,7 @@ pub fn hello(purpose: Purpose, stream: u64) -> Hello {
         host: String::new(),
         stream,
         nonce: [0; 32],
+        pass: None,
         ticket: None,
     }
 }
@@ -197,6 +199,18 @@ pub fn connect(node: &TestNode) -> TcpStream {
     stream
 }
 
+thread_local! {
+    /// Of the last raw control connection of this test: bulk connections begin with it.
+    static PASS: RefCell<Option<Pass>> = const { RefCell::new(None) };
+}
+
+/// The first frame's content of a raw bulk connection of this test.
+pub fn bulk_hello(purpose: Purpose, stream: u64) -> Hello {
+    let mut own = hello(purpose, stream);
+    own.pass = PASS.with_borrow(|pass| pass.as_ref().map(|pass| pass.of(own.node, purpose, stream)));
+    own
+}
+
 /// A raw connection that has passed the handshake; its next frame has number 2.
 pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
     shaken_with_keys(node, purpose, stream).0
@@ -205,11 +219,14 @@ pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
 /// As [`shaken`], and the keys of the frames that follow.
 pub fn shaken_with_keys(node: &TestNode, purpose: Purpose, stream: u64) -> (TcpStream, Keys) {
     let mut socket = connect(node);
-    let (handshake, first) = Handshake::dial(secret(), hello(purpose, stream)).unwrap();
+    let (handshake, first) = Handshake::dial(secret(), bulk_hello(purpose, stream)).unwrap();
     let shaken = run_blocking(&mut socket, handshake, Some(first), |_| Ok(Verdict::Welcome));
-    let (_, verdict, keys) = shaken.unwrap();
+    let (_, verdict, session) = shaken.unwrap();
     assert_eq!(verdict, Verdict::Welcome);
-    (socket, keys)
+    if purpose == Purpose::Control {
+        PASS.set(Some(session.pass));
+    }
+    (socket, session.keys)
 }
 
 pub fn raw_frame(sequence: u32, kind: u64, body: &[u8]) -> Vec<u8> {
