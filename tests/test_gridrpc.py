@@ -17,7 +17,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 234
+CASES = 246
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "lost_object.c", "mixed.c")
 # What needs memory that not every machine has.
@@ -57,7 +57,7 @@ def sources():
 def suite(tmp_path_factory):
     """A folder with the suite, its functions and its configuration, built."""
     folder = tmp_path_factory.mktemp("gridrpc")
-    for name in ("functions.idl", "gridrpc.toml", "platform.toml"):
+    for name in ("functions.idl", "ninfg.idl", "ninfg.h", "gridrpc.toml", "platform.toml"):
         shutil.copy(SUITE / name, folder)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", SUITE / "functions.c", "-o", folder / "libgridrpc.so"], check=True)
     compile_c(sources(), folder / "suite", "-std=c99", "-D_POSIX_C_SOURCE=200809L")

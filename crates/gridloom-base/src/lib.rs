@@ -8,6 +8,7 @@ pub mod fnv;
 pub mod id;
 pub mod json;
 pub mod limits;
+pub mod list;
 pub mod log;
 pub mod machine;
 pub mod near;

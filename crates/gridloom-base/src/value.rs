@@ -163,6 +163,11 @@ pub enum Meta {
         /// Extents, outermost index first whatever the memory order.
         shape: Vec<u64>,
     },
+    /// Strings, or contents of files, each of which may be missing ([`crate::list`]).
+    List {
+        /// Length in bytes.
+        size_bytes: u64,
+    },
 }
 
 /// A description as it was read: with the variants of [`Meta`], in its order.
@@ -172,6 +177,7 @@ enum ReadMeta {
     Text { size_bytes: u64 },
     Bytes { size_bytes: u64 },
     Array { dtype: Dtype, byte_order: ByteOrder, order: Order, shape: Vec<u64> },
+    List { size_bytes: u64 },
 }
 
 impl<'de> Deserialize<'de> for Meta {
@@ -181,6 +187,7 @@ impl<'de> Deserialize<'de> for Meta {
             ReadMeta::Text { size_bytes } => Meta::Text { size_bytes },
             ReadMeta::Bytes { size_bytes } => Meta::Bytes { size_bytes },
             ReadMeta::Array { dtype, byte_order, order, shape } => Meta::Array { dtype, byte_order, order, shape },
+            ReadMeta::List { size_bytes } => Meta::List { size_bytes },
         };
         match meta.checked_size_bytes() {
             Some(_) => Ok(meta),
@@ -204,7 +211,7 @@ impl Meta {
     pub fn checked_size_bytes(&self) -> Option<u64> {
         match self {
             Meta::Scalar { dtype, .. } => Some(dtype.size_bytes()),
-            Meta::Text { size_bytes } | Meta::Bytes { size_bytes } => Some(*size_bytes),
+            Meta::Text { size_bytes } | Meta::Bytes { size_bytes } | Meta::List { size_bytes } => Some(*size_bytes),
             Meta::Array { dtype, shape, .. } => {
                 if shape.contains(&0) {
                     return Some(0);
@@ -229,6 +236,7 @@ impl fmt::Display for Meta {
             Meta::Scalar { dtype, .. } => write!(f, "{dtype}"),
             Meta::Text { size_bytes } => write!(f, "string of {size_bytes} bytes"),
             Meta::Bytes { size_bytes } => write!(f, "{size_bytes} bytes"),
+            Meta::List { size_bytes } => write!(f, "list of {size_bytes} bytes"),
             Meta::Array { dtype, order, shape, byte_order } => {
                 write!(f, "{dtype}[")?;
                 for (i, extent) in shape.iter().enumerate() {

@@ -39,11 +39,18 @@
  *                            is passed as it is
  *     array with slices      a pointer to the whole array; with Shrink "yes" nothing outside of the slices is read or written
  *     VAROUT array           a pointer to a pointer, which is set to a new array; the program gives that to free()
- *     IN string              char *, which ends in a NUL; to a Python function in UTF-8, or it is GRPC_OTHER_ERROR_CODE
- *     OUT, INOUT string      char **, set to a new string, which the program gives to free(); an INOUT's old one stays the
- *                            program's
+ *     IN string              char *, which ends in a NUL; to a Python function in UTF-8, or it is GRPC_OTHER_ERROR_CODE; NULL
+ *                            arrives as NULL
+ *     OUT, INOUT string      char **, set to a new string, which the program gives to free(), or to NULL; an INOUT's old one
+ *                            stays the program's
  *     filename               char *, a path: IN files are read before the call returns, OUT files are written beside their
- *                            path and renamed with the results; NULL or "" is no file, or one that is not wanted
+ *                            path and renamed with the results; NULL is no file, or one that is not wanted, and arrives as
+ *                            NULL; "" is an empty file, or one that is made and not wanted
+ *     filepointer            FILE *, open: what it still has to read is sent
+ *     array of strings       char **, an array of pointers as above; results are set as those of an OUT string
+ *     array of filenames     char **, an array of paths as above
+ *     array of filepointers  FILE **; a result is written to the file, which is then at its beginning, or to a new tmpfile()
+ *                            where there is NULL
  *     WORK                   anything, NULL as a rule: it is not looked at
  *     callback               a pointer to a function, behind all others. It is called while the call runs, by a thread of
  *                            the library or, in simulation, by one that waits or probes: with pointers to arrays that are
@@ -63,8 +70,31 @@
 #ifndef GRIDLOOM_GRPC_H
 #define GRIDLOOM_GRPC_H
 
+/* What programs written for Ninf-G rely upon, whose header includes these. */
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Complex numbers of interface descriptions. C99's float _Complex and double _Complex may be passed as well. */
+#ifndef GRPC_COMPLEX_NP
+#define GRPC_COMPLEX_NP
+typedef struct scomplex {
+    float r, i;
+} scomplex;
+typedef struct dcomplex {
+    double r, i;
+} dcomplex;
+#endif
 
 #ifdef __cplusplus
 extern "C" {

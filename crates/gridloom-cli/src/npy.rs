@@ -99,7 +99,9 @@ pub fn write(meta: &Meta, elements: &[u8]) -> Result<Vec<u8>> {
     let (dtype, byte_order, order, shape) = match meta {
         Meta::Scalar { dtype, byte_order } => (dtype, byte_order, Order::C, &[][..]),
         Meta::Array { dtype, byte_order, order, shape } => (dtype, byte_order, *order, &shape[..]),
-        Meta::Text { .. } | Meta::Bytes { .. } => bail!("a {meta} cannot be saved as .npy; only numbers can"),
+        Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => {
+            bail!("a {meta} cannot be saved as .npy; only numbers can")
+        }
     };
     let (code, _) = CODES.iter().find(|(_, known)| known == dtype).expect("the table has every element type");
     let byte_order = match (dtype.size_bytes(), byte_order) {

@@ -27,6 +27,7 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
         None => (text.as_bytes().to_vec(), None),
     };
     let dtype = match param.base {
+        _ if param.is_list() => return list_from_json(&content),
         BaseType::Text => return Ok(Value::text(std::str::from_utf8(&content).context("it is no text (UTF-8)")?)),
         BaseType::String => {
             return Ok(match std::str::from_utf8(&content) {
@@ -34,7 +35,9 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
                 Err(_) => Value::from(std::sync::Arc::<[u8]>::from(content)),
             });
         }
-        BaseType::Bytes | BaseType::File => return Ok(Value::from(std::sync::Arc::<[u8]>::from(content))),
+        BaseType::Bytes | BaseType::File | BaseType::Stream => {
+            return Ok(Value::from(std::sync::Arc::<[u8]>::from(content)));
+        }
         BaseType::Number(dtype) => dtype,
     };
     match file {
@@ -43,6 +46,13 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
         }
         _ => from_json(&content, param, dtype),
     }
+}
+
+/// A list of texts; `null` is an item that is missing.
+fn list_from_json(content: &[u8]) -> Result<Value> {
+    let items: Vec<Option<String>> = serde_json::from_slice(content)
+        .context("expected a list of texts, such as [\"one\", \"two\"]; null stands for an item that is missing")?;
+    Ok(Value::list(items.iter().map(|item| item.as_deref().map(str::as_bytes))))
 }
 
 fn from_npy(content: &[u8], param: &Param) -> Result<Value> {
@@ -176,6 +186,11 @@ pub fn to_json(value: &Value) -> Result<Json> {
     let (dtype, byte_order, order, shape) = match value.meta() {
         Meta::Text { .. } => return Ok(json!(String::from_utf8_lossy(bytes))),
         Meta::Bytes { .. } => return Ok(json!(bytes)),
+        Meta::List { .. } => {
+            let items = value.items().context("it is no list")?;
+            let texts: Vec<_> = items.iter().map(|item| item.map(String::from_utf8_lossy)).collect();
+            return Ok(json!(texts));
+        }
         Meta::Scalar { dtype, byte_order } => (*dtype, *byte_order, Order::C, &[][..]),
         Meta::Array { dtype, byte_order, order, shape } => (*dtype, *byte_order, *order, &shape[..]),
     };

@@ -2,8 +2,9 @@
 //! mistakes by the file's own lines and columns.
 //!
 //! Parameters are C variables as Ninf-G has them. A scalar that is `IN` comes by value, everything else by pointer.
-//! Arrays of any number of dimensions are flat. `goto ng_stub_end` leaves a body. One C++ function makes the whole source
-//! C++. A class is a source of its own, in which its state stands as variables: an object is a process.
+//! Arrays of any number of dimensions are flat, and complex numbers have parts `.r` and `.i`. `goto ng_stub_end` leaves a
+//! body. One C++ function makes the whole source C++. A class is a source of its own, in which its state stands as
+//! variables: an object is a process.
 
 use std::fmt::Write as _;
 
@@ -104,8 +105,16 @@ impl Build {
         let file = quoted(file);
         let is_cpp = self.is_cpp(stubs);
         let mut source = String::from("/* Made by gridloom from an interface description; changes are lost. */\n");
+        // A macro such as _GNU_SOURCE has to be defined before the first header.
+        let chooses_features = self.texts.iter().chain(state).any(|text| text.text.contains("_SOURCE"));
+        if !chooses_features {
+            source.push_str(PRELUDE);
+        }
         for text in self.texts.iter().chain(state) {
             push_text(&mut source, text, &file, "", "");
+        }
+        if chooses_features {
+            source.push_str(PRELUDE);
         }
         for stub in stubs {
             push_stub(&mut source, stub, &definitions[stub.definition].signature, &file, is_cpp);
@@ -114,10 +123,27 @@ impl Build {
     }
 }
 
+/// What bodies may rely upon: the headers that Ninf-G's own header includes, its complex numbers, and whether their call
+/// was cancelled. Its own header may be included, too.
+const PRELUDE: &str = concat!(
+    "#line 1 \"grpc_executable.h\"\n",
+    include_str!("../include/grpc_executable.h"),
+    "#ifdef __cplusplus\nextern \"C\"\n#endif\n__attribute__((weak)) int grpc_is_canceled_np(grpc_error_t *error)\n",
+    "{ if (error != NULL) *error = GRPC_NO_ERROR; return 0; }\n"
+);
+
+/// The header of remote bodies, and its name.
+pub const EXECUTABLE_HEADER: (&str, &str) = ("grpc_executable.h", include_str!("../include/grpc_executable.h"));
+
 fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str, is_cpp: bool) {
-    let mut params: Vec<String> = signature.params.iter().map(|param| declaration(param, is_cpp)).collect();
+    let c_type: fn(Dtype, bool) -> &'static str = match stub.code {
+        StubCode::Body(_) => body_type,
+        StubCode::Call { .. } => c_type,
+    };
+    let declared = |param| declaration(param, |dtype| c_type(dtype, is_cpp));
+    let mut params: Vec<String> = signature.params.iter().map(declared).collect();
     for Callback { name, params: taken } in &signature.callbacks {
-        let taken: Vec<String> = taken.iter().map(|param| declaration(param, is_cpp)).collect();
+        let taken: Vec<String> = taken.iter().map(declared).collect();
         params.push(format!("void (*{name})({})", taken.join(", ")));
     }
     let params = if params.is_empty() { "void".to_string() } else { params.join(", ") };
@@ -150,16 +176,26 @@ fn push_text(source: &mut String, text: &CText, file: &str, before: &str, behind
     let _ = writeln!(source, "#line {} {file}\n{blank}{before}{}{behind}", text.line, text.text);
 }
 
-fn declaration(param: &Param, is_cpp: bool) -> String {
+fn declaration(param: &Param, c_type: impl Fn(Dtype) -> &'static str) -> String {
     let name = &param.name;
     match param.base {
-        BaseType::Number(dtype) if param.mode == Mode::In && !param.is_array => {
-            format!("{} {name}", c_type(dtype, is_cpp))
-        }
-        BaseType::Number(dtype) if param.mode == Mode::VarOut => format!("{} **{name}", c_type(dtype, is_cpp)),
-        BaseType::Number(dtype) => format!("{} *{name}", c_type(dtype, is_cpp)),
+        BaseType::Number(dtype) if param.mode == Mode::In && !param.is_array => format!("{} {name}", c_type(dtype)),
+        BaseType::Number(dtype) if param.mode == Mode::VarOut => format!("{} **{name}", c_type(dtype)),
+        BaseType::Number(dtype) => format!("{} *{name}", c_type(dtype)),
         BaseType::String if param.is_output() => format!("char **{name}"),
+        BaseType::Stream if param.is_array => format!("FILE **{name}"),
+        BaseType::Stream => format!("FILE *{name}"),
+        _ if param.is_array => format!("char **{name}"),
         _ => format!("char *{name}"),
+    }
+}
+
+/// The type in an inline body: complex numbers are those of Ninf-G.
+fn body_type(dtype: Dtype, is_cpp: bool) -> &'static str {
+    match dtype {
+        Dtype::Complex64 => "scomplex",
+        Dtype::Complex128 => "dcomplex",
+        other => c_type(other, is_cpp),
     }
 }
 
@@ -218,7 +254,11 @@ mod tests {
         let parsed = parse_file(file, "a \"b\".idl").unwrap();
         let source = parsed.build.c_source(&parsed.definitions, "a \"b\".idl");
         let (globals, stub) = source.split_once("\n\n").unwrap();
-        assert!(globals.ends_with("#line 2 \"a \\\"b\\\".idl\"\n          int calls; "), "{globals}");
+        assert!(
+            globals.contains("#include <stdio.h>")
+                && globals.ends_with("#line 2 \"a \\\"b\\\".idl\"\n          int calls; "),
+            "{globals}"
+        );
         let symbol = super::stub_symbol(&parsed.definitions[0].signature);
         let head = format!("void {symbol}(int n, double *r, double *w)\n{{\n");
         assert!(

@@ -56,8 +56,11 @@ impl Signature {
         if !param.dims.is_empty() && !param.is_array {
             return Err("it has extents and is not marked as an array".to_string());
         }
-        if param.is_array && !matches!(param.base, BaseType::Number(_)) {
-            return Err("arrays hold numbers only".to_string());
+        if param.is_array && !matches!(param.base, BaseType::Number(_)) && !param.is_list() {
+            return Err("arrays hold numbers, strings or files only".to_string());
+        }
+        if param.is_list() && (param.dims.is_empty() || matches!(param.mode, Mode::Work | Mode::VarOut)) {
+            return Err("an array of strings or of files has extents, and is IN, OUT or INOUT".to_string());
         }
         if param.mode == Mode::Work && !param.is_array {
             return Err("WORK is scratch space, so it is an array".to_string());
@@ -91,14 +94,16 @@ impl Signature {
                 ));
             }
             for param in &callback.params {
-                let is_array = param.is_array && !param.dims.is_empty() && matches!(param.base, BaseType::Number(_));
+                let is_array = param.is_array
+                    && !param.dims.is_empty()
+                    && matches!(param.base, BaseType::Number(_) | BaseType::String);
                 if !is_array
                     || param.hidden
                     || param.slices.is_some()
                     || matches!(param.mode, Mode::Work | Mode::VarOut)
                 {
                     return Err(format!(
-                        "parameter '{}' of callback '{name}' is no plain array of numbers",
+                        "parameter '{}' of callback '{name}' is no plain array of numbers or strings",
                         param.name
                     ));
                 }
@@ -167,6 +172,7 @@ impl Signature {
                 BaseType::Bytes => 65,
                 BaseType::String => 66,
                 BaseType::File => 67,
+                BaseType::Stream => 68,
             });
             hash.number(param.dims.len() as u64);
             param.dims.iter().for_each(|dim| hash.expression(dim));
@@ -291,7 +297,7 @@ mod tests {
         assert!(broken(&|s| s.params[2].dims = vec![Expr::Number(0.5)]).contains("not an exact integer"));
         assert!(broken(&|s| s.params[2].is_array = false).contains("not marked as an array"));
         assert!(broken(&|s| s.params[1].hidden = true).contains("only an integer IN scalar"));
-        assert!(broken(&|s| s.params[2].base = BaseType::Text).contains("numbers only"));
+        assert!(broken(&|s| s.params[2].base = BaseType::Text).contains("strings or files only"));
         assert!(broken(&|s| s.work = Some(Expr::Param(3))).contains("INOUT"));
         assert!(broken(&|s| s.params = vec![s.params[0].clone(); 129]).contains("at most 128"));
     }

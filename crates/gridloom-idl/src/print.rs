@@ -53,7 +53,7 @@ impl Signature {
             BaseType::Number(dtype) => dtype.name(),
             BaseType::Text | BaseType::String => "string",
             BaseType::Bytes => "bytes",
-            BaseType::File => "file",
+            BaseType::File | BaseType::Stream => "file",
         };
         if !param.is_array {
             return base.to_string();

@@ -28,7 +28,9 @@ impl Param {
             BaseType::Bytes => Err("bytes"),
             BaseType::Number(Dtype::Float16) if !self.is_array && self.mode == Mode::In => Err("a float16 by value"),
             BaseType::Number(dtype) if !self.is_array && self.mode == Mode::In => Ok(Passed::Value(dtype)),
-            BaseType::Number(_) | BaseType::Text | BaseType::String | BaseType::File => Ok(Passed::Address),
+            BaseType::Number(_) | BaseType::Text | BaseType::String | BaseType::File | BaseType::Stream => {
+                Ok(Passed::Address)
+            }
         }
     }
 }
@@ -59,7 +61,7 @@ impl Signature {
 
     /// `const double *x /* [n] */`.
     fn c_argument(&self, param: &Param) -> String {
-        let BaseType::Number(dtype) = param.base else { return c_text(param) };
+        let BaseType::Number(dtype) = param.base else { return self.c_text(param) };
         let kind = c_type(dtype, false);
         let name = &param.name;
         if let Ok(Passed::Value(_)) = param.passed() {
@@ -82,27 +84,36 @@ impl Signature {
         noted(&declared, &notes)
     }
 
+    /// What is no number: a text, the path of a file, or a file; or an array of those.
+    fn c_text(&self, param: &Param) -> String {
+        let name = &param.name;
+        let mut notes: Vec<String> = Vec::new();
+        let (kind, is_const) = match param.base {
+            BaseType::File => {
+                notes.push(if param.is_array { "paths of files" } else { "path of a file" }.to_string());
+                ("char *", true)
+            }
+            BaseType::Stream => ("FILE *", false),
+            _ => ("char *", !param.is_output()),
+        };
+        if param.is_array {
+            notes.push(self.extents_text(param));
+        }
+        notes.extend(direction(param.mode).map(str::to_string));
+        let is_string_set = param.is_output() && !matches!(param.base, BaseType::File | BaseType::Stream);
+        if is_string_set {
+            notes.push(OURS_TO_FREE.to_string());
+        }
+        let star = if param.is_array || is_string_set { "*" } else { "" };
+        noted(&format!("{}{kind}{star}{name}", if is_const { "const " } else { "" }), &notes)
+    }
+
     /// `void (*tell)(const int *at /* [1] */)`.
     fn c_callback(&self, callback: &Callback) -> String {
         let taken: Vec<String> = callback.params.iter().map(|param| self.c_argument(param)).collect();
         let taken = if taken.is_empty() { "void".to_string() } else { taken.join(", ") };
         format!("void (*{})({taken})", callback.name)
     }
-}
-
-/// What is no number: a text, or the path of a file.
-fn c_text(param: &Param) -> String {
-    let name = &param.name;
-    let mut notes: Vec<String> = direction(param.mode).map(str::to_string).into_iter().collect();
-    if param.base == BaseType::File {
-        notes.insert(0, "path of a file".to_string());
-        return noted(&format!("const char *{name}"), &notes);
-    }
-    if param.is_output() {
-        notes.push(OURS_TO_FREE.to_string());
-        return noted(&format!("char **{name}"), &notes);
-    }
-    noted(&format!("const char *{name}"), &notes)
 }
 
 fn direction(mode: Mode) -> Option<&'static str> {

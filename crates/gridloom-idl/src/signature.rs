@@ -35,10 +35,12 @@ pub enum BaseType {
     Text,
     /// Uninterpreted bytes (Python functions).
     Bytes,
-    /// A string of C, which ends in a zero byte (native functions): text if it is UTF-8, else bytes.
+    /// A string of C, which ends in a zero byte (native functions): text if it is UTF-8, else bytes. No bytes stand for NULL.
     String,
     /// The content of a file, of which the function gets the path (native functions). An empty text stands for no file.
     File,
+    /// The content of a file, which is open where the function runs (native functions): it gets a `FILE *`. Likewise.
+    Stream,
 }
 
 impl BaseType {
@@ -46,10 +48,15 @@ impl BaseType {
     pub fn holds(self, meta: &Meta) -> bool {
         match (self, meta) {
             (BaseType::Text | BaseType::String, Meta::Text { .. })
-            | (BaseType::Bytes | BaseType::String | BaseType::File, Meta::Bytes { .. }) => true,
-            (BaseType::File, Meta::Text { size_bytes }) => *size_bytes == 0,
+            | (BaseType::Bytes | BaseType::String | BaseType::File | BaseType::Stream, Meta::Bytes { .. }) => true,
+            (BaseType::File | BaseType::Stream, Meta::Text { size_bytes }) => *size_bytes == 0,
             _ => false,
         }
+    }
+
+    /// Whether an array of it travels as a list: of strings or of files.
+    pub fn is_listed(self) -> bool {
+        matches!(self, BaseType::String | BaseType::File | BaseType::Stream)
     }
 }
 
@@ -141,6 +148,16 @@ impl Param {
         matches!(self.mode, Mode::Out | Mode::InOut | Mode::VarOut)
     }
 
+    /// Whether it is an array of strings or of files.
+    pub fn is_list(&self) -> bool {
+        self.is_array && self.base.is_listed()
+    }
+
+    /// Whether a value of that description can be passed for it, if it is no number and no array of them.
+    pub fn holds(&self, meta: &Meta) -> bool {
+        if self.is_list() { matches!(meta, Meta::List { .. }) } else { self.base.holds(meta) }
+    }
+
     /// The memory order of its array unless stated otherwise.
     pub fn memory_order(&self) -> Order {
         if self.order == ArrayOrder::F { Order::F } else { Order::C }
@@ -151,14 +168,15 @@ impl Param {
         match (self.mode, self.base) {
             (Mode::VarOut, _) => Some(Meta::Bytes { size_bytes: 0 }),
             (_, BaseType::Number(_)) => None,
+            _ if self.is_list() => Some(Meta::List { size_bytes: 0 }),
             (_, BaseType::Text | BaseType::String) => Some(Meta::Text { size_bytes: 0 }),
-            (_, BaseType::Bytes | BaseType::File) => Some(Meta::Bytes { size_bytes: 0 }),
+            (_, BaseType::Bytes | BaseType::File | BaseType::Stream) => Some(Meta::Bytes { size_bytes: 0 }),
         }
     }
 }
 
-/// A function of the program's that is called back while a function runs. It takes arrays of numbers; their extents use
-/// the scalars of the function.
+/// A function of the program's that is called back while a function runs. It takes arrays of numbers or of strings; their
+/// extents use the scalars of the function.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Callback {
     pub name: String,

@@ -19,6 +19,7 @@ pub(crate) fn type_from_words(words: &[&str]) -> Option<BaseType> {
         _ if signs > 0 => return None,
         ["string"] => return Some(BaseType::String),
         ["filename"] => return Some(BaseType::File),
+        ["filepointer"] => return Some(BaseType::Stream),
         ["float"] => (Dtype::Float32, Dtype::Float32),
         ["double"] => (Dtype::Float64, Dtype::Float64),
         ["double", "long"] => (Dtype::LongDouble, Dtype::LongDouble),
@@ -32,8 +33,19 @@ pub(crate) fn type_from_words(words: &[&str]) -> Option<BaseType> {
 
 /// Whether it is one of them.
 pub(crate) fn is_type_word(word: &str) -> bool {
-    const WORDS: [&str; 12] = [
-        "unsigned", "signed", "char", "short", "int", "long", "float", "double", "string", "filename", "scomplex",
+    const WORDS: [&str; 13] = [
+        "unsigned",
+        "signed",
+        "char",
+        "short",
+        "int",
+        "long",
+        "float",
+        "double",
+        "string",
+        "filename",
+        "filepointer",
+        "scomplex",
         "dcomplex",
     ];
     WORDS.contains(&word) || Dtype::from_name(word).is_some()
@@ -45,6 +57,7 @@ pub(crate) fn type_name(base: BaseType) -> &'static str {
         BaseType::Text | BaseType::String => "string",
         BaseType::Bytes => "bytes",
         BaseType::File => "filename",
+        BaseType::Stream => "filepointer",
         BaseType::Number(Dtype::Int8) => "char",
         BaseType::Number(Dtype::Int16) => "short",
         BaseType::Number(Dtype::Int32) => "int",
@@ -58,5 +71,5 @@ pub(crate) fn type_name(base: BaseType) -> &'static str {
 }
 
 /// Those that a message lists.
-pub(crate) const TYPES: &str = "char, short, int, long (also unsigned), float, double, string, filename, scomplex, \
-                     dcomplex, int8 to uint64, float16, bool";
+pub(crate) const TYPES: &str = "char, short, int, long (also unsigned), float, double, string, filename, filepointer, \
+                     scomplex, dcomplex, int8 to uint64, float16, bool";

@@ -18,7 +18,7 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyByteArray, PyBytes, PyComplex, PyComplexMethods, PyDict, PyFloat, PyInt, PyString, PyTuple,
+    PyBool, PyByteArray, PyBytes, PyComplex, PyComplexMethods, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple,
 };
 
 use crate::errors::{OrRaise, error};
@@ -79,7 +79,12 @@ impl Target<'_> {
         if let Ok(array) = object.cast::<PyUntypedArray>() {
             return self.array(array, param).map(Arg::Value);
         }
-        if let Some(param @ Param { base: BaseType::File, .. }) = param
+        if let Some(param) = param.filter(|param| param.is_list())
+            && object.getattr_opt("_raw")?.is_none()
+        {
+            return self.list(object, param).map(Arg::Value);
+        }
+        if let Some(param @ Param { base: BaseType::File | BaseType::Stream, .. }) = param
             && let Some(value) = self.file(object, param)?
         {
             return Ok(Arg::Value(value));
@@ -120,6 +125,30 @@ impl Target<'_> {
         if is_safe.extract()? { array.call_method1("astype", (wanted,)) } else { Ok(array) }
     }
 
+    /// Strings or files; `None` stands for one that is missing.
+    fn list(&self, object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Value> {
+        let refused = |object: &Bound<'_, PyAny>| self.refused(object, Some(param), "");
+        if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
+            return Err(refused(object));
+        }
+        let mut items: Vec<Option<Vec<u8>>> = Vec::new();
+        for item in object.try_iter().map_err(|_| refused(object))? {
+            let item = item?;
+            let is_file = param.base != BaseType::String;
+            let file = if is_file && !item.is_none() { self.file(&item, param)? } else { None };
+            items.push(match (item.cast::<PyString>(), item.cast::<PyBytes>(), file) {
+                _ if item.is_none() => None,
+                (_, _, Some(content)) => {
+                    Some(content.payload().map_or_else(Vec::new, |payload| payload.bytes().to_vec()))
+                }
+                (Ok(text), ..) => Some(text.to_str().map_err(|_| refused(&item))?.as_bytes().to_vec()),
+                (_, Ok(bytes), _) => Some(bytes.as_bytes().to_vec()),
+                _ => return Err(refused(&item)),
+            });
+        }
+        Ok(Value::list(items.iter().map(Option::as_deref)))
+    }
+
     /// What a path leads to; `None` stands for no file.
     fn file(&self, object: &Bound<'_, PyAny>, param: &Param) -> PyResult<Option<Value>> {
         if object.is_none() {
@@ -141,6 +170,14 @@ impl Target<'_> {
 
     /// Python's own numbers and texts.
     fn plain(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Option<Value>> {
+        let is_string = param.is_some_and(|param| param.base == BaseType::String);
+        if is_string && object.is_none() {
+            // No bytes stand for NULL; an empty text does not.
+            return Ok(Some(Value::from(Arc::<[u8]>::from([]))));
+        }
+        if is_string && object.cast::<PyBytes>().is_ok_and(|bytes| bytes.as_bytes().is_empty()) {
+            return Ok(Some(Value::text("")));
+        }
         if let Ok(text) = object.cast::<PyString>() {
             let text = text.to_cow().map_err(|error| self.refused(object, param, &format!("; {error}")))?;
             return Ok(Some(Value::text(&text)));
@@ -257,9 +294,11 @@ impl Target<'_> {
                 (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
                 (BaseType::Number(dtype), false) => format!("a {dtype} number"),
                 (BaseType::Text, _) => "a string".to_string(),
-                (BaseType::String, _) => "a string or bytes".to_string(),
+                (BaseType::String, false) => "a string, bytes or None".to_string(),
+                (BaseType::String, true) => "a list of strings, bytes and None".to_string(),
                 (BaseType::Bytes, _) => "bytes".to_string(),
-                (BaseType::File, _) => "a path, bytes or None".to_string(),
+                (BaseType::File | BaseType::Stream, false) => "a path, bytes or None".to_string(),
+                (BaseType::File | BaseType::Stream, true) => "a list of paths, bytes and None".to_string(),
             }
         });
         let kind = object.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());
@@ -358,6 +397,15 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value, is_kept: bool) -> P
     match value.meta() {
         Meta::Text { .. } => Ok(PyString::new(py, &String::from_utf8_lossy(bytes())).into_any()),
         Meta::Bytes { .. } => Ok(PyBytes::new(py, bytes()).into_any()),
+        Meta::List { .. } => {
+            let item = |item: &Option<&[u8]>| match item.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
+                None => py.None().into_bound(py),
+                Some((_, Ok(text))) => PyString::new(py, text).into_any(),
+                Some((bytes, Err(_))) => PyBytes::new(py, bytes).into_any(),
+            };
+            let items = value.items().unwrap_or_default();
+            Ok(PyList::new(py, items.iter().map(item))?.into_any())
+        }
         Meta::Scalar { dtype, byte_order } => number(py, *dtype, *byte_order, bytes()),
         Meta::Array { .. } => match value.payload() {
             Some(payload) => array(py, value.meta(), payload, is_kept),

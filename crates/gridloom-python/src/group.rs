@@ -265,7 +265,7 @@ impl RawHandle {
         match &self.meta {
             Meta::Array { shape, .. } => PyTuple::new(py, shape).map(Some),
             Meta::Scalar { .. } => Ok(Some(PyTuple::empty(py))),
-            Meta::Text { .. } | Meta::Bytes { .. } => Ok(None),
+            Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => Ok(None),
         }
     }
 
@@ -277,7 +277,7 @@ impl RawHandle {
                 let (dtype, byte_order) = element(&self.meta);
                 Some(type_string(dtype, byte_order))
             }
-            Meta::Text { .. } | Meta::Bytes { .. } => None,
+            Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => None,
         }
     }
 
@@ -289,6 +289,7 @@ impl RawHandle {
             Meta::Array { .. } => "array",
             Meta::Text { .. } => "str",
             Meta::Bytes { .. } => "bytes",
+            Meta::List { .. } => "list",
         }
     }
 
@@ -296,6 +297,7 @@ impl RawHandle {
         match &self.meta {
             Meta::Text { .. } => "str".into(),
             Meta::Bytes { .. } => "bytes".into(),
+            Meta::List { .. } => "list".into(),
             meta => meta.to_string(),
         }
     }

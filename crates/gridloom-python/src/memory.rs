@@ -65,7 +65,9 @@ impl Memory {
         let (shape, order) = match &self.meta {
             Meta::Array { shape, order, .. } => (shape.as_slice(), *order),
             Meta::Scalar { .. } => (&[][..], Order::C),
-            Meta::Text { size_bytes } | Meta::Bytes { size_bytes } => (std::slice::from_ref(size_bytes), Order::C),
+            Meta::Text { size_bytes } | Meta::Bytes { size_bytes } | Meta::List { size_bytes } => {
+                (std::slice::from_ref(size_bytes), Order::C)
+            }
         };
         let (dtype, byte_order) = element(&self.meta);
         let interface = PyDict::new(py);
@@ -90,7 +92,7 @@ impl Memory {
 pub(crate) fn element(meta: &Meta) -> (Dtype, ByteOrder) {
     match meta {
         Meta::Scalar { dtype, byte_order } | Meta::Array { dtype, byte_order, .. } => (*dtype, *byte_order),
-        Meta::Text { .. } | Meta::Bytes { .. } => (Dtype::Uint8, ByteOrder::NATIVE),
+        Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => (Dtype::Uint8, ByteOrder::NATIVE),
     }
 }
 

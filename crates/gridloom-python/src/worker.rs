@@ -98,7 +98,8 @@ impl Functions for PythonFunctions {
 fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAny>> {
     match &arg.meta {
         Meta::Text { .. } => Ok(PyString::new(py, &String::from_utf8_lossy(arg.bytes)).into_any()),
-        Meta::Bytes { .. } => Ok(PyBytes::new(py, arg.bytes).into_any()),
+        // No function in Python takes a list of this kind.
+        Meta::Bytes { .. } | Meta::List { .. } => Ok(PyBytes::new(py, arg.bytes).into_any()),
         Meta::Scalar { dtype, byte_order } => {
             let array = import(py, "numpy")?
                 .call_method1("frombuffer", (PyBytes::new(py, arg.bytes), type_string(*dtype, *byte_order)))?;

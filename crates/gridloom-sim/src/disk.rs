@@ -24,7 +24,8 @@ impl Files {
     /// Those of a function.
     pub fn of(signature: &Signature) -> Files {
         let is_of_files = signature.name.split_once('/').is_some_and(|(module, _)| module == FILES_MODULE);
-        let is_file = |param: &Param| param.base == BaseType::File || is_of_files && param.is_array;
+        let is_file =
+            |param: &Param| matches!(param.base, BaseType::File | BaseType::Stream) || is_of_files && param.is_array;
         let places = |modes: &[Mode]| {
             let params = signature.params.iter().filter(|param| modes.contains(&param.mode)).enumerate();
             params.filter(|(_, param)| is_file(param)).map(|(place, _)| place).collect()

@@ -50,7 +50,10 @@ impl Arg {
                     Meta::Array { .. } => None,
                     // The content of a file: nothing in it is checked, and it is not copied for that.
                     Meta::Bytes { size_bytes } if size_bytes > INLINE_BYTES_MAX as u64 => None,
-                    Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => value.inline_bytes(),
+                    Meta::List { size_bytes } if size_bytes > INLINE_BYTES_MAX as u64 => None,
+                    Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => {
+                        value.inline_bytes()
+                    }
                 };
                 Actual { meta: value.meta.clone(), inline }
             }
@@ -87,6 +90,8 @@ pub struct Function {
     pub(crate) object: Option<ObjectLocation>,
     /// After which errors its calls run again.
     pub(crate) retry: Option<Arc<Retry>>,
+    /// Parameters that are files which the caller does not take.
+    pub(crate) unwanted_files: Vec<usize>,
 }
 
 impl Function {
@@ -147,6 +152,11 @@ impl Function {
     /// nor calls that call the program back: they run once.
     pub fn retried(self, retry: Retry) -> Function {
         Function { retry: Some(Arc::new(retry)), ..self }
+    }
+
+    /// The same without the files that it would make for these parameters, by index: it gets no path for them.
+    pub fn without_files(self, params: Vec<usize>) -> Function {
+        Function { unwanted_files: params, ..self }
     }
 
     /// Whether a result of this description can be read as that one: an array of as many elements of the same type, as it lies in
@@ -286,8 +296,11 @@ impl Function {
                 }
             });
         }
-        let outputs: Vec<(DatumId, Meta)> =
-            bound.outputs.iter().map(|(_, meta)| (self.grid.new_datum(), meta.clone())).collect();
+        let output = |(index, meta): &(usize, Meta)| {
+            let is_wanted = !self.unwanted_files.contains(index);
+            (self.grid.new_datum(), if is_wanted { meta.clone() } else { Meta::Text { size_bytes: 0 } })
+        };
+        let outputs: Vec<(DatumId, Meta)> = bound.outputs.iter().map(output).collect();
         let task = Task {
             id: TaskId { client: self.grid.client(), serial: self.grid.next_serial() },
             kind: match self.object {

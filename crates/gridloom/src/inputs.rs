@@ -107,7 +107,7 @@ pub(crate) fn arguments(
                     if has_content { random_array(meta, &mut random)? } else { Value::placeholder(meta) }
                 }
                 (BaseType::Number(_), false) => Value::from(1i64),
-                (BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File, _) => {
+                _ => {
                     let (function, name) = (&signature.name, &param.name);
                     let why = "is no number, so there is no telling what it may be";
                     return Err(Error::Usage(format!("{function}: argument '{name}' {why}; set it ({name}=VALUE)")));

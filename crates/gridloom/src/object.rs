@@ -185,6 +185,7 @@ impl Object {
             only: None,
             object: Some(self.location),
             retry: None,
+            unwanted_files: Vec::new(),
         }
     }
 

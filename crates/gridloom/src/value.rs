@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gridloom_base::{ByteOrder, Dtype, Meta};
+use gridloom_base::{ByteOrder, Dtype, Meta, list};
 use gridloom_net::payload::Payload;
 
 use crate::Error;
@@ -54,6 +54,18 @@ impl Value {
     pub fn text(text: &str) -> Value {
         let meta = Meta::Text { size_bytes: text.len() as u64 };
         Value::of(meta, Payload::copied(text.as_bytes()))
+    }
+
+    /// Strings or contents of files, for a parameter that is an array of those; `None` for one that is missing.
+    pub fn list<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Value {
+        let packed = list::pack(items);
+        Value::of(Meta::List { size_bytes: packed.len() as u64 }, Payload::Inline(packed.into()))
+    }
+
+    /// The items of a list; `None` if it is something else, or a placeholder.
+    pub fn items(&self) -> Option<Vec<Option<&[u8]>>> {
+        let payload = self.payload.as_ref().filter(|_| matches!(self.meta, Meta::List { .. }))?;
+        list::unpack(payload.bytes())
     }
 
     /// A value with a description that was checked against its bytes, or came with them.

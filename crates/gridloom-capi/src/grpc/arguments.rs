@@ -3,9 +3,8 @@
 //! Scalars come first, since extents need them, then extents, then arrays. Arrays are copied once: what the program does with
 //! its memory after the call has returned changes nothing.
 
-use std::ffi::{CStr, OsStr, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::c_void;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gridloom::data::{Datum, Places, Use};
@@ -18,6 +17,7 @@ use gridloom_net::payload::Payload;
 use super::callbacks::callee;
 use super::code::{Failed, Outcome};
 use super::handles::{CallerArguments, ReadingPlan, missing};
+use super::lists::{ListTarget, file_value, list_argument, path, stream_argument};
 use super::memory;
 use super::remotes::Remotes;
 
@@ -32,6 +32,8 @@ pub(super) struct Gathered {
     pub(super) destinations: Vec<Destination>,
     /// Some of the arguments, or of the results, stay where they are.
     pub(super) is_remote: bool,
+    /// Parameters that are files which the program does not take, by index.
+    pub(super) unwanted_files: Vec<usize>,
 }
 
 /// A result's name, and where it goes.
@@ -55,6 +57,8 @@ pub(super) enum Target {
     Fresh { address: usize },
     /// To a file of that name.
     File(PathBuf),
+    /// To an array of strings or of files.
+    List(ListTarget),
     /// Nowhere: it stays where it is made and becomes that datum. `Meta` is how the program would have it in memory.
     Remote(Arc<Datum>, Meta),
 }
@@ -180,7 +184,7 @@ pub(super) unsafe fn survey<'a>(
     let mut scalars = vec![None; signature.params.len()];
     for (at, param) in signature.params.iter().enumerate() {
         let is_memory = param.is_array || param.is_output() && matches!(param.base, BaseType::Number(_));
-        if param.is_input() && !is_memory && param.base != BaseType::File {
+        if param.is_input() && !is_memory && !matches!(param.base, BaseType::File | BaseType::Stream) {
             if let Some(remote) = remote(at) {
                 return Err(not_remote(signature, param, &remote));
             }
@@ -206,6 +210,8 @@ pub(super) unsafe fn survey<'a>(
             (Some((meta, _)), ..) => meta.clone(),
             (None, BaseType::Number(dtype), Some(shape)) => array_of(param, dtype, shape),
             (None, BaseType::Number(dtype), None) => Meta::scalar(dtype),
+            // Pointers.
+            (None, _, Some(shape)) => Meta::array(Dtype::Uint64, &shape),
             (None, _, _) => Meta::Text { size_bytes: 0 },
         };
         let is_passed = by_value.is_some() && !param.is_output();
@@ -264,10 +270,21 @@ pub(super) unsafe fn gather(
     let mut gathered = Gathered::default();
     let mut copies: Vec<(usize, Value)> = Vec::new();
     for mut item in items {
-        if item.param.base == BaseType::File {
-            // SAFETY: promised by the caller.
-            unsafe { gather_file(places.grid, signature, &item, &mut gathered) }?;
-            continue;
+        // SAFETY: promised by the caller, each time.
+        match item.param.base {
+            _ if item.param.is_list() => {
+                unsafe { gather_list(places.grid, signature, &item, &mut gathered) }?;
+                continue;
+            }
+            BaseType::File => {
+                unsafe { gather_file(places.grid, signature, &item, &mut gathered) }?;
+                continue;
+            }
+            BaseType::Stream => {
+                gathered.args.push(unsafe { stream_argument(signature, item.param, item.pointer) }?.into());
+                continue;
+            }
+            _ => {}
         }
         if item.param.is_input() {
             let arg = match (item.bytes.take(), &item.remote) {
@@ -302,25 +319,33 @@ unsafe fn gather_file(grid: &Grid, signature: &Signature, item: &Item<'_>, gathe
     // SAFETY: promised by the caller.
     let path = unsafe { path(item.pointer) };
     if item.param.is_input() {
-        let none = || Value::text("");
-        let read = |path: &Path| grid.file_argument(&signature.name, &item.param.name, path);
-        gathered.args.push(path.as_deref().map_or_else(|| Ok(none()), read)?.into());
+        gathered.args.push(file_value(grid, signature, item.param, path.as_deref())?.into());
     }
     if item.param.is_output() {
-        let target = path.map_or(Target::Unwanted, Target::File);
+        if path.is_none() {
+            gathered.unwanted_files.extend(signature.params.iter().position(|param| param.name == item.param.name));
+        }
+        let target = path.filter(|path| !path.as_os_str().is_empty()).map_or(Target::Unwanted, Target::File);
         gathered.destinations.push(Destination::new(&item.param.name, target));
     }
     Ok(())
 }
 
-/// The path that a program gives for a file: null and the empty one stand for none.
-unsafe fn path(pointer: *const c_void) -> Option<PathBuf> {
-    if pointer.is_null() {
-        return None;
+unsafe fn gather_list(grid: &Grid, signature: &Signature, item: &Item<'_>, gathered: &mut Gathered) -> Outcome<()> {
+    let (_, size_bytes) = item.range();
+    let count = size_bytes / size_of::<*mut c_void>();
+    if item.param.is_input() {
+        // SAFETY: promised by the caller.
+        let value = unsafe { list_argument(grid, signature, item.param, item.pointer, count) }?;
+        gathered.args.push(value.into());
     }
-    // SAFETY: a string, promised by the caller.
-    let path = unsafe { CStr::from_ptr(pointer.cast()) }.to_bytes();
-    (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)))
+    if item.param.is_output() {
+        // SAFETY: promised by the caller.
+        let target = unsafe { ListTarget::new(item.param, item.pointer, count) }?;
+        let target = target.map_or(Target::Unwanted, Target::List);
+        gathered.destinations.push(Destination::new(&item.param.name, target));
+    }
+    Ok(())
 }
 
 fn not_remote(signature: &Signature, param: &Param, remote: &Datum) -> Failed {

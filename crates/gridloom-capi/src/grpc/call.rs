@@ -68,8 +68,9 @@ impl Call {
         };
         let function = &ties.server().map_or_else(|| function.clone(), |server| function.clone().bound_to(server));
         // SAFETY: promised by the caller.
-        let Gathered { args, named, destinations, is_remote } =
+        let Gathered { args, named, destinations, is_remote, unwanted_files } =
             unsafe { gather(&places, function.signature(), survey.items, known) }?;
+        let function = &function.clone().without_files(unwanted_files);
         // Those run at most once, and are no tasks of a group.
         let is_plain = survey.callee.is_some() || function.is_method();
         if is_plain && destinations.iter().any(|destination| destination.remote().is_some()) {

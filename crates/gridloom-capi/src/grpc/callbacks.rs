@@ -2,7 +2,7 @@
 //! at a time; in simulation the waiting thread does.
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use gridloom::{Callee, Value};
@@ -13,6 +13,7 @@ use gridloom_net::worker::convert::{Aligned, to_native};
 use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 
 use super::code::{Failed, Outcome};
+use super::memory;
 
 thread_local! {
     /// The task for which this thread runs a callback.
@@ -29,7 +30,21 @@ struct Target {
     name: String,
     address: usize,
     /// What it takes and gives: arrays.
-    params: Vec<(Mode, Meta)>,
+    params: Vec<Parameter>,
+}
+
+struct Parameter {
+    mode: Mode,
+    /// In memory: of strings, of pointers to them.
+    meta: Meta,
+    is_strings: bool,
+}
+
+/// The memory that a function of the program's is called with.
+struct Arguments {
+    rooms: Vec<Aligned>,
+    /// What pointers of some of them lead to.
+    strings: Vec<CString>,
 }
 
 /// What a call may call back: `pointer` gives what the program passed for each callback.
@@ -49,7 +64,9 @@ pub(super) unsafe fn callee(
             return Err(Failed::null(&format!("{}: callback '{name}'", signature.name)));
         }
         let metas = signature.callback_metas(index, scalars.to_vec()).map_err(gridloom::Error::from)?;
-        let params = callback.params.iter().map(|param| param.mode).zip(metas).collect();
+        let params = callback.params.iter().zip(metas);
+        let params =
+            params.map(|(param, meta)| Parameter { mode: param.mode, meta, is_strings: param.is_list() }).collect();
         targets.push(Target { name, address, params });
     }
     Ok(Arc::new(move |task, index, values| {
@@ -66,39 +83,71 @@ impl Target {
     /// # Safety
     /// See [`callee`].
     unsafe fn run(&self, values: &[Value]) -> Result<Vec<Value>, String> {
-        let mut rooms = self.rooms(values)?;
-        let pointers: Vec<*mut u8> = rooms.iter_mut().map(|room| room.bytes_mut().as_mut_ptr()).collect();
+        let mut arguments = self.arguments(values)?;
+        let pointers: Vec<*mut u8> = arguments.rooms.iter_mut().map(|room| room.bytes_mut().as_mut_ptr()).collect();
         let cif = Cif::try_new(pointers.iter().map(|_| Type::pointer()), Type::void());
         let cif = cif.map_err(|error| format!("libffi: {error:?}"))?;
         let args: Vec<Arg<'_>> = pointers.iter().map(Arg::new).collect();
         let code = CodePtr::from_ptr(std::ptr::with_exposed_provenance(self.address));
         // SAFETY: a function that takes as many pointers, promised by the caller; each leads to an array as described.
         unsafe { cif.call_return_into(code, &args, Ret::void()) };
-        let given = self.params.iter().zip(&rooms).filter(|((mode, _), _)| *mode != Mode::In);
-        let value = |((_, meta), room): (&(Mode, Meta), &Aligned)| {
-            Value::new(meta.clone(), Payload::copied(room.bytes())).map_err(|error| error.to_string())
+        let given = self.params.iter().zip(&arguments.rooms).filter(|(param, _)| param.mode != Mode::In);
+        let value = |(param, room): (&Parameter, &Aligned)| {
+            if param.is_strings {
+                // SAFETY: pointers to strings, or null, promised by the caller.
+                let items: Vec<_> =
+                    pointers_in(room).map(|pointer| unsafe { memory::string_or_null(pointer) }).collect();
+                return Ok(Value::list(items.into_iter()));
+            }
+            Value::new(param.meta.clone(), Payload::copied(room.bytes())).map_err(|error| error.to_string())
         };
         given.map(value).collect()
     }
 
     /// The arrays that it is called with.
-    fn rooms(&self, values: &[Value]) -> Result<Vec<Aligned>, String> {
+    fn arguments(&self, values: &[Value]) -> Result<Arguments, String> {
         let mut values = values.iter();
-        let mut rooms = Vec::with_capacity(self.params.len());
-        for (mode, meta) in &self.params {
-            let mut room = Aligned::zeroed(meta.size_bytes() as usize);
-            if *mode != Mode::Out {
+        let mut arguments = Arguments { rooms: Vec::with_capacity(self.params.len()), strings: Vec::new() };
+        for param in &self.params {
+            let mut room = Aligned::zeroed(param.meta.size_bytes() as usize);
+            if param.mode != Mode::Out {
                 let value = values.next().ok_or_else(|| format!("callback '{}' got too few values", self.name))?;
-                let bytes = value.payload().map_or(&[][..], Payload::bytes);
-                if !is_same(meta, value.meta()) || bytes.len() != room.bytes().len() {
-                    return Err(format!("callback '{}' got {}, expected {meta}", self.name, value.meta()));
+                let misfit = || format!("callback '{}' got {}, expected {}", self.name, value.meta(), param.meta);
+                if param.is_strings {
+                    arguments.add_strings(value, &mut room).ok_or_else(misfit)?;
+                } else {
+                    let bytes = value.payload().map_or(&[][..], Payload::bytes);
+                    if !is_same(&param.meta, value.meta()) || bytes.len() != room.bytes().len() {
+                        return Err(misfit());
+                    }
+                    to_native(value.meta(), bytes, None, room.bytes_mut())?;
                 }
-                to_native(value.meta(), bytes, None, room.bytes_mut())?;
             }
-            rooms.push(room);
+            arguments.rooms.push(room);
         }
-        Ok(rooms)
+        Ok(arguments)
     }
+}
+
+impl Arguments {
+    /// Fills a room with pointers to the strings of a list; `None` if it has room for more or fewer.
+    fn add_strings(&mut self, value: &Value, room: &mut Aligned) -> Option<()> {
+        let places = room.bytes_mut().chunks_exact_mut(size_of::<usize>());
+        let items = value.items().filter(|items| items.len() == places.len())?;
+        for (place, item) in places.zip(items) {
+            let Some(item) = item else { continue };
+            let string = CString::new(item).ok()?;
+            place.copy_from_slice(&string.as_ptr().expose_provenance().to_ne_bytes());
+            self.strings.push(string);
+        }
+        Some(())
+    }
+}
+
+/// The pointers that a room has.
+fn pointers_in(room: &Aligned) -> impl Iterator<Item = *const c_void> {
+    let (words, _) = room.bytes().as_chunks::<{ size_of::<usize>() }>();
+    words.iter().map(|word| std::ptr::with_exposed_provenance(usize::from_ne_bytes(*word)))
 }
 
 /// The same but for the byte order.

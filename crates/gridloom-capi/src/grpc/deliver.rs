@@ -9,12 +9,15 @@ use gridloom_idl::{BaseType, Whole};
 
 use super::arguments::{Destination, Target};
 use super::code::{Failed, Outcome};
+use super::lists::{ListTarget, ReadyItem};
 use super::memory::{self, Allocated};
 
 impl Destination {
     /// Whether a result is what is expected.
-    fn check(&self, got: &Meta) -> Outcome<()> {
+    fn check(&self, value: &Value) -> Outcome<()> {
+        let got = value.meta();
         let expected = match &self.target {
+            Target::List(list) if !list.fits(value) => "an array of strings or of files".to_string(),
             Target::Memory { meta, .. } | Target::Part { meta, .. }
                 if got.checked_size_bytes() != Some(meta.size_bytes()) =>
             {
@@ -36,6 +39,7 @@ enum Ready<'a> {
     Part(usize, Cow<'a, [u8]>, &'a Whole),
     Text(usize, Allocated),
     File(NewFile, &'a str),
+    List(&'a ListTarget, Vec<ReadyItem<'a>>, &'a str),
 }
 
 /// Writes a call's results where they go, all or, if one is not as expected or cannot be written, none.
@@ -44,7 +48,7 @@ enum Ready<'a> {
 /// The pointers of the call still lead to what the signature says (`memory`).
 pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> Outcome<()> {
     let results = || values.iter().zip(destinations);
-    results().try_for_each(|(value, destination)| destination.check(value.meta()))?;
+    results().try_for_each(|(value, destination)| destination.check(value))?;
     let ready = results().filter_map(|(value, destination)| ready(value, destination).transpose());
     for ready in ready.collect::<Outcome<Vec<Ready<'_>>>>()? {
         match ready {
@@ -62,6 +66,8 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
             // SAFETY: promised by the caller: a place for a pointer.
             Ready::Text(address, text) => unsafe { text.give(std::ptr::with_exposed_provenance_mut(address)) },
             Ready::File(file, name) => file.place(name)?,
+            // SAFETY: promised by the caller.
+            Ready::List(list, items, name) => unsafe { list.put(name, items) }?,
         }
     }
     Ok(())
@@ -84,6 +90,13 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
                 *order = Order::C;
             }
             copy(bytes(&rows))?.map(|text| Ready::Text(*address, text))
+        }
+        Target::List(list) => Some(Ready::List(list, list.ready(name, value)?, name)),
+        // The function has set it to NULL.
+        Target::Text { address }
+            if matches!(value.meta(), Meta::Bytes { size_bytes: 0 }) && value.payload().is_some() =>
+        {
+            Some(Ready::Bytes(*address, Cow::Owned(vec![0; size_of::<usize>()])))
         }
         Target::Text { address } => copy(bytes(value.meta()))?.map(|text| Ready::Text(*address, text)),
         // The function made none.

@@ -162,6 +162,9 @@ impl CallerArguments<'_> {
                 // SAFETY: the place of a pointer, promised by the caller.
                 pointer = unsafe { memory::place(pointer.cast_mut().cast::<*const c_void>(), &what)?.read() };
             }
+            if pointer.is_null() && param.base == BaseType::String {
+                return Ok((Meta::Bytes { size_bytes: 0 }, Vec::new()));
+            }
             // SAFETY: promised by the caller.
             let bytes = unsafe { memory::string(pointer.cast(), &what) }?;
             let size_bytes = bytes.len() as u64;

@@ -130,6 +130,59 @@ pub(super) unsafe fn text<'a>(pointer: *const std::ffi::c_char, what: &str) -> O
         .map_err(|_| Failed::other(format!("{what} is not UTF-8: '{}'", String::from_utf8_lossy(bytes))))
 }
 
+/// A string of an array or of an argument, which may be NULL.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn string_or_null<'a>(pointer: *const c_void) -> Option<&'a [u8]> {
+    // SAFETY: a string that ends in a NUL, promised by the caller.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer.cast()) }.to_bytes())
+}
+
+/// What an open file of the program still has to read.
+///
+/// # Safety
+/// It is open, and no other thread uses it meanwhile.
+pub(super) unsafe fn stream_content(file: *mut c_void) -> std::io::Result<Vec<u8>> {
+    let file: *mut libc::FILE = file.cast();
+    let mut content = Vec::new();
+    let mut piece = vec![0u8; 1 << 16];
+    loop {
+        // SAFETY: promised by the caller; the piece has as many bytes.
+        let count = unsafe { libc::fread(piece.as_mut_ptr().cast(), 1, piece.len(), file) };
+        content.extend_from_slice(&piece[..count]);
+        // SAFETY: promised by the caller.
+        match count {
+            0 if unsafe { libc::ferror(file) } != 0 => return Err(std::io::Error::last_os_error()),
+            0 => return Ok(content),
+            _ => {}
+        }
+    }
+}
+
+/// Writes a file's content to an open file of the program, which can be read from its beginning then; to a new one without a
+/// name if there is none.
+///
+/// # Safety
+/// NULL or open, and no other thread uses it meanwhile.
+pub(super) unsafe fn stream_of(file: *mut c_void, content: &[u8]) -> std::io::Result<*mut c_void> {
+    let mut file: *mut libc::FILE = file.cast();
+    // SAFETY: promised by the caller; the content has as many bytes.
+    unsafe {
+        if file.is_null() {
+            file = libc::tmpfile();
+        }
+        let is_written = !file.is_null()
+            && libc::fwrite(content.as_ptr().cast(), 1, content.len(), file) == content.len()
+            && libc::fflush(file) == 0;
+        if !is_written {
+            return Err(std::io::Error::last_os_error());
+        }
+        libc::rewind(file);
+    }
+    Ok(file.cast())
+}
+
 /// A place of the program for a value of a function of the header.
 ///
 /// Several threads may use the same one, a handle for example: it is read and written by its address, and no reference

@@ -23,6 +23,7 @@
 //! | `session` | one call under way, until its results are written |
 //! | `objects`, `deliver`, `elsewhere` | what handles of objects stand for; results to memory; results that are elsewhere than in the program's memory |
 //! | `arguments` | the program's memory to values |
+//! | `lists` | files, and arrays of strings and of files |
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
 //! | `remotes`, `callbacks`, `config` | data by their addresses; functions that are called back; the configuration |
 //! | `memory`, `choice` | the program's memory, read and written; an array of ids, of which one is to end |
@@ -46,6 +47,7 @@ mod deliver;
 mod elsewhere;
 mod handles;
 mod library;
+mod lists;
 mod map;
 mod memory;
 mod objects;

@@ -5,8 +5,8 @@ use crate::expr::Expr;
 use crate::expr::eval::{EvalError, EvalFailure};
 use crate::scalar::scalar_value;
 use crate::signature::{BaseType, Mode, Param, Signature};
-use gridloom_base::Meta;
 use gridloom_base::limits::CALLBACK_BYTES_MAX;
+use gridloom_base::{Dtype, Meta, list};
 
 /// The sizes of one call, as far as they are known.
 pub(super) struct Sizes<'a> {
@@ -26,12 +26,11 @@ impl Signature {
     pub fn shapes(&self, scalars: Vec<Option<(Meta, Vec<u8>)>>) -> Result<Vec<Option<Vec<u64>>>, BindError> {
         let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
         let shape = |(index, param): (usize, &Param)| {
-            let BaseType::Number(dtype) = param.base else { return Ok(None) };
             if !param.is_array || param.mode == Mode::VarOut {
                 return Ok(None);
             }
             let shape = sizes.extents(index)?;
-            match Meta::array(dtype, &shape).checked_size_bytes() {
+            match Meta::array(in_memory(param.base), &shape).checked_size_bytes() {
                 Some(_) => Ok(Some(shape)),
                 None => Err(sizes.malformed(param, "its size is past 2^64 bytes".to_string())),
             }
@@ -39,8 +38,8 @@ impl Signature {
         self.params.iter().enumerate().map(shape).collect()
     }
 
-    /// The descriptions of what a callback takes and gives, in this machine's byte order. `scalars` as for
-    /// [`Signature::shapes`].
+    /// The descriptions of what a callback takes and gives as it lies in this machine's memory: strings are pointers there.
+    /// `scalars` as for [`Signature::shapes`].
     ///
     /// # Errors
     /// Likewise.
@@ -52,8 +51,7 @@ impl Signature {
         let sizes = Sizes { signature: self, scalars, source: vec![None; self.params.len()] };
         let mut left = CALLBACK_BYTES_MAX;
         let meta = |param: &Param| {
-            let BaseType::Number(dtype) = param.base else { unreachable!("checked with the signature") };
-            let meta = Meta::array(dtype, &sizes.extents_of(param)?);
+            let meta = Meta::array(in_memory(param.base), &sizes.extents_of(param)?);
             match meta.checked_size_bytes().and_then(|size_bytes| left.checked_sub(size_bytes)) {
                 Some(rest) => left = rest,
                 None => {
@@ -64,6 +62,14 @@ impl Signature {
             Ok(meta)
         };
         self.callbacks[callback].params.iter().map(meta).collect()
+    }
+}
+
+/// The type of an array's elements where a function has it: those that are no numbers are pointers.
+fn in_memory(base: BaseType) -> Dtype {
+    match base {
+        BaseType::Number(dtype) => dtype,
+        _ => Dtype::Uint64,
     }
 }
 
@@ -110,6 +116,21 @@ impl Sizes<'_> {
         let numbers = format!("[{}]", numbers.join(", "));
         let text = if symbolic == numbers { numbers } else { format!("{symbolic} = {numbers}{origins}") };
         Err(self.shape_error(param, shape, text))
+    }
+
+    /// The items of a list against the extents that the signature says it has.
+    pub(super) fn check_items(&self, index: usize, packed: &[u8]) -> Result<(), BindError> {
+        let param = &self.signature.params[index];
+        let expected = self.extents(index)?;
+        let count = expected.iter().try_fold(1u64, |count, extent| count.checked_mul(*extent));
+        match list::unpack(packed).map(|items| items.len() as u64) {
+            Some(items) if Some(items) == count => Ok(()),
+            Some(items) => {
+                let text = format!("{} = {expected:?}", self.symbolic(param));
+                Err(self.shape_error(param, &[items], text))
+            }
+            None => Err(self.malformed(param, "its bytes are no list".to_string())),
+        }
     }
 
     /// `k = 3 from argument 'a'`.
@@ -164,9 +185,11 @@ pub(super) fn wanted(param: &Param) -> String {
     match (param.base, param.is_array) {
         (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
         (BaseType::Number(dtype), false) => format!("a {dtype} number"),
-        (BaseType::Text | BaseType::String, _) => "a string".to_string(),
+        (BaseType::Text | BaseType::String, false) => "a string".to_string(),
+        (BaseType::Text | BaseType::String, true) => "a list of strings".to_string(),
         (BaseType::Bytes, _) => "bytes".to_string(),
-        (BaseType::File, _) => "the content of a file (bytes)".to_string(),
+        (BaseType::File | BaseType::Stream, false) => "the content of a file (bytes)".to_string(),
+        (BaseType::File | BaseType::Stream, true) => "a list of contents of files".to_string(),
     }
 }
 
@@ -175,6 +198,7 @@ pub(super) fn described(meta: &Meta) -> String {
         Meta::Scalar { dtype, .. } => format!("a {dtype} number"),
         Meta::Text { .. } => "a string".to_string(),
         Meta::Bytes { .. } => "bytes".to_string(),
+        Meta::List { .. } => "a list".to_string(),
         Meta::Array { dtype, .. } => format!("an array of {dtype}"),
     }
 }

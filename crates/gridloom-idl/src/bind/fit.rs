@@ -38,6 +38,7 @@ impl Signature {
         }
         let mut sizes = Sizes::unknown(self);
         let mut arrays: Vec<(usize, &[u64])> = Vec::new();
+        let mut lists: Vec<(usize, &[u8])> = Vec::new();
         let mut all_known = true;
         for ((index, param), given) in params().filter(|(_, param)| param.is_input()).zip(inputs) {
             let Some(KnownArgument { meta, bytes }) = given else {
@@ -49,6 +50,7 @@ impl Signature {
                 None if meta.checked_size_bytes() != Some(bytes.len() as u64) => {
                     return Err(sizes.malformed(param, format!("{} bytes came for {meta}", bytes.len())));
                 }
+                None if param.is_list() => lists.push((index, bytes)),
                 None if matches!(meta, Meta::Scalar { .. }) => {
                     sizes.scalars[index] = Some((meta.clone(), bytes.to_vec()));
                 }
@@ -58,8 +60,10 @@ impl Signature {
         for ((index, param), meta) in params().filter(|(_, param)| param.is_output()).zip(outputs) {
             arrays.extend(fitting(&sizes, param, meta)?.map(|shape| (index, shape)));
         }
-        for (index, shape) in arrays {
-            match sizes.check_shape(index, shape) {
+        let arrays = arrays.into_iter().map(|(index, shape)| sizes.check_shape(index, shape));
+        let lists = lists.into_iter().map(|(index, packed)| sizes.check_items(index, packed));
+        for checked in arrays.chain(lists) {
+            match checked {
                 Err(BindError::NeedsValue { .. }) if !all_known => {}
                 checked => checked?,
             }
@@ -80,7 +84,7 @@ fn fitting<'a>(sizes: &Sizes<'_>, param: &Param, meta: &'a Meta) -> Result<Optio
             }
         }
         (Meta::Scalar { dtype, .. }, BaseType::Number(want)) if !param.is_array && *dtype == want => Ok(None),
-        (meta, base) if base.holds(meta) => Ok(None),
+        (meta, _) if param.holds(meta) => Ok(None),
         _ => {
             let (expected, got) = (wanted(param), described(meta));
             let (function, param) = (sizes.function(), param.name.clone());

@@ -139,8 +139,10 @@ struct Binding<'a>(Sizes<'a>);
 impl Binding<'_> {
     /// Extents, now that the sizes are known.
     fn check_shape(&self, index: usize, actual: &Actual) -> Result<(), BindError> {
-        match &actual.meta {
-            Meta::Array { shape, .. } if self.0.signature.params[index].is_array => self.0.check_shape(index, shape),
+        let param = &self.0.signature.params[index];
+        match (&actual.meta, &actual.inline) {
+            (Meta::Array { shape, .. }, _) if param.is_array => self.0.check_shape(index, shape),
+            (Meta::List { .. }, Some(packed)) if param.is_list() => self.0.check_items(index, packed),
             _ => Ok(()),
         }
     }
@@ -181,7 +183,7 @@ impl Binding<'_> {
                     _ => wrong("; a text of one ASCII letter stands for its number".to_string()),
                 }
             }
-            (meta, base) if base.holds(meta) => self.take_bytes(index, actual),
+            (meta, _) if param.holds(meta) => self.take_bytes(index, actual),
             _ => wrong(String::new()),
         }
     }
@@ -197,7 +199,9 @@ impl Binding<'_> {
         if matches!(actual.meta, Meta::Text { .. }) && std::str::from_utf8(bytes).is_err() {
             return Err(self.0.malformed(param, "its text is not UTF-8".to_string()));
         }
-        if let (BaseType::String, Some(at)) = (param.base, bytes.iter().position(|byte| *byte == 0)) {
+        if let (BaseType::String, false, Some(at)) =
+            (param.base, param.is_array, bytes.iter().position(|byte| *byte == 0))
+        {
             let why = format!("its byte {} is zero, where a string of C ends; cut it there, or pass an array", at + 1);
             return Err(BindError::Value {
                 function: self.0.function(),

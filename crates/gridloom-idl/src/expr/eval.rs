@@ -244,7 +244,7 @@ fn usable(param: &Param, used: Use) -> Result<(), String> {
             Err(format!("parameter '{name}' is {dtype}, and expressions use only integer and real numbers"))
         }
         BaseType::Number(dtype) => Err(format!("parameter '{name}' is {dtype}, and sizes use only integers")),
-        BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File => {
+        BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File | BaseType::Stream => {
             Err(format!("parameter '{name}' is a {}, and expressions use only numbers", type_name(param.base)))
         }
     }

@@ -87,11 +87,14 @@ impl Parser<'_> {
 
     /// What the function allocates is set by a pointer, which Fortran does not have.
     pub(crate) fn check_fresh(&self, is_fortran: bool, params: &[Param], place: Position) -> Result<(), IdlError> {
-        match params.iter().find(|param| is_fortran && param.mode == Mode::VarOut) {
+        let has_pointers =
+            |param: &&Param| param.mode == Mode::VarOut || param.is_list() || param.base == BaseType::Stream;
+        match params.iter().find(|param| is_fortran && has_pointers(param)) {
             None => Ok(()),
-            Some(Param { name, .. }) => {
-                let message =
-                    format!("VAROUT parameter '{name}' needs a function that is called as \"C\": it sets a pointer");
+            Some(Param { name, mode, .. }) => {
+                let message = format!(
+                    "{mode} parameter '{name}' needs a function that is called as \"C\": it is passed by a pointer to pointers"
+                );
                 Err(self.error(place, message))
             }
         }

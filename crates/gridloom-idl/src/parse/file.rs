@@ -73,13 +73,10 @@ impl Parser<'_> {
 
     fn directive(&mut self, place: Position, line: &str) -> Result<(), IdlError> {
         let message = match line {
-            _ if line.starts_with("#define") || line.starts_with("#undef") => {
+            _ if ["#define", "#undef", "#include"].iter().any(|word| line.starts_with(word)) => {
                 let Position { line: at, column } = place;
                 self.result.build.texts.push(CText { line: at, column, text: line.to_string() });
                 return Ok(());
-            }
-            _ if line.starts_with("#include") => {
-                "'#include' reads C: write it within `Globals { … }`, on a line of its own"
             }
             _ => {
                 "conditions of the C preprocessor are not read; run the file through it first: \

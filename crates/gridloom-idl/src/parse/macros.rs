@@ -89,7 +89,13 @@ const DEPTH_MAX: usize = 8;
 const BYTES_MAX: usize = 1024;
 
 /// Words that keep their meaning.
-const WORDS: [&str; 37] = [
+const WORDS: [&str; 43] = [
+    "mode_in",
+    "mode_out",
+    "mode_inout",
+    "mode_work",
+    "broadcast",
+    "allocate",
     "IN",
     "OUT",
     "INOUT",

@@ -13,6 +13,11 @@ use gridloom_base::limits::{DIMENSIONS_MAX, PARAMETERS_MAX};
 
 impl Parser<'_> {
     pub(crate) fn parameter(&mut self) -> Result<ParsedParam, IdlError> {
+        self.parameter_of(false)
+    }
+
+    /// A parameter of a function, or of a callback: there, all are arrays.
+    fn parameter_of(&mut self, is_of_callback: bool) -> Result<ParsedParam, IdlError> {
         let mut mode = None;
         let mut words: Vec<(String, Position)> = Vec::new();
         loop {
@@ -25,7 +30,7 @@ impl Parser<'_> {
                 mode = Some(found);
             } else if is_type_word(&word) {
                 words.push((word, place));
-            } else {
+            } else if !is_rank_word(&word) || !matches!(self.peek_second()?, Token::Name(_) | Token::Mark("*")) {
                 break;
             }
             self.next()?;
@@ -42,13 +47,19 @@ impl Parser<'_> {
             return Err(self.error(place, message));
         }
         let base = self.type_of(&words)?;
-        let (dims, slices) = self.extents(&name)?;
+        let (mut dims, mut slices) = self.extents(&name)?;
         let slice_place = self.peek()?.1;
         if mode != Mode::In && !matches!(mode, Mode::Out | Mode::InOut) && slices.iter().any(Option::is_some) {
             let message = format!("a {mode} array has no slices; write `{name}[size]`");
             return Err(self.error(slice_place, message));
         }
         self.check_declarator(mode, base, &name, pointer, !dims.is_empty(), place, &type_text(&words))?;
+        // What the function sets by pointer is a scalar; every other pointer leads to one element.
+        let is_set = matches!(base, BaseType::Number(_) | BaseType::String) && matches!(mode, Mode::Out | Mode::InOut);
+        if pointer && dims.is_empty() && mode != Mode::Work && (is_of_callback || !is_set) {
+            dims.push(one_element(place));
+            slices.push(None);
+        }
         let mut param = Param::scalar(&name, mode, base);
         param.is_array = !dims.is_empty();
         if mode == Mode::Work && pointer {
@@ -64,7 +75,7 @@ impl Parser<'_> {
         Ok(mode_of(&word).is_none() && !is_type_word(&word) && self.peek_second()? == Token::Mark("("))
     }
 
-    /// `name(parameter, …)`: arrays of numbers.
+    /// `name(parameter, …)`: arrays of numbers or of strings.
     pub(crate) fn callback(&mut self) -> Result<(ParsedCallback, Position), IdlError> {
         let (name, place) = self.name("a callback's name")?;
         let mut params: Vec<ParsedParam> = Vec::new();
@@ -73,12 +84,16 @@ impl Parser<'_> {
             return Ok((ParsedCallback { name, params }, place));
         }
         loop {
-            let param = self.parameter()?;
+            let param = self.parameter_of(true)?;
             let Param { name: own, mode, base, is_array, .. } = &param.param;
             let is_plain = *is_array && param.slices.iter().all(Option::is_none);
-            if !is_plain || !matches!(base, BaseType::Number(_)) || matches!(mode, Mode::Work | Mode::VarOut) {
+            if !is_plain
+                || !matches!(base, BaseType::Number(_) | BaseType::String)
+                || matches!(mode, Mode::Work | Mode::VarOut)
+            {
                 let message = format!(
-                    "a callback takes whole arrays of numbers that are IN, OUT or INOUT: write `IN int {own}[1]` for one number"
+                    "a callback takes whole arrays of numbers or strings that are IN, OUT or INOUT: write `IN int *{own}` for one \
+                     number"
                 );
                 return Err(self.error(param.place, message));
             }
@@ -119,10 +134,6 @@ impl Parser<'_> {
     fn refuse_foreign(&mut self) -> Result<(), IdlError> {
         let (Token::Name(word), place) = self.peek()? else { return Ok(()) };
         let message = match (word.as_str(), self.peek_second()?) {
-            ("allocate" | "broadcast", _) => format!("'{word}' (for MPI ranks) is not supported yet"),
-            ("filepointer", _) => {
-                "type 'filepointer' is not supported; write filename, which passes the path of a file".to_string()
-            }
             (_, Token::Name(_) | Token::Mark("*")) => format!("unknown type '{word}'; types are {TYPES}"),
             _ => return Ok(()),
         };
@@ -142,10 +153,10 @@ impl Parser<'_> {
         while self.take_mark("[")? {
             let (token, place) = self.peek()?;
             if token == Token::Mark("]") {
-                let message = format!("expected the extent of '{name}' between [ and ], such as [n] with `IN int n`");
-                return Err(self.error(place, message));
+                dims.push(one_element(place));
+            } else {
+                dims.push(self.expression()?);
             }
-            dims.push(self.expression()?);
             if dims.len() > DIMENSIONS_MAX {
                 return Err(self.error(place, format!("'{name}' has more than {DIMENSIONS_MAX} dimensions")));
             }
@@ -210,7 +221,8 @@ impl Parser<'_> {
                 if known_slice.end == Expr::Number(0.0) {
                     known_slice.end = known_slice.size.clone();
                 }
-                slices.push(if is_shrunk { known_slice } else { Slice::whole(known_slice.size) });
+                let is_sliced = is_shrunk && matches!(declared.param.base, BaseType::Number(_));
+                slices.push(if is_sliced { known_slice } else { Slice::whole(known_slice.size) });
             }
             params[index].dims.extend(slices.iter().map(Slice::extent));
             if !slices.iter().all(Slice::is_whole) {
@@ -235,9 +247,6 @@ impl Parser<'_> {
             (BaseType::Number(_), _) if pointer && array => {
                 format!("arrays of pointers are not supported; write `{mode} {type_text} {name}[…]`")
             }
-            (BaseType::Number(_), Mode::In) if pointer => {
-                format!("an IN scalar is passed by value: write `IN {type_text} {name}`, or `{name}[1]` for a pointer")
-            }
             (BaseType::Number(_), Mode::Out | Mode::InOut) if !pointer && !array && !self.is_routine => {
                 format!("a scalar that the function sets is passed by pointer: write `{mode} {type_text} *{name}`")
             }
@@ -248,16 +257,10 @@ impl Parser<'_> {
                 "VAROUT is an array of numbers whose size the function sets: write `VAROUT double {name}[count]` with \
                  `OUT int *count`"
             ),
-            (BaseType::String, _) if array => {
-                format!("arrays of strings are not supported; write `{mode} string {name}`, or `char {name}[n]`")
+            (BaseType::Stream, Mode::Out | Mode::InOut) if !pointer && !array => {
+                format!("a file that the function sets is passed by pointer: write `{mode} filepointer *{name}`")
             }
-            (BaseType::String, Mode::In) if pointer => {
-                format!("a string is passed as it is: write `IN string {name}`")
-            }
-            (BaseType::File, _) if pointer || array => {
-                format!("a file's path is passed as it is: write `{mode} filename {name}` for each file")
-            }
-            (BaseType::String | BaseType::File, Mode::Work) => {
+            (BaseType::String | BaseType::File | BaseType::Stream, Mode::Work) => {
                 format!("scratch space is an array of numbers: write `WORK char {name}[n]`")
             }
             _ => return Ok(()),
@@ -278,11 +281,21 @@ fn type_text(words: &[(String, Position)]) -> String {
 
 fn mode_of(word: &str) -> Option<Mode> {
     match word {
-        "IN" => Some(Mode::In),
-        "OUT" => Some(Mode::Out),
-        "INOUT" => Some(Mode::InOut),
-        "WORK" => Some(Mode::Work),
+        "IN" | "mode_in" => Some(Mode::In),
+        "OUT" | "mode_out" => Some(Mode::Out),
+        "INOUT" | "mode_inout" => Some(Mode::InOut),
+        "WORK" | "mode_work" => Some(Mode::Work),
         "VAROUT" => Some(Mode::VarOut),
         _ => None,
     }
+}
+
+/// The extent of what has one element, written `[]` or by a star.
+fn one_element(place: Position) -> ParsedExpr {
+    ParsedExpr { expr: Expr::Number(1.0), place, real: false }
+}
+
+/// Whether it says what ranks of MPI get: all the argument, or room for it.
+fn is_rank_word(word: &str) -> bool {
+    matches!(word, "broadcast" | "allocate")
 }

@@ -181,7 +181,7 @@ fn errors_have_their_place_and_remedy() {
     assert!(refusal(fresh).contains("VAROUT parameter 'x' needs"));
     assert!(refusal("FortranStringConvention justAfter;").contains("passes them last"));
     assert!(refusal("Compiler \"a\"; Compiler \"b\";").starts_with("linalg.idl:1:15: a second 'Compiler'"));
-    assert!(refusal("#include <a.h>\n").contains("write it within `Globals"));
+    assert_eq!(file("#include <a.h>\nDefine f(OUT int *r) { *r = A; }").build.texts[0].text, "#include <a.h>");
     assert!(refusal("\n#ifdef A\n").starts_with("linalg.idl:2:1: conditions of the C preprocessor"));
     assert!(refusal("Define f(\n#define N 1\n)").starts_with("linalg.idl:2:1: a directive of the C preprocessor"));
     assert!(refusal("FortranFormat \"x\";").contains("expected one %s"));
@@ -192,10 +192,7 @@ fn errors_have_their_place_and_remedy() {
 fn wrong_parameters_name_the_remedy() {
     for (params, message) in [
         ("OUT int x", "a scalar that the function sets is passed by pointer: write `OUT int *x`"),
-        ("IN int *x", "an IN scalar is passed by value: write `IN int x`, or `x[1]` for a pointer"),
-        ("IN string *s", "a string is passed as it is: write `IN string s`"),
-        ("OUT string s[4]", "arrays of strings are not supported; write `OUT string s`, or `char s[n]`"),
-        ("IN filename *f", "a file's path is passed as it is: write `IN filename f` for each file"),
+        ("OUT filepointer f", "a file that the function sets is passed by pointer: write `OUT filepointer *f`"),
         ("WORK filename f", "scratch space is an array of numbers: write `WORK char f[n]`"),
         ("IN filename f, IN int x[f]", "parameter 'f' is a filename, and expressions use only numbers"),
         ("WORK double w", "scratch space needs a size: write `WORK double w[n]`"),
@@ -204,7 +201,6 @@ fn wrong_parameters_name_the_remedy() {
         ("IN int x, IN int x", "parameter 'x' is declared twice; rename one"),
         ("IN OUT int x", "a parameter has one mode; leave the second out"),
         ("IN double a[k]", "unknown name 'k'; the parameters are: a"),
-        ("IN double a[]", "expected the extent of 'a' between [ and ], such as [n] with `IN int n`"),
         ("IN double x, IN int a[x]", "parameter 'x' is float64, and sizes use only integers"),
         ("OUT int *n, IN int a[n]", "parameter 'n' is OUT, and expressions use only IN scalars, known before the call"),
         ("IN int a[2], IN int b[a]", "parameter 'a' is an array, and expressions use only IN scalars"),
@@ -224,7 +220,7 @@ fn wrong_parameters_name_the_remedy() {
         ("VAROUT int a[n], OUT double *n", "parameter 'n' is float64, and sizes use only integers"),
         (
             "progress(IN int p)",
-            "a callback takes whole arrays of numbers that are IN, OUT or INOUT: write `IN int p[1]` for one number",
+            "a callback takes whole arrays of numbers or strings that are IN, OUT or INOUT: write `IN int *p` for one number",
         ),
         ("p(IN int x[1]), IN int n", "parameter 'n' comes after callback 'p'; put it before"),
         ("IN int p, p(IN int x[1])", "parameter 'p' is declared twice; rename one"),
@@ -232,14 +228,54 @@ fn wrong_parameters_name_the_remedy() {
         ("p(IN int x[n])", "unknown name 'n'; the parameters are: none"),
         (
             "p(WORK int x[1])",
-            "a callback takes whole arrays of numbers that are IN, OUT or INOUT: write `IN int x[1]` for one number",
+            "a callback takes whole arrays of numbers or strings that are IN, OUT or INOUT: write `IN int *x` for one number",
         ),
     ] {
         assert_eq!(refused_params(params), message);
     }
     assert!(refused_params("IN unsigned double x").starts_with("unknown type 'unsigned double'; types are char"));
     assert!(refused_params("IN quad x").starts_with("unknown type 'quad'"));
-    assert!(refused_params("IN filepointer x").contains("write filename"));
+}
+
+#[test]
+fn what_has_one_element_is_written_by_a_star_or_empty_brackets() {
+    let definition =
+        one("Define f(IN int n, OUT double x[], IN int *i, INOUT string s[], IN string *t, tell(OUT int *at)) \
+                          Calls f(n, x, i, s, t, tell);");
+    assert_eq!(
+        definition.signature.to_string(),
+        "t/f(n: int32, i: int32[1], s, t: string[1]) -> (x: float64[1], s: string[1]), calling tell(at: int32[1])"
+    );
+    assert_eq!(one(&definition.to_string()), definition, "{definition}");
+}
+
+#[test]
+fn strings_and_files_stand_in_arrays() {
+    let text = "Define f(IN int n, IN string names[n], OUT string more[n][2], IN filename in[n], OUT filename out[n], \
+                IN filepointer from, OUT filepointer *to, tell(IN string what[n])) \
+                Calls f(n, names, more, in, out, from, to, tell);";
+    let definition = one(text);
+    assert_eq!(
+        definition.signature.to_string(),
+        "t/f(n: int32, names: string[n], in: file[n], from: file) -> (more: string[n, 2], out: file[n], to: file[1]), \
+         calling tell(what: string[n])"
+    );
+    assert_eq!(one(&definition.to_string()), definition, "{definition}");
+    let fortran = refusal("Define f(IN int n, IN string s[n]) Calls \"FORTRAN\" f(n, s);");
+    assert!(fortran.contains("IN parameter 's' needs a function that is called as \"C\""), "{fortran}");
+}
+
+#[test]
+fn the_words_of_older_descriptions_are_read() {
+    let plain = one("Define f(IN int n, IN double x[n], OUT double y[n]) Calls f(n, x, y);");
+    let older = one("Define f(mode_in int n, mode_in double x[n], mode_out double y[n]) Calls f(n, x, y);");
+    let ranks =
+        one("Define f(IN broadcast int n, IN broadcast double x[n], OUT allocate double y[n]) Calls f(n, x, y);");
+    assert_eq!((&older, &ranks), (&plain, &plain));
+    assert_eq!(
+        one("Define f(IN int broadcast) Calls f(broadcast);").signature.to_string(),
+        "t/f(broadcast: int32) -> ()"
+    );
 }
 
 #[test]

@@ -113,11 +113,12 @@ fn keep(
                 return Err(nonsense("a result is not where it should be"));
             }
         };
-        // Only text and bytes may differ from what was asked for: in size, each may be the other, and what was asked for as
-        // bytes may be an array of which nothing was known (VAROUT).
+        // Only text, bytes and lists may differ from what was asked for: in size, text and bytes may be each other, and what was
+        // asked for as bytes may be an array of which nothing was known (VAROUT).
         let meta = match (output.meta, value.meta) {
             (Meta::Text { .. } | Meta::Bytes { .. }, made @ (Meta::Text { .. } | Meta::Bytes { .. })) => made,
             (Meta::Bytes { .. }, made @ Meta::Array { .. }) => made,
+            (Meta::List { .. }, made @ Meta::List { .. }) => made,
             (meta, _) => meta,
         };
         if meta.checked_size_bytes() != Some(payload.size_bytes()) {

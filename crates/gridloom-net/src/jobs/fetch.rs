@@ -57,7 +57,7 @@ pub(super) fn fetch(
     let mut outputs = Vec::with_capacity(task.outputs.len());
     for (output, param) in task.outputs.iter().zip(params.filter(|param| param.is_output())) {
         let meta = relabelled(&output.meta, wanted_order(param));
-        let is_text = matches!(meta, Meta::Text { .. } | Meta::Bytes { .. });
+        let is_text = matches!(meta, Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. });
         let memory = match meta.checked_size_bytes() {
             Some(size_bytes) if is_text || size_bytes <= EAGER_BYTES_MAX => None,
             size_bytes => Some(store.pool().allocate(size_bytes.unwrap_or(u64::MAX)).map_err(no_memory)?),

@@ -47,7 +47,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// what calls have printed. 10: slices are always what is sent, and both ends have the whole. 11: frames
 /// over TCP carry tags, and functions have tickets. 12: bulk
 /// connections begin with a pass.
-pub const VERSIONS: (u16, u16) = (12, 12);
+/// 13: lists of strings and of files.
+pub const VERSIONS: (u16, u16) = (13, 13);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

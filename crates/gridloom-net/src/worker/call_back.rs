@@ -3,16 +3,17 @@
 //! A function cannot be told that its callback failed. It goes on with zeros, makes no further callback, and its call
 //! fails when it has returned.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_base::{Meta, TaskError};
+use gridloom_base::{Meta, TaskError, list};
 use gridloom_core::call::CallBackAnswer;
-use gridloom_idl::{Callback, Mode};
+use gridloom_idl::{Callback, Mode, Param};
 use libffi::low::ffi_cif;
 use libffi::middle::{Cif, Closure, Type};
 
 use super::convert::to_native;
+use super::list::duplicated;
 
 /// The program for which a function runs.
 pub trait Program: Send {
@@ -106,18 +107,36 @@ impl<'a, 'p> Context<'a, 'p> {
             // SAFETY: as many bytes as the description says, as the function's description says.
             size => unsafe { std::slice::from_raw_parts(place, size) }.to_vec(),
         };
-        let given = self.places(pointers).filter(|(mode, ..)| *mode != Mode::Out);
-        let values: Vec<(Meta, Vec<u8>)> = given.map(|(_, meta, place)| (meta.clone(), bytes(meta, place))).collect();
+        let are_strings = self.callback.params.iter().map(Param::is_list);
+        let given = self.places(pointers).zip(are_strings.clone()).filter(|((mode, ..), _)| *mode != Mode::Out);
+        let value = |((_, meta, place), is_string): ((Mode, &Meta, *mut u8), bool)| match is_string {
+            // SAFETY: as many strings as the description says, as the function's description says.
+            true => unsafe { strings_at(meta, place) },
+            false => (meta.clone(), bytes(meta, place)),
+        };
+        let values: Vec<(Meta, Vec<u8>)> = given.map(value).collect();
         let answer = state.program.call_back(self.index, values)?;
-        let wanted: Vec<(&Meta, *mut u8)> = self
+        let wanted: Vec<(&Meta, *mut u8, bool)> = self
             .places(pointers)
-            .filter(|(mode, ..)| *mode != Mode::In)
-            .map(|(_, meta, place)| (meta, place))
+            .zip(are_strings)
+            .filter(|((mode, ..), _)| *mode != Mode::In)
+            .map(|((_, meta, place), is_string)| (meta, place, is_string))
             .collect();
         if answer.len() != wanted.len() {
             return Err(format!("{} values came back, expected {}", answer.len(), wanted.len()));
         }
-        for ((meta, place), (got, bytes)) in wanted.into_iter().zip(answer) {
+        for ((meta, place, is_string), (got, bytes)) in wanted.into_iter().zip(answer) {
+            if is_string {
+                let items = list::unpack(&bytes).filter(|items| items.len() as u64 == meta.size_bytes() / 8);
+                let items =
+                    items.ok_or_else(|| format!("{got} came back, expected {} strings", meta.size_bytes() / 8))?;
+                for (at, item) in items.into_iter().enumerate() {
+                    let string = item.map_or(std::ptr::null_mut(), duplicated);
+                    // SAFETY: room for as many pointers, as the function's description says.
+                    unsafe { place.cast::<*mut c_void>().add(at).write(string) };
+                }
+                continue;
+            }
             let fits = got.checked_size_bytes() == Some(bytes.len() as u64) && same_but_for_byte_order(meta, &got);
             if !fits {
                 return Err(format!("{got} came back, expected {meta}"));
@@ -129,6 +148,22 @@ impl<'a, 'p> Context<'a, 'p> {
         }
         Ok(())
     }
+}
+
+/// Strings that a function passes, as a list.
+///
+/// # Safety
+/// As many pointers to strings, or null.
+unsafe fn strings_at(meta: &Meta, place: *mut u8) -> (Meta, Vec<u8>) {
+    let count = (meta.size_bytes() / 8) as usize;
+    let item = |at: usize| {
+        // SAFETY: promised by the caller.
+        let string = unsafe { place.cast::<*const std::ffi::c_char>().add(at).read() };
+        // SAFETY: likewise.
+        (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) }.to_bytes())
+    };
+    let packed = list::pack((0..count).map(item));
+    (Meta::List { size_bytes: packed.len() as u64 }, packed)
 }
 
 fn same_but_for_byte_order(wanted: &Meta, got: &Meta) -> bool {

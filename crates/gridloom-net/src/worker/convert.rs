@@ -44,7 +44,7 @@ impl Aligned {
 pub fn is_native(meta: &Meta, wanted: Option<Order>) -> bool {
     match meta {
         Meta::Scalar { dtype, byte_order } => *byte_order == ByteOrder::NATIVE || dtype.swap_bytes() == 1,
-        Meta::Text { .. } | Meta::Bytes { .. } => true,
+        Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => true,
         Meta::Array { dtype, byte_order, .. } => {
             (*byte_order == ByteOrder::NATIVE || dtype.swap_bytes() == 1) && !is_transposed(meta, wanted)
         }
@@ -63,7 +63,7 @@ pub fn to_native(meta: &Meta, from: &[u8], wanted: Option<Order>, to: &mut [u8])
     assert_eq!((from.len() as u64, to.len()), (meta.size_bytes(), from.len()), "a value's length was checked before");
     let mut native = meta.clone();
     let (dtype, foreign) = match &mut native {
-        Meta::Text { .. } | Meta::Bytes { .. } => {
+        Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => {
             to.copy_from_slice(from);
             return Ok(native);
         }
@@ -96,7 +96,7 @@ fn is_transposed(meta: &Meta, wanted: Option<Order>) -> bool {
                 && !shape.contains(&0)
                 && shape.iter().filter(|extent| **extent > 1).count() > 1
         }
-        Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => false,
+        Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => false,
     }
 }
 

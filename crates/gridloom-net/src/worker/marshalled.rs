@@ -1,8 +1,9 @@
-//! What a native function gets where that is not the value itself: strings that end in a zero byte, files, whole arrays of
-//! which a part was sent, and places for pointers to arrays that it makes. Made before the call, read after it.
+//! What a native function gets where that is not the value itself: strings that end in a zero byte, files, arrays of those
+//! ([`super::list`]), whole arrays of which a part was sent, and places for pointers to arrays that it makes. Made before the
+//! call, read after it.
 //!
 //! A string that a function of C sets goes by `char **`: what is there is the function's to free or to keep, and what it
-//! leaves there came from `malloc` and is freed here. A subroutine of FORTRAN has room for [`TEXT_BYTES_DEFAULT`] bytes.
+//! leaves there is freed here if it is of `malloc`. A subroutine of FORTRAN has room for [`TEXT_BYTES_DEFAULT`] bytes.
 //!
 //! A file of a call lies in a folder of the call's own, which goes with it.
 
@@ -12,10 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use gridloom_base::{Meta, TaskError};
+use gridloom_base::{Meta, TaskError, list};
 use gridloom_idl::{BaseType, Language, Mode, Param, Whole};
 
 use super::convert::Aligned;
+use super::list::{List, Ours, Stream, duplicated};
 use super::values::{cannot_run, refused};
 use super::{ArgView, OutView, Room};
 
@@ -28,6 +30,8 @@ pub(super) struct MarshalledArgs<'a> {
     /// Where the call's folder is made, if it needs one.
     scratch: &'a Path,
     folder: Option<Folder>,
+    /// How many there are in it.
+    files: usize,
     all: Vec<Marshalled>,
 }
 
@@ -41,24 +45,29 @@ enum What {
     /// A string in room of its own; `capacity` without the zero byte at its end.
     Text { memory: Aligned, capacity: usize },
     /// Where a pointer to a string is put, and taken from.
-    Pointer(Box<Allocated>),
+    Pointer(Box<*mut c_void>),
     /// Likewise for an array; the parameter says its extents after the call.
     Fresh { pointer: Box<Allocated>, param: usize },
     /// The whole of an array, of which a part is sent.
     Whole { memory: Aligned, whole: Whole },
-    /// A file's path, which is none if the file is not there and is not wanted.
+    /// A file's path.
     File { path: PathBuf, memory: Aligned, length: usize },
+    /// An open file.
+    Stream(Stream),
+    /// An array of strings or of files.
+    List { list: List, mode: Mode },
+    /// A string or a file that is not there, or is not wanted: a null pointer.
+    Nothing,
 }
 
 impl MarshalledArgs<'_> {
     pub(super) fn new(language: Language, scratch: &Path) -> MarshalledArgs<'_> {
-        MarshalledArgs { language, scratch, folder: None, all: Vec::new() }
+        MarshalledArgs { language, scratch, folder: None, files: 0, all: Vec::new() }
     }
 
     /// Whether a parameter goes by a marshalled copy.
     pub(super) fn are_for(param: &Param) -> bool {
-        let is_string = matches!(param.base, BaseType::Text | BaseType::String | BaseType::File);
-        is_string || param.mode == Mode::VarOut || param.slices.is_some()
+        !matches!(param.base, BaseType::Number(_)) || param.mode == Mode::VarOut || param.slices.is_some()
     }
 
     /// What is passed for a constant text.
@@ -68,7 +77,7 @@ impl MarshalledArgs<'_> {
     }
 
     /// What is passed for the parameter of that index; `whole` says what its value is a part of, `old` is its value if it is
-    /// an input, `out` its place among the results.
+    /// an input, `out` its place among the results, `is_wanted` whether the caller takes that.
     pub(super) fn param(
         &mut self,
         index: usize,
@@ -76,9 +85,15 @@ impl MarshalledArgs<'_> {
         whole: Option<Whole>,
         old: Option<&ArgView<'_>>,
         out: Option<usize>,
+        is_wanted: bool,
     ) -> Result<*const u8, TaskError> {
-        if param.base == BaseType::File {
-            return self.file(param, old, out);
+        match param.base {
+            BaseType::File => return self.file(param, old, out, is_wanted),
+            BaseType::Stream => {
+                let stream = self.stream(&param.name, content_of(old), param.mode)?;
+                return Ok(self.push(stream.map_or(What::Nothing, What::Stream), None));
+            }
+            _ => {}
         }
         if param.mode == Mode::VarOut {
             let pointer = Box::new(Allocated(std::ptr::null_mut()));
@@ -91,13 +106,48 @@ impl MarshalledArgs<'_> {
             }
             return Ok(self.push(What::Whole { memory, whole }, out));
         }
-        let old = old.map_or(&[][..], |old| old.bytes);
+        // No bytes, and not an empty text: NULL.
+        let text = old.filter(|old| !matches!(old.meta, Meta::Bytes { size_bytes: 0 })).map(|old| old.bytes);
+        let old = text.unwrap_or_default();
         let what = match (out, self.language) {
-            (Some(_), Language::C) => What::Pointer(Box::new(Allocated::text(old, param.is_input()))),
+            (Some(_), Language::C) => What::Pointer(Box::new(text.map_or(std::ptr::null_mut(), duplicated))),
             (Some(_), Language::Fortran) => What::text(old, old.len().max(TEXT_BYTES_DEFAULT), self.language),
+            (None, Language::C) if text.is_none() => What::Nothing,
             (None, _) => What::text(old, old.len(), self.language),
         };
         Ok(self.push(what, out))
+    }
+
+    /// What is passed for an array of strings or of files that has so many items.
+    pub(super) fn list(
+        &mut self,
+        param: &Param,
+        count: usize,
+        old: Option<&ArgView<'_>>,
+        out: Option<usize>,
+    ) -> Result<*const u8, TaskError> {
+        let items = match old {
+            Some(old) => list::unpack(old.bytes).filter(|items| items.len() == count),
+            None => Some(vec![None; count]),
+        };
+        let items = items.ok_or_else(|| refused(format!("'{}' is no list of {count} items", param.name)))?;
+        let mut list = List::new(param.base, count);
+        for item in items {
+            match (param.base, param.mode) {
+                (BaseType::Stream, Mode::Out) => list.push_stream(None),
+                (BaseType::Stream, mode) => list.push_stream(self.stream(&param.name, item, mode)?),
+                (BaseType::File, mode) => {
+                    let path = match (item, mode) {
+                        (None, Mode::In) => None,
+                        (content, _) => Some(self.path(&param.name, content)?),
+                    };
+                    list.push_text(path.as_ref().map(|path| path.as_os_str().as_bytes()))?;
+                }
+                (_, Mode::In) => list.push_text(item)?,
+                _ => list.push_own(item),
+            }
+        }
+        Ok(self.push(What::List { list, mode: param.mode }, out))
     }
 
     /// The lengths that FORTRAN gets behind its arguments.
@@ -105,8 +155,10 @@ impl MarshalledArgs<'_> {
         let length = |marshalled: &Marshalled| match &marshalled.what {
             What::Text { capacity, .. } => *capacity,
             What::File { length, .. } => *length,
-            What::Whole { .. } => 0,
-            What::Pointer(_) | What::Fresh { .. } => unreachable!("FORTRAN gets everything in room of its own"),
+            What::Whole { .. } | What::Nothing => 0,
+            What::Pointer(_) | What::Fresh { .. } | What::Stream(_) | What::List { .. } => {
+                unreachable!("FORTRAN gets everything in room of its own")
+            }
         };
         let strings = self.all.iter().filter(|marshalled| !matches!(marshalled.what, What::Whole { .. }));
         strings.map(length).collect()
@@ -115,6 +167,35 @@ impl MarshalledArgs<'_> {
     /// Takes the results over, after the call. `describe` says what the result of a parameter is, by the others.
     pub(super) fn finish(
         mut self,
+        args: &[ArgView<'_>],
+        outs: &mut [OutView<'_>],
+        describe: impl Fn(usize, &[OutView<'_>]) -> Result<Meta, TaskError>,
+    ) -> Result<(), TaskError> {
+        let taken = self.take(outs, describe);
+        let mut ours = Ours::default();
+        args.iter().for_each(|arg| ours.add(arg.bytes));
+        outs.iter().for_each(|out| ours.add(out.room.bytes()));
+        for Marshalled { what, .. } in &self.all {
+            match what {
+                What::Text { memory, .. } | What::Whole { memory, .. } | What::File { memory, .. } => {
+                    ours.add(memory.bytes())
+                }
+                What::List { list, .. } => list.texts().for_each(|text| ours.add(text)),
+                What::Pointer(_) | What::Fresh { .. } | What::Stream(_) | What::Nothing => {}
+            }
+        }
+        for Marshalled { what, .. } in &mut self.all {
+            match what {
+                What::Pointer(pointer) => ours.free(**pointer),
+                What::List { list, mode } => list.release(*mode, &mut ours),
+                _ => {}
+            }
+        }
+        taken
+    }
+
+    fn take(
+        &mut self,
         outs: &mut [OutView<'_>],
         describe: impl Fn(usize, &[OutView<'_>]) -> Result<Meta, TaskError>,
     ) -> Result<(), TaskError> {
@@ -133,9 +214,18 @@ impl MarshalledArgs<'_> {
                         whole.gather(memory.bytes(), room);
                     }
                 }
-                What::Text { memory, capacity } => put_text(out, left(&memory.bytes()[..*capacity], self.language)),
-                What::Pointer(text) => text.read(|bytes| put_text(out, bytes)),
+                What::Text { memory, capacity } => {
+                    put_text(out, Some(left(&memory.bytes()[..*capacity], self.language)))
+                }
+                What::Pointer(text) => {
+                    let is_set = !text.is_null();
+                    // SAFETY: what the function leaves there is null or a string that ends in a zero byte, as its
+                    // description says.
+                    put_text(out, is_set.then(|| unsafe { CStr::from_ptr(text.cast()) }.to_bytes()));
+                }
                 What::File { path, .. } => put_file(out, path)?,
+                What::List { list, .. } => list.read(out)?,
+                What::Stream(_) | What::Nothing => {}
             }
         }
         Ok(())
@@ -145,42 +235,67 @@ impl MarshalledArgs<'_> {
         self.all.push(Marshalled { what, out });
         match &mut self.all.last_mut().expect("it was pushed just now").what {
             What::Text { memory, .. } => memory.bytes_mut().as_ptr(),
-            What::Pointer(pointer) | What::Fresh { pointer, .. } => std::ptr::from_mut(&mut pointer.0).cast(),
-            What::Whole { memory, .. } => memory.bytes_mut().as_ptr(),
-            What::File { path, .. } if path.as_os_str().is_empty() => std::ptr::null(),
-            What::File { memory, .. } => memory.bytes_mut().as_ptr(),
+            What::Pointer(pointer) => std::ptr::from_mut(&mut **pointer).cast(),
+            What::Fresh { pointer, .. } => std::ptr::from_mut(&mut pointer.0).cast(),
+            What::Whole { memory, .. } | What::File { memory, .. } => memory.bytes_mut().as_ptr(),
+            What::Stream(stream) => stream.address(),
+            What::List { list, .. } => list.address(),
+            What::Nothing => std::ptr::null(),
         }
     }
 
     /// The file of a parameter, made if it is an input that is there.
-    fn file(&mut self, param: &Param, old: Option<&ArgView<'_>>, out: Option<usize>) -> Result<*const u8, TaskError> {
-        let content = old.filter(|old| matches!(old.meta, Meta::Bytes { .. }));
-        if content.is_none() && out.is_none() {
-            let none = What::File { path: PathBuf::new(), memory: Aligned::zeroed(1), length: 0 };
-            return Ok(self.push(none, None));
+    fn file(
+        &mut self,
+        param: &Param,
+        old: Option<&ArgView<'_>>,
+        out: Option<usize>,
+        is_wanted: bool,
+    ) -> Result<*const u8, TaskError> {
+        let content = content_of(old);
+        if content.is_none() && !(out.is_some() && is_wanted) {
+            return Ok(self.push(What::Nothing, out));
         }
-        let unwritable = |path: &Path, error: io::Error| {
-            cannot_run(format!(
-                "the file of argument '{}' cannot be made: {}: {error}; make room there, or give the server another \
-                 folder by TMPDIR",
-                param.name,
-                path.display()
-            ))
-        };
-        if self.folder.is_none() {
-            self.folder = Some(Folder::new(self.scratch).map_err(|error| unwritable(self.scratch, error))?);
-        }
-        let folder = self.folder.as_ref().expect("it was made just now");
-        let path = folder.0.join(format!("{}-{}", self.all.len(), param.name));
-        if let Some(content) = content {
-            std::fs::write(&path, content.bytes).map_err(|error| unwritable(&path, error))?;
-        }
+        let path = self.path(&param.name, content)?;
         let bytes = path.as_os_str().as_bytes();
         let length = bytes.len();
         let mut memory = Aligned::zeroed(length + 1);
         memory.bytes_mut()[..length].copy_from_slice(bytes);
         Ok(self.push(What::File { path, memory, length }, out))
     }
+
+    /// A file of that content, open for a function; `None` if there is none.
+    fn stream(&mut self, name: &str, content: Option<&[u8]>, mode: Mode) -> Result<Option<Stream>, TaskError> {
+        let Some(content) = content else { return Ok(None) };
+        let path = self.path(name, Some(content))?;
+        Stream::open(&path, mode).map(Some).map_err(|error| unwritable(name, &path, &error))
+    }
+
+    /// A new path in the call's own folder, with a file of that content if there is some.
+    fn path(&mut self, name: &str, content: Option<&[u8]>) -> Result<PathBuf, TaskError> {
+        if self.folder.is_none() {
+            self.folder = Some(Folder::new(self.scratch).map_err(|error| unwritable(name, self.scratch, &error))?);
+        }
+        let folder = self.folder.as_ref().expect("it was made just now");
+        self.files += 1;
+        let path = folder.0.join(format!("{}-{name}", self.files));
+        if let Some(content) = content {
+            std::fs::write(&path, content).map_err(|error| unwritable(name, &path, &error))?;
+        }
+        Ok(path)
+    }
+}
+
+/// The content of a file, if there is one.
+fn content_of<'a>(old: Option<&ArgView<'a>>) -> Option<&'a [u8]> {
+    old.filter(|old| matches!(old.meta, Meta::Bytes { .. })).map(|old| old.bytes)
+}
+
+fn unwritable(name: &str, path: &Path, error: &io::Error) -> TaskError {
+    cannot_run(format!(
+        "the file of argument '{name}' cannot be made: {}: {error}; make room there, or give the server another folder by TMPDIR",
+        path.display()
+    ))
 }
 
 impl What {
@@ -203,15 +318,16 @@ fn left(bytes: &[u8], language: Language) -> &[u8] {
     }
 }
 
-/// A result that is a string: text if it can be.
-fn put_text(out: &mut OutView<'_>, bytes: &[u8]) {
+/// A result that is a string: text if it can be, and no bytes for NULL.
+fn put_text(out: &mut OutView<'_>, text: Option<&[u8]>) {
     if let Room::Growing(room) = &mut out.room {
+        let bytes = text.unwrap_or_default();
         room.clear();
         room.extend_from_slice(bytes);
         let size_bytes = bytes.len() as u64;
         out.meta = match std::str::from_utf8(bytes) {
-            Ok(_) => Meta::Text { size_bytes },
-            Err(_) => Meta::Bytes { size_bytes },
+            Ok(_) if text.is_some() => Meta::Text { size_bytes },
+            _ => Meta::Bytes { size_bytes },
         };
     }
 }
@@ -263,43 +379,20 @@ fn zeroed(name: &str, size_bytes: u64) -> Result<Aligned, TaskError> {
     Ok(Aligned::zeroed(size))
 }
 
-/// Memory of the function's from `malloc`, or null.
+/// Memory of `malloc` that the function made for an array, or null.
 struct Allocated(*mut c_void);
 
 impl Allocated {
-    fn text(old: &[u8], is_given: bool) -> Allocated {
-        if !is_given {
-            return Allocated(std::ptr::null_mut());
-        }
-        // SAFETY: `malloc` gives room for the string and its end, or null, which is left as no string.
-        unsafe {
-            let memory: *mut u8 = libc::malloc(old.len() + 1).cast();
-            if !memory.is_null() {
-                std::ptr::copy_nonoverlapping(old.as_ptr(), memory, old.len());
-                memory.add(old.len()).write(0);
-            }
-            Allocated(memory.cast())
-        }
-    }
-
     /// How much there is, at least as much as was asked for.
     fn size_bytes(&self) -> usize {
         // SAFETY: null, or memory of `malloc`, as the function's description says.
         unsafe { libc::malloc_usable_size(self.0) }
     }
-
-    fn read(&self, take: impl FnOnce(&[u8])) {
-        if self.0.is_null() {
-            return take(&[]);
-        }
-        // SAFETY: what the function leaves there is null or a string that ends in a zero byte, as its description says.
-        take(unsafe { CStr::from_ptr(self.0.cast()) }.to_bytes());
-    }
 }
 
 impl Drop for Allocated {
     fn drop(&mut self) {
-        // SAFETY: null, ours, or the function's from `malloc`, as its description says; nobody else has it now.
+        // SAFETY: null, or the function's from `malloc`, as its description says; nobody else has it now.
         unsafe { libc::free(self.0) };
     }
 }
@@ -339,7 +432,7 @@ mod tests {
         let mut marshalled = MarshalledArgs::new(Language::C, missing);
         let param = Param::scalar("text", gridloom_idl::Mode::In, BaseType::File);
         let old = ArgView { meta: Meta::Bytes { size_bytes: 1 }, bytes: b"x", mapping: None };
-        let error = marshalled.param(0, &param, None, Some(&old), None).unwrap_err().to_string();
+        let error = marshalled.param(0, &param, None, Some(&old), None, true).unwrap_err().to_string();
         assert!(error.contains("'text'") && error.contains("/nowhere/at/all") && error.contains("TMPDIR"), "{error}");
     }
 }

@@ -195,24 +195,36 @@ impl Prepared {
                 CallArgument::Param(index) => {
                     let param = &params[*index];
                     let (input, output) = self.places[*index];
-                    if MarshalledArgs::are_for(param) {
+                    let old = input.map(|input| &args[input]);
+                    if param.is_list() {
+                        let count = self.count_of(param, args)?;
+                        address(marshalled.list(param, count, old, output)?)
+                    } else if MarshalledArgs::are_for(param) {
                         let whole = match param.slices {
                             Some(_) => signature.whole(*index, self.scalars(args)).map_err(misfit)?,
                             None => None,
                         };
-                        address(marshalled.param(*index, param, whole, input.map(|input| &args[input]), output)?)
+                        if by_value && whole.as_ref().is_some_and(|whole| whole.size_bytes == 0) {
+                            NULL
+                        } else {
+                            // A file that is to be no file is one that the caller does not want.
+                            let is_wanted =
+                                output.is_none_or(|at| !(param.base == BaseType::File && is_text_meta(&outs[at].meta)));
+                            address(marshalled.param(*index, param, whole, old, output, is_wanted)?)
+                        }
                     } else if param.mode == Mode::Work {
                         let mut work = Aligned::zeroed(self.size_of(param, args)?);
-                        let at = pointer(work.bytes_mut());
+                        let at = array(work.bytes_mut(), by_value);
                         works.push(work);
                         at
                     } else if let Some(output) = output {
                         match &mut outs[output].room {
-                            Room::Fixed(bytes) => pointer(bytes),
+                            Room::Fixed(bytes) => array(bytes, by_value && is_array(param)),
                             Room::Growing(_) => return Err(refused("a number is expected, not text".into())),
                         }
                     } else if is_array(param) {
-                        address(input.map_or(std::ptr::null(), |input| args[input].bytes.as_ptr()))
+                        let bytes = old.map_or(&[][..], |old| old.bytes);
+                        if by_value && bytes.is_empty() { NULL } else { address(bytes.as_ptr()) }
                     } else {
                         let value = cell_of(input.map_or(&[][..], |input| args[input].bytes));
                         if by_value { value } else { pointer_to_cell(&mut referred[at], value) }
@@ -237,7 +249,7 @@ impl Prepared {
         drop(closures);
         drop(contexts);
         line.end()?;
-        marshalled.finish(outs, |index, outs| self.meta_after(index, args, outs))
+        marshalled.finish(args, outs, |index, outs| self.meta_after(index, args, outs))
     }
 
     /// Values of the scalar parameters, for expressions.
@@ -287,11 +299,20 @@ impl Prepared {
     }
 
     fn size_of(&self, param: &Param, args: &[ArgView<'_>]) -> Result<usize, TaskError> {
-        let scalars = self.scalars(args);
-        let mut size: usize = match param.base {
+        let size = match param.base {
             BaseType::Number(dtype) => dtype.size_bytes() as usize,
-            BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File => 1,
+            _ => 1,
         };
+        self.sized(size, param, args)
+    }
+
+    /// How many elements an array has.
+    fn count_of(&self, param: &Param, args: &[ArgView<'_>]) -> Result<usize, TaskError> {
+        self.sized(1, param, args)
+    }
+
+    fn sized(&self, mut size: usize, param: &Param, args: &[ArgView<'_>]) -> Result<usize, TaskError> {
+        let scalars = self.scalars(args);
         for extent in &param.dims {
             let extent = extent.extent_of(&self.definition.signature.params, &scalars);
             let extent = extent.map_err(|error| refused(error.to_string()))?;
@@ -307,6 +328,10 @@ impl Prepared {
 
 fn is_array(param: &Param) -> bool {
     param.is_array || !param.dims.is_empty()
+}
+
+fn is_text_meta(meta: &Meta) -> bool {
+    matches!(meta, Meta::Text { .. })
 }
 
 /// Whether FORTRAN wants its length.
@@ -338,7 +363,7 @@ fn argument_type(arg: &CallArgument, language: Language, params: &[Param]) -> Re
                 BaseType::Number(dtype) if language == Language::C && param.mode == Mode::In && !is_array(param) => {
                     value_type(dtype)
                 }
-                BaseType::Number(_) | BaseType::Text | BaseType::String | BaseType::File => Ok(Type::pointer()),
+                _ => Ok(Type::pointer()),
             }
         }
     }
@@ -366,9 +391,12 @@ fn value_type(dtype: Dtype) -> Result<Type, String> {
     })
 }
 
-fn pointer(bytes: &mut [u8]) -> Cell {
-    address(bytes.as_mut_ptr())
+/// A function of C gets NULL for an array without elements, as Ninf-G has it.
+fn array(bytes: &mut [u8], is_null_if_empty: bool) -> Cell {
+    if is_null_if_empty && bytes.is_empty() { NULL } else { address(bytes.as_mut_ptr()) }
 }
+
+const NULL: Cell = [0; 2];
 
 fn address(at: *const u8) -> Cell {
     cell_of(&(at as *const c_void as usize).to_ne_bytes())

@@ -348,6 +348,7 @@ fn true_meta(out: &OutView<'_>) -> Meta {
     match &out.meta {
         Meta::Text { .. } => Meta::Text { size_bytes },
         Meta::Bytes { .. } => Meta::Bytes { size_bytes },
+        Meta::List { .. } => Meta::List { size_bytes },
         Meta::Scalar { .. } | Meta::Array { .. } => out.meta.clone(),
     }
 }

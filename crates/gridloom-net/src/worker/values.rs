@@ -197,7 +197,7 @@ fn input<'a>(
 
 fn output(cache: &mut Cache, value: &Value) -> Result<Buffer, TaskError> {
     match (&value.meta, value.place) {
-        (Meta::Text { .. } | Meta::Bytes { .. }, _) => Ok(Buffer::Growing(Vec::new())),
+        (Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. }, _) => Ok(Buffer::Growing(Vec::new())),
         (_, Place::Room { key, size_bytes, zeroed, .. }) => {
             let mapping =
                 cache.take_writable(key).map_err(|error| cannot_run(format!("cannot map a result: {error}")))?;
@@ -220,7 +220,7 @@ fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskErr
     }
     let wanted = match meta {
         Meta::Array { order, .. } => Some(*order),
-        Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } => None,
+        Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => None,
     };
     to_native(&old.meta, old.bytes(), wanted, to).map_err(refused)?;
     buffer.written_whole();
@@ -241,7 +241,7 @@ pub(crate) fn relabelled(meta: &Meta, wanted: Option<Order>) -> Meta {
             *byte_order = gridloom_base::ByteOrder::NATIVE;
             *order = wanted.unwrap_or(*order);
         }
-        Meta::Text { .. } | Meta::Bytes { .. } => {}
+        Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => {}
     }
     meta
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_idl::{Body, Class, IdlFile};
+use gridloom_idl::{Body, Class, EXECUTABLE_HEADER, IdlFile};
 
 pub(crate) use libraries::{Libraries, places};
 
@@ -200,7 +200,10 @@ impl Recipe {
         let wrong = |error: std::io::Error| self.wrong(&format!("{}: {error}", at.display()));
         let (source, object, read) = (at.join(self.source_name), at.join("stubs.o"), at.join("stubs.d"));
         fs::write(&source, &self.source).map_err(wrong)?;
+        let (header, text) = EXECUTABLE_HEADER;
+        fs::write(at.join(header), text).map_err(wrong)?;
         let mut compile = self.compile.clone();
+        compile.extend(["-I".into(), at.into()]);
         compile.extend(["-MD".into(), "-MF".into(), read.clone().into(), "-c".into(), source.clone().into()]);
         compile.extend(["-o".into(), object.clone().into()]);
         let mut warnings = self.run(&compile, "compile")?;
@@ -210,7 +213,7 @@ impl Recipe {
         warnings.push_str(&self.run(&link, "link")?);
         let read = fs::read_to_string(&read).unwrap_or_default();
         let mut inputs = self.inputs.clone();
-        inputs.extend(dependencies(&read).map(|path| self.folder.join(path)).filter(|path| *path != source));
+        inputs.extend(dependencies(&read).map(|path| self.folder.join(path)).filter(|path| !path.starts_with(at)));
         Ok((warnings, inputs))
     }
 

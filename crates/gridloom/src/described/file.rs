@@ -238,7 +238,7 @@ impl FileInput {
         };
         let misfit =
             |what: &str, of: &str| wrong(format!("input '{name}' is of type '{type}' and has {what}, as {of} has"));
-        if let text @ ("text" | "bytes") = r#type.as_str() {
+        if let text @ ("text" | "bytes" | "list") = r#type.as_str() {
             if shape.is_some() || order.is_some() {
                 return Err(misfit("a shape or an order", "an array"));
             }
@@ -248,12 +248,16 @@ impl FileInput {
                 )));
             };
             let size_bytes = whole(size_bytes, "the size")?;
-            return Ok(if text == "text" { Meta::Text { size_bytes } } else { Meta::Bytes { size_bytes } });
+            return Ok(match text {
+                "text" => Meta::Text { size_bytes },
+                "bytes" => Meta::Bytes { size_bytes },
+                _ => Meta::List { size_bytes },
+            });
         }
         let Some(dtype) = Dtype::from_name(r#type) else {
             let known: Vec<&str> = Dtype::ALL.iter().map(|dtype| dtype.name()).collect();
             let known = known.join(", ");
-            return Err(wrong(format!("input '{name}' is of type '{type}'; there are {known}, text and bytes")));
+            return Err(wrong(format!("input '{name}' is of type '{type}'; there are {known}, text, bytes and list")));
         };
         if size_bytes.is_some() {
             return Err(misfit("a 'size_bytes'", "a text"));
@@ -271,6 +275,7 @@ fn written(name: &str, meta: &Meta) -> FileInput {
         Meta::Scalar { dtype, .. } => input(dtype.name()),
         Meta::Text { size_bytes } => FileInput { size_bytes: Some((*size_bytes).into()), ..input("text") },
         Meta::Bytes { size_bytes } => FileInput { size_bytes: Some((*size_bytes).into()), ..input("bytes") },
+        Meta::List { size_bytes } => FileInput { size_bytes: Some((*size_bytes).into()), ..input("list") },
         Meta::Array { dtype, order, shape, .. } => FileInput {
             shape: Some(shape.iter().map(|extent| (*extent).into()).collect()),
             order: (*order == Order::F).then_some(Order::F),

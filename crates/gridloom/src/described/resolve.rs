@@ -161,7 +161,8 @@ pub(super) fn is_alike(a: &Meta, b: &Meta) -> bool {
         }
         (Meta::Scalar { dtype, .. }, Meta::Scalar { dtype: other, .. }) => dtype == other,
         (Meta::Text { size_bytes }, Meta::Text { size_bytes: other })
-        | (Meta::Bytes { size_bytes }, Meta::Bytes { size_bytes: other }) => size_bytes == other,
+        | (Meta::Bytes { size_bytes }, Meta::Bytes { size_bytes: other })
+        | (Meta::List { size_bytes }, Meta::List { size_bytes: other }) => size_bytes == other,
         _ => false,
     }
 }

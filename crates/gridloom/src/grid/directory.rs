@@ -123,7 +123,8 @@ impl Grid {
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         self.absorb();
         let signature = Arc::new(self.state().directory.function(name)?.clone());
-        Ok(Function { grid: self.clone(), hash: signature.hash(), signature, only: None, object: None, retry: None })
+        let (hash, unwanted_files) = (signature.hash(), Vec::new());
+        Ok(Function { grid: self.clone(), hash, signature, only: None, object: None, retry: None, unwanted_files })
     }
 
     /// Signatures of all functions offered, in order of name.

@@ -375,7 +375,7 @@ fn number_of(meta: &Meta, bytes: &[u8]) -> Option<GraphArg> {
     let dtype = match meta {
         Meta::Scalar { dtype, .. } => *dtype,
         Meta::Text { .. } => return std::str::from_utf8(bytes).ok().map(|text| GraphArg::Text(text.to_string())),
-        Meta::Array { .. } | Meta::Bytes { .. } => return None,
+        Meta::Array { .. } | Meta::Bytes { .. } | Meta::List { .. } => return None,
     };
     macro_rules! number {
         ($type:ty) => {

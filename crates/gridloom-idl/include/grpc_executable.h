@@ -1,0 +1,50 @@
+/* What the bodies of remote functions see: the headers that Ninf-G's header of this name includes, its complex numbers, its
+ * codes of errors, and whether the call was cancelled. Inline bodies of interface descriptions have all of this without an
+ * #include; sources that are compiled apart (Required) include it.
+ *
+ *   cc -fPIC -c solver.c $(pkg-config --cflags gridloom)
+ *
+ * It has to do with the server's side only: programs that call functions include grpc.h. */
+#ifndef GRIDLOOM_GRPC_EXECUTABLE_H
+#define GRIDLOOM_GRPC_EXECUTABLE_H
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef GRPC_COMPLEX_NP
+#define GRPC_COMPLEX_NP
+typedef struct scomplex {
+    float r, i;
+} scomplex;
+typedef struct dcomplex {
+    double r, i;
+} dcomplex;
+#endif
+
+#ifndef GRIDLOOM_GRPC_H
+typedef int grpc_error_t;
+#define GRPC_NO_ERROR 0
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether this call was cancelled. @param[out] error  GRPC_NO_ERROR; may be NULL. @return 0: a call that is cancelled ends with
+ * its process, so that no function sees it. Programs that ask (Ninf-G) run unchanged. */
+int grpc_is_canceled_np(grpc_error_t *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
