@@ -17,7 +17,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 246
+CASES = 253
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "lost_object.c", "mixed.c")
 # What needs memory that not every machine has.
@@ -159,6 +159,21 @@ def test_functions_of_both_kinds_from_one_program(suite):
     program = compile_c([SUITE / "mixed.c"], suite / "mixed", "-std=c99")
     done = subprocess.run([program, "mixed.toml"], capture_output=True, text=True, cwd=suite, timeout=120)
     assert done.returncode == 0, (done.returncode, done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(
+    "compiler, options",
+    [("cc", ["-ansi", "-pedantic"]), ("cc", ["-std=c99", "-pedantic"]), ("cc", ["-std=gnu17"]), ("c++", ["-std=c++98", "-pedantic"])],
+)
+def test_the_headers_are_read_by_older_standards(tmp_path, compiler, options):
+    """Programs of Ninf-G's time: without inline functions of C99, comments of C++ and types of 64 bits."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no compiler '{compiler}'")
+    for header in ("grpc.h", "grpc_executable.h"):
+        source = tmp_path / ("a.c" if compiler == "cc" else "a.cc")
+        source.write_text(f"#include <{header}>\nint main(void) {{ return 0; }}\n")
+        checks = [*options, "-Wall", "-Werror", "-fsyntax-only", f"-I{CAPI}/include"]
+        subprocess.run([compiler, *checks, source], check=True)
 
 
 @pytest.mark.parametrize("standard", ["c++11", "c++17"])

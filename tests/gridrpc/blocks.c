@@ -35,7 +35,7 @@ static const char *report(void) {
 static void bound_and_late_handles(void) {
     grpc_function_handle_t first, second;
     grpc_sessionid_t id;
-    grpc_session_info_np info;
+    grpc_session_details_np info;
     BUFFERS();
     OK(grpc_function_handle_init(&first, suite_server(), "gridrpc/axpy"));
     OK(grpc_function_handle_init(&second, "server-2", "gridrpc/axpy"));
@@ -50,7 +50,7 @@ static void bound_and_late_handles(void) {
     CHECK(suite_is_all(y, N, 13));
     CHECK(suite_is_all(z, N, 113));
     EQUAL(113.0 * N, total);
-    OK(grpc_session_info_get_np(id, &info));
+    OK(grpc_session_details_get_np(id, &info));
     TEXT(suite_server(), info.server);
     /* x, y and z go out, y and z come back, and what is between does not come here. */
     CHECK(strstr(report(), "4 calls on") != NULL);

@@ -14,7 +14,7 @@ static double x[N], y[N], z[N];
 
 int main(int argc, char **argv) {
     grpc_function_handle_t axpy, pause;
-    grpc_session_info_np info;
+    grpc_session_details_np info;
     grpc_sessionid_t id;
     grpc_remote_t a;
     char line[64];
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     MUST(grpc_remote_put_np(a, y, sizeof y));
     MUST(grpc_call_async(&axpy, &id, N, 2.0, x, a));
     MUST(grpc_wait(id));
-    MUST(grpc_session_info_get_np(id, &info));
+    MUST(grpc_session_details_get_np(id, &info));
     printf("made on %s\n", info.server);
     fflush(stdout);
     if (fgets(line, sizeof line, stdin) == NULL) return 2;

@@ -14,11 +14,11 @@ int main(int argc, char **argv) {
     MUST(grpc_function_handle_default(&axpy, "gridrpc/axpy"));
     grpc_map("auto") {
         grpc_sessionid_t first;
-        grpc_session_info_np info;
+        grpc_session_details_np info;
         MUST(grpc_call_async(&axpy, &first, N, 1.0, x, y));
         MUST(grpc_wait(first));
         grpc_local() {
-            MUST(grpc_session_info_get_np(first, &info));
+            MUST(grpc_session_details_get_np(first, &info));
             printf("%s\n", info.server);
             fflush(stdout);
             if (getchar() == EOF) return 2;

@@ -178,7 +178,218 @@ static void bodies_ask_whether_they_are_cancelled(void) {
     EQUAL(0, canceled);
 }
 
+static void attributes_of_handles(void) {
+    grpc_handle_attr_t_np attr, own;
+    grpc_function_handle_t handle, handles[2];
+    grpc_argument_transfer_t_np transfer = GRPC_ARGUMENT_TRANSFER_NOWAIT;
+    int port = 0, y = 0;
+    void *value = NULL;
+    BEGIN();
+    OK(grpc_handle_attr_initialize_np(&attr));
+    OK(grpc_handle_attr_get_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, &value));
+    CHECK(value == NULL);
+    OK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, (void *)"gridrpc/none"));
+    OK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, (void *)"gridrpc/add"));
+    OK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_WAIT_ARG_TRANSFER, &transfer));
+    OK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_PORT, &port));
+    OK(grpc_handle_attr_get_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, &value));
+    TEXT("gridrpc/add", (char *)value);
+    OK(grpc_handle_attr_release_np(value));
+    OK(grpc_handle_attr_get_np(&attr, GRPC_HANDLE_ATTR_WAIT_ARG_TRANSFER, &value));
+    EQUAL(GRPC_ARGUMENT_TRANSFER_NOWAIT, *(grpc_argument_transfer_t_np *)value);
+    OK(grpc_handle_attr_release_np(value));
+    OK(grpc_function_handle_array_init_with_attr_np(handles, 2, &attr));
+    OK(grpc_call(&handles[1], 1, &y));
+    EQUAL(2, y);
+    OK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_HOSTNAME, (void *)suite_server()));
+    OK(grpc_function_handle_init_with_attr_np(&handle, &attr));
+    OK(grpc_function_handle_is_ready_np(&handle));
+    OK(grpc_function_handle_get_error_np(&handle));
+    OK(grpc_function_handle_perror_np(&handle, "a handle"));
+    OK(grpc_function_handle_get_attr_np(&handle, &own));
+    TEXT("gridrpc/add", own.gha_functionName);
+    TEXT(suite_server(), own.gha_remoteHostName);
+    OK(grpc_handle_attr_destruct_np(&own));
+    OK(grpc_function_handle_destruct(&handle));
+    EXPECT(GRPC_INVALID_FUNCTION_HANDLE, grpc_function_handle_is_ready_np(&handle));
+    OK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_HOSTNAME, (void *)"nowhere.invalid"));
+    EXPECT(GRPC_SERVER_NOT_FOUND, grpc_function_handle_init_with_attr_np(&handle, &attr));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_handle_attr_set_np(&attr, (grpc_handle_attr_name_t_np)99, &port));
+    OK(grpc_handle_attr_destruct_np(&attr));
+    OK(grpc_function_handle_array_destruct_np(handles, 2));
+}
+
+static void attributes_of_objects(void) {
+    grpc_handle_attr_t_np attr, own;
+    grpc_session_attr_t_np session;
+    grpc_object_handle_t_np object, objects[1], *from = NULL;
+    grpc_sessionid_t id;
+    grpc_arg_stack_t *stack;
+    long sum = 0, count = 0;
+    int n = 3;
+    BEGIN();
+    OK(grpc_handle_attr_initialize_np(&attr));
+    OK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, (void *)"gridrpc/account"));
+    OK(grpc_object_handle_init_with_attr_np(&object, &attr));
+    OK(grpc_object_handle_array_init_with_attr_np(objects, 1, &attr));
+    OK(grpc_object_handle_is_ready_np(&object));
+    OK(grpc_object_handle_get_error_np(&object));
+    OK(grpc_object_handle_perror_np(&object, "an object"));
+    OK(grpc_object_handle_get_attr_np(&object, &own));
+    TEXT("gridrpc/account", own.gha_functionName);
+    OK(grpc_handle_attr_destruct_np(&own));
+    OK(grpc_session_attr_initialize_with_object_handle_np(&object, &session));
+    OK(grpc_invoke_with_attr_np(&object, "add", &session, 1, &sum, &count));
+    EQUAL(101, sum);
+    OK(grpc_invoke_async_with_attr_np(&object, "add", &id, &session, 2, &sum, &count));
+    OK(grpc_object_handle_get_from_session_np(&from, id));
+    CHECK(from == &object);
+    OK(grpc_wait(id));
+    EQUAL(103, sum);
+    stack = grpc_arg_stack_new(3);
+    grpc_arg_stack_push_arg(stack, &n), grpc_arg_stack_push_arg(stack, &sum), grpc_arg_stack_push_arg(stack, &count);
+    EQUAL(0, grpc_invoke_arg_stack_with_attr_np(&object, "add", &session, stack));
+    EQUAL(106, sum);
+    id = grpc_invoke_arg_stack_async_with_attr_np(&object, "add", &session, stack);
+    OK(grpc_wait(id));
+    EQUAL(109, sum);
+    grpc_arg_stack_destruct(stack);
+    OK(grpc_session_attr_destruct_np(&session));
+    OK(grpc_handle_attr_destruct_np(&attr));
+    OK(grpc_object_handle_destruct_np(&object));
+    OK(grpc_object_handle_array_destruct_np(objects, 1));
+}
+
+static void attributes_of_sessions(void) {
+    grpc_session_attr_t_np attr;
+    grpc_function_handle_t *from = NULL;
+    grpc_sessionid_t id;
+    grpc_arg_stack_t *stack;
+    int seconds = 1, x = 5, y = 0;
+    void *value = NULL;
+    BEGIN();
+    HANDLE(add, "add");
+    HANDLE(sleep, "sleep");
+    OK(grpc_session_attr_initialize_np(&add, &attr));
+    OK(grpc_session_attr_get_np(&attr, GRPC_SESSION_ATTR_SESSION_TIMEOUT, &value));
+    EQUAL(0, *(int *)value);
+    OK(grpc_session_attr_release_np(value));
+    OK(grpc_call_with_attr_np(&add, &attr, 1, &y));
+    EQUAL(2, y);
+    OK(grpc_call_async_with_attr_np(&add, &id, &attr, 2, &y));
+    OK(grpc_function_handle_get_from_session_np(&from, id));
+    CHECK(from == &add);
+    OK(grpc_wait(id));
+    EQUAL(3, y);
+    stack = grpc_arg_stack_new(2);
+    grpc_arg_stack_push_arg(stack, &x), grpc_arg_stack_push_arg(stack, &y);
+    EQUAL(0, grpc_call_arg_stack_with_attr_np(&add, &attr, stack));
+    EQUAL(6, y);
+    id = grpc_call_arg_stack_async_with_attr_np(&add, &attr, stack);
+    OK(grpc_wait(id));
+    grpc_arg_stack_destruct(stack);
+    OK(grpc_session_attr_set_np(&attr, GRPC_SESSION_ATTR_SESSION_TIMEOUT, &seconds));
+    EXPECT(GRPC_TIMEOUT_NP, grpc_call_with_attr_np(&sleep, &attr, 60));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_call_with_attr_np(&sleep, NULL, 60));
+    OK(grpc_session_attr_destruct_np(&attr));
+}
+
+static void what_sessions_were(void) {
+    grpc_session_info_t_np *info = NULL;
+    grpc_exec_info_t_np own;
+    grpc_sessionid_t id, failed;
+    int status = 0, y = 0;
+    BEGIN();
+    HANDLE(add, "add");
+    HANDLE(exit, "exit");
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_session_info_get_np(GRPC_SESSIONID_VOID, &info, &status));
+    EQUAL(GRPC_SESSION_UNKNOWN_STATUS, status);
+    OK(grpc_call_async(&add, &id, 1, &y));
+    OK(grpc_wait(id));
+    OK(grpc_session_info_get_np(id, NULL, &status));
+    EQUAL(GRPC_SESSION_DONE, status);
+    OK(grpc_session_info_get_np(id, &info, &status));
+    CHECK(info->gei_measureClient.calculationRealTime.tv_sec < 3600);
+    EQUAL(0, info->gei_compressionInformation.nElements);
+    OK(grpc_session_info_release_np(info));
+    OK(grpc_get_info_np(id, &own, &status));
+    OK(grpc_get_last_info_np(&own, &status));
+    EQUAL(GRPC_SESSION_DONE, status);
+    OK(grpc_call_async(&exit, &failed, 1));
+    EXPECT(GRPC_SESSION_FAILED, grpc_wait(failed));
+    OK(grpc_session_info_get_np(failed, NULL, &status));
+    EQUAL(GRPC_SESSION_DOWN, status);
+    OK(grpc_call(&add, 1, &y));
+    OK(grpc_get_last_info_np(&own, &status));
+    EQUAL(GRPC_SESSION_DONE, status);
+    OK(grpc_session_info_set_threshold_np(0));
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_session_info_get_np(id, NULL, &status));
+}
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number) { caught = number; }
+
+static void handlers_of_signals(void) {
+    BEGIN();
+    OK(grpc_signal_handler_set_np(SIGUSR1, on_signal));
+    CHECK(raise(SIGUSR1) == 0);
+    EQUAL(SIGUSR1, caught);
+    OK(grpc_signal_handler_set_np(SIGUSR1, SIG_DFL));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_signal_handler_set_np(SIGKILL, on_signal));
+}
+
+static void configurations_of_ninfg(void) {
+    grpc_function_handle_t handle;
+    char text[256];
+    int y = 0;
+    BEGIN();
+    sprintf(text, "# more servers\n<SERVER>\nhostname  elsewhere.invalid\nport 1\ntag elsewhere\n</SERVER>\n"
+                  "<FUNCTION_INFO>\nhostname %s\nfuncname gridrpc/sleep\nsession_timeout 1 sec\n</FUNCTION_INFO>\n", "any");
+    CHECK(write_text("more.conf", text));
+    OK(grpc_config_file_read_np("more.conf"));
+    OK(grpc_function_handle_default(&handle, "gridrpc/sleep"));
+    EXPECT(GRPC_TIMEOUT_NP, grpc_call(&handle, 60));
+    EXPECT(GRPC_SERVER_NOT_FOUND, grpc_function_handle_init(&handle, "elsewhere", "gridrpc/add"));
+    CHECK(write_text("wrong.conf", "<SERVER>\nhostname\n</SERVER>\n"));
+    EXPECT(GRPC_CONFIGFILE_ERROR, grpc_config_file_read_np("wrong.conf"));
+    CHECK(strstr(grpc_last_error_text_np(), "wrong.conf:2") != NULL);
+    EXPECT(GRPC_CONFIGFILE_NOT_FOUND, grpc_config_file_read_np("no/such.conf"));
+    OK(grpc_function_handle_default(&handle, "gridrpc/add"));
+    OK(grpc_call(&handle, 1, &y));
+    OK(grpc_finalize());
+    /* A file that names no server leaves the grid to the environment, or to the program. */
+    CHECK(write_text("none.conf", "<CLIENT>\nloglevel 5\nsave_sessionInfo 1\n</CLIENT>\n"));
+    OK(grpc_initialize("none.conf"));
+    EXPECT(GRPC_FUNCTION_NOT_FOUND, grpc_function_handle_default(&handle, "gridrpc/nothing"));
+}
+
+static void calls_as_in_netsolve(void) {
+    int y = 0, request;
+    BEGIN();
+    EQUAL(0, netsl("gridrpc/add()", 1, &y));
+    EQUAL(2, y);
+    request = netslnb("gridrpc/add()", 2, &y);
+    CHECK(request > 0);
+    EQUAL(0, netslwt(request));
+    EQUAL(3, y);
+    EQUAL(-GRPC_INVALID_SESSION_ID, netslpr(request));
+    EQUAL(-GRPC_FUNCTION_NOT_FOUND, netsl("gridrpc/nothing()", 1, &y));
+    request = netslnb("gridrpc/add()", 3, &y);
+    while (netslpr(request) == -GRPC_NOT_COMPLETED) continue;
+    EQUAL(4, y);
+    EQUAL(0, netslwt(request));
+    netslerr(-GRPC_FUNCTION_NOT_FOUND);
+}
+
 const test_case ninfg_cases[] = {
+    {"Ninf-G: attributes of handles", attributes_of_handles},
+    {"Ninf-G: attributes of objects", attributes_of_objects},
+    {"Ninf-G: attributes of sessions", attributes_of_sessions},
+    {"Ninf-G: what sessions were", what_sessions_were},
+    {"Ninf-G: handlers of signals", handlers_of_signals},
+    {"Ninf-G: configurations", configurations_of_ninfg},
+    {"NetSolve: calls by the name of a problem", calls_as_in_netsolve},
     {"Ninf-G: x[], and inputs by pointer", single_elements},
     {"Ninf-G: words of older descriptions", older_words},
     {"Ninf-G: scratch memory is passed as NULL", scratch_memory},

@@ -80,7 +80,7 @@ static void methods_run_in_order(void) {
 
 static void they_spread_over_servers(void) {
     grpc_object_handle_t_np objects[4];
-    grpc_session_info_np infos[4];
+    grpc_session_details_np infos[4];
     long sum, count;
     BEGIN();
     OK(grpc_object_handle_array_default_np(objects, 4, "account"));
@@ -88,7 +88,7 @@ static void they_spread_over_servers(void) {
         grpc_sessionid_t id;
         OK(grpc_invoke_async_np(&objects[i], "add", &id, i, &sum, &count));
         OK(grpc_wait(id));
-        OK(grpc_session_info_get_np(id, &infos[i]));
+        OK(grpc_session_details_get_np(id, &infos[i]));
         for (int j = 0; j < i; j++) CHECK(strcmp(infos[i].server, infos[j].server) != 0);
     }
     OK(grpc_object_handle_array_destruct_np(objects, 4));
@@ -96,7 +96,7 @@ static void they_spread_over_servers(void) {
     grpc_sessionid_t id;
     OK(grpc_invoke_async_np(objects, "add", &id, 0, &sum, &count));
     OK(grpc_wait(id));
-    OK(grpc_session_info_get_np(id, infos));
+    OK(grpc_session_details_get_np(id, infos));
     TEXT(suite_server(), infos[0].server);
 }
 
@@ -229,13 +229,13 @@ static void by_an_argument_stack(void) {
     EQUAL(0, grpc_arg_stack_push_arg(stack, &count));
     BEGIN();
     OBJECT(a);
-    OK(grpc_invoke_arg_stack_np(&a, "add", stack));
+    EQUAL(0, grpc_invoke_arg_stack_np(&a, "add", stack));
     EQUAL(107, sum);
-    OK(grpc_invoke_arg_stack_async_np(&a, "add", &id, stack));
+    id = grpc_invoke_arg_stack_async_np(&a, "add", stack);
     OK(grpc_wait(id));
     EQUAL(114, sum);
-    EXPECT(GRPC_FUNCTION_NOT_FOUND, grpc_invoke_arg_stack_async_np(&a, "sub", &id, stack));
-    EQUAL(GRPC_SESSIONID_VOID, id);
+    EQUAL(-1, grpc_invoke_arg_stack_async_np(&a, "sub", stack));
+    EQUAL(GRPC_FUNCTION_NOT_FOUND, grpc_last_error_get_np());
     EQUAL(0, grpc_arg_stack_destruct(stack));
 }
 

@@ -31,13 +31,13 @@ static int lies_at(grpc_data_t *data, const char *places) {
 /* Sums it up on whatever server is chosen, which has to be that one. */
 static void sums_there(grpc_data_t *data, const char *server) {
     grpc_sessionid_t id;
-    grpc_session_info_np info;
+    grpc_session_details_np info;
     double sum = 0;
     HANDLE(handle, "sum");
     OK(grpc_call_async(&handle, &id, (long)N, data, &sum));
     OK(grpc_wait(id));
     EQUAL(total, sum);
-    OK(grpc_session_info_get_np(id, &info));
+    OK(grpc_session_details_get_np(id, &info));
     if (server != NULL) TEXT(server, info.server);
 }
 

@@ -317,7 +317,7 @@ static void the_last_256_are_remembered(void) {
 
 static void all_of_one_handle_run_on_its_server(void) {
     grpc_function_handle_t handle;
-    grpc_session_info_np info;
+    grpc_session_details_np info;
     grpc_sessionid_t ids[8];
     int y[8];
     BEGIN();
@@ -325,7 +325,7 @@ static void all_of_one_handle_run_on_its_server(void) {
     for (int i = 0; i < 8; i++) OK(grpc_call_async(&handle, &ids[i], i, &y[i]));
     OK(grpc_wait_all());
     for (int i = 0; i < 8; i++) {
-        OK(grpc_session_info_get_np(ids[i], &info));
+        OK(grpc_session_details_get_np(ids[i], &info));
         TEXT(suite_server(), info.server);
     }
 }
@@ -428,17 +428,17 @@ static void many_are_drained(void) {
 
 /* The time of a session ends with its task, whenever the program asks. */
 static void a_session_ends_when_its_task_does(void) {
-    grpc_session_info_np first, second;
+    grpc_session_details_np first, second;
     grpc_sessionid_t id;
     int y = 0, z = 0;
     BEGIN();
     HANDLE(handle, "add");
     OK(grpc_call_async(&handle, &id, 1, &y));
-    do OK(grpc_session_info_get_np(id, &first));
+    do OK(grpc_session_details_get_np(id, &first));
     while (!first.is_done && (grpc_probe(id), 1));
     for (int i = 0; i < 20; i++) OK(grpc_call(&handle, i, &z));
     OK(grpc_wait(id));
-    OK(grpc_session_info_get_np(id, &second));
+    OK(grpc_session_details_get_np(id, &second));
     CHECK(first.total_s >= 0);
     EQUAL(first.total_s, second.total_s);
 }

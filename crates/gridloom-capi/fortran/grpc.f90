@@ -64,7 +64,7 @@ module grpc
     end type
 
     ! As in grpc_extensions.h.
-    type, bind(c), public :: grpc_session_info_np
+    type, bind(c), public :: grpc_session_details_np
         integer(c_int) :: error = GRPC_NO_ERROR
         integer(c_int) :: is_done = 0
         character(kind=c_char) :: server(256) = c_null_char
@@ -107,7 +107,7 @@ module grpc
     public :: grpc_wait, grpc_wait_and, grpc_wait_or, grpc_wait_all, grpc_wait_any
     public :: grpc_get_failed_sessionid, grpc_get_error, grpc_error_string
     public :: grpc_last_error_text_np, grpc_last_error_get_np, grpc_perror_np, grpc_session_error_text_np
-    public :: grpc_session_info_get_np, grpc_session_info_remove_np
+    public :: grpc_session_details_get_np, grpc_session_info_remove_np
     public :: grpc_function_handle_set_timeout_np, grpc_function_handle_signature_np, grpc_function_handle_prototype_np
     public :: grpc_function_handle_array_default_np, grpc_function_handle_array_init_np
     public :: grpc_function_handle_array_destruct_np
@@ -151,10 +151,10 @@ module grpc
             import
             integer(c_int), value :: session_id
         end function
-        integer(c_int) function grpc_session_info_get_np(session_id, info) bind(c)
+        integer(c_int) function grpc_session_details_get_np(session_id, info) bind(c)
             import
             integer(c_int), value :: session_id
-            type(grpc_session_info_np), intent(inout) :: info
+            type(grpc_session_details_np), intent(inout) :: info
         end function
         integer(c_int) function grpc_session_info_remove_np(session_id) bind(c)
             import
@@ -212,9 +212,8 @@ module grpc
         type(c_ptr) function c_last_error_text() bind(c, name="grpc_last_error_text_np")
             import
         end function
-        integer(c_int) function c_last_error(error) bind(c, name="grpc_last_error_get_np")
+        integer(c_int) function c_last_error() bind(c, name="grpc_last_error_get_np")
             import
-            integer(c_int), intent(inout) :: error
         end function
         type(c_ptr) function c_session_error_text(session_id) bind(c, name="grpc_session_error_text_np")
             import
@@ -468,11 +467,9 @@ contains
         if (is_own_the_last()) text = own_text
     end function
 
-    integer(c_int) function grpc_last_error_get_np(error)
-        integer(c_int), intent(out) :: error
-        error = GRPC_NO_ERROR
-        grpc_last_error_get_np = c_last_error(error)
-        if (is_own_the_last()) error = GRPC_OTHER_ERROR_CODE
+    integer(c_int) function grpc_last_error_get_np()
+        grpc_last_error_get_np = c_last_error()
+        if (is_own_the_last()) grpc_last_error_get_np = GRPC_OTHER_ERROR_CODE
     end function
 
     integer(c_int) function grpc_perror_np(text)
@@ -755,9 +752,8 @@ contains
     ! Of a session that may not have begun.
     integer(c_int) function code_of(session_id)
         integer(c_int), intent(in) :: session_id
-        integer(c_int) :: asked
         code_of = GRPC_NO_ERROR
-        if (session_id == GRPC_SESSIONID_VOID) asked = grpc_last_error_get_np(code_of)
+        if (session_id == GRPC_SESSIONID_VOID) code_of = grpc_last_error_get_np()
     end function
 
     function c_text(text)

@@ -13,7 +13,7 @@
  *   cc program.c $(pkg-config --cflags --libs gridloom) -o program
  *
  * Functions beyond the standard stand in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G
- * and NetSolve, arrays of handles, time limits, texts of errors), grpc_remote.h (data that stay on servers),
+ * and NetSolve, arrays of handles, time limits, texts of errors), grpc_ninfg.h (attributes), grpc_remote.h (data that stay on servers),
  * grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together).
  * Their names end in _np, as Ninf-G marks what is not portable, unless programs of another system use another name.
  *
@@ -147,7 +147,8 @@ typedef int grpc_error_t;
  * embedded grid is started, which ends with the session. Under `gridloom simulate` and `gridloom testbed` it is their
  * grid.
  *
- * The file is TOML; everything may be left out, and a key that is not known is an error:
+ * NG_CONFIG_FILE names one, too. A file of Ninf-G (client.conf) is read as it is: its servers, ports and time limits; the rest is
+ * named once on standard error. Otherwise the file is TOML; everything may be left out, and a key that is not known is an error:
  *   agent = "host:7711"            or servers = ["host:7801", ...], without an agent
  *   argument_transfer = "copy"     also "wait" and "nowait", as in Ninf-G, which come to the same here
  *   session_timeout = 30.0         seconds that a call may take; 0: no limit
@@ -301,6 +302,7 @@ char *grpc_error_string(grpc_error_t error_code);
 #include "grpc_data.h"
 #include "grpc_extensions.h"
 #include "grpc_map.h"
+#include "grpc_ninfg.h"
 #include "grpc_objects.h"
 #include "grpc_remote.h"
 

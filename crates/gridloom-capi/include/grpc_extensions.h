@@ -55,8 +55,8 @@ grpc_sessionid_t grpc_call_argstack_async(grpc_function_handle_t *handle, ArgSta
 /* The text of this thread's last error, with the value, the limit and the remedy; "" if there was none. It is the
  * library's, until the thread's next error. Needs no grpc_initialize. MT-safe. */
 const char *grpc_last_error_text_np(void);
-/* The code of this thread's last error. Needs no grpc_initialize. MT-safe. */
-grpc_error_t grpc_last_error_get_np(grpc_error_t *error);
+/* The code of this thread's last error; GRPC_NO_ERROR if there was none. Needs no grpc_initialize. MT-safe. */
+grpc_error_t grpc_last_error_get_np(void);
 /* Writes "TEXT: NAME OF THE CODE: TEXT OF THE ERROR" to standard error; the last error stays. Needs no grpc_initialize.
  * MT-safe. */
 grpc_error_t grpc_perror_np(const char *text);
@@ -69,7 +69,7 @@ const char *grpc_session_error_text_np(grpc_sessionid_t session_id);
  * ----------------------------------------------------------------------------------------------------------- */
 
 /* What a session was, or is: times in seconds; -1 where they are not known. */
-typedef struct grpc_session_info_np {
+typedef struct grpc_session_details_np {
     grpc_error_t error;
     int is_done;
     char server[256];   /* that ran it, or "" */
@@ -77,10 +77,10 @@ typedef struct grpc_session_info_np {
     double queue_s;     /* until it ran */
     double run_s;
     double total_s;     /* from the call until the program could know of its end */
-} grpc_session_info_np;
+} grpc_session_details_np;
 
 /* What is known of a session. @return GRPC_INVALID_SESSION_ID, unless it is outstanding or remembered. MT-safe. */
-grpc_error_t grpc_session_info_get_np(grpc_sessionid_t session_id, grpc_session_info_np *info);
+grpc_error_t grpc_session_details_get_np(grpc_sessionid_t session_id, grpc_session_details_np *info);
 /* Forgets a session that was waited for. @return GRPC_INVALID_SESSION_ID. (Ninf-G) MT-safe. */
 grpc_error_t grpc_session_info_remove_np(grpc_sessionid_t session_id);
 

@@ -53,6 +53,11 @@
 #ifndef GRIDLOOM_GRPC_MAP_H
 #define GRIDLOOM_GRPC_MAP_H
 
+/* Its macros take any number of arguments, of which -pedantic would complain in C90 and C++98. */
+#if defined __GNUC__ && ((defined __cplusplus && __cplusplus < 201103L) || (!defined __cplusplus && !defined __STDC_VERSION__))
+#pragma GCC system_header
+#endif
+
 #include "grpc.h"
 
 #ifdef __cplusplus
@@ -156,7 +161,7 @@ grpc_error_t grpc_fetch_all_np(const void *const *pointers);
 grpc_error_t grpc_written_np(const void *const *pointers);
 grpc_error_t grpc_stays_remote_np(const void *const *pointers);
 
-static inline int grpc_exceptions_np(void) {
+static __inline__ int grpc_exceptions_np(void) {
 #if defined(__cplusplus) && __cplusplus >= 201703L
     return std::uncaught_exceptions();
 #else
@@ -164,7 +169,7 @@ static inline int grpc_exceptions_np(void) {
 #endif
 }
 
-static inline grpc_mapped_np grpc_map_new_np(const char *heuristic, const char *file, int line) {
+static __inline__ grpc_mapped_np grpc_map_new_np(const char *heuristic, const char *file, int line) {
     grpc_mapped_np mapped;
     mapped.exceptions = grpc_exceptions_np();
     grpc_map_begin_np(&mapped, heuristic, file, line);
@@ -186,6 +191,7 @@ __attribute__((noinline, unused)) static void grpc_map_left_np(grpc_mapped_np *m
 
 #ifdef __cplusplus
 }
+#if __cplusplus >= 201103L
 template <typename... Errors> inline int grpc_local_with_np(Errors...) { return grpc_local_np(); }
 template <typename... Pointers> struct grpc_pointers_np {
     const void *all[sizeof...(Pointers) + 1];
@@ -196,10 +202,11 @@ template <typename... Pointers> inline grpc_pointers_np<Pointers...> grpc_pointe
 }
 #define GRPC_POINTERS_(...) (grpc_pointers_of_np(__VA_ARGS__).all)
 #define GRPC_LOCAL_(local, ...) for (int local = grpc_local_with_np(__VA_ARGS__); local; local = 0)
+#endif /* grpc_local, grpc_stays_remote and the like need C++11. */
 #else
 #define GRPC_POINTERS_(...) ((const void *const[]){__VA_ARGS__, NULL})
 /* The list has the errors of what stands in the parentheses, which thereby is evaluated first. */
-static inline int grpc_local_with_np(const int *errors) {
+static __inline__ int grpc_local_with_np(const int *errors) {
     (void)errors;
     return grpc_local_np();
 }

@@ -69,11 +69,10 @@ grpc_error_t grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method_
 grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method_name,
                                   grpc_sessionid_t *session_id, ...);
 
-/* The same, with an argument stack. @return As above. MT-safe. */
-grpc_error_t grpc_invoke_arg_stack_np(grpc_object_handle_t_np *handle, const char *method_name,
-                                      grpc_arg_stack_t *stack);
-grpc_error_t grpc_invoke_arg_stack_async_np(grpc_object_handle_t_np *handle, const char *method_name,
-                                            grpc_sessionid_t *session_id, grpc_arg_stack_t *stack);
+/* The same with an argument stack, as grpc_call_arg_stack and grpc_call_arg_stack_async: 0, or the session's id; -1 on an error,
+ * which grpc_last_error_get_np gives. MT-safe. */
+int grpc_invoke_arg_stack_np(grpc_object_handle_t_np *handle, const char *method_name, grpc_arg_stack_t *stack);
+int grpc_invoke_arg_stack_async_np(grpc_object_handle_t_np *handle, const char *method_name, grpc_arg_stack_t *stack);
 
 /* The handle of the object through which a session was begun, as grpc_get_handle gives that of a function.
  * @return GRPC_INVALID_SESSION_ID; GRPC_INVALID_OBJECT_HANDLE_NP, if it was begun through a function, or the object has

@@ -69,6 +69,15 @@ grpc_error_t mynetsl(const char *function, ...);
 grpc_sessionid_t mynetslnb(const char *function, ...);
 grpc_error_t mynetslwt(grpc_sessionid_t session_id);
 
+/* The same in the manner of NetSolve and GridSolve: a status is 0 if all went well, and minus a code of grpc.h otherwise.
+ * netslnb begins a request and gives its number, above 0. netslpr asks for it: 0 if it has ended, -GRPC_NOT_COMPLETED while it
+ * runs. netslwt waits for it. netslerr says on standard error what a status is. MT-safe. */
+int netsl(const char *problem, ...);
+int netslnb(const char *problem, ...);
+int netslpr(int request);
+int netslwt(int request);
+void netslerr(int status);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gridloom_capi::{
-    CData, CDeclaration, CFunctionHandle, CMeasure, CMessage, CObjectHandle, CSessionInfo, OpenCall, Slot,
+    CData, CDeclaration, CFunctionHandle, CHandleAttr, CMeasure, CMessage, CNinfgInfo, CObjectHandle, CSessionAttr,
+    CSessionInfo, OpenCall, Slot,
 };
 
 fn own(path: &str) -> PathBuf {
@@ -61,7 +62,13 @@ fn c_type(rust: &str) -> String {
         "i64" => "int64_t",
         "usize" => "size_t",
         "CFunctionHandle" => "grpc_function_handle_t",
-        "CSessionInfo" => "grpc_session_info_np",
+        "CSessionInfo" => "grpc_session_details_np",
+        "CHandleAttr" => "grpc_handle_attr_t_np",
+        "CHandleAttrName" => "grpc_handle_attr_name_t_np",
+        "CSessionAttr" => "grpc_session_attr_t_np",
+        "CSessionAttrName" => "grpc_session_attr_name_t_np",
+        "CNinfgInfo" => "grpc_session_info_t_np",
+        "SignalHandler" => "void (*)(int)",
         "CObjectHandle" => "grpc_object_handle_t_np",
         "CRemote" => "struct grpc_remote_np",
         "CData" => "grpc_data_t",
@@ -95,8 +102,9 @@ fn declared(header: &str) -> BTreeSet<String> {
     let is_inside = |line: &str| line.starts_with(' ') && !line.starts_with("         ");
     let lines: Vec<&str> = code.lines().filter(|line| !line.starts_with('#') && !is_inside(line)).collect();
     let mut names = BTreeSet::new();
-    let is_own =
-        |statement: &&str| !["static inline", " static void", "template"].iter().any(|w| statement.contains(w));
+    let is_own = |statement: &&str| {
+        !["static inline", "static __inline__", " static void", "template"].iter().any(|w| statement.contains(w))
+    };
     for statement in lines.join("\n").split(';').map(str::trim).filter(is_own) {
         let Some((before, _)) = statement.split_once('(') else { continue };
         let name = before.split([' ', '*']).next_back().unwrap();
@@ -177,24 +185,41 @@ fn the_header_declares_what_the_library_has() {
 
 #[test]
 fn the_grpc_headers_declare_what_the_library_has() {
-    let headers = ["grpc.h", "grpc_extensions.h", "grpc_map.h", "grpc_objects.h", "grpc_remote.h", "grpc_data.h"];
+    let headers =
+        ["grpc.h", "grpc_extensions.h", "grpc_map.h", "grpc_ninfg.h", "grpc_objects.h", "grpc_remote.h", "grpc_data.h"];
     let headers = headers.map(|name| std::fs::read_to_string(own("include").join(name)).unwrap());
     let exported = exported("src/grpc/api");
     let (internal, public): (Vec<_>, Vec<_>) = exported.iter().partition(|(name, _)| name.starts_with("gridloom_"));
     let mut known: BTreeSet<String> = public.iter().map(|(name, _)| (*name).clone()).collect();
     known.extend(
-        ["grpc_call", "grpc_call_async", "mynetsl", "mynetslnb", "grpc_invoke_np", "grpc_invoke_async_np"]
-            .map(String::from),
+        [
+            "grpc_call",
+            "grpc_call_async",
+            "mynetsl",
+            "mynetslnb",
+            "netsl",
+            "netslnb",
+            "grpc_invoke_np",
+            "grpc_invoke_async_np",
+            "grpc_call_with_attr_np",
+            "grpc_call_async_with_attr_np",
+            "grpc_invoke_with_attr_np",
+            "grpc_invoke_async_with_attr_np",
+        ]
+        .map(String::from),
     );
     assert_eq!(headers.iter().flat_map(|header| declared(header)).collect::<BTreeSet<String>>(), known);
-    assert!(known.len() > 50 && internal.len() == 5);
+    assert!(known.len() > 50 && internal.len() == 6);
 
     let mut text = String::from("#include <grpc.h>\n#include <calls.h>\n");
     text.extend(exported.values().map(|declaration| format!("{declaration}\n")));
     for (name, size, align) in [
         ("grpc_function_handle_t", size_of::<CFunctionHandle>(), align_of::<CFunctionHandle>()),
         ("grpc_object_handle_t_np", size_of::<CObjectHandle>(), align_of::<CObjectHandle>()),
-        ("grpc_session_info_np", size_of::<CSessionInfo>(), align_of::<CSessionInfo>()),
+        ("grpc_session_details_np", size_of::<CSessionInfo>(), align_of::<CSessionInfo>()),
+        ("grpc_session_info_t_np", size_of::<CNinfgInfo>(), align_of::<CNinfgInfo>()),
+        ("grpc_handle_attr_t_np", size_of::<CHandleAttr>(), align_of::<CHandleAttr>()),
+        ("grpc_session_attr_t_np", size_of::<CSessionAttr>(), align_of::<CSessionAttr>()),
         ("grpc_data_t", size_of::<CData>(), align_of::<CData>()),
         ("gridloom_open_call", size_of::<OpenCall>(), align_of::<OpenCall>()),
         ("gridloom_slot", size_of::<Slot>(), align_of::<Slot>()),

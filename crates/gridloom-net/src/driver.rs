@@ -23,7 +23,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{NodeId, Time};
@@ -46,6 +46,7 @@ use crate::pid::pid;
 use crate::segment::{Pool, raise_descriptor_limit};
 use crate::spin::has_spare_processor;
 use crate::store::Store;
+use crate::threads;
 use crate::transport::BACKLOG;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
@@ -206,7 +207,8 @@ impl NetNode {
         let background = match role {
             Role::Client => {
                 let shared = shared.clone();
-                Some(thread::Builder::new().name("gridloom".into()).spawn(move || shared.run_background())?)
+                let thread = thread::Builder::new().name("gridloom".into());
+                Some(threads::spawn(thread, move || shared.run_background())?)
             }
             // Their main thread leads all the time.
             Role::Agent | Role::Server => None,
@@ -367,8 +369,12 @@ impl Drop for NetNode {
         if let Some(thread) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
+        self.shared.inbox.threads.join(THREADS_LIMIT);
     }
 }
+
+/// A thread that has not ended by then waits for the network, and is left behind.
+const THREADS_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where nodes of this host meet, and where they pass memory to this one.
 struct Near {

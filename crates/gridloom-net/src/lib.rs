@@ -11,5 +11,6 @@ pub mod process;
 pub mod segment;
 mod spin;
 pub mod store;
+pub mod threads;
 pub mod transport;
 pub mod worker;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SLOTS_MAX};
 use gridloom_net::identity::{self, Secret};
 use gridloom_net::jobs::shared_threads;
+use gridloom_net::threads;
 
 use crate::Error;
 use crate::builtin::BUILTIN_RUN_CODE;
@@ -262,7 +263,7 @@ impl Started {
         let (heard, (end, ended)) = (said.clone(), channel());
         let thread = thread::Builder::new().name("gridloom-log".into());
         // Dropping `end` tells that all was heard.
-        let listener = thread.spawn(move || drop((pass_on(error, &heard), end)));
+        let listener = threads::spawn(thread, move || drop((pass_on(error, &heard), end)));
         match listener {
             Ok(_) => Ok(Started { child, name: name.to_string(), said, ended }),
             Err(error) => {

@@ -47,7 +47,7 @@ fn program() -> Keys {
 #[test]
 fn a_datum_of_one_copy_goes_to_its_server_and_calls_follow() {
     let (grid, names, memory) = (grid("data-ties"), BTreeMap::from([("second".into(), "two".into())]), program());
-    let places = Places { grid: &grid, server_names: &names, memory: &memory };
+    let places = Places { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
     let square = grid.function("kernels/product").unwrap();
     let datum = datum(Mode::UniqueSticky);
     let uses = || std::iter::once(Use { datum: &datum, argument: "a", is_input: true, is_output: false });
@@ -64,7 +64,7 @@ fn a_datum_of_one_copy_goes_to_its_server_and_calls_follow() {
 #[test]
 fn what_a_call_reads_once_is_gone_then() {
     let (grid, names, memory) = (grid("data-once"), BTreeMap::new(), program());
-    let places = Places { grid: &grid, server_names: &names, memory: &memory };
+    let places = Places { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
     let square = grid.function("kernels/product").unwrap();
     let datum = datum(Mode::StrictlyVolatile);
     let uses = std::iter::once(Use { datum: &datum, argument: "a", is_input: true, is_output: false });
@@ -78,7 +78,7 @@ fn what_a_call_reads_once_is_gone_then() {
 #[test]
 fn places_are_read_and_written() {
     let (grid, names, memory) = (grid("data-places"), BTreeMap::new(), program());
-    let places = Places { grid: &grid, server_names: &names, memory: &memory };
+    let places = Places { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
     let datum = datum(Mode::Sticky);
     let file = Uri::File(support::folder("data-places", &[]).join("x"));
     let outputs = vec![(file.clone(), Mode::Volatile), (Uri::Key("y".into()), Mode::Volatile)];

@@ -2,6 +2,7 @@
 //! send theirs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridloom::data::{Datum, Ties};
 use gridloom::{Arg, Function};
@@ -19,11 +20,23 @@ pub(super) struct Call {
     /// The handle's address in the program, and its number; both are 0 without one.
     pub(super) handle: usize,
     pub(super) number: u64,
+    /// The time that it may take, if that is not the handle's to say.
+    pub(super) own_limit: Option<Option<Duration>>,
 }
 
 impl Call {
     pub(super) fn function(&self) -> &Function {
         &self.bound.function
+    }
+
+    /// The same, with a time limit of its own, or none.
+    pub(super) fn within(self, limit: Option<Duration>) -> Call {
+        Call { own_limit: Some(limit), ..self }
+    }
+
+    /// The time that it may take.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.own_limit.unwrap_or_else(|| self.bound.limit())
     }
 
     /// A session through this handle that begins now.
@@ -88,12 +101,12 @@ impl Call {
                     result.prefetch()?;
                 }
             }
-            let limited = Limited::new(&self.library.grid, call, self.bound.limit());
+            let limited = Limited::new(&self.library.grid, call, self.limit());
             return Ok(Work::Grouped(Arc::new(limited), destinations));
         }
         let pending = match survey.callee {
-            Some(callee) => function.submit_calling(None, &args, &named, self.bound.limit(), callee),
-            None => function.submit(&args, &named, self.bound.limit()),
+            Some(callee) => function.submit_calling(None, &args, &named, self.limit(), callee),
+            None => function.submit(&args, &named, self.limit()),
         };
         let pending = pending?;
         ties.sent();

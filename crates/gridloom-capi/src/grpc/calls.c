@@ -106,3 +106,81 @@ grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *han
     va_end(arguments);
     return gridloom_grpc_begin(&call, slots, session_id);
 }
+
+/* Reads the arguments of an open call, which stand behind `last`. */
+#define READ(last)                                                                                                     \
+    va_start(arguments, last);                                                                                         \
+    read_all(&call, &arguments, slots);                                                                                \
+    va_end(arguments)
+
+int gridloom_variadic_netsl(const char *function, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open_named(function, &call);
+    if (error != GRPC_NO_ERROR) return -error;
+    READ(function);
+    return -gridloom_grpc_run(&call, slots);
+}
+
+int gridloom_variadic_netslnb(const char *function, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_sessionid_t id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open_named(function, &call);
+    if (error != GRPC_NO_ERROR) return -error;
+    READ(function);
+    error = gridloom_grpc_begin(&call, slots, &id);
+    return error == GRPC_NO_ERROR ? id : -error;
+}
+
+grpc_error_t gridloom_variadic_grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open(handle, &call);
+    if (error == GRPC_NO_ERROR) error = gridloom_grpc_within(&call, attr);
+    if (error != GRPC_NO_ERROR) return error;
+    READ(attr);
+    return gridloom_grpc_run(&call, slots);
+}
+
+grpc_error_t gridloom_variadic_grpc_call_async_with_attr_np(grpc_function_handle_t *handle, grpc_sessionid_t *session_id,
+                                                            grpc_session_attr_t_np *attr, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    if (session_id != NULL) *session_id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open(handle, &call);
+    if (error == GRPC_NO_ERROR) error = gridloom_grpc_within(&call, attr);
+    if (error != GRPC_NO_ERROR) return error;
+    READ(attr);
+    return gridloom_grpc_begin(&call, slots, session_id);
+}
+
+grpc_error_t gridloom_variadic_grpc_invoke_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
+                                                        grpc_session_attr_t_np *attr, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open_method(handle, method, &call);
+    if (error == GRPC_NO_ERROR) error = gridloom_grpc_within(&call, attr);
+    if (error != GRPC_NO_ERROR) return error;
+    READ(attr);
+    return gridloom_grpc_run(&call, slots);
+}
+
+grpc_error_t gridloom_variadic_grpc_invoke_async_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
+                                                              grpc_sessionid_t *session_id, grpc_session_attr_t_np *attr,
+                                                              ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    if (session_id != NULL) *session_id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open_method(handle, method, &call);
+    if (error == GRPC_NO_ERROR) error = gridloom_grpc_within(&call, attr);
+    if (error != GRPC_NO_ERROR) return error;
+    READ(attr);
+    return gridloom_grpc_begin(&call, slots, session_id);
+}

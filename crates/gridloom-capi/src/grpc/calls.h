@@ -49,6 +49,8 @@ grpc_error_t gridloom_grpc_open(grpc_function_handle_t *handle, gridloom_open_ca
 grpc_error_t gridloom_grpc_open_named(const char *function, gridloom_open_call *call);
 /* Of a method of an object. */
 grpc_error_t gridloom_grpc_open_method(grpc_object_handle_t_np *handle, const char *method, gridloom_open_call *call);
+/* Gives an open call the time limit of attributes; on an error it is open no more. */
+grpc_error_t gridloom_grpc_within(gridloom_open_call *call, const grpc_session_attr_t_np *attr);
 /* Runs it and waits for its end. */
 grpc_error_t gridloom_grpc_run(gridloom_open_call *call, const gridloom_slot *slots);
 /* Begins it; `id` may be null, which is an error. */
@@ -63,5 +65,16 @@ grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...);
 grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method, ...);
 grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method,
                                                     grpc_sessionid_t *session_id, ...);
+
+int gridloom_variadic_netsl(const char *function, ...);
+int gridloom_variadic_netslnb(const char *function, ...);
+grpc_error_t gridloom_variadic_grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr, ...);
+grpc_error_t gridloom_variadic_grpc_call_async_with_attr_np(grpc_function_handle_t *handle, grpc_sessionid_t *session_id,
+                                                            grpc_session_attr_t_np *attr, ...);
+grpc_error_t gridloom_variadic_grpc_invoke_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
+                                                        grpc_session_attr_t_np *attr, ...);
+grpc_error_t gridloom_variadic_grpc_invoke_async_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
+                                                              grpc_sessionid_t *session_id, grpc_session_attr_t_np *attr,
+                                                              ...);
 
 #endif

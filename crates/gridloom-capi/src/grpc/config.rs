@@ -1,6 +1,6 @@
 //! The configuration that `grpc_initialize` reads: a file, or the environment, or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,9 +11,10 @@ use gridloom_platform::units;
 use serde::Deserialize;
 
 use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outcome};
+use super::ninfg_config::{self, NinfgConfig, WrongLine};
 
-/// Names the file, if the program names none.
-const FILE_VARIABLE: &str = "GRIDLOOM_GRPC_CONFIG";
+/// Name the file, if the program names none: the first that is set, which is ours or Ninf-G's.
+const FILE_VARIABLES: [&str; 2] = ["GRIDLOOM_GRPC_CONFIG", "NG_CONFIG_FILE"];
 /// Turns the debug mode of mapped blocks on, if it is neither empty nor 0.
 const DEBUG_VARIABLE: &str = "GRIDLOOM_GRPC_DEBUG";
 /// Names the agent, if the file names none.
@@ -33,6 +34,9 @@ pub(super) struct Config {
     local: Local,
     map: Map,
     server: BTreeMap<String, Server>,
+    /// Seconds that calls of single functions may take: of Ninf-G's files.
+    #[serde(skip)]
+    limits: BTreeMap<String, f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,10 +84,13 @@ impl Default for Config {
             local: Local::default(),
             map: Map::default(),
             server: BTreeMap::new(),
+            limits: BTreeMap::new(),
         }
     }
 }
 
+/// Files that one of Ninf-G's includes, in all.
+const INCLUDES_MAX: usize = 64;
 /// Servers of a grid of a program's own: each is some processes.
 const LOCAL_SERVERS_MAX: usize = 256;
 
@@ -107,8 +114,9 @@ impl Config {
 
     /// Reads the file that the program names, or else the environment; without either, nothing is configured.
     pub(super) fn read(named: Option<&str>) -> Outcome<Config> {
-        let variable = || std::env::var(FILE_VARIABLE).ok();
-        match named.map(str::to_string).or_else(variable).filter(|name| !name.is_empty()) {
+        let set = |variable: &&str| std::env::var(variable).ok().filter(|name| !name.is_empty());
+        match named.map(str::to_string).or_else(|| FILE_VARIABLES.iter().find_map(set)).filter(|name| !name.is_empty())
+        {
             None => Ok(Config::default()),
             Some(name) => Config::read_file(Path::new(&name)),
         }
@@ -127,7 +135,52 @@ impl Config {
         // A library's name without a folder would be looked for elsewhere.
         let file_path = std::path::absolute(file).map_err(|error| wrong(GRPC_CONFIGFILE_ERROR, error.to_string()))?;
         let folder = file_path.parent().unwrap_or(Path::new("/"));
-        Config::parse(&text, folder).map_err(wrong_at)
+        match ninfg_config::is_ninfg(&text) {
+            true => Config::of_ninfg(file, &text, folder),
+            false => Config::parse(&text, folder).map_err(wrong_at),
+        }
+    }
+
+    /// What a file of Ninf-G says, and those that it includes.
+    fn of_ninfg(file: &Path, text: &str, folder: &Path) -> Outcome<Config> {
+        let mut config = Config::default();
+        let mut servers: Vec<String> = Vec::new();
+        let mut ignored = BTreeSet::new();
+        let mut texts = vec![(file.to_path_buf(), text.to_string())];
+        let mut read = 0;
+        while let Some((file, text)) = texts.get(read).cloned() {
+            read += 1;
+            let wrong =
+                |why: String| Failed::new(GRPC_CONFIGFILE_ERROR, format!("configuration {}{why}", file.display()));
+            let found =
+                NinfgConfig::parse(&text).map_err(|WrongLine { line, why }| wrong(format!(":{line}: {why}")))?;
+            for (name, address) in found.servers {
+                if address.contains(':') && !servers.contains(&address) {
+                    servers.push(address.clone());
+                }
+                config.server.insert(name, Server { address });
+            }
+            config.limits.extend(found.limits);
+            config.save_session_info = found.save_session_info.unwrap_or(config.save_session_info);
+            ignored.extend(found.ignored);
+            for name in found.includes {
+                if texts.len() == INCLUDES_MAX {
+                    return Err(wrong(format!(": more than {INCLUDES_MAX} files; one may include itself")));
+                }
+                let path = folder.join(&name);
+                let text = std::fs::read_to_string(&path)
+                    .map_err(|error| wrong(format!(": it includes {}: {error}", path.display())))?;
+                texts.push((path, text));
+            }
+        }
+        if !ignored.is_empty() {
+            let ignored: Vec<String> = ignored.into_iter().collect();
+            let (file, ignored) = (file.display(), ignored.join(", "));
+            gridloom_base::say!("gridloom: configuration {file}: has no meaning here and is left out: {ignored}");
+        }
+        // An agent that the environment names knows its servers itself.
+        config.servers = (!servers.is_empty() && config.agent().is_none()).then_some(servers);
+        Ok(config)
     }
 
     /// Relative paths begin at `folder`.
@@ -184,6 +237,11 @@ impl Config {
     /// Seconds that a call may take.
     pub(super) fn session_limit(&self) -> Option<Duration> {
         limit(self.session_timeout).expect("it was checked when it was read")
+    }
+
+    /// Time limits of single functions.
+    pub(super) fn limits(&self) -> BTreeMap<String, Option<Duration>> {
+        self.limits.iter().filter_map(|(name, seconds)| Some((name.clone(), limit(*seconds).ok()?))).collect()
     }
 
     /// Addresses of servers by the names that the file gives them (`[server.NAME]`).

@@ -38,12 +38,20 @@ pub(super) struct Library {
     pub(super) is_debugged: bool,
     /// The time limit of calls through a handle that has none of its own.
     pub(super) limit: Option<Duration>,
-    /// Addresses of servers by the names of the configuration.
-    server_names: BTreeMap<String, String>,
+    configured: RwLock<Configured>,
     /// Whether the grid was started for this session.
     is_own_grid: bool,
     /// A child of this process has no session.
     pid: u32,
+}
+
+/// What configurations say of servers and functions; more may be read later.
+#[derive(Default)]
+struct Configured {
+    /// Addresses of servers by their names.
+    server_names: Arc<BTreeMap<String, String>>,
+    /// Time limits of single functions.
+    limits: BTreeMap<String, Option<Duration>>,
 }
 
 /// The session of this process.
@@ -98,7 +106,10 @@ impl Library {
             heuristic: config.heuristic(),
             is_debugged: config.is_debugged(),
             limit: config.session_limit(),
-            server_names: config.server_names(),
+            configured: RwLock::new(Configured {
+                server_names: Arc::new(config.server_names()),
+                limits: config.limits(),
+            }),
             is_own_grid: config.is_own_grid(),
             pid: std::process::id(),
         })
@@ -113,7 +124,24 @@ impl Library {
     /// # Safety
     /// Memory that `memory:` URIs name is as the program described it, while the result is used.
     pub(super) unsafe fn places(&self) -> Places<'_> {
-        Places { grid: &self.grid, server_names: &self.server_names, memory: &self.remotes }
+        Places { grid: &self.grid, server_names: self.server_names(), memory: &self.remotes }
+    }
+
+    fn server_names(&self) -> Arc<BTreeMap<String, String>> {
+        self.configured.read().unwrap_or_else(PoisonError::into_inner).server_names.clone()
+    }
+
+    /// Takes over what a configuration says of servers and functions.
+    pub(super) fn reconfigure(&self, config: &Config) {
+        let mut configured = self.configured.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut configured.server_names).extend(config.server_names());
+        configured.limits.extend(config.limits());
+    }
+
+    /// The time limit of a function's calls through a handle that has none of its own.
+    fn limit_of(&self, function: &str) -> Option<Duration> {
+        let configured = self.configured.read().unwrap_or_else(PoisonError::into_inner);
+        configured.limits.get(function).copied().unwrap_or(self.limit)
     }
 
     /// The servers, of which there is at least one.
@@ -128,7 +156,7 @@ impl Library {
 
     /// The servers that a name means: one by its own name, one of the configuration or an address, or those of a host.
     pub(super) fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
-        Ok(servers_named(name, &self.server_names, servers)?)
+        Ok(servers_named(name, &self.server_names(), servers)?)
     }
 
     /// What such a handle stands for.
@@ -153,7 +181,8 @@ impl Library {
                 Some(found.name.clone())
             }
         };
-        Bound::new(function, server, self.limit)
+        let limit = self.limit_of(function.name());
+        Bound::new(function, server, limit)
     }
 
     /// The error for a function that no server offers. A grid of the program's own offers what its configuration says, which is

@@ -190,6 +190,20 @@ pub(super) unsafe fn stream_of(file: *mut c_void, content: &[u8]) -> std::io::Re
 #[derive(Clone, Copy)]
 pub(super) struct Place<T>(NonNull<T>);
 
+impl<T> Place<T> {
+    /// Its address, not null.
+    pub(super) fn pointer(self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// # Safety
+    /// There is room for a value, which nobody else uses meanwhile. What was there is not looked at.
+    pub(super) unsafe fn write_new(self, value: T) {
+        // SAFETY: promised by the caller.
+        unsafe { self.0.as_ptr().write(value) };
+    }
+}
+
 impl<T: Copy> Place<T> {
     /// # Safety
     /// There is a value, and nobody writes there meanwhile.

@@ -1,4 +1,4 @@
-//! GridRPC for C: what `include/grpc.h` declares, with `grpc_extensions.h`, `grpc_objects.h`, `grpc_remote.h`, `grpc_data.h` and
+//! GridRPC for C: what `include/grpc.h` declares, with `grpc_extensions.h`, `grpc_ninfg.h`, `grpc_objects.h`, `grpc_remote.h`, `grpc_data.h` and
 //! `grpc_map.h`. The headers document each function for its callers, `GRIDRPC.md` has the design.
 //!
 //! ```text
@@ -20,13 +20,14 @@
 //! | `library` | the one session with a grid: begun, ended, found |
 //! | `sessions` | the table of calls under way |
 //! | `remembered` | those that were collected |
+//! | `latest` | what each thread began last |
 //! | `session` | one call under way, until its results are written |
 //! | `objects`, `deliver`, `elsewhere` | what handles of objects stand for; results to memory; results that are elsewhere than in the program's memory |
 //! | `arguments` | the program's memory to values |
 //! | `lists` | files, and arrays of strings and of files |
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
 //! | `remotes`, `callbacks`, `config` | data by their addresses; functions that are called back; the configuration |
-//! | `memory`, `choice` | the program's memory, read and written; an array of ids, of which one is to end |
+//! | `memory`, `choice`, `ninfg_config` | the program's memory, read and written; an array of ids, of which one is to end; configurations of Ninf-G |
 //! | `code` | codes, their names, each thread's last error |
 //!
 //! **Invariants**
@@ -46,10 +47,12 @@ mod config;
 mod deliver;
 mod elsewhere;
 mod handles;
+mod latest;
 mod library;
 mod lists;
 mod map;
 mod memory;
+mod ninfg_config;
 mod objects;
 mod remembered;
 mod remotes;

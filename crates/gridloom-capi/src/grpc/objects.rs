@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gridloom::{Grid, Object, Pending};
+use gridloom_base::NodeId;
 
 use super::code::Outcome;
 use super::handles::{Bound, Handles, OBJECT};
@@ -42,6 +43,15 @@ impl Held {
         let bound = Arc::new(Bound::new(function, None, limit)?);
         methods.insert(name.to_string(), bound.clone());
         Ok(bound)
+    }
+
+    pub(super) fn class(&self) -> &str {
+        &self.class
+    }
+
+    /// Where the object is; `None` if none was made.
+    pub(super) fn server(&self) -> Option<NodeId> {
+        self.object.as_ref().map(Object::server)
     }
 
     /// Ends the object; `None` if none was made.

@@ -58,7 +58,17 @@ impl Remembered {
         }
         self.known.insert(id, Known { record, is_recent: true, is_untold });
         self.recent.push_back(id);
-        if self.recent_max.is_some_and(|most| self.recent.len() > most)
+        self.shorten();
+    }
+
+    /// From here on so many are recent; negative for all.
+    pub(super) fn set_most(&mut self, recent_max: i64) {
+        self.recent_max = usize::try_from(recent_max).ok();
+        self.shorten();
+    }
+
+    fn shorten(&mut self) {
+        while self.recent_max.is_some_and(|most| self.recent.len() > most)
             && let Some(old) = self.recent.pop_front()
         {
             self.forget_if(old, |known| known.is_recent = false);

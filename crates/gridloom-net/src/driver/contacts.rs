@@ -181,7 +181,7 @@ impl Contacts {
         };
         // The resolver of the C library wants more stack than a thread that only moves bytes.
         let thread = thread::Builder::new().name("resolve".into()).stack_size(STACK_BYTES * 4);
-        if let Err(error) = thread.spawn(resolve) {
+        if let Err(error) = self.inbox.threads.spawn(thread, resolve) {
             self.dial_failed(number, error.to_string());
         }
     }

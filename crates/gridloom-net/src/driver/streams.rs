@@ -295,7 +295,7 @@ impl Streams {
             });
         };
         let thread = thread::Builder::new().name("open bulk".into()).stack_size(STACK_BYTES * 4);
-        if let Err(error) = thread.spawn(open) {
+        if let Err(error) = self.inbox.threads.spawn(thread, open) {
             self.log(warning("no thread to open a bulk connection").why(error));
             self.stream_ended(link, stream, 0, None);
         }
@@ -309,7 +309,7 @@ impl Streams {
         let receiver = self.receiver(link, stream);
         let started = socket.try_clone().and_then(|closer| {
             let thread = thread::Builder::new().name(format!("from {}", link.peer)).stack_size(STACK_BYTES);
-            thread.spawn(move || receiver.run_tcp(socket, keys.receive)).map(|_| closer)
+            self.inbox.threads.spawn(thread, move || receiver.run_tcp(socket, keys.receive)).map(|()| closer)
         });
         match (started, self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream))) {
             (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),
@@ -354,7 +354,7 @@ impl Streams {
         };
         self.shaking += 1;
         let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(shake) {
+        if let Err(error) = self.inbox.threads.spawn(thread, shake) {
             self.shaking -= 1;
             self.log(warning("no thread for a local connection").why(error));
         }

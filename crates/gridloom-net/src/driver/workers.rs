@@ -116,8 +116,9 @@ impl Workers {
             return Ok(());
         }
         let slowdown = self.slowdown;
+        let threads = inbox.threads.clone();
         let measure = move || inbox.post(Notice::Speed { flops: measure_speed() / slowdown });
-        thread::Builder::new().name("speed".into()).stack_size(STACK_BYTES).spawn(measure).map(drop)
+        threads.spawn(thread::Builder::new().name("speed".into()).stack_size(STACK_BYTES), measure)
     }
 
     /// Ends and reaps all workers.

@@ -14,6 +14,7 @@ use mio::Waker;
 use super::Cargo;
 use super::handshake::Hello;
 use crate::payload::Payload;
+use crate::threads::Threads;
 
 /// One control connection to a peer: what a thread tells of an earlier one is out of date.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -96,12 +97,14 @@ pub enum Notice {
 pub struct Inbox {
     notices: Mutex<Vec<Notice>>,
     waker: Waker,
+    /// The threads that leave notices.
+    pub threads: Threads,
 }
 
 impl Inbox {
     /// An inbox that wakes its loop by `waker`.
     pub fn new(waker: Waker) -> Inbox {
-        Inbox { notices: Mutex::default(), waker }
+        Inbox { notices: Mutex::default(), waker, threads: Threads::default() }
     }
 
     /// Leaves a notice.

@@ -45,7 +45,8 @@ impl Outgoing {
         let sharing = !route.own.host.is_empty() && route.own.host == route.peer.host;
         let thread =
             Thread { route, shared: shared.clone(), store, awaited, sharing, stream: None, streams: 0, sent: 0 };
-        thread::Builder::new().name(format!("to {}", link.peer)).stack_size(STACK_BYTES).spawn(|| thread.run(queue))?;
+        let builder = thread::Builder::new().name(format!("to {}", link.peer)).stack_size(STACK_BYTES);
+        shared.inbox.threads.spawn(builder, || thread.run(queue))?;
         Ok(Outgoing { jobs, opened, shared })
     }
 

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
+use std::sync::Arc;
 
 use gridloom_base::{Dtype, Meta, NodeId};
 use gridloom_net::payload::Payload;
@@ -13,11 +15,11 @@ use super::{Content, DataError, Datum, Description, Kind, Mode, NewFile, Uri};
 use crate::{Arg, Grid, Handle, Value};
 
 /// The places that a program's data can be at.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Places<'a> {
     pub grid: &'a Grid,
     /// Addresses of servers, by names that the program has given them; a server's own name needs none.
-    pub server_names: &'a BTreeMap<String, String>,
+    pub server_names: Arc<BTreeMap<String, String>>,
     pub memory: &'a dyn Memory,
 }
 
@@ -65,7 +67,7 @@ pub fn servers_named<'s>(
     let one = one.or_else(|| servers.iter().find(|server| server.address == address));
     let found: Vec<&ServerView> = match one {
         Some(server) => vec![server],
-        None => servers.iter().filter(|server| host_of(&server.address) == address).collect(),
+        None => on_host(address, servers),
     };
     if found.is_empty() {
         let known: Vec<&str> = servers.iter().take(NAMES_MAX).map(|server| server.name.as_str()).collect();
@@ -73,6 +75,36 @@ pub fn servers_named<'s>(
         return Err(DataError::UnknownServer(text));
     }
     Ok(found)
+}
+
+/// The servers of a host: by its name as they have it, or as the system resolves it. This machine's names are one.
+fn on_host<'s>(host: &str, servers: &'s [ServerView]) -> Vec<&'s ServerView> {
+    let by_text: Vec<&ServerView> = servers.iter().filter(|server| host_of(&server.address) == host).collect();
+    if !by_text.is_empty() {
+        return by_text;
+    }
+    let (host, port) = match host.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse::<u16>().ok()),
+        None => (host, None),
+    };
+    let meant = addresses_of(host);
+    let is_meant = |server: &&ServerView| {
+        let has_port =
+            port.is_none_or(|port| server.address.rsplit_once(':').is_some_and(|(_, own)| own == port.to_string()));
+        has_port && addresses_of(host_of(&server.address)).iter().any(|address| meant.contains(address))
+    };
+    servers.iter().filter(is_meant).collect()
+}
+
+/// The addresses of a host's name; all of this machine's loopback addresses, and its own name, are one.
+fn addresses_of(host: &str) -> Vec<IpAddr> {
+    let is_own = rustix::system::uname().nodename().to_str().is_ok_and(|own| own == host);
+    let found = (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default();
+    let mut found: Vec<IpAddr> = found;
+    if is_own || found.iter().any(IpAddr::is_loopback) {
+        found.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    found
 }
 
 /// Servers that an error names.
@@ -85,7 +117,7 @@ impl Places<'_> {
     /// If there is none.
     pub fn server(&self, name: &str) -> Result<(NodeId, String), DataError> {
         let view = self.grid.servers();
-        let found = servers_named(name, self.server_names, &view.servers)?;
+        let found = servers_named(name, &self.server_names, &view.servers)?;
         Ok((found[0].node, found[0].name.clone()))
     }
 

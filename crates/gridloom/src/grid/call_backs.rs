@@ -12,6 +12,7 @@ use gridloom_base::{NodeId, TaskId};
 use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::node::Command;
 use gridloom_net::payload::Payload;
+use gridloom_net::threads;
 
 use super::State;
 use crate::{Error, Grid, Value};
@@ -69,7 +70,8 @@ impl Grid {
             return Ok(());
         }
         let grid = self.clone();
-        let thread = thread::Builder::new().name("callbacks".into()).spawn(move || grid.serve_call_backs());
+        let thread = thread::Builder::new().name("callbacks".into());
+        let thread = threads::spawn(thread, move || grid.serve_call_backs());
         let thread = thread.map_err(|error| {
             state.call_backs.callees.remove(&task);
             Error::Usage(format!("no thread for callbacks can be started: {error}"))

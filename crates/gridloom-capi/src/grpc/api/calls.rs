@@ -5,10 +5,12 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::call::Call;
 use super::super::code::{Outcome, run};
 use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments, Slot};
+use super::super::latest::{note_begun, note_ended};
 use super::super::library::{Library, library};
 use super::super::{map, memory};
 
@@ -21,6 +23,26 @@ pub struct OpenCall {
     own: *mut c_void,
 }
 
+impl OpenCall {
+    /// Gives it a time limit of its own.
+    ///
+    /// # Safety
+    /// It is open.
+    pub(super) unsafe fn limit(&mut self, limit: Option<Duration>) {
+        // SAFETY: promised by the caller: `own` is what `open` gave.
+        unsafe { (*self.own.cast::<Call>()).own_limit = Some(limit) };
+    }
+
+    /// Ends it without a call.
+    ///
+    /// # Safety
+    /// It is open.
+    pub(super) unsafe fn give_up(&mut self) {
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw(self.own.cast::<Call>()) });
+    }
+}
+
 /// A call through a handle of a function.
 ///
 /// # Safety
@@ -30,7 +52,7 @@ pub(super) unsafe fn call_of(handle: *mut CFunctionHandle) -> Outcome<Call> {
     // SAFETY: promised by the caller.
     let given = unsafe { memory::place(handle, "the handle")?.read() };
     let bound = library.handles.find(&given)?;
-    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number() })
+    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limit: None })
 }
 
 /// A call of that method of an object.
@@ -44,7 +66,7 @@ pub(super) unsafe fn method_of(handle: *mut CObjectHandle, name: *const c_char) 
     // SAFETY: as above.
     let name = unsafe { memory::text(name, "the method's name") }?;
     let bound = library.objects.find(&given)?.method(&library.grid, name, library.limit)?;
-    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number() })
+    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limit: None })
 }
 
 /// Makes the call, waits, and writes the results.
@@ -58,7 +80,10 @@ pub(super) unsafe fn run_call(call: &Call, given: CallerArguments<'_>) -> Outcom
         return unsafe { map::call(call, survey) };
     }
     let Library { staying, .. } = &*call.library;
-    unsafe { call.send_plain(survey)?.collect(&call.library.places(), staying) }
+    let origin = call.origin();
+    let outcome = unsafe { call.send_plain(survey)?.collect(&call.library.places(), staying) };
+    note_ended(origin, call.library.grid.now(), &outcome);
+    outcome
 }
 
 /// Begins the call; the session's id.
@@ -73,7 +98,9 @@ pub(super) unsafe fn begin_call(call: &Call, given: CallerArguments<'_>) -> Outc
         return unsafe { map::begin(call, survey) };
     }
     let work = unsafe { call.send_plain(survey) }?;
-    Ok(call.library.sessions.begin(work, origin).id)
+    let id = call.library.sessions.begin(work, origin).id;
+    note_begun(id);
+    Ok(id)
 }
 
 /// Opens a call for `calls.c`, with how its arguments are read.
@@ -108,7 +135,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char
         // NetSolve's programs write it as a call.
         let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
         // SAFETY: `calls.c` has a place for it.
-        unsafe { open(call, Call { library, bound, handle: 0, number: 0 }) };
+        unsafe { open(call, Call { library, bound, handle: 0, number: 0, own_limit: None }) };
         Ok(())
     })
 }
@@ -202,6 +229,12 @@ variadic! {
     grpc_call_async => gridloom_variadic_grpc_call_async, "grpc.h";
     mynetsl => gridloom_variadic_mynetsl, "grpc_remote.h";
     mynetslnb => gridloom_variadic_mynetslnb, "grpc_remote.h";
+    netsl => gridloom_variadic_netsl, "grpc_remote.h";
+    netslnb => gridloom_variadic_netslnb, "grpc_remote.h";
+    grpc_call_with_attr_np => gridloom_variadic_grpc_call_with_attr_np, "grpc_ninfg.h";
+    grpc_call_async_with_attr_np => gridloom_variadic_grpc_call_async_with_attr_np, "grpc_ninfg.h";
+    grpc_invoke_with_attr_np => gridloom_variadic_grpc_invoke_with_attr_np, "grpc_ninfg.h";
+    grpc_invoke_async_with_attr_np => gridloom_variadic_grpc_invoke_async_with_attr_np, "grpc_ninfg.h";
     grpc_invoke_np => gridloom_variadic_grpc_invoke_np, "grpc_objects.h";
     grpc_invoke_async_np => gridloom_variadic_grpc_invoke_async_np, "grpc_objects.h";
 }

@@ -13,7 +13,7 @@ use super::super::sessions::no_session;
 use super::super::{config, memory};
 use crate::current::to_c;
 
-/// `grpc_session_info_np`.
+/// `grpc_session_details_np`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CSessionInfo {
@@ -45,12 +45,8 @@ pub extern "C-unwind" fn grpc_last_error_text_np() -> *const c_char {
 
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn grpc_last_error_get_np(error: *mut c_int) -> c_int {
-    run(|| {
-        // SAFETY: as the header asks.
-        unsafe { memory::place(error, "the place for the code")?.write(last().0) };
-        Ok(())
-    })
+pub extern "C-unwind" fn grpc_last_error_get_np() -> c_int {
+    last().0
 }
 
 /// See `grpc_extensions.h`.
@@ -90,7 +86,7 @@ pub extern "C-unwind" fn grpc_session_error_text_np(session_id: c_int) -> *const
 
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn grpc_session_info_get_np(session_id: c_int, info: *mut CSessionInfo) -> c_int {
+pub unsafe extern "C-unwind" fn grpc_session_details_get_np(session_id: c_int, info: *mut CSessionInfo) -> c_int {
     run(|| {
         let found = session_info(session_id)?;
         if info.is_null() {

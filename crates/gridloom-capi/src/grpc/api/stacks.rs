@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use super::super::call::Call;
 use super::super::code::{Failed, Outcome, run, run_for};
 use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments};
-use super::super::memory;
 use super::super::waits::VOID;
 use super::calls::{begin_call, call_of, method_of, run_call};
 
@@ -28,14 +28,22 @@ unsafe fn given<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
     Ok(CallerArguments::Pointers(&unsafe { stack(arguments) }?.arguments))
 }
 
-unsafe fn begin(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> Outcome<c_int> {
-    // SAFETY: as the header asks.
-    unsafe { begin_call(&call_of(handle)?, given(arguments)?) }
+/// Begins a call with the arguments of a stack; the session's id.
+///
+/// # Safety
+/// As the header asks.
+pub(super) unsafe fn begin_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<c_int> {
+    // SAFETY: promised by the caller.
+    unsafe { begin_call(call, given(arguments)?) }
 }
 
-unsafe fn call(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> Outcome<()> {
-    // SAFETY: as the header asks.
-    unsafe { run_call(&call_of(handle)?, given(arguments)?) }
+/// Makes a call with the arguments of a stack.
+///
+/// # Safety
+/// As the header asks.
+pub(super) unsafe fn call_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<()> {
+    // SAFETY: promised by the caller.
+    unsafe { run_call(call, given(arguments)?) }
 }
 
 /// See `grpc_extensions.h`.
@@ -93,7 +101,7 @@ pub unsafe extern "C-unwind" fn grpc_arg_stack_destruct(arguments: *mut ArgStack
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_call_arg_stack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
     // SAFETY: as the header asks.
-    run_for(|| unsafe { call(handle, arguments) }.map(|()| 0), FAILED)
+    run_for(|| unsafe { call_stack(&call_of(handle)?, arguments) }.map(|()| 0), FAILED)
 }
 
 /// See `grpc_extensions.h`.
@@ -103,7 +111,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async(
     arguments: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run_for(|| unsafe { begin(handle, arguments) }, FAILED)
+    run_for(|| unsafe { begin_stack(&call_of(handle)?, arguments) }, FAILED)
 }
 
 /// See `grpc_objects.h`.
@@ -114,7 +122,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_np(
     arguments: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { run_call(&method_of(handle, method)?, given(arguments)?) })
+    run_for(|| unsafe { call_stack(&method_of(handle, method)?, arguments) }.map(|()| 0), FAILED)
 }
 
 /// See `grpc_objects.h`.
@@ -122,16 +130,10 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_np(
 pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_np(
     handle: *mut CObjectHandle,
     method: *const c_char,
-    session_id: *mut c_int,
     arguments: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe {
-        let place = memory::place(session_id, "the place for the session's id")?;
-        place.write(VOID);
-        place.write(begin_call(&method_of(handle, method)?, given(arguments)?)?);
-        Ok(())
-    })
+    run_for(|| unsafe { begin_stack(&method_of(handle, method)?, arguments) }, FAILED)
 }
 
 /// See `grpc_extensions.h`.
@@ -169,7 +171,7 @@ pub unsafe extern "C-unwind" fn destructArgStack(arguments: *mut ArgStack) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_call_argstack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { call(handle, arguments) })
+    run(|| unsafe { call_stack(&call_of(handle)?, arguments) })
 }
 
 /// See `grpc_extensions.h`.
@@ -179,5 +181,5 @@ pub unsafe extern "C-unwind" fn grpc_call_argstack_async(
     arguments: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run_for(|| unsafe { begin(handle, arguments) }, VOID)
+    run_for(|| unsafe { begin_stack(&call_of(handle)?, arguments) }, VOID)
 }

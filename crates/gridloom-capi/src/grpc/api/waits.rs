@@ -191,6 +191,25 @@ pub extern "C-unwind" fn grpc_wait(session_id: c_int) -> c_int {
 
 /// See `grpc_remote.h`.
 #[unsafe(no_mangle)]
+pub extern "C-unwind" fn netslpr(request: c_int) -> c_int {
+    -grpc_probe(request)
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn netslwt(request: c_int) -> c_int {
+    -grpc_wait(request)
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn netslerr(status: c_int) {
+    let code = status.checked_neg().unwrap_or(c_int::MAX);
+    gridloom_base::say!("netsl: {}", name_of(code).to_string_lossy());
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
 pub extern "C-unwind" fn mynetslwt(session_id: c_int) -> c_int {
     grpc_wait(session_id)
 }

@@ -1,0 +1,41 @@
+//! The session that each thread began last: under way, or a call that it waited for within `grpc_call`.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+use super::code::{GRPC_NO_ERROR, Outcome};
+use super::session::{Origin, Record};
+
+/// What a thread did last.
+#[derive(Clone)]
+pub(super) enum Latest {
+    Nothing,
+    Begun(c_int),
+    Ended(Record),
+}
+
+thread_local! {
+    static LATEST: RefCell<Latest> = const { RefCell::new(Latest::Nothing) };
+}
+
+/// What this thread did last.
+pub(super) fn latest() -> Latest {
+    LATEST.with(|latest| latest.borrow().clone())
+}
+
+/// Notes a session that this thread has begun.
+pub(super) fn note_begun(id: c_int) {
+    // A program in its last handlers has none any more.
+    let _ = LATEST.try_with(|latest| *latest.borrow_mut() = Latest::Begun(id));
+}
+
+/// Notes a call that this thread has made and waited for, until then.
+pub(super) fn note_ended(origin: Origin, now_s: f64, outcome: &Outcome<()>) {
+    let (code, text) = match outcome {
+        Ok(()) => (GRPC_NO_ERROR, String::new()),
+        Err(failed) => (failed.code, failed.text.clone()),
+    };
+    let total_s = now_s - origin.begun_s;
+    let record = Record { code, text, server: String::new(), run_s: -1.0, total_s, origin };
+    let _ = LATEST.try_with(|latest| *latest.borrow_mut() = Latest::Ended(record));
+}
