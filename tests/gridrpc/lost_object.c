@@ -8,7 +8,7 @@
 
 int main(int argc, char **argv) {
     grpc_object_handle_t_np first, second;
-    grpc_session_info_np info;
+    grpc_session_details_np info;
     grpc_sessionid_t id;
     long sum = 0, count = 0;
     char line[64];
@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
     MUST(grpc_object_handle_default_np(&first, "account"));
     MUST(grpc_invoke_async_np(&first, "add", &id, 1, &sum, &count));
     MUST(grpc_wait(id));
-    MUST(grpc_session_info_get_np(id, &info));
+    MUST(grpc_session_details_get_np(id, &info));
     printf("lives on %s\n", info.server);
     fflush(stdout);
     if (fgets(line, sizeof line, stdin) == NULL) return 2;

@@ -357,11 +357,6 @@ static void configurations_of_ninfg(void) {
     EXPECT(GRPC_CONFIGFILE_NOT_FOUND, grpc_config_file_read_np("no/such.conf"));
     OK(grpc_function_handle_default(&handle, "gridrpc/add"));
     OK(grpc_call(&handle, 1, &y));
-    OK(grpc_finalize());
-    /* A file that names no server leaves the grid to the environment, or to the program. */
-    CHECK(write_text("none.conf", "<CLIENT>\nloglevel 5\nsave_sessionInfo 1\n</CLIENT>\n"));
-    OK(grpc_initialize("none.conf"));
-    EXPECT(GRPC_FUNCTION_NOT_FOUND, grpc_function_handle_default(&handle, "gridrpc/nothing"));
 }
 
 static void calls_as_in_netsolve(void) {

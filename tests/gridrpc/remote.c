@@ -116,8 +116,8 @@ static void by_a_stack_and_a_bound_handle(void) {
     grpc_sessionid_t id = grpc_call_argstack_async(&handle, stack);
     CHECK(id != GRPC_SESSIONID_VOID);
     OK(grpc_wait(id));
-    grpc_session_info_np info;
-    OK(grpc_session_info_get_np(id, &info));
+    grpc_session_details_np info;
+    OK(grpc_session_details_get_np(id, &info));
     TEXT(suite_server(), info.server);
     OK(grpc_remote_get_np(a, z, sizeof z));
     EQUAL(3.0 * (N - 1) + 1, z[N - 1]);

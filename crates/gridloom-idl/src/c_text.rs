@@ -253,7 +253,7 @@ mod tests {
         let file = "Module m;\nGlobals { int calls; }\nDefine f(IN int n, OUT double *r, WORK double w[n][n])\n  { *r = n; }\n";
         let parsed = parse_file(file, "a \"b\".idl").unwrap();
         let source = parsed.build.c_source(&parsed.definitions, "a \"b\".idl");
-        let (globals, stub) = source.split_once("\n\n").unwrap();
+        let (globals, stub) = source.rsplit_once("\n\n").unwrap();
         assert!(
             globals.contains("#include <stdio.h>")
                 && globals.ends_with("#line 2 \"a \\\"b\\\".idl\"\n          int calls; "),

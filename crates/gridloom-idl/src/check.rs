@@ -5,6 +5,7 @@ use crate::expr::postfix::Token;
 use crate::expr::{EXPRESSION_NODES_MAX, Expr};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
 use crate::slice::Slice;
+use crate::values::Values;
 use gridloom_base::limits::{CALLBACKS_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
 use gridloom_base::{Dtype, Fnv};
 
@@ -72,6 +73,7 @@ impl Signature {
             return Err("VAROUT is an array whose extents are known after the call".to_string());
         }
         self.check_slices(param)?;
+        self.check_values(param)?;
         let used = if param.mode == Mode::VarOut { Use::SizeAfter } else { Use::Size };
         param.dims.iter().try_for_each(|dim| check_expression(dim, &self.params, used))
     }
@@ -100,6 +102,7 @@ impl Signature {
                 if !is_array
                     || param.hidden
                     || param.slices.is_some()
+                    || param.values.is_some()
                     || matches!(param.mode, Mode::Work | Mode::VarOut)
                 {
                     return Err(format!(
@@ -111,6 +114,24 @@ impl Signature {
             }
         }
         Ok(())
+    }
+
+    fn check_values(&self, param: &Param) -> Result<(), String> {
+        let Some(values) = &param.values else { return Ok(()) };
+        let BaseType::Number(dtype) = param.base else { return Err("only numbers have listed values".to_string()) };
+        if !param.is_input() || param.slices.is_some() || !dtype.is_integer() {
+            return Err("only whole numbers that are inputs, and are sent whole, have listed values".to_string());
+        }
+        match values {
+            Values::Letters(letters) if letters.is_empty() || !letters.is_ascii() || letters.len() > NAME_BYTES_MAX => {
+                Err(format!("its values are to be 1 to {NAME_BYTES_MAX} ASCII characters, got {letters:?}"))
+            }
+            Values::Letters(_) if dtype.size_bytes() != 1 => Err("only a char has letters as values".to_string()),
+            Values::Letters(_) => Ok(()),
+            Values::Range(..) => {
+                values.expressions().try_for_each(|expr| check_expression(expr, &self.params, Use::Size))
+            }
+        }
     }
 
     fn check_slices(&self, param: &Param) -> Result<(), String> {
@@ -144,10 +165,10 @@ impl Signature {
 
     fn is_inferable(&self, index: usize) -> bool {
         let param = &self.params[index];
-        // The part of an array tells its own extents only.
-        let extent_of_input = |array: &Param| {
-            array.is_input() && array.slices.is_none() && array.dims.iter().any(|dim| may_be(dim, index))
-        };
+        // The part of an array tells its own extents only, and a list how many items it has.
+        let tells = |array: &Param| array.slices.is_none() && (!array.is_list() || array.dims.len() == 1);
+        let extent_of_input =
+            |array: &Param| array.is_input() && tells(array) && array.dims.iter().any(|dim| may_be(dim, index));
         param.mode == Mode::In && is_integer_scalar(param) && self.params.iter().any(extent_of_input)
     }
 
@@ -188,6 +209,13 @@ impl Signature {
             if let Some(slices) = &param.slices {
                 hash.byte(2);
                 slices.iter().flat_map(Slice::expressions).for_each(|expr| hash.expression(expr));
+            }
+            if let Some(values) = &param.values {
+                hash.byte(3);
+                if let Values::Letters(letters) = values {
+                    hash.text(letters);
+                }
+                values.expressions().for_each(|expr| hash.expression(expr));
             }
         }
         for callback in &self.callbacks {

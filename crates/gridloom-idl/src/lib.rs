@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`signature`] | the types: what a function takes and gives, and how a server runs it; [`slice`] the part of an array that is sent |
+//! | [`signature`] | the types: what a function takes and gives, and how a server runs it; [`slice`] the part of an array that is sent; `values` those that a parameter may have |
 //! | [`expr`] | size and complexity expressions: the tree, its value, its text, its form on the wire |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
@@ -29,6 +29,7 @@ pub mod scalar;
 pub mod signature;
 pub mod slice;
 mod type_words;
+mod values;
 
 /// The module of the built-in functions that read and write files of a server.
 pub const FILES_MODULE: &str = "files";
@@ -47,3 +48,4 @@ pub use parse::{IdlFile, parse, parse_expression, parse_file};
 pub use prototype::Passed;
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Callback, Definition, Language, Mode, Param, Signature};
 pub use slice::Slice;
+pub use values::Values;

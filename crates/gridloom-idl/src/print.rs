@@ -7,6 +7,7 @@ use crate::names::is_name;
 use crate::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Param, Signature};
 use crate::slice::Slice;
 use crate::type_words::type_name;
+use crate::values::Values;
 use gridloom_base::{Dtype, Order};
 
 /// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: what is given by position,
@@ -73,6 +74,15 @@ impl Signature {
         }
         text.push_str(&param.name);
         text.push_str(&self.extents_text(param));
+        if let Some(values) = &param.values {
+            text.push_str(if param.is_array { " each in " } else { " values in " });
+            text.push_str(&match values {
+                Values::Letters(letters) => quoted(letters),
+                Values::Range(first, last) => {
+                    format!("{}..{}", first.display(&self.params), last.display(&self.params))
+                }
+            });
+        }
         text
     }
 

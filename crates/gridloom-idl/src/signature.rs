@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
 use crate::slice::Slice;
+use crate::values::Values;
 use gridloom_base::{Dtype, Meta, Order};
 
 /// Direction of a parameter.
@@ -103,6 +104,8 @@ pub struct Param {
     /// Of each dimension the part that is sent, outermost first, where only a part is: the extents are those of the part, and
     /// both ends have the whole in memory.
     pub slices: Option<Vec<Slice>>,
+    /// Which values it, or each of its elements, may have, if that is said. It is an input then.
+    pub values: Option<Values>,
 }
 
 impl fmt::Display for Mode {
@@ -130,6 +133,7 @@ impl Param {
             order: ArrayOrder::Any,
             hidden: false,
             slices: None,
+            values: None,
         }
     }
 

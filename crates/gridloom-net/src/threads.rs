@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn one_that_does_not_end_is_not_waited_for_longer() {
         let (threads, (tell, told)) = (Threads::default(), channel::<()>());
-        threads.spawn(Builder::new(), move || drop(told.recv())).unwrap();
+        threads.spawn(Builder::new(), move || assert!(told.recv().is_err())).unwrap();
         threads.join(Duration::from_millis(1));
         assert_eq!(threads.0.lock().count, 1);
         drop(tell);

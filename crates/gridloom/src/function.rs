@@ -50,7 +50,6 @@ impl Arg {
                     Meta::Array { .. } => None,
                     // The content of a file: nothing in it is checked, and it is not copied for that.
                     Meta::Bytes { size_bytes } if size_bytes > INLINE_BYTES_MAX as u64 => None,
-                    Meta::List { size_bytes } if size_bytes > INLINE_BYTES_MAX as u64 => None,
                     Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => {
                         value.inline_bytes()
                     }

@@ -3,7 +3,7 @@
 mod support;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use gridloom::Grid;
 use gridloom::base::{Dtype, Meta};

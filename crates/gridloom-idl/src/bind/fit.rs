@@ -60,6 +60,10 @@ impl Signature {
         for ((index, param), meta) in params().filter(|(_, param)| param.is_output()).zip(outputs) {
             arrays.extend(fitting(&sizes, param, meta)?.map(|shape| (index, shape)));
         }
+        match sizes.check_scalars() {
+            Err(BindError::NeedsValue { .. }) if !all_known => {}
+            checked => checked?,
+        }
         let arrays = arrays.into_iter().map(|(index, shape)| sizes.check_shape(index, shape));
         let lists = lists.into_iter().map(|(index, packed)| sizes.check_items(index, packed));
         for checked in arrays.chain(lists) {

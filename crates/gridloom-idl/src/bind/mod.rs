@@ -17,6 +17,7 @@ pub mod fit;
 pub mod slices;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use crate::bind::error::BindError;
 use crate::bind::extents::{Sizes, described, wanted};
@@ -24,7 +25,7 @@ use crate::expr::Expr;
 use crate::scalar::{Scalar, scalar_value};
 use crate::signature::{BaseType, Mode, Param, Signature};
 use gridloom_base::near::{did_you_mean, near_names};
-use gridloom_base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order, list};
 
 /// What the caller passes for one parameter.
 #[derive(Clone, PartialEq, Debug)]
@@ -75,6 +76,7 @@ impl Signature {
                 binding.check_shape(index, actual)?;
             }
         }
+        binding.0.check_scalars()?;
         let mut outputs = Vec::new();
         for (index, param) in self.params.iter().enumerate() {
             if param.is_output() || param.mode == Mode::Work {
@@ -261,11 +263,15 @@ impl Binding<'_> {
     /// Takes sizes that the caller left out from an array's extents.
     fn infer_from(&mut self, index: usize, actual: &Actual, given: &[Option<usize>]) -> Result<(), BindError> {
         let signature = self.0.signature;
-        let (param, Meta::Array { shape, .. }) = (&signature.params[index], &actual.meta) else { return Ok(()) };
-        if !param.is_array {
-            return Ok(());
-        }
-        for (dim, extent) in param.dims.iter().zip(shape) {
+        let param = &signature.params[index];
+        let shape = match (&actual.meta, &actual.inline) {
+            (Meta::Array { shape, .. }, _) if param.is_array => shape.clone(),
+            (Meta::List { .. }, Some(packed)) if param.is_list() && param.dims.len() == 1 => {
+                list::unpack(packed).iter().map(|items| items.len() as u64).collect()
+            }
+            _ => return Ok(()),
+        };
+        for (dim, extent) in param.dims.iter().zip(&shape) {
             let Some(size) = self.size_named(dim) else { continue };
             if given[size].is_some() || self.0.scalars[size].is_some() {
                 continue;
@@ -274,7 +280,7 @@ impl Binding<'_> {
             let Some(bytes) = Scalar::Integer(i128::from(*extent)).write(dtype) else {
                 let name = &signature.params[size].name;
                 let expected = format!("{} with an extent {name} that fits {dtype}", self.0.symbolic(param));
-                return Err(self.0.shape_error(param, shape, expected));
+                return Err(self.0.shape_error(param, &shape, expected));
             };
             self.0.scalars[size] = Some((Meta::scalar(dtype), bytes));
             self.0.source[size] = Some(index);

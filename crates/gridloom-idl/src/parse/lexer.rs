@@ -161,7 +161,8 @@ impl<'a> Lexer<'a> {
         let start = self.rest;
         let mut real = false;
         self.take_while(|c| c.is_ascii_digit());
-        if self.peek() == Some('.') {
+        // Two points are between the bounds of a range.
+        if self.peek() == Some('.') && !self.rest.starts_with("..") {
             real = true;
             self.advance();
             self.take_while(|c| c.is_ascii_digit());
@@ -414,9 +415,9 @@ impl<'a> Lexer<'a> {
 const DIRECTIVES: [&str; 9] = ["define", "undef", "include", "if", "ifdef", "ifndef", "elif", "else", "endif"];
 
 /// Longer ones first, so that `<=` is not `<` and `=`.
-const MARKS: [&str; 26] = [
-    "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", "{", "}", ",", ";", ":", "?", "=", "<", ">", "+", "-", "*",
-    "/", "%", "^", "!",
+const MARKS: [&str; 27] = [
+    "..", "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", "{", "}", ",", ";", ":", "?", "=", "<", ">", "+",
+    "-", "*", "/", "%", "^", "!",
 ];
 
 #[cfg(test)]

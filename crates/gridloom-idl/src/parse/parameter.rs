@@ -3,12 +3,13 @@
 
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
-use super::parsed::{ParsedCallback, ParsedExpr, ParsedParam, ParsedSlice};
+use super::parsed::{ParsedCallback, ParsedExpr, ParsedParam, ParsedSlice, ParsedValues};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
 use crate::signature::{ArrayOrder, BaseType, Callback, Mode, Param};
 use crate::slice::Slice;
 use crate::type_words::{TYPES, is_type_word, type_from_words};
+use crate::values::Values;
 use gridloom_base::limits::{DIMENSIONS_MAX, PARAMETERS_MAX};
 
 impl Parser<'_> {
@@ -66,7 +67,32 @@ impl Parser<'_> {
             // One element of scratch space: as an array, it needs no case of its own.
             param = Param::array(&name, mode, base, vec![Expr::Number(1.0)], ArrayOrder::C);
         }
-        Ok(ParsedParam { param, dims, slices, place })
+        let values = self.values(&name, !dims.is_empty())?;
+        Ok(ParsedParam { param, dims, slices, values, place })
+    }
+
+    /// `values in "NTC"`, `values in 0..n` of a scalar; `each in 1..n` of an array.
+    fn values(&mut self, name: &str, is_array: bool) -> Result<Option<ParsedValues>, IdlError> {
+        let (token, place) = self.peek()?;
+        let Token::Name(word) = &token else { return Ok(None) };
+        let word = word.as_str();
+        if !matches!(word, "values" | "each") || self.peek_second()? != Token::Name("in".to_string()) {
+            return Ok(None);
+        }
+        if (word == "each") != is_array {
+            let right = if is_array { "each" } else { "values" };
+            let what = if is_array { "an array" } else { "one value" };
+            return Err(self.error(place, format!("'{name}' is {what}: write `{right} in` for '{word} in'")));
+        }
+        self.next()?;
+        self.next()?;
+        if let (Token::Text(letters), _) = self.peek()? {
+            self.next()?;
+            return Ok(Some(ParsedValues::Letters(letters)));
+        }
+        let first = self.expression()?;
+        self.mark("..")?;
+        Ok(Some(ParsedValues::Range(first, self.expression()?)))
     }
 
     /// Whether a callback comes next: a name, which is no mode and no type, and its parameters.
@@ -134,6 +160,8 @@ impl Parser<'_> {
     fn refuse_foreign(&mut self) -> Result<(), IdlError> {
         let (Token::Name(word), place) = self.peek()? else { return Ok(()) };
         let message = match (word.as_str(), self.peek_second()?) {
+            // A name, and what values it may have.
+            (_, Token::Name(behind)) if matches!(behind.as_str(), "values" | "each") => return Ok(()),
             (_, Token::Name(_) | Token::Mark("*")) => format!("unknown type '{word}'; types are {TYPES}"),
             _ => return Ok(()),
         };
@@ -224,6 +252,11 @@ impl Parser<'_> {
                 let is_sliced = is_shrunk && matches!(declared.param.base, BaseType::Number(_));
                 slices.push(if is_sliced { known_slice } else { Slice::whole(known_slice.size) });
             }
+            params[index].values = match &declared.values {
+                None => None,
+                Some(ParsedValues::Letters(letters)) => Some(Values::Letters(letters.clone())),
+                Some(ParsedValues::Range(first, last)) => Some(Values::Range(known(first)?, known(last)?)),
+            };
             params[index].dims.extend(slices.iter().map(Slice::extent));
             if !slices.iter().all(Slice::is_whole) {
                 params[index].slices = Some(slices);

@@ -22,7 +22,16 @@ pub(crate) struct ParsedParam {
     pub(crate) dims: Vec<ParsedExpr>,
     /// For each of them the part that is sent, if it is one.
     pub(crate) slices: Vec<Option<ParsedSlice>>,
+    /// Its listed values.
+    pub(crate) values: Option<ParsedValues>,
     pub(crate) place: Position,
+}
+
+/// The values that a parameter may have.
+#[derive(Clone)]
+pub(crate) enum ParsedValues {
+    Letters(String),
+    Range(ParsedExpr, ParsedExpr),
 }
 
 /// A callback with extents that wait likewise.

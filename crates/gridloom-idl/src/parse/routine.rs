@@ -130,7 +130,7 @@ impl Parser<'_> {
             return Err(self.error(place, format!("{message}; rename the parameter")));
         }
         let param = Param::scalar(function, Mode::Out, BaseType::Number(dtype));
-        Ok(ParsedParam { param, dims: Vec::new(), slices: Vec::new(), place })
+        Ok(ParsedParam { param, dims: Vec::new(), slices: Vec::new(), values: None, place })
     }
 
     /// Of a problem, after its language was said, or of a routine.

@@ -260,7 +260,7 @@ fn strings_and_files_stand_in_arrays() {
     let definition = one(text);
     assert_eq!(
         definition.signature.to_string(),
-        "t/f(n: int32, names: string[n], in: file[n], from: file) -> (more: string[n, 2], out: file[n], to: file[1]), \
+        "t/f(names: string[n], in: file[n], from: file; n: int32) -> (more: string[n, 2], out: file[n], to: file[1]), \
          calling tell(what: string[n])"
     );
     assert_eq!(one(&definition.to_string()), definition, "{definition}");

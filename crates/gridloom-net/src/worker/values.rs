@@ -94,6 +94,8 @@ pub(super) fn prepare<'a>(
         inputs = all_inputs(cache, signature, &viewed, inline)?;
         check(signature, run, &inputs).map_err(|error| refused(error.reason(&signature.name)))?;
     }
+    let known = inputs.iter().map(|input| KnownArgument { meta: &input.meta, bytes: input.bytes() });
+    signature.check_elements(known).map_err(|error| refused(error.reason(&signature.name)))?;
     let (mut arg, mut out) = (0, 0);
     for param in params {
         if param.is_output() {

@@ -41,16 +41,7 @@ pub fn library() -> PathBuf {
 }
 
 pub fn scalar(name: &str, mode: Mode, dtype: Dtype) -> Param {
-    Param {
-        name: name.into(),
-        mode,
-        base: BaseType::Number(dtype),
-        dims: vec![],
-        is_array: false,
-        order: ArrayOrder::Any,
-        hidden: false,
-        slices: None,
-    }
+    Param::scalar(name, mode, BaseType::Number(dtype))
 }
 
 pub fn array(name: &str, mode: Mode, dtype: Dtype, dims: Vec<Expr>) -> Param {

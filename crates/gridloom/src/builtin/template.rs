@@ -4,7 +4,7 @@
 //! `@p` by the precision's letter, `@q` by that of its real parts, `@t`, `@r` and `@c` by its type, the real and the complex
 //! one, `@s` by the type of scratch space that real routines have in whole numbers, `@w` by the name of FFTW's library,
 //! `@M` and `@A` by the real operations of a multiplication and an addition. Everywhere, `@is_N(flag)` is written out: whether
-//! a flag is that letter, in either case.
+//! a flag is that letter, in either case; `@one(NTC)` lists letters as the values of a flag, in both cases.
 
 /// The description written out.
 pub(super) fn expand(template: &str) -> String {
@@ -20,8 +20,21 @@ pub(super) fn expand(template: &str) -> String {
         rest = behind;
     }
     text.push_str(rest);
-    functions(text)
+    functions(listed(text))
 }
+
+/// Letters that a flag may have, in both cases.
+fn listed(mut text: String) -> String {
+    while let Some(at) = text.find(ONE) {
+        let (letters, _) = text[at + ONE.len()..].split_once(')').expect("its parenthesis closes");
+        let end = at + ONE.len() + letters.len() + 1;
+        let written = format!("values in \"{letters}{}\"", letters.to_lowercase());
+        text.replace_range(at..end, &written);
+    }
+    text
+}
+
+const ONE: &str = "@one(";
 
 fn of_precision(block: &str, letter: &str) -> String {
     let (real, kind, real_type, complex_type) = match letter {
@@ -72,6 +85,11 @@ mod tests {
     fn blocks_are_there_for_each_precision() {
         let text = expand("a min(n, m);\n@each s z\n@q@pf(@t x, @r y) @M+@A\n@end\nb\n");
         assert_eq!(text, "a min(n, m);\nssf(float x, float y) 1+1\ndzf(dcomplex x, double y) 6+2\nb\n");
+    }
+
+    #[test]
+    fn letters_are_listed_in_both_cases() {
+        assert_eq!(expand("IN char uplo @one(UL), IN int n"), "IN char uplo values in \"ULul\", IN int n");
     }
 
     #[test]
