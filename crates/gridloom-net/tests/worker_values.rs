@@ -348,7 +348,7 @@ fn a_string_may_be_replaced_and_of_any_bytes() {
     let empty = Meta::Text { size_bytes: 0 };
     let mut made =
         |which| bench.call_described("another", vec![string("old"), small(which)], vec![empty.clone()]).unwrap();
-    assert_eq!(made(0), [(Meta::Text { size_bytes: 0 }, vec![])]);
+    assert_eq!(made(0), [(Meta::Bytes { size_bytes: 0 }, vec![])], "NULL");
     assert_eq!(made(1), [(Meta::Text { size_bytes: 3 }, b"new".to_vec())]);
     assert_eq!(made(2), [(Meta::Bytes { size_bytes: 2 }, vec![0xff, 0xfe])]);
 }

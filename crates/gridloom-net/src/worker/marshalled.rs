@@ -277,8 +277,8 @@ impl MarshalledArgs<'_> {
             self.folder = Some(Folder::new(self.scratch).map_err(|error| unwritable(name, self.scratch, &error))?);
         }
         let folder = self.folder.as_ref().expect("it was made just now");
-        self.files += 1;
         let path = folder.0.join(format!("{}-{name}", self.files));
+        self.files += 1;
         if let Some(content) = content {
             std::fs::write(&path, content).map_err(|error| unwritable(name, &path, &error))?;
         }
