@@ -282,6 +282,21 @@ def test_a_map_takes_an_endless_iterable(grid):
     assert len(taken) == 15
 
 
+def test_large_arguments_are_not_submitted_far_ahead(grid, monkeypatch):
+    monkeypatch.setattr("gridloom._map._LEAD_BYTES", 1 << 20)
+    taken = []
+
+    def blocks():
+        for number in range(40):
+            taken.append(number)
+            yield bytes(600_000)
+
+    results = grid.map(len, blocks())
+    assert len(taken) == 4, "two for each of two slots"
+    assert next(results) == 600_000 and len(taken) == 5
+    assert list(results) == [600_000] * 39
+
+
 def test_a_map_raises_where_it_fails(grid):
     results = grid.map(lambda x: 1 / x, [1, 2, 0, 4])
     assert [next(results), next(results)] == [1, 0.5]

@@ -186,7 +186,7 @@ class Grid(OfSession):
             Calls that are sent together; more than 1 pays for calls of less than a millisecond.
         lead : int, optional
             Calls, or chunks, of which the result was not taken yet, that are submitted: at least 1, by default four for each slot of the
-            servers, and no fewer than 64.
+            servers, and no fewer than 64. Beyond 256 MiB of arguments, no more than two for each slot.
         retries : int, optional
             How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
         retry_on : exception class or tuple of them, optional
@@ -224,6 +224,7 @@ class Grid(OfSession):
             timeout=timeout,
             chunksize=chunksize,
             lead=lead,
+            least=2 * runner.slots,
             submit=functools.partial(runner.submit, retry=retry_of("map", retries, retry_on)),
             progress=self._shows(progress),
         )

@@ -1,7 +1,7 @@
 """Results of a function for many items, in order: what ``Grid.map`` and ``Executor.map`` give.
 
-**Invariants.** If `lead` says so, the number of calls is bounded that are submitted and of which no result was taken. An error
-ends the iterator. An iterator that has ended cancels the calls that were not sent.
+**Invariants.** If `lead` says so, the number of calls is bounded that are submitted and of which no result was taken, and so are the
+bytes of their arguments: past `_LEAD_BYTES` a call is submitted only for a slot that may be free. An error ends the iterator. An iterator that has ended cancels the calls that were not sent.
 """
 
 from __future__ import annotations
@@ -23,33 +23,39 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+# Arguments of calls that are submitted ahead.
+_LEAD_BYTES = 256 << 20
+
 
 class MapResults(Generic[_T]):
     """Results in order: an iterator, also for ``async for``."""
 
     def __init__(
         self,
-        submit: Callable[[Any], RunFuture[Any]],
+        submit: Callable[[Any], tuple[RunFuture[Any], int]],
         items: Iterable[Any],
         lead: int | None,
+        least: int,
         timeout: float | None,
         chunked: bool,
         bar: Bar | None = None,
     ) -> None:
         self._bar = bar
         self._futures: collections.deque[RunFuture[Any]] = collections.deque()
+        # Bytes of the arguments of each, and of all.
+        self._sizes: collections.deque[int] = collections.deque()
+        self._held_bytes = 0
+        # What submits a call, and says how many bytes it has.
         self._submit = submit
         self._items = iter(items)
-        self._lead = lead
+        self._lead, self._least = lead, least
         self._limit = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._chunked = chunked
         # Of a chunk those results that were not taken, the last one first.
         self._rest: list[_T] = []
-        # Whether there is a call submitted in place of the first one.
-        self._led = False
         try:
-            self._futures.extend(map(submit, itertools.islice(self._items, lead)))
+            self._submit_ahead(0)
         except BaseException:
             self.close()
             raise
@@ -96,6 +102,7 @@ class MapResults(Generic[_T]):
     def close(self) -> None:
         """End it: calls that were not sent are cancelled."""
         self._rest.clear()
+        self._sizes.clear()
         # A generator that nothing else holds ends, too.
         self._items = iter(())
         while self._futures:
@@ -111,13 +118,29 @@ class MapResults(Generic[_T]):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception:  # the interpreter ends, and has taken apart what this needs
+            pass
+
+    def _submit_ahead(self, taken: int) -> None:
+        """Submit calls as far as there is room, if so many results are about to be taken."""
+        while self._lead is None or len(self._futures) - taken < self._lead:
+            if self._lead is not None and self._held_bytes > _LEAD_BYTES and len(self._futures) - taken >= self._least:
+                return
+            for items in itertools.islice(self._items, 1):
+                future, size = self._submit(items)
+                self._futures.append(future)
+                self._sizes.append(size)
+                self._held_bytes += size
+                break
+            else:
+                return
 
     def _first(self) -> RunFuture[Any]:
-        """The first call, once another one was submitted in its place."""
-        if self._lead is not None and not self._led:
-            self._led = True
-            self._futures.extend(map(self._submit, itertools.islice(self._items, 1)))
+        """The first call, once others were submitted in its place."""
+        if self._lead is not None:
+            self._submit_ahead(1)
         return self._futures[0]
 
     async def _await_first(self) -> Any:
@@ -131,7 +154,7 @@ class MapResults(Generic[_T]):
 
     def _take(self, result: Any) -> None:
         del self._futures[0]
-        self._led = False
+        self._held_bytes -= self._sizes.popleft()
         self._rest = result[::-1] if self._chunked else [result]
 
     def _seconds_left(self) -> float | None:
@@ -146,6 +169,7 @@ def mapped(
     chunksize: int,
     lead: int | None,
     submit: Callable[..., RunFuture[Any]],
+    least: int = 1,
     progress: bool = False,
 ) -> MapResults[Any]:
     """Results of a function for each group of items of the iterables, in order."""
@@ -154,12 +178,15 @@ def mapped(
     function, name = pack()
     calls = zip(*iterables)
     bar = Bar(name.rpartition(":")[2], "calls", _length(iterables)) if progress and are_shown() else None
+
+    def call(args: Any) -> tuple[RunFuture[Any], int]:
+        packed = pack_call(name, args, {}) if chunksize == 1 else pack_chunk(name, args)
+        return submit(function, name, packed), packed.nbytes
+
     if chunksize == 1:
-        one = _counted(lambda args: submit(function, name, pack_call(name, args, {})), bar, lambda args: 1)
-        return MapResults(one, calls, lead, timeout, False, bar)
+        return MapResults(_counted(call, bar, lambda args: 1), calls, lead, least, timeout, False, bar)
     chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
-    several = _counted(lambda chunk: submit(function, name, pack_chunk(name, chunk)), bar, len)
-    return MapResults(several, chunks, lead, timeout, True, bar)
+    return MapResults(_counted(call, bar, len), chunks, lead, least, timeout, True, bar)
 
 
 def _length(iterables: tuple[Iterable[Any], ...]) -> int | None:
@@ -169,15 +196,15 @@ def _length(iterables: tuple[Iterable[Any], ...]) -> int | None:
 
 
 def _counted(
-    submit: Callable[[Any], RunFuture[Any]], bar: Bar | None, count: Callable[[Any], int]
-) -> Callable[[Any], RunFuture[Any]]:
+    submit: Callable[[Any], tuple[RunFuture[Any], int]], bar: Bar | None, count: Callable[[Any], int]
+) -> Callable[[Any], tuple[RunFuture[Any], int]]:
     """Submit, and move the bar when the call has ended."""
     if bar is None:
         return submit
 
-    def counted(items: Any) -> RunFuture[Any]:
-        calls, future = count(items), submit(items)
+    def counted(items: Any) -> tuple[RunFuture[Any], int]:
+        calls, (future, size) = count(items), submit(items)
         future.add_done_callback(lambda ended: None if ended.cancelled() else bar.advance(calls))
-        return future
+        return future, size
 
     return counted
