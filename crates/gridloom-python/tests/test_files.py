@@ -45,10 +45,49 @@ def test_what_has_come_to_a_server_goes_with_the_call(grid, tmp_path):
 
 
 def test_a_file_that_is_not_there_is_told_at_once(grid, tmp_path):
-    with pytest.raises(gl.ArgumentError, match=r"argument 1, of type File, cannot be pickled \(FileNotFoundError: .*nowhere"):
-        grid.run(shouted, gl.File(tmp_path / "nowhere"))
-    with pytest.raises(gl.ArgumentError, match="IsADirectoryError"):
-        grid.run(shouted, gl.File(tmp_path))
+    with pytest.raises(FileNotFoundError, match="gridloom.File: there is no such file: '.*nowhere'"):
+        gl.File(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError, match="pass its files"):
+        gl.File(tmp_path)
+    (tmp_path / "gone").touch()
+    file = gl.File(tmp_path / "gone")
+    (tmp_path / "gone").unlink()
+    with pytest.raises(gl.ArgumentError, match=r"argument 1, of type File, cannot be pickled \(FileNotFoundError: .*gone"):
+        grid.run(shouted, file)
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path):
+    from gridloom._files import write, write_text
+
+    def fails(file):
+        file.write(b"a part")
+        raise OSError("no space")
+
+    path = tmp_path / "plan.json"
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    with pytest.raises(OSError, match="no space"):
+        write(path, fails)
+    assert not path.exists()
+    write_text(path, "first")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask()
+    path.chmod(0o600)
+    with pytest.raises(OSError, match="no space"):
+        write(path, fails)
+    assert path.read_text() == "first"
+    write_text(link, "second")
+    assert link.is_symlink() and path.read_text() == "second" and stat.S_IMODE(path.stat().st_mode) == 0o600
+    write_text(os.devnull, "nothing")
+    assert not os.path.isfile(os.devnull)
+    assert sorted(tmp_path.iterdir()) == [link, path]
+    with pytest.raises(FileNotFoundError, match="there is no such folder: '.*missing'"):
+        write_text(tmp_path / "missing" / "x", "")
+
+
+def umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def test_no_name_leads_out_of_the_folder():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -9,6 +10,8 @@ import tempfile
 import weakref
 from pathlib import Path
 from typing import Any
+
+from ._files import write
 
 
 class File(os.PathLike[str]):
@@ -18,6 +21,11 @@ class File(os.PathLike[str]):
     ----------
     path : str or path
         The file. It is read when the call is made, or when the function returns.
+
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError
+        If there is no such file.
 
     Notes
     -----
@@ -34,6 +42,11 @@ class File(os.PathLike[str]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+        place = os.fspath(self._path.absolute())
+        if self._path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "gridloom.File: it is a folder; pass its files", place)
+        if not self._path.is_file():
+            raise FileNotFoundError(errno.ENOENT, "gridloom.File: there is no such file", place)
 
     @property
     def path(self) -> Path:
@@ -58,7 +71,13 @@ class File(os.PathLike[str]):
         OSError
             If it cannot be written.
         """
-        return Path(shutil.copy(self._path, path))
+        target = Path(path)
+        if target.is_dir():
+            target /= self._path.name
+        with open(self._path, "rb") as source:
+            write(target, lambda file: shutil.copyfileobj(source, file))
+        shutil.copymode(self._path, target)
+        return target
 
     def __fspath__(self) -> str:
         return os.fspath(self._path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from . import _gridloom
 from ._errors import InputError, UsageError
+from ._files import write_text
 from ._function import Function
 from ._group import Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
@@ -93,7 +93,7 @@ class Graph:
         OSError
             If it cannot be written.
         """
-        Path(path).write_text(self._raw.json(), encoding="utf-8")
+        write_text(path, self._raw.json())
 
     def input(
         self,

@@ -7,11 +7,11 @@ import math
 import operator
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from . import _gridloom, _html
 from ._errors import InputError
+from ._files import write_text
 from ._pickles import from_text
 
 
@@ -238,7 +238,7 @@ class Plan:
         OSError
             If it cannot be written.
         """
-        Path(path).write_text(self._raw.file(), encoding="utf-8")
+        write_text(path, self._raw.file())
 
     def move(self, task: int, server: str) -> Plan:
         """Put a task on another server.
@@ -277,7 +277,7 @@ class Plan:
         UsageError
             If its name has another ending, or the plan's times are not known.
         """
-        Path(path).write_text(self._raw.gantt(path), encoding="utf-8")
+        write_text(path, self._raw.gantt(path))
 
     def explain(self, task: int) -> Explanation:
         """Tell why a task is where it is: what each other server would have meant for it and for the makespan.

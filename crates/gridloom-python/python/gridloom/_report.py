@@ -7,10 +7,10 @@ import dataclasses
 import html
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from . import _gridloom, _html
+from ._files import write_text
 from ._pickles import from_text
 from ._plan import Plan, TaskRecord, TransferRecord, plan_of, transfer_of
 
@@ -142,7 +142,7 @@ class Report:
         OSError
             If it cannot be written.
         """
-        Path(path).write_text(self._raw.timeline(title), encoding="utf-8")
+        write_text(path, self._raw.timeline(title))
 
     def __reduce__(self) -> tuple[Callable[..., Report], tuple[Any, ...]]:
         plans = [plan.file() for plan in self._raw.plans()]

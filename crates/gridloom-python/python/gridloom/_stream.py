@@ -116,7 +116,10 @@ class Stream(OfSession, Generic[_T]):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception:  # the interpreter ends, and has taken apart what this needs
+            pass
 
     def _ask(self) -> None:
         while len(self._asked) < self._lead:
