@@ -91,6 +91,11 @@ class Row:
         }
 
 
+def how(grid):
+    """How the times of a run were found."""
+    return "simulated" if grid.simulated else "measured"
+
+
 def say(text):
     print(f"  {text}", flush=True)
 
@@ -173,7 +178,7 @@ def chain(grid, n, out, skipped):
         results["group"] = handle.get()
     report = group.report()
     rows["group"].predicted, rows["group"].makespan = predicted, report.measured_seconds
-    say(f"  measured {report.measured_seconds:.3f} s")
+    say(f"  {how(grid)} {report.measured_seconds:.3f} s")
     if not skipped:
         check("chain", results)
         freivalds(results["group"], matrices)
@@ -280,7 +285,7 @@ def enhance_image(grid, image, strips, out, skipped):
         results["group"] = np.concatenate([handle.get() for handle in handles])
     report = group.report()
     rows["group"].predicted, rows["group"].makespan = predicted, report.measured_seconds
-    say(f"  measured {report.measured_seconds:.3f} s")
+    say(f"  {how(grid)} {report.measured_seconds:.3f} s")
     if not skipped:
         check("image", results)
     report.save_timeline(out / ("image.html" if strips == 1 else "image-strips.html"))
@@ -290,8 +295,10 @@ def enhance_image(grid, image, strips, out, skipped):
 # ---- the table
 
 
-def table(programs):
-    print(f"\n{'program':<14} {'way':<6} {'wall s':>8} {'client MB':>10} {'servers MB':>11} {'predicted s':>12} {'makespan s':>11}")
+def table(programs, simulated):
+    wall = "simul. s" if simulated else "wall s"
+    print("\nall times are simulated" if simulated else "")
+    print(f"{'program':<14} {'way':<6} {wall:>8} {'client MB':>10} {'servers MB':>11} {'predicted s':>12} {'makespan s':>11}")
     for name, ways in programs:
         for way in ("local", "plain", "group"):
             row = ways[way]
@@ -331,7 +338,7 @@ def main():
 
         Image.fromarray(np.clip(np.rint(picture), 0, 255).astype(np.uint8)).save(options.out / "enhanced.png")
         Image.fromarray(np.clip(np.rint(image), 0, 255).astype(np.uint8)).save(options.out / "original.png")
-    table([("chain", chain_report), ("image", whole), ("image, strips", strips)])
+    table([("chain", chain_report), ("image", whole), ("image, strips", strips)], grid.simulated)
     report = {"programs": {
         "chain": chain_report,
         "image": {"height": image.shape[0], "width": image.shape[1], **whole, "strips": {"count": options.strips, **strips}},

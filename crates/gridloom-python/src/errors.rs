@@ -28,7 +28,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             Err(failure) => return failure,
         },
         Error::Connect(_) => "ConnectError",
-        Error::UnknownFunction { name, .. } => match fields.set_item("name", name) {
+        Error::UnknownFunction { name, .. } | Error::UnknownClass { name, .. } => match fields.set_item("name", name) {
             Ok(()) => "UnknownFunctionError",
             Err(failure) => return failure,
         },

@@ -72,15 +72,19 @@ impl RawFunction {
         })
     }
 
+    /// `label` is what people see for its name.
+    #[pyo3(signature = (args, kwargs, timeout_seconds, label=None))]
     fn submit(
         &self,
         py: Python<'_>,
         args: &Bound<'_, PyTuple>,
         kwargs: &Bound<'_, PyDict>,
         timeout_seconds: Option<f64>,
+        label: Option<&str>,
     ) -> PyResult<RawPending> {
         let limit = limit_of(timeout_seconds);
         let (grid, function) = self.function.live(py)?;
+        let function = label.map_or_else(|| function.clone(), |label| function.labelled(label));
         let describes_only = self.session.describes_only;
         let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
         let (args, named) = target.arguments(args, Some(kwargs))?;

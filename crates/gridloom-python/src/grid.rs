@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gridloom::core::call::Saying;
 use gridloom::core::node::message::{ServerStatus, Stage};
-use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
+use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken, is_listed};
 use gridloom_base::{Meta, Order, TaskId};
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
@@ -150,7 +150,8 @@ impl RawGrid {
     fn functions(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let grid = self.grid.live(py)?;
         let signatures = detached(py, move || grid.functions());
-        Ok(signatures.iter().map(|signature| (signature.name.clone(), signature.to_string())).collect())
+        let listed = signatures.iter().filter(|signature| is_listed(&signature.name));
+        Ok(listed.map(|signature| (signature.name.clone(), signature.to_string())).collect())
     }
 
     fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

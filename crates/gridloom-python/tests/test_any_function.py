@@ -75,6 +75,11 @@ VALUES = {
     "large integer": 10**100,
     "bytes": b"\0" * 100_000,
     "function": operator.itemgetter(1),
+    "path": Path("a") / "b",
+    "tuple": (1, "a", None),
+    "list": [1.5, [2, {"c": b""}]],
+    "complex": 1 + 2j,
+    "class": Point,
 }
 ARRAYS = {
     "float": np.arange(6.0).reshape(2, 3),
@@ -84,6 +89,9 @@ ARRAYS = {
     "time": np.array(["2026-01-02"], dtype="datetime64[D]"),
     "object": np.array([None, {"a": 1}], dtype=object),
     "none": np.zeros((0, 3)),
+    "of no dimension": np.array(2.5),
+    "of six dimensions": np.arange(64.0).reshape((2,) * 6),
+    "of half precision": np.ones(3, dtype=np.float16),
     "large": np.arange(200_000.0),
 }
 
@@ -92,7 +100,7 @@ ARRAYS = {
 def test_values_go_there_and_come_back(both, value):
     got = both.run(lambda x: x, value).get()
     if callable(value):
-        assert got("ab") == value("ab")
+        assert got is value if isinstance(value, type) else got("ab") == value("ab")
     else:
         assert got == value and type(got) is type(value)
 
@@ -435,3 +443,85 @@ def test_numerical_libraries_share_the_processors(monkeypatch):
         assert grid.run(threads).result() == ("1", "7")
     with gl.local(1, environment={"OMP_NUM_THREADS": "3"}) as grid:
         assert grid.run(threads).result()[0] == "3"
+
+
+async def later(x):
+    import asyncio
+
+    await asyncio.sleep(0)
+    return 2 * x
+
+
+async def counted(n):
+    for number in range(n):
+        yield number
+
+
+def test_functions_that_await_run_to_their_end(grid):
+    assert grid.run(later, 3).get() == 6
+    assert list(grid.map(later, [1, 2], chunksize=2)) == [2, 4]
+    with grid.stream(counted, 3) as values:
+        assert list(values) == [0, 1, 2]
+    with grid.stream(counted, 10**9, lead=1) as values:
+        assert next(values) == 0
+
+
+@pytest.mark.parametrize("function", [counted, lambda n: (x for x in range(n))], ids=["async", "generator"])
+def test_a_generator_is_for_a_stream(grid, function):
+    with pytest.raises(gl.WrongResult, match="it gives values one by one, which grid.stream takes"):
+        grid.run(function, 3).get()
+
+
+def test_lists_of_functions_leave_out_parts_of_streams(grid):
+    listed = set(grid.functions()) | {name for server in grid.servers() for name in server.functions}
+    assert "python/run" in listed and not [name for name in listed if name.startswith("python/stream")]
+
+
+def test_servers_that_are_all_lost_are_named(program):
+    with gl.local(servers=2) as grid:
+        norm = grid.function("linalg/dnrm2")
+        assert grid.run(twice, 1).get() == 2
+        for process in grid.server_processes():
+            os.kill(process, 9)
+        while grid.servers():
+            time.sleep(0.01)
+        lost = "all servers were lost: server-1, server-2"
+        for attempt in (
+            lambda: norm(np.ones(2)),
+            lambda: grid.run(twice, 1).get(),
+            lambda: list(grid.map(twice, [1])),
+            lambda: grid.function("linalg/dnrm2"),
+            lambda: list(grid.stream(range, 3)),
+        ):
+            with pytest.raises(gl.UnknownFunctionError, match=lost):
+                attempt()
+        with grid.group():
+            handle = norm(np.ones(2))
+        with pytest.raises(gl.NotMapped, match=lost):
+            handle.get()
+
+
+def test_a_file_for_which_there_is_no_room_is_told(program, tmp_path):
+    (tmp_path / "large").write_bytes(bytes(100_000))
+
+    def limited():
+        import resource
+        import signal
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    with gl.local(servers=1, environment={"TMPDIR": str(tmp_path)}) as grid:
+        grid.run(limited).get()
+        with pytest.raises(gl.CannotRun, match=f"cannot be written down there, in {tmp_path}: .*; make room, or set TMPDIR"):
+            grid.run(os.path.getsize, gl.File(tmp_path / "large")).get()
+
+
+def test_a_working_directory_that_was_removed(program, tmp_path):
+    text = (
+        "import os, gridloom as gl\n"
+        f"os.mkdir('{tmp_path}/gone'); os.chdir('{tmp_path}/gone'); os.rmdir('{tmp_path}/gone')\n"
+        "with gl.local(servers=1) as grid:\n    print(grid.run(pow, 2, 3).get(), grid.run(lambda: 4).get())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "8 4\n", done.stderr

@@ -45,7 +45,7 @@ def nested(depth):
 
 
 def test_a_result_that_cannot_be_pickled_is_told(one):
-    with pytest.raises(gl.WrongResult, match="generator: TypeError: .*; return plain data instead"):
+    with pytest.raises(gl.WrongResult, match="generator: it gives values one by one, which grid.stream takes"):
         one.run(lambda: (n for n in range(3))).get(60)
     with pytest.raises(gl.WrongResult, match="list: .*recursion.*; return plain data instead"):
         one.run(nested, 100_000).get(60)

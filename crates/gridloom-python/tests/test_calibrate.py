@@ -92,3 +92,22 @@ def test_values_are_given(platform):
             handle = grid.function("matmul")(np.eye(2), np.eye(2))
         with pytest.raises(gl.UsageError, match=r"argument 'a' is a handle; pass its \.get\(\)"):
             grid.calibrate("matmul", values={"a": handle})
+
+
+def test_a_session_tells_and_shows_the_models(platform):
+    with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
+        assert len(grid.models()) == 0 and str(grid.models()) == "nothing was measured yet"
+        assert "nothing was measured yet" in grid.models()._repr_html_()
+        grid.calibrate("tests/matmul", sizes={"m": (50, 500), "k": (50, 500), "n": 200})
+        models = grid.models("matmul")
+        assert [(model.function, model.server, model.unit) for model in models] == [
+            ("tests/matmul", name, "flop") for name in ("s0", "s1", "s2")
+        ]
+        assert list(grid.models()) == list(models) and len(models[1:]) == 2
+        # Servers of 1 Gflop/s.
+        assert all(point.seconds * 1e9 == pytest.approx(point.size, rel=0.05) for model in models for point in model.points)
+        rows = sum(len(model.points) for model in models)
+        assert str(models).count("\n") == rows and models._repr_html_().count("<tr>") == rows + 1
+        assert "tests/matmul" in models._repr_html_() and "Mflop" in str(models)
+        with pytest.raises(gl.UnknownFunctionError):
+            grid.models("nowhere")

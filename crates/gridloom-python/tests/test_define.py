@@ -1,10 +1,14 @@
 """Signatures from annotations, and what `gridloom.describe` prints."""
 
+import dataclasses
+import datetime
 import json
 import re
 import subprocess
 import sys
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Optional, TypeVar, Union
 
 import gridloom as gl
 import numpy as np
@@ -132,6 +136,45 @@ def test_mistakes_are_told_with_their_place(body, says):
     assert f"test_define.py:{body.__code__.co_firstlineno}: {body.__name__}" in str(told.value)
 
 
+@dataclasses.dataclass
+class Point:
+    x: float
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        dict, dict[str, int], list[float], Optional[float], Union[int, str], Point, datetime.datetime, Path, Any, gl.File,
+        Iterator[int], gl.Array[np.dtype([("a", "i4")]), "n"],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_values_that_have_no_type_there_are_for_grid_run(annotation):
+    for place in ("x", "return"):
+
+        def f(x: float) -> float: ...
+
+        f.__annotations__[place] = annotation
+        with pytest.raises(gl.InputError, match="grid.run takes any function as it is"):
+            gl.function(f)
+
+
+@pytest.mark.parametrize(
+    "annotation, says",
+    [
+        (np.ndarray, r"gridloom.Array\[NDArray\[numpy.float64\], 'n'\]"),
+        (NDArray[np.int32], r"gridloom.Array\[NDArray\[numpy.int32\], 'n'\]"),
+    ],
+    ids=["any", "int32"],
+)
+def test_an_array_without_extents_is_told_how_to_say_them(annotation, says):
+    def f(x: float) -> float: ...
+
+    f.__annotations__["x"] = annotation
+    with pytest.raises(gl.InputError, match=f"parameter 'x'.*say its extents.*{says}"):
+        gl.function(f)
+
+
 @pytest.mark.parametrize("work, says", [("n**2", r"a power is written with '\^', such as n\^2"), ("n//2", "'//' begins a comment")])
 def test_operators_of_python_are_told_apart_from_those_of_work(work, says):
     with pytest.raises(gl.InputError, match=f"test_define/f: work: '{re.escape(work)}': .*{says}"):
@@ -145,8 +188,20 @@ def test_annotations_are_checked_when_written():
         gl.Array["float63", "n"]
     with pytest.raises(TypeError, match="extent"):
         gl.Array["float64", 2.5]
+    with pytest.raises(TypeError, match="an extent is at least 0; got -1"):
+        gl.Array["float64", -1]
+    with pytest.raises(TypeError, match="an extent is a name, .*; got ''"):
+        gl.Array["float64", ""]
     with pytest.raises(TypeError, match="Out"):
         gl.Out["x"]
+
+
+@pytest.mark.parametrize("given", [{"name": ""}, {"module": ""}, {"name": 3}])
+def test_a_name_has_letters(given):
+    with pytest.raises(gl.InputError, match="f: (name|module) is a name, got (''|3)"):
+
+        @gl.function(**given)
+        def f() -> None: ...
 
 
 def test_describe_prints_definitions_only(tmp_path):

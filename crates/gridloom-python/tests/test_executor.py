@@ -220,3 +220,10 @@ def test_asyncio_takes_it(executor):
         return await asyncio.get_running_loop().run_in_executor(executor, twice, 21)
 
     assert asyncio.run(program()) == 42
+
+
+def test_what_is_no_grid_is_told(program):
+    with pytest.raises(gl.UsageError, match="grid is a gridloom.Grid, got 5; max_workers says how many servers"):
+        gl.Executor(grid=5)
+    with pytest.raises(TypeError, match="integer"):
+        gl.Executor(max_workers="2")

@@ -128,11 +128,12 @@ def test_lines_of_calls_that_have_ended_and_of_programs_that_have_gone(site):
     assert lines[1]["stream"] == "stderr" and len({line["call"] for line in spoken}) == 3
     times = [datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")) for line in lines]
     assert times == sorted(times) and began <= times[0] and times[-1] <= datetime.datetime.now(datetime.timezone.utc)
-    assert (lines[-2]["function"], *texts(lines[-2:])) == ("python/run", "by value", "the last words")
+    assert (lines[-2]["function"], *texts(lines[-2:])) == ("builtins:print", "by value", "the last words")
     # The log of the servers has what no program wanted.
     assert "line 1\n" in (site.folder / "log").read_text()
 
     assert texts(site.lines("--function", "crash")) == texts(site.lines("--function", "spoken/crash")) == ["the last words"]
+    assert texts(site.lines("--function", "print")) == texts(site.lines("--function", "builtins:print")) == ["by value"]
     assert {line["server"] for line in site.lines("--server", "two")} <= {"two"}
     assert texts(site.lines(spoken[2]["call"], "--lines", "2")) == ['  warnings.warn(f"out of date {n}")', "begun"]
     assert site.lines("-n", "3") == site.lines("--tail", "3") == site.lines()[-3:] and site.lines("-n", "0") == []
@@ -194,3 +195,30 @@ def test_servers_without_an_agent_tell_theirs(site, monkeypatch):
     with gl.connect(servers=[address]) as grid:
         grid.function("spoken/speak")(4)
     assert texts(site.lines("--servers", address))[0] == "line 4"
+
+
+
+    def held(gate):
+        print("held", flush=True)
+        while not os.path.exists(gate):
+            pass
+
+    site.serve("one")
+    said = []
+    # By value: the server does not find this module.
+    held.__module__ = "__main__"
+    with gl.connect(logs=said.append) as grid:
+        calls = [grid.run(held, tmp_path / "open") for _ in range(2)]
+        while not said:
+            assert not calls[0].done(), calls[0].exception()
+        command = [_command.program() or "gridloom", "calls", "--json"]
+        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["calls"]
+        name = "__main__:test_calls_of_any_function_have_its_name.<locals>.held"
+        assert {call["function"] for call in told} == {name}
+        (tmp_path / "open").touch()
+        for call in calls:
+            call.get()
+    assert {(one.function, one.label) for one in said} == {(name, "held@one")}
+    assert texts(site.lines("--function", "held")) == ["held", "held"]
+    code, _, errors = site.logs("--function", "unheard")
+    assert code == 0 and "no line is kept" in errors

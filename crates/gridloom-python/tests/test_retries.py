@@ -155,3 +155,19 @@ def test_what_cannot_be_meant_is_refused(again, options, told):
         again.function("again/fails", **options)
     with pytest.raises(gl.UsageError, match=told):
         gl.Executor(grid=again, **options)
+
+
+def test_terms_of_any_function(again, tmp_path):
+    def flaky(folder, retries=0):
+        runs = len(list(Path(folder).iterdir()))
+        (Path(folder) / f"{runs}").touch()
+        if runs < 2:
+            raise ConnectionError(f"run {runs}")
+        return runs, retries
+
+    options = again.options(retries=2, retry_on=ConnectionError)
+    assert options.run(flaky, tmp_path, retries=7).get() == (2, 7)
+    assert "2 retries" in repr(options)
+    for wrong in ({"retries": -1}, {"retry_on": OSError}, {"retries": 1, "retry_on": 3}):
+        with pytest.raises(gl.UsageError, match="^options"):
+            again.options(**wrong)

@@ -86,8 +86,8 @@ def test_lines_are_shown_with_their_origin(file, capsys):
         grid.function("spoken/speak")(3)
         grid.run(talk, 4).result()
     out, err = capsys.readouterr()
-    assert out == "[speak@server-1] line 3\n[speak@server-1] begun\n[server-1] by value 4\n"
-    assert "[speak@server-1] odd 3\n" in err and "[server-1] WARNING:root:careful\n" in err and "out of date" in err
+    assert out == "[speak@server-1] line 3\n[speak@server-1] begun\n[talk@server-1] by value 4\n"
+    assert "[speak@server-1] odd 3\n" in err and "[talk@server-1] WARNING:root:careful\n" in err and "out of date" in err
 
 
 def test_without_logs_the_server_keeps_them(file, capfd):

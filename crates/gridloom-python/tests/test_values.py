@@ -196,3 +196,9 @@ def test_what_no_server_can_hold_is_refused_before_it_is_copied(program):
     with gl.local(servers=1, functions=[FUNCTIONS], memory=1 << 60) as grid:
         with pytest.raises(gl.ArgumentError, match="takes 8.8 TB, more than the .* of memory left on this machine"):
             grid.function("tests/halve")(huge)
+
+
+@pytest.mark.parametrize("shape", [-1, (2, -1), 1.5, "ab", (1.0,), None])
+def test_a_shape_that_is_none_is_told(grid, shape):
+    with pytest.raises(gl.UsageError, match="^empty: "):
+        grid.empty(shape)

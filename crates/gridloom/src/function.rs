@@ -91,9 +91,19 @@ pub struct Function {
     pub(crate) retry: Option<Arc<Retry>>,
     /// Parameters that are files which the caller does not take.
     pub(crate) unwanted_files: Vec<usize>,
+    /// What people see for its name.
+    pub(crate) label: Option<Box<str>>,
 }
 
+/// Longer labels are cut.
+const LABEL_CHARACTERS_MAX: usize = 200;
+
 impl Function {
+    /// The same with calls that people see under another name: that of the function that it is given to run.
+    pub fn labelled(&self, label: &str) -> Function {
+        Function { label: Some(label.chars().take(LABEL_CHARACTERS_MAX).collect::<String>().into()), ..self.clone() }
+    }
+
     /// As a method of that object.
     pub(crate) fn at(self, object: ObjectLocation) -> Function {
         Function { object: Some(object), ..self }
@@ -309,7 +319,12 @@ impl Function {
             args: arguments,
             outputs: outputs.iter().map(|(datum, meta)| Output { datum: *datum, meta: meta.clone() }).collect(),
             work_flops: bound.work_flops,
-            terms: Terms { only: self.server(), retry: self.retry.clone(), ..self.grid.terms() },
+            terms: Terms {
+                only: self.server(),
+                retry: self.retry.clone(),
+                label: self.label.clone(),
+                ..self.grid.terms()
+            },
         };
         Ok(Prepared { task, values, outputs })
     }

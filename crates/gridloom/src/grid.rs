@@ -362,11 +362,14 @@ impl State {
                 };
                 self.groups.on_planned(group, tasks.first(), record);
             }
-            Event::GroupNotMapped { group, error } => self.groups.on_not_mapped(group, error),
+            Event::GroupNotMapped { group, error } => {
+                self.groups.on_not_mapped(group, self.directory.with_lost_servers(error));
+            }
             Event::GroupEnded { at, group } => self.groups.on_ended(group, at),
             Event::ServerLost { name, why, again, .. } => self.groups.on_server_lost(&name, &why, &again),
             Event::CallsBack { server, call } => self.call_backs.on_call(server, call),
-            Event::TaskEnded { at, server, report } => {
+            Event::TaskEnded { at, server, mut report } => {
+                report.outcome = report.outcome.map_err(|error| self.directory.with_lost_servers(error));
                 self.call_backs.on_end(report.task);
                 self.ends.on_end(report.task);
                 match self.calls.on_end(at, server, report) {
@@ -380,7 +383,9 @@ impl State {
                 self.groups.on_transferred(at, report);
             }
             Event::DatumHere { datum, meta } => self.fetches.on_answer(datum, Ok(meta)),
-            Event::DatumLost { datum, error } => self.fetches.on_answer(datum, Err(error)),
+            Event::DatumLost { datum, error } => {
+                self.fetches.on_answer(datum, Err(self.directory.with_lost_servers(error)));
+            }
             // For the program's log, and its listener.
             Event::Log(_) | Event::Said { .. } => {}
         }

@@ -122,7 +122,8 @@ impl Grid {
         let found = found.or_else(|| short.next().filter(|_| short.next().is_none()));
         found.map(|class| class.to_string()).ok_or_else(|| {
             let near = near_names(name, classes.iter().copied());
-            Error::UnknownClass { name: name.to_string(), near: did_you_mean(&near) }
+            let lost = self.lost_servers().map(|lost| format!("; {lost}"));
+            Error::UnknownClass { name: name.to_string(), near: lost.unwrap_or_else(|| did_you_mean(&near)) }
         })
     }
 
@@ -186,6 +187,7 @@ impl Object {
             object: Some(self.location),
             retry: None,
             unwanted_files: Vec::new(),
+            label: None,
         }
     }
 

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom_idl::class_of;
+use gridloom::is_listed;
 use gridloom_idl::method::runs_by_itself;
+use gridloom_idl::{Signature, class_of};
 use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
@@ -26,8 +27,8 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = options.grid.connect()?;
-    let functions = match options.names.is_empty() {
-        true => grid.functions().to_vec(),
+    let functions: Vec<Signature> = match options.names.is_empty() {
+        true => grid.functions().iter().filter(|signature| is_listed(&signature.name)).cloned().collect(),
         false => {
             let found: Result<Vec<_>, _> = options.names.iter().map(|name| grid.function(name)).collect();
             found?.iter().map(|function| function.signature().clone()).collect()

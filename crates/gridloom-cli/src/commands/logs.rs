@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
-use gridloom::Grid;
+use gridloom::{Error, Grid};
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskId};
-use gridloom_core::node::message::{Output, OutputLine, OutputQuery};
+use gridloom_core::node::message::{Output, OutputLine, OutputQuery, short_name};
 use serde_json::json;
 
 use super::{GridOption, print_text};
@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let past = reader.past()?;
     if past.is_empty() {
         if let Some(function) = &options.function {
-            grid.function(function)?;
+            check_offered(&grid, function)?;
         }
         if !options.follow && options.lines != Some(0) {
             gridloom_base::say!("gridloom: no line is kept; what C code prints stands in the servers' own logs");
@@ -72,6 +72,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     loop {
         print(options, &reader.next()?)?;
     }
+}
+
+/// An error if no server offers the function, unless a program may have sent one of that name along.
+fn check_offered(grid: &Grid, function: &str) -> Result<()> {
+    match grid.function(function) {
+        Err(Error::UnknownFunction { near, .. }) if !near.contains("did you mean") && runs_code(grid) => Ok(()),
+        found => Ok(found.map(drop)?),
+    }
+}
+
+fn runs_code(grid: &Grid) -> bool {
+    grid.function("python/run").is_ok()
 }
 
 /// A line, with its server.
@@ -213,7 +225,7 @@ fn date(line: &OutputLine) -> SystemTime {
 /// like others nor change the terminal.
 fn text_of(Printed { server, line }: &Printed) -> String {
     let (time, call) = (humantime::format_rfc3339_millis(date(line)), line.call);
-    let function = line.function.rsplit('/').next().unwrap_or_default();
+    let function = short_name(&line.function);
     let mut text = format!("{time} [{function}@{server} {call}] ");
     for character in line.text.chars() {
         match character {

@@ -174,6 +174,9 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     rest.check(options.listen)?;
     let secret = secret(&options)?;
     rest.start_log();
+    if options.run_code {
+        check_program(&options.python)?;
+    }
     let named = options.libraries.iter().map(|library| located(library)).collect::<Result<Vec<PathBuf>>>()?;
     let mut offer = load_offer(&options.files, &options.python, &named, options.bodies())?;
     offer.add_libraries(named.iter().cloned());
@@ -307,6 +310,19 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
         gridloom_base::say!("gridloom: {name}: {line}");
     }
     Some(kept)
+}
+
+/// Checks that there is such a program: that of functions that programs send is started much later.
+fn check_program(program: &Path) -> Result<()> {
+    let is_program = |file: &Path| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
+    let is_found = match program.components().count() {
+        1 => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|f| is_program(&f.join(program))),
+        _ => is_program(program),
+    };
+    if is_found {
+        return Ok(());
+    }
+    bail!("--run-code: there is no program '{}' to run functions; name a Python with --python", program.display())
 }
 
 /// Makes the folder, and tries to write a file in it: models are written much later.

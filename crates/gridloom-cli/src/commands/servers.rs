@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use gridloom::is_listed;
 use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
@@ -30,7 +31,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 "plain": server.plain,
                 "memory_bytes": server.memory_bytes,
                 "speed_flops": server.speed_flops,
-                "functions": server.functions.keys().collect::<Vec<_>>(),
+                "functions": server.functions.keys().filter(|name| is_listed(name)).collect::<Vec<_>>(),
             })
         });
         print_json(&json!({ "servers": list.collect::<Vec<_>>() }))?;
@@ -53,7 +54,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             server.name,
             server.address,
             server.slots,
-            server.functions.len()
+            server.functions.keys().filter(|name| is_listed(name)).count()
         ))?;
     }
     Ok(ExitCode::SUCCESS)

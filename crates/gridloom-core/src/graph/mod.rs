@@ -105,6 +105,11 @@ impl Task {
         }
     }
 
+    /// What people see of it: its label, or else its name.
+    pub fn label(&self) -> &str {
+        self.terms.label.as_deref().unwrap_or_else(|| self.name())
+    }
+
     /// Whether it runs nothing, but takes copies to its server.
     pub fn is_replicate(&self) -> bool {
         matches!(self.kind, TaskKind::Replicate(_))

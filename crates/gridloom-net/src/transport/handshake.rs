@@ -48,8 +48,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// over TCP carry tags, and functions have tickets. 12: bulk
 /// connections begin with a pass.
 /// 13: lists of strings and of files.
-/// 14: signatures list values.
-pub const VERSIONS: (u16, u16) = (14, 14);
+/// 14: signatures list values. 15: tasks have labels.
+pub const VERSIONS: (u16, u16) = (15, 15);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -80,6 +80,8 @@ from ._group import Group, Handle
 from ._heuristic import Problem, ProblemDatum, ProblemServer, ProblemTask
 from ._map import MapResults
 from ._message import message, message_declaration, message_dtype
+from ._models import Model, ModelPoint, Models
+from ._options import Options
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
 from ._report import Difference, Report
@@ -135,8 +137,12 @@ __all__ = [
     "Handle",
     "InputError",
     "MapResults",
+    "Model",
+    "ModelPoint",
+    "Models",
     "Named",
     "NotMapped",
+    "Options",
     "Out",
     "Peer",
     "Plan",

@@ -91,8 +91,10 @@ class Array:
                 f"got {items[0]!r}"
             )
         for extent in items[1:]:
-            if isinstance(extent, bool) or not isinstance(extent, (str, int, np.integer)):
+            if isinstance(extent, bool) or not isinstance(extent, (str, int, np.integer)) or extent == "":
                 raise TypeError(f"Array[...]: an extent is a name, an expression or a number; got {extent!r}")
+            if not isinstance(extent, str) and extent < 0:
+                raise TypeError(f"Array[...]: an extent is at least 0; got {extent!r}. One that may be anything is a name, as 'n'")
         return _ArrayMeta(
             "Array",
             (Array,),
@@ -211,6 +213,9 @@ def _signature(body: Any, name: str | None, module: str | None, work: str | None
     if not isinstance(body, types.FunctionType) or code is None:
         raise InputError(f"gridloom.function marks functions, got {body!r}")
     place = f"{code.co_filename}:{code.co_firstlineno}: {body.__qualname__}"
+    for what, given in (("name", name), ("module", module)):
+        if given is not None and (not isinstance(given, str) or not given):
+            raise InputError(f"{place}: {what} is a name, got {given!r}; leave it out for the function's own")
     module = module or body.__globals__.get("gl_module") or _stem(body)
     try:
         annotations = typing.get_type_hints(body, include_extras=True)
@@ -295,7 +300,9 @@ def _declared(place: str, what: str, name: str, annotation: Any) -> tuple[str, s
         annotation = forms[0] if forms else resolved(annotation.__origin__)
     if isinstance(annotation, type) and issubclass(annotation, Array) and annotation is not Array:
         if not annotation.dtype:
-            raise InputError(f"{place}: {what}: arrays of structs are for messages, not for functions; got {annotation!r}")
+            raise InputError(
+                f"{place}: {what}: arrays of structs are for messages, not for functions; got {annotation!r}{_remedy(annotation)}"
+            )
         return name, annotation.dtype, list(annotation.extents), annotation.order
     base = _PYTHON_TYPES.get(annotation) if isinstance(annotation, type) else None
     if base is None and isinstance(annotation, type) and issubclass(annotation, np.generic):
@@ -303,9 +310,19 @@ def _declared(place: str, what: str, name: str, annotation: Any) -> tuple[str, s
     if base is None:
         raise InputError(
             f"{place}: {what}: expected gridloom.Array[...], bool, int, float, complex, str, bytes or a NumPy scalar "
-            f"type, got {annotation!r}"
+            f"type, got {annotation!r}{_remedy(annotation)}"
         )
     return name, base, None, "any"
+
+
+def _remedy(annotation: Any) -> str:
+    """What to write instead."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind is np.ndarray:
+        element = _element_of(annotation)
+        dtype = f"numpy.{_element(element)}" if element is not annotation and _element(element) else "numpy.float64"
+        return f"; say its extents, which arguments are checked against: gridloom.Array[NDArray[{dtype}], 'n'], or [..., 'm', 'n']"
+    return "; grid.run takes any function as it is, with all values that can be pickled"
 
 
 def _is_record(element: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import operator
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -74,8 +75,12 @@ class Executor(concurrent.futures.Executor):
         retries: int = 0,
         retry_on: RetryOn | None = None,
     ) -> None:
-        if max_workers is not None and max_workers < 1:
-            raise ValueError(f"max_workers must be greater than 0, got {max_workers}")
+        if max_workers is not None:
+            max_workers = operator.index(max_workers)
+            if max_workers < 1:
+                raise ValueError(f"max_workers must be greater than 0, got {max_workers}")
+        if grid is not None and not isinstance(grid, Grid):
+            raise UsageError(f"Executor: grid is a gridloom.Grid, got {grid!r}; max_workers says how many servers of its own it has")
         if grid is not None and max_workers is not None:
             raise UsageError("Executor: max_workers is for a grid of its own; the servers of the given grid have their slots")
         if initializer is not None and not callable(initializer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import os
 import tempfile
 import warnings
@@ -26,7 +27,9 @@ from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._loops import Loops
 from ._map import MapResults, mapped
+from ._models import Models, models_of
 from ._open_grids import open_grids
+from ._options import Options
 from ._packing import name_of, pack_call, pack_function
 from ._pickles import OfSession
 from ._plan import Plan
@@ -34,12 +37,13 @@ from ._retry import retry_of
 from ._runner import RunFuture, Runner
 from ._said import Said, listen
 from ._stream import Stream
+from .run_code import STREAM
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ._bars import Watch
-    from ._retry import RetryOn
+    from ._retry import Retry, RetryOn
 
 
 _T = TypeVar("_T")
@@ -155,10 +159,36 @@ class Grid(OfSession):
         It is not recorded in the block of a group. Servers that run such functions run whatever code the program sends; and the
         program unpickles what they give, so that it trusts them as they trust it.
         """
+        return self._run(function, args, kwargs, None)
+
+    def options(self, *, retries: int = 0, retry_on: RetryOn | None = None) -> Options:
+        """Say on what terms functions run: ``grid.options(retries=3).run(f, x)``.
+
+        Parameters
+        ----------
+        retries : int, optional
+            How often a call that has failed runs again at most: on another server, if there is one.
+        retry_on : exception class or tuple of them, optional
+            After which errors: what the function raises, and `Crashed`. By default after all of these.
+
+        Returns
+        -------
+        Options
+            Its `run` takes a function and arguments, as that of the grid.
+
+        Raises
+        ------
+        UsageError
+            If `retries` or `retry_on` cannot be meant.
+        """
+        return Options(self, retry_of("options", retries, retry_on))
+
+    def _run(self, function: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry | None) -> RunFuture[_T]:
         name = name_of(function)
         future: RunFuture[_T] = RunFuture()
         future._unread, future._name = self._ends.unread, name
-        return self._any().submit(pack_function(function), name, pack_call(name, args, kwargs), future=future)
+        arguments = pack_call(name, args, kwargs)
+        return self._any().submit(pack_function(function), name, arguments, future=future, retry=retry)
 
     def map(
         self,
@@ -333,7 +363,7 @@ class Grid(OfSession):
         fields = [field.name for field in dataclasses.fields(ServerInfo)]
         servers = []
         for server in self._raw.servers():
-            server["functions"] = sorted(server["functions"])
+            server["functions"] = sorted(name for name in server["functions"] if not name.startswith(f"{STREAM}."))
             servers.append(ServerInfo(**{name: server[name] for name in fields}))
         return servers
 
@@ -466,6 +496,28 @@ class Grid(OfSession):
         name = function.name if isinstance(function, Function) else function
         return calibrate(self._raw, name, sizes or {}, values or {}, error, budget, servers, make, progress)
 
+    def models(self, function: str | Function | None = None) -> Models:
+        """Tell how long functions take, as far as that was measured: what plans are predicted by.
+
+        Parameters
+        ----------
+        function : str or Function, optional
+            Only this one, as for `Grid.function`.
+
+        Returns
+        -------
+        Models
+            One for each function and server, of those that have run or were calibrated.
+
+        Raises
+        ------
+        UnknownFunctionError
+            If no server offers the function.
+        """
+        if isinstance(function, str):
+            function = self.function(function)
+        return models_of(self._raw.servers(), None if function is None else function.name)
+
     def traffic(self) -> Traffic:
         """Tell how many bytes were moved since the session began.
 
@@ -559,12 +611,17 @@ class Grid(OfSession):
         ArgumentError
             If it cannot be described.
         UsageError
-            If there is no memory for it.
+            If there is no memory for it, or `shape` or `order` cannot be meant.
         """
-        extents = [shape] if isinstance(shape, (int, np.integer)) else list(shape)
+        try:
+            extents = [operator.index(extent) for extent in (shape if isinstance(shape, Iterable) else [shape])]
+        except TypeError:
+            raise UsageError(f"empty: shape is a number of elements or a tuple of extents, got {shape!r}") from None
+        if min(extents, default=0) < 0:
+            raise UsageError(f"empty: an extent is at least 0, got shape {shape!r}")
         if order not in ("C", "F"):
             raise UsageError(f"empty: order is 'C' or 'F', got {order!r}")
-        return self._raw.empty([int(extent) for extent in extents], np.dtype(dtype), order)
+        return self._raw.empty(extents, np.dtype(dtype), order)
 
     def __repr__(self) -> str:
         kind = "closed" if self._closed else "simulated" if self.simulated else "real"

@@ -50,13 +50,13 @@ def of_grid(grid: Grid) -> str:
                 row += ["no answer", "", ""]
             else:
                 running, calling, queued, waiting, stored = load
-                row += [str(running + calling), str(queued + waiting), _scaled(stored, "B")]
+                row += [str(running + calling), str(queued + waiting), scaled(stored, "B")]
     return _shown("Grid", told, _table(head, rows, 1))
 
 
 def _server(server: ServerInfo) -> list[str]:
-    speed = "not measured" if server.speed_flops is None else _scaled(server.speed_flops, "flop/s")
-    return [server.name, str(server.slots), speed, _scaled(server.memory_bytes, "B"), str(len(server.functions))]
+    speed = "not measured" if server.speed_flops is None else scaled(server.speed_flops, "flop/s")
+    return [server.name, str(server.slots), speed, scaled(server.memory_bytes, "B"), str(len(server.functions))]
 
 
 def of_group(group: Group) -> str:
@@ -97,7 +97,7 @@ def of_handle(handle: Handle) -> str:
         size = math.prod(raw.shape) * handle.dtype.itemsize
         if raw.kind == "array":
             facts.append(("shape", f"({', '.join(map(str, raw.shape))}{',' if len(raw.shape) == 1 else ''})"))
-        facts += [("dtype", str(handle.dtype)), ("size", _scaled(size, "B"))]
+        facts += [("dtype", str(handle.dtype)), ("size", scaled(size, "B"))]
     return _shown("Handle", "", _facts(facts))
 
 
@@ -117,11 +117,16 @@ def of_plan(plan: Plan) -> str:
     except GridloomError as error:
         return _shown("Plan", "", _facts(facts), _note(str(error)))
     if len(drawing) > _DRAWING_BYTES_MAX:
-        size = _scaled(len(drawing), "B")
+        size = scaled(len(drawing), "B")
         drawn = _note(f"The drawing has {size}, too much for a notebook: gantt('plan.svg') writes it to a file.")
     else:
         drawn = _card(drawing.replace("<svg ", _WIDE))
     return _shown("Plan", "", _facts(facts), drawn)
+
+
+def of_models(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Show models of functions: a row for each size that was measured."""
+    return _shown("Models", "" if rows else "nothing was measured yet", *([_table(head, rows, 2)] if rows else []))
 
 
 def of_report(report: Report) -> str:
@@ -142,7 +147,7 @@ def of_report(report: Report) -> str:
         facts.append(("again", f"{_count(report.tasks_again, 'task')} ran again or moved"))
     facts += [("lost", server) for server in report.lost_servers]
     facts += [("difference", difference.why) for difference in report.differences[:_ROWS_MAX]]
-    links = [[link, _scaled(size, "B")] for link, size in report.by_link.items()]
+    links = [[link, scaled(size, "B")] for link, size in report.by_link.items()]
     return _shown("Report", "", _facts(facts), _table(["link", "moved"], links, 1) if links else "", _timeline(report))
 
 
@@ -165,7 +170,7 @@ def _timeline(report: Report) -> str:
 
 
 def _moved(course: Plan | Report) -> str:
-    return f"{_scaled(course.client_bytes, 'B')} over client links, {_scaled(course.server_bytes, 'B')} between servers"
+    return f"{scaled(course.client_bytes, 'B')} over client links, {scaled(course.server_bytes, 'B')} between servers"
 
 
 def _shown(kind: str, told: str, *parts: str) -> str:
@@ -212,7 +217,7 @@ def _seconds(seconds: float | None) -> str:
     return "not known" if seconds is None or math.isnan(seconds) else f"{seconds:.4g} s"
 
 
-def _scaled(value: float, unit: str) -> str:
+def scaled(value: float, unit: str) -> str:
     """A size or speed with a decimal prefix, as reports have it."""
     number, prefix = float(value), ""
     for larger in ("k", "M", "G", "T", "P"):

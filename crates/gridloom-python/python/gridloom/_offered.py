@@ -5,6 +5,7 @@ Functions go to a file of their own, by module and name or by value, as `Grid.ru
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import sys
@@ -62,6 +63,15 @@ def files_of(functions: Iterable[Offer]) -> tuple[list[str], tempfile.TemporaryD
     return [*files, made], folder
 
 
+def search_path() -> list[str]:
+    """Folders where the program finds modules; not its working directory, if that was removed."""
+    found = []
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            found.append(os.path.abspath(folder))
+    return found
+
+
 def load(path: list[str], pickled: list[bytes]) -> dict[str, Any]:
     """The functions of such a file, by their names there."""
     sys.path += [folder for folder in path if folder not in sys.path]
@@ -79,9 +89,8 @@ def _file_of(module: types.ModuleType) -> str:
 
 def _text(bodies: list[Callable[..., Any]], made: str) -> str:
     definitions = [_signature_of(body).definition(made, _name(number)) for number, body in enumerate(bodies)]
-    path = [os.path.abspath(folder) for folder in sys.path]
     pickled = [pack_function(body) for body in bodies]
-    return _FILE.format(path=path, pickled=pickled, definitions=DEFINITIONS, made=definitions)
+    return _FILE.format(path=search_path(), pickled=pickled, definitions=DEFINITIONS, made=definitions)
 
 
 def _signature_of(body: Any) -> _gridloom.RawSignature:

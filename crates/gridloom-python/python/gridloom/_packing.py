@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -132,6 +133,9 @@ def unpack(given: bytes, name: str) -> Any:
     if given[:1] == VALUE:
         try:
             return pickle.loads(body)
+        except OSError as error:
+            why = f"it cannot be written down here, in {tempfile.gettempdir()}: {error}; make room, or set TMPDIR"
+            raise named(WrongResult, f"the result of {name}: {why}", function=name, server="", why=why) from error
         except BaseException as error:  # a value can be made such that unpickling it exits; no interrupt comes here
             raise named(
                 WrongResult,
@@ -180,7 +184,7 @@ def renamed(error: BaseException, name: str) -> BaseException:
             kind, message = CannotRun, f"{name} cannot run on server '{server}': {told}"
             fields = {"function": name, "server": server, "why": told}
         elif error.kind == "CannotReturn":
-            why = f"its result cannot be pickled: {told}; return plain data instead"
+            why = f"its result cannot be pickled: {told}"
             kind, message = WrongResult, f"{name} on server '{server}': {why}"
             fields = {"function": name, "server": server, "why": why}
     return named(kind, message, **fields)

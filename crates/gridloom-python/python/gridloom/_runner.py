@@ -294,7 +294,7 @@ class Runner:
                 self._forget(place)
                 continue
             try:
-                pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, None)
+                pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, None, call.name)
                 serial = pending.serial()
             except Exception as error:
                 if self._forget(place) is not None:

@@ -12,7 +12,6 @@ from typing import Any, TextIO
 from . import _gridloom
 from ._bars import Bar, print_above
 from ._errors import UsageError
-from .run_code import FUNCTION, STREAM
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Said:
     server : str
         The server on which it runs.
     function : str
-        Its function.
+        Its function: ``module/function``, or ``module:function`` of one that the program sent.
     call : int
         Tells it from other calls of the session.
     text : str or None
@@ -45,9 +44,8 @@ class Said:
 
     @property
     def label(self) -> str:
-        """Where it comes from, for people: ``"function@server"``, of functions that the program sent the server alone."""
-        runs_any = self.function == FUNCTION or self.function.startswith(f"{STREAM}.")
-        return self.server if runs_any else f"{self.function.rpartition('/')[2]}@{self.server}"
+        """Where it comes from, for people: ``"function@server"``."""
+        return f"{self.function.rpartition('/')[2].rpartition(':')[2].rpartition('<locals>.')[2]}@{self.server}"
 
 
 def progress(done: float, total: float | None = None) -> None:

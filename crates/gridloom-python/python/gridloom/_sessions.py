@@ -13,7 +13,7 @@ from ._checks import whole
 from ._command import blas_library, program
 from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
-from ._offered import Offer, files_of
+from ._offered import Offer, files_of, search_path
 from ._progress import wanted
 from ._said import Said, listener
 from .run_code import PATH_VARIABLE
@@ -90,7 +90,6 @@ def local(
     5.0
     """
     hear, shows = listener(logs), wanted(progress)
-    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
     files, folder = files_of(functions)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
@@ -104,7 +103,7 @@ def local(
         blas=_blas(),
         python=sys.executable or None,
         program=program(),
-        environment=[(PATH_VARIABLE, path), *(environment or {}).items()],
+        environment=[(PATH_VARIABLE, os.pathsep.join(search_path())), *(environment or {}).items()],
         executes=_executes(),
     )
     return Grid(raw, hear, progress=shows, folder=folder)

@@ -56,7 +56,7 @@ class Stream(OfSession, Generic[_T]):
         self._object = raw.object(STREAM)
         try:
             self._next = self._object.method("next")
-            self._begun = Future(self._object.method("begin").submit(begun, {}, None), ends, None)
+            self._begun = Future(self._object.method("begin").submit(begun, {}, None, self._name), ends, None)
             self._ask()
         except BaseException:
             self.close()
@@ -123,7 +123,7 @@ class Stream(OfSession, Generic[_T]):
 
     def _ask(self) -> None:
         while len(self._asked) < self._lead:
-            self._asked.append(Future(self._next.submit((), {}, None), self._ends, None))
+            self._asked.append(Future(self._next.submit((), {}, None, self._name), self._ends, None))
 
     def _take(self) -> Any:
         """The value of the first call, which has ended, once the next one is asked for; `_ENDED` after the last one."""

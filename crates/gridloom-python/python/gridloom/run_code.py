@@ -8,12 +8,15 @@ A stream is an object of the grid, and so a process of its own: `begin` gets the
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
+import inspect
 import io
 import os
 import pickle
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -137,7 +140,10 @@ def stream_next() -> bytes:
 
 def _iterated(called: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     """What the function gives one by one. Its errors come with the first value."""
-    found = called(*args, **kwargs)
+    found = _value(called(*args, **kwargs))
+    if inspect.isasyncgen(found):
+        yield from _awaited(found)
+        return
     try:
         values = iter(found)
     except TypeError:
@@ -146,22 +152,44 @@ def _iterated(called: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     yield from values
 
 
+def _awaited(values: Any) -> Iterator[Any]:
+    """Values of an ``async def`` with ``yield``, in a loop of its own."""
+    loop = asyncio.new_event_loop()
+    try:
+        while True:
+            try:
+                value = loop.run_until_complete(anext(values))
+            except StopAsyncIteration:
+                return
+            yield value
+    finally:
+        loop.run_until_complete(values.aclose())
+        loop.close()
+
+
 def _given(value: Any) -> bytes:
     made = io.BytesIO()
     made.write(VALUE)
     try:
         Pickler(made, shares=False).dump(value)
     except Exception as error:
-        raise CannotReturn(f"{type(value).__qualname__}: {type(error).__name__}: {error}") from error
+        if inspect.isgenerator(value) or inspect.isasyncgen(value):
+            raise CannotReturn(f"{type(value).__qualname__}: it gives values one by one, which grid.stream takes") from error
+        raise CannotReturn(f"{type(value).__qualname__}: {type(error).__name__}: {error}; return plain data instead") from error
     return made.getvalue()
 
 
 def _apply(called: Any, actual: Any) -> Any:
     """One call, or a chunk of them: a list of arguments by position."""
     if isinstance(actual, list):
-        return [called(*args) for args in actual]
+        return [_value(called(*args)) for args in actual]
     args, kwargs = actual
-    return called(*args, **kwargs)
+    return _value(called(*args, **kwargs))
+
+
+def _value(given: Any) -> Any:
+    """What a function gives; that of an ``async def`` is awaited."""
+    return asyncio.run(given) if inspect.iscoroutine(given) else given
 
 
 def _folder() -> str | None:
@@ -212,6 +240,10 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
             f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
             f"define the function in the program itself, or send the module along by "
             f"cloudpickle.register_pickle_by_value({error.name})"
+        ) from error
+    except OSError as error:
+        raise CannotLoad(
+            f"{what} cannot be written down there, in {tempfile.gettempdir()}: {error}; make room, or set TMPDIR for the server"
         ) from error
     except OtherPython as error:
         raise OtherVersion(f"{what} cannot be unpickled there: {error}") from None

@@ -9,11 +9,15 @@ use gridloom_base::{NodeId, TaskError, TaskId};
 use gridloom_core::node::Command;
 use gridloom_core::node::message::ServerStatus;
 use gridloom_idl::Signature;
+use gridloom_map::MapError;
 use gridloom_perf::{GridView, ServerView};
 
 use super::CONNECT_LIMIT;
 use crate::report::Setting;
 use crate::{Error, Function, Grid};
+
+/// Lost servers that an error names.
+const LOST_NAMED_MAX: usize = 10;
 
 /// What the agent has told of servers and functions.
 #[derive(Default)]
@@ -76,6 +80,31 @@ impl Directory {
         &self.servers
     }
 
+    /// Names the servers that there were, if none is left.
+    fn lost_servers(&self) -> Option<String> {
+        if !self.servers.servers.is_empty() || self.slots.is_empty() {
+            return None;
+        }
+        let names: Vec<&str> = self.slots.keys().filter_map(|node| self.names.get(node)).map(String::as_str).collect();
+        let shown = &names[..names.len().min(LOST_NAMED_MAX)];
+        let more =
+            if names.len() > shown.len() { format!(" and {} more", names.len() - shown.len()) } else { "".into() };
+        Some(format!("all servers were lost: {}{more}", shown.join(", ")))
+    }
+
+    /// The error with the names of the servers that are gone, if it says that there is none.
+    pub(super) fn with_lost_servers(&self, error: TaskError) -> TaskError {
+        match (error, self.lost_servers()) {
+            (TaskError::NoSuchFunction { function, near }, Some(lost)) if near.is_empty() => {
+                TaskError::NoSuchFunction { function, near: format!("; {lost}") }
+            }
+            (TaskError::NotMapped { why }, Some(lost)) if why == MapError::EmptyGrid.to_string() => {
+                TaskError::NotMapped { why: lost }
+            }
+            (error, _) => error,
+        }
+    }
+
     /// Whether the agent has answered; its loss is an error.
     pub(super) fn is_connected(&self) -> Option<Result<(), Error>> {
         match &self.agent_lost {
@@ -95,10 +124,11 @@ impl Directory {
             [only] => Ok(only),
             [] => {
                 let near = near_names(name, self.functions.iter().map(|signature| signature.name.as_str()));
+                let none = || "no function is offered at all: start a server with 'gridloom serve'".to_string();
                 Err(unknown(match (near.is_empty(), self.functions.is_empty()) {
                     (false, _) => format!("; did you mean {}?", near.join(" or ")),
                     (true, false) => "; 'gridloom functions' lists what is offered".to_string(),
-                    (true, true) => "; no function is offered at all: start a server with 'gridloom serve'".to_string(),
+                    (true, true) => format!("; {}", self.lost_servers().unwrap_or_else(none)),
                 }))
             }
             ref several => {
@@ -124,7 +154,21 @@ impl Grid {
         self.absorb();
         let signature = Arc::new(self.state().directory.function(name)?.clone());
         let (hash, unwanted_files) = (signature.hash(), Vec::new());
-        Ok(Function { grid: self.clone(), hash, signature, only: None, object: None, retry: None, unwanted_files })
+        Ok(Function {
+            grid: self.clone(),
+            hash,
+            signature,
+            only: None,
+            object: None,
+            retry: None,
+            unwanted_files,
+            label: None,
+        })
+    }
+
+    /// Names the servers that there were, if none is left.
+    pub(crate) fn lost_servers(&self) -> Option<String> {
+        self.state().directory.lost_servers()
     }
 
     /// Signatures of all functions offered, in order of name.

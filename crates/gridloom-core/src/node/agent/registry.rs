@@ -73,9 +73,10 @@ impl Agent {
             let is_other = |(name, code): &(&String, &u64)| other.codes.get(*name).is_some_and(|known| known != *code);
             let names: Vec<&String> = registration.codes.iter().filter(is_other).map(|(name, _)| name).collect();
             let first = names.first()?;
-            let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+            let (more, have) =
+                if names.len() > 1 { (format!(" and {} more", names.len() - 1), "have") } else { ("".into(), "has") };
             let (here, there) = (&registration.name, &other.name);
-            Some(format!("'{first}'{more} has other code on server '{here}' than on '{there}': results may differ"))
+            Some(format!("'{first}'{more} {have} other code on server '{here}' than on '{there}': results may differ"))
         });
         lines.take(DIFFERENCES_MAX).collect()
     }
@@ -201,5 +202,11 @@ mod tests {
         let line = "'m/f' has other code on server 'server-3' than on 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
         assert_eq!(again(&mut agent, 2), [""; 0]);
+        for server in [2, 3] {
+            let known = agent.servers.get_mut(&NodeId(server)).expect("it has registered");
+            known.registration.codes.insert("m/g".into(), server);
+        }
+        let line = "'m/f' and 1 more have other code on server 'server-3' than on 'server-2': results may differ";
+        assert_eq!(again(&mut agent, 3), [line]);
     }
 }

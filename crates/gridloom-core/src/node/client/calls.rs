@@ -11,10 +11,10 @@ use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, NodeId, TaskError, TaskId, Time};
 
 impl Client {
-    /// The function of a task that is at that server.
-    pub(super) fn function_at(&self, id: TaskId, server: NodeId) -> Option<&str> {
-        let call = self.calls.get(id).filter(|call| call.server == server).map(|call| call.request.task.name());
-        let task = || self.tasks.get(&id).filter(|run| run.status == Status::Sent(server)).map(|run| run.task.name());
+    /// What people see of a task that is at that server.
+    pub(super) fn label_at(&self, id: TaskId, server: NodeId) -> Option<&str> {
+        let call = self.calls.get(id).filter(|call| call.server == server).map(|call| call.request.task.label());
+        let task = || self.tasks.get(&id).filter(|run| run.status == Status::Sent(server)).map(|run| run.task.label());
         call.or_else(task)
     }
 

@@ -296,7 +296,7 @@ impl Client {
                 }
             }
             TaskToClient::Said(said) => {
-                if let Some(function) = self.function_at(said.task, from) {
+                if let Some(function) = self.label_at(said.task, from) {
                     let (server, function) = (self.contacts.name_of(from), function.to_string());
                     out.push(Effect::Emit(Event::Said { server, function, said }));
                 }

@@ -31,7 +31,7 @@ use gridloom_base::DatumId;
 pub use directory::{DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, Registration};
 pub use link::{LinkMessage, LinkToAgent, LinkToProber, SeenTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
-pub use output::{Output, OutputLine, OutputQuery};
+pub use output::{Output, OutputLine, OutputQuery, short_name};
 pub use status::{ServerStatus, Stage, TaskStatus};
 pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing, TransferReport};
 

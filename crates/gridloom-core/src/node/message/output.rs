@@ -42,6 +42,12 @@ pub struct Output {
     pub is_cut: bool,
 }
 
+/// The name of a function without its module: `f` of `m/f`, and of `module:f`, which a program sends along.
+pub fn short_name(function: &str) -> &str {
+    let name = function.rsplit(['/', ':']).next().unwrap_or_default();
+    name.rsplit("<locals>.").next().unwrap_or_default()
+}
+
 /// A line that a call has printed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OutputLine {

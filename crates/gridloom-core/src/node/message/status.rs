@@ -28,7 +28,7 @@ impl ServerStatus {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TaskStatus {
     pub task: TaskId,
-    /// Its function; empty if it only takes data there.
+    /// Its function, or the one that this runs; empty if it only takes data there.
     pub function: String,
     pub stage: Stage,
     /// Nanoseconds that it has run, 0 if it does not.

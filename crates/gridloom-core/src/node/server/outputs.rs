@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::node::message::{Output, OutputLine, OutputQuery};
+use crate::node::message::{Output, OutputLine, OutputQuery, short_name};
 use gridloom_base::limits::{
     NAME_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PER_CALL, OUTPUT_BYTES_PER_MESSAGE, OUTPUT_LINE_BYTES,
 };
@@ -179,7 +179,7 @@ impl Outputs {
 }
 
 fn is_named(function: &str, name: &str) -> bool {
-    function == name || function.rsplit('/').next() == Some(name)
+    function == name || short_name(function) == name
 }
 
 #[cfg(test)]
@@ -224,6 +224,16 @@ mod tests {
         let none = told(&mut outputs, OutputQuery { last: 0, ..all() });
         assert_eq!((texts(&none), none.after), (vec![], 5));
         assert!(outputs.ask(CLIENT, OutputQuery { function: Some("x".repeat(256)), ..all() }).is_err());
+    }
+
+    #[test]
+    fn a_function_is_named_with_or_without_its_module() {
+        for (function, short) in
+            [("m/f", "f"), ("main:f", "f"), ("a.b:C.f", "C.f"), ("main:f.<locals>.g", "g"), ("f", "f")]
+        {
+            assert!(is_named(function, short) && is_named(function, function), "{function}");
+            assert!(!is_named(function, "m") && !is_named(function, "main"), "{function}");
+        }
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl Server {
     pub(super) fn on_said(&mut self, now: Time, said: Said, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(said.task) else { return };
         if let Saying::Text { is_error, text } = &said.saying {
-            self.outputs.print(now, said.task, entry.task.name(), *is_error, text);
+            self.outputs.print(now, said.task, entry.task.label(), *is_error, text);
             let answers = self.outputs.answers();
             answers.into_iter().for_each(|(client, output)| send(out, client, DirectoryToClient::Output(output)));
         }
@@ -256,7 +256,7 @@ impl Server {
         };
         let id = entry.task.id;
         let run_ns = if entry.state.has_begun() { self.learning.elapsed_ns(now, id) } else { 0 };
-        TaskStatus { task: id, function: entry.task.name().to_string(), stage, run_ns }
+        TaskStatus { task: id, function: entry.task.label().to_string(), stage, run_ns }
     }
 
     // ---- given up
