@@ -1,4 +1,9 @@
-"""A group whose largest call fits into the store of a server ends, however much its data are together."""
+"""Servers with little room: a group whose largest call fits into the store ends, and few descriptors mean few calls at a time."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import gridloom as gl
 import numpy as np
@@ -16,6 +21,7 @@ def add(x: gl.Array["float64", "n"], y: gl.Array["float64", "n"]) -> gl.Array["f
     return x + y
 """
 MEBIBYTE = 1 << 20
+PROGRAM = Path(gl.__file__).parent / "bin" / "gridloom"
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +63,25 @@ def test_a_call_that_never_fits_says_so(grid):
         total = add(np.zeros(MEBIBYTE // 2), np.zeros(MEBIBYTE // 2))
     with pytest.raises(gl.NotMapped, match="largest store"):
         total.get()
+
+
+@pytest.mark.parametrize("way", [(), ("--no-shared-memory",)], ids=["shared", "tcp"])
+def test_few_descriptors_mean_fewer_calls_at_a_time(program, way):
+    """Each large datum takes one, and so does each result that the program keeps in shared memory."""
+    functions = Path(__file__).parent / "functions.py"
+    command = [PROGRAM, "serve", functions, "--no-agent", "--slots", "4", "--models", "none", "--python", sys.executable, *way]
+    limited = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *command, "--json", "--quiet", "--until-stdin-closes"]
+    with subprocess.Popen(limited, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        with gl.connect(servers=[json.loads(server.stdout.readline())["address"]]) as grid:
+            halve = grid.function("tests/halve")
+            calls = [halve.submit(np.full(30_000, float(n))) for n in range(200)]
+            assert [call.get()[0][0] for call in calls] == [n / 2 for n in range(200)]
+        server.stdin.close()
+
+
+def test_slots_without_descriptors_for_them_are_refused(program):
+    command = [PROGRAM, "serve", "--no-functions", "--no-agent", "--slots", "16"]
+    limited = ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *command]
+    ended = subprocess.run(limited, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert "16 slots need 147 descriptors at least, and this process may have 64: raise the limit (ulimit -Hn)" in ended.stderr

@@ -88,6 +88,7 @@ impl Simulation {
                     queue_depth,
                     plain,
                     memory_bytes,
+                    data_max: u64::MAX,
                     slowdown: 1.0,
                     functions,
                     codes: Default::default(),

@@ -223,6 +223,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         datum_bytes_max: memory_bytes,
         pool_keep_bytes: memory_bytes / 2,
     };
+    let data_max = gridloom_net::segment::data_max(options.slots)?;
     let agent = if options.no_agent { String::new() } else { options.agent.agent.clone() };
     let node = NetNode::start_with(config, |id, address| {
         let server = Server::new(ServerConfig {
@@ -234,6 +235,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             queue_depth: options.queue_depth,
             plain: options.plain,
             memory_bytes,
+            data_max,
             slowdown: options.slowdown,
             functions,
             codes,

@@ -212,6 +212,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
                 queue_depth: 1,
                 plain: false,
                 memory_bytes,
+                data_max: u64::MAX,
                 slowdown: 1.0,
                 functions,
                 codes: BTreeMap::new(),

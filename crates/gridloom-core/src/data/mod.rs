@@ -3,6 +3,8 @@
 //! **Invariants**
 //! - `used_bytes` is the sum of the sizes of all replicas, reserved ones included, and exceeds the limit only by
 //!   results that turned out larger than announced (texts).
+//! - A datum of more than [`INLINE_BYTES_MAX`] counts for at least `least_bytes`, as it takes a descriptor too: so never more data are
+//!   here than the server has descriptors for.
 //! - A replica that a waiting task reads, or that a peer waits for, is never dropped.
 //! - A copy that is to be kept is dropped by its owner only.
 //!
@@ -26,6 +28,7 @@ mod dropped;
 use std::collections::BTreeMap;
 
 use dropped::Dropped;
+use gridloom_base::limits::INLINE_BYTES_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
 /// How a replica came, or comes, to be here.
@@ -77,6 +80,7 @@ pub enum Fetch {
 #[derive(Clone, Debug)]
 pub struct Replicas {
     limit_bytes: u64,
+    least_bytes: u64,
     used_bytes: u64,
     replicas: BTreeMap<DatumId, Replica>,
     /// Requests for data that nothing is known of yet: the task that makes them may still be on its way here.
@@ -85,10 +89,11 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// An empty store of that size.
-    pub fn new(limit_bytes: u64) -> Replicas {
+    /// An empty store of that size, for so many data.
+    pub fn new(limit_bytes: u64, data_max: u64) -> Replicas {
         Replicas {
             limit_bytes,
+            least_bytes: limit_bytes / data_max.max(1),
             used_bytes: 0,
             replicas: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -135,6 +140,11 @@ impl Replicas {
         self.replicas.contains_key(&datum)
     }
 
+    /// Bytes for which a datum of that size counts.
+    pub fn counted_bytes(&self, size_bytes: u64) -> u64 {
+        if size_bytes > INLINE_BYTES_MAX as u64 { size_bytes.max(self.least_bytes) } else { size_bytes }
+    }
+
     /// Whether `more_bytes` fit now.
     pub fn fits(&self, more_bytes: u64) -> bool {
         self.used_bytes.saturating_add(more_bytes) <= self.limit_bytes
@@ -142,6 +152,7 @@ impl Replicas {
 
     /// What a place for a datum of that size would take from the room that is left.
     pub fn lacks_bytes(&self, datum: DatumId, size_bytes: u64) -> u64 {
+        let size_bytes = self.counted_bytes(size_bytes);
         match self.replicas.get(&datum) {
             Some(replica) if replica.here => 0,
             Some(replica) => size_bytes.saturating_sub(replica.size_bytes),
@@ -152,6 +163,7 @@ impl Replicas {
     /// Makes a place for a datum that will come; if it has one, and a task here turns out to make it, that place grows to
     /// what the task needs. Requests that came before are remembered.
     pub fn reserve(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) {
+        let size_bytes = self.counted_bytes(size_bytes);
         if let Some(replica) = self.replicas.get_mut(&datum) {
             if !replica.here && origin == Origin::Made {
                 replica.origin = origin;
@@ -180,6 +192,7 @@ impl Replicas {
 
     /// Makes the place of a datum that is not here large enough.
     pub fn grow(&mut self, datum: DatumId, size_bytes: u64) {
+        let size_bytes = self.counted_bytes(size_bytes);
         if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| !replica.here) {
             self.used_bytes += size_bytes.saturating_sub(replica.size_bytes);
             replica.size_bytes = replica.size_bytes.max(size_bytes);
@@ -188,6 +201,7 @@ impl Replicas {
 
     /// The datum is whole in the store. Gives the peers that wait for it. A datum that was not announced gets its place now.
     pub fn arrived(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) -> Vec<NodeId> {
+        let size_bytes = self.counted_bytes(size_bytes);
         self.reserve(datum, size_bytes, origin, now);
         let replica = self.replicas.get_mut(&datum).expect("reserved above");
         self.used_bytes = self.used_bytes - replica.size_bytes + size_bytes;

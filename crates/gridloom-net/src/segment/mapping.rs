@@ -138,14 +138,6 @@ impl SharedWords {
     }
 }
 
-/// Lets this process have as many descriptors as it may: each segment takes one, and the usual default is 1024.
-pub fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // A refusal leaves the limit as it is; running out is an error with its own words later.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
 /// A memory file of that size that can neither shrink nor grow, such as [`Pool::adopt`] takes.
 ///
 /// # Errors

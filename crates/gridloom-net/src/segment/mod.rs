@@ -13,6 +13,7 @@
 //! server held before, and says so ([`SegmentMut::take_zeroed`]): a function to which it is handed may leave gaps.
 //! Which processes may see a segment, and how many bytes may be held, is decided elsewhere.
 
+mod descriptors;
 mod mapping;
 mod pool;
 
@@ -25,7 +26,8 @@ use serde::{Deserialize, Serialize};
 
 use self::pool::Shared;
 
-pub use mapping::{Mapping, SharedWords, raise_descriptor_limit, sealed_file};
+pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit};
+pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
 
 /// A segment's name in the process that owns it; pages reused for another datum keep it.

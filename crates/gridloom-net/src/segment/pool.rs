@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::descriptors::{KEPT_PART, descriptor_limit};
 use super::mapping::{Mapping, PAGE_BYTES, sealed_file};
 use super::{Memory, Segment, SegmentId, SegmentMut};
 
@@ -15,20 +16,24 @@ pub struct Pool(Arc<Shared>);
 
 pub(super) struct Shared {
     keep_bytes_max: u64,
+    /// Each takes a descriptor.
+    keep_count_max: u64,
     free: Mutex<Free>,
 }
 
 #[derive(Default)]
 struct Free {
     bytes: u64,
+    count: u64,
     /// By size class.
     memory: BTreeMap<u64, Vec<Arc<Memory>>>,
 }
 
 impl Pool {
-    /// An empty pool that keeps at most so many bytes warm.
+    /// An empty pool that keeps at most so many bytes warm, in at most an eighth of the descriptors.
     pub fn new(keep_bytes_max: u64) -> Pool {
-        Pool(Arc::new(Shared { keep_bytes_max, free: Mutex::default() }))
+        let keep_count_max = descriptor_limit() / KEPT_PART;
+        Pool(Arc::new(Shared { keep_bytes_max, keep_count_max, free: Mutex::default() }))
     }
 
     /// Memory of `size_bytes` bytes: warm if there is any of its size class, with unspecified contents then.
@@ -80,13 +85,15 @@ impl Shared {
         let mut free = self.lock();
         let memory = free.memory.get_mut(&class)?.pop()?;
         free.bytes -= memory.len();
+        free.count -= 1;
         Some(memory)
     }
 
     pub(super) fn give_back(&self, memory: Arc<Memory>) {
         let mut free = self.lock();
-        if free.bytes + memory.len() <= self.keep_bytes_max {
+        if free.bytes + memory.len() <= self.keep_bytes_max && free.count < self.keep_count_max {
             free.bytes += memory.len();
+            free.count += 1;
             free.memory.entry(memory.len()).or_default().push(memory);
         }
     }

@@ -28,7 +28,7 @@ use super::bulk::{Receiver, check_header, decode_header, encode_header};
 use super::credentials::check_user;
 use super::notice::Notice;
 use crate::payload::Payload;
-use crate::segment::{Segment, SegmentId};
+use crate::segment::{Segment, SegmentId, descriptor_limit};
 
 /// Before nothing: the bytes stay where they are. The descriptor of the memory comes with its first byte.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -146,11 +146,6 @@ fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedF
     }
     stream.read_exact(&mut length[received..])?;
     Ok((length, memory))
-}
-
-fn descriptor_limit() -> String {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or("none".into(), |limit| limit.to_string())
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use super::notice::{Inbox, Link};
 use super::sender::{Job, Thread};
 use super::shared::{Opened, Route, Shared};
 use crate::payload::Payload;
+use crate::segment::grants_max;
 use crate::store::Store;
 
 /// Stack of a thread that moves bulk: it calls little more than the kernel.
@@ -38,7 +39,7 @@ impl Outgoing {
     /// # Errors
     /// If the system has no thread to give.
     pub fn start(route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
-        let shared = Arc::new(Shared { link, inbox, state: Mutex::default() });
+        let shared = Arc::new(Shared { link, inbox, grants_max: grants_max(), state: Mutex::default() });
         let (jobs, queue) = mpsc::channel();
         // The answer to one question: there is never another before it was taken out.
         let (opened, awaited) = mpsc::sync_channel(1);

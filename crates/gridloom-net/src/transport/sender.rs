@@ -309,7 +309,9 @@ fn grant(
         return Err(ErrorKind::NotConnected.into());
     }
     state.grants.insert(serial, segment.clone());
+    let forgotten = state.forget_grants(shared.grants_max);
     drop(state);
+    drop(forgotten);
     send_grant(stream, &header, segment.fd()).inspect_err(|_| {
         // It may have gone out before the stream broke: the memory is given up, not reused.
         segment.retire();

@@ -42,6 +42,8 @@ pub(super) type Opened = (u64, io::Result<(TcpStream, Keys)>);
 pub(super) struct Shared {
     pub(super) link: Link,
     pub(super) inbox: Arc<Inbox>,
+    /// Of how much memory that the peer uses this node keeps hold, to use it again: each takes a descriptor.
+    pub(super) grants_max: usize,
     pub(super) state: Mutex<State>,
 }
 
@@ -56,6 +58,20 @@ pub(super) struct State {
     pub(super) under_way: VecDeque<(u64, u64, Option<DatumId>)>,
     /// Memory that the peer uses, by number.
     pub(super) grants: BTreeMap<u64, Arc<Segment>>,
+}
+
+impl State {
+    /// What the peer has used longest is left to it, beyond so many: it lives as long as the peer uses it, and is not used again.
+    pub(super) fn forget_grants(&mut self, at_most: usize) -> Vec<Arc<Segment>> {
+        let mut forgotten = Vec::new();
+        while self.grants.len() > at_most
+            && let Some((_, segment)) = self.grants.pop_first()
+        {
+            segment.retire();
+            forgotten.push(segment);
+        }
+        forgotten
+    }
 }
 
 /// Ends the use of a stream by another thread.

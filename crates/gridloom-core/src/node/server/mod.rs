@@ -62,6 +62,8 @@ pub struct ServerConfig {
     pub plain: bool,
     /// Bound on its store, bytes.
     pub memory_bytes: u64,
+    /// Bound on the number of data in its store: each takes a descriptor.
+    pub data_max: u64,
     /// How many times as long as on its processors calls take here on purpose.
     pub slowdown: f64,
     /// What it offers.

@@ -21,6 +21,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         queue_depth: 1,
         plain: false,
         memory_bytes: 1 << 20,
+        data_max: u64::MAX,
         slowdown: 1.0,
         functions: Vec::new(),
         codes: BTreeMap::new(),

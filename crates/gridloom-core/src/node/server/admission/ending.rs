@@ -46,7 +46,9 @@ impl Admission {
                 out.extend(client.map(|to| Effect::SendDatum { to, datum }.into()));
                 self.replicas.discard(datum);
                 out.push(Effect::DropDatum { datum }.into());
-            } else if !self.replicas.is_known(datum) && !self.replicas.fits(meta.size_bytes()) {
+            } else if !self.replicas.is_known(datum)
+                && !self.replicas.fits(self.replicas.counted_bytes(meta.size_bytes()))
+            {
                 // A copy of it was here, and was given back while its task ran again for another result.
                 let waiting = self.replicas.refuse(datum);
                 out.extend(waiting.into_iter().map(|to| Effect::SendDatum { to, datum }.into()));

@@ -62,7 +62,7 @@ impl Admission {
     pub(super) fn new(config: Arc<ServerConfig>) -> Admission {
         Admission {
             executor: Executor::new(config.slots),
-            replicas: Replicas::new(config.memory_bytes),
+            replicas: Replicas::new(config.memory_bytes, config.data_max),
             fetches: Fetches::new(config.clone()),
             homeward: Homeward::default(),
             last_progress: Time::ZERO,
@@ -182,7 +182,9 @@ impl Admission {
 
     /// Bytes that the store has to have free before a task is let in.
     fn room_needed(&self, task: &Task, inputs: &BTreeSet<DatumId>) -> u64 {
-        let size_of = |datum: &DatumId| self.fetches.get(*datum).map_or(0, |awaited| awaited.size_bytes);
+        let size_of = |datum: &DatumId| {
+            self.fetches.get(*datum).map_or(0, |awaited| self.replicas.counted_bytes(awaited.size_bytes))
+        };
         let coming = inputs.iter().filter(|datum| !self.replicas.is_known(**datum)).map(size_of);
         let made = task.outputs.iter().map(|o| self.replicas.lacks_bytes(o.datum, o.meta.size_bytes()));
         coming.chain(made).fold(0, u64::saturating_add)
@@ -191,9 +193,10 @@ impl Admission {
     /// Bytes of all that a task reads and makes.
     fn bytes_of(&self, task: &Task) -> u64 {
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
-        let coming = |datum| self.fetches.get(datum).map_or(0, |awaited| awaited.size_bytes);
+        let counted = |size_bytes| self.replicas.counted_bytes(size_bytes);
+        let coming = |datum| self.fetches.get(datum).map_or(0, |awaited| counted(awaited.size_bytes));
         let read = inputs.into_iter().map(|datum| self.size_bytes(datum).max(coming(datum)));
-        let made = task.outputs.iter().map(|output| output.meta.size_bytes());
+        let made = task.outputs.iter().map(|output| counted(output.meta.size_bytes()));
         read.chain(made).fold(0, u64::saturating_add)
     }
 
