@@ -2,7 +2,7 @@
 //! blocking TCP ping-pong of as many bytes in the same run; then the same with a null call in a worker process at the
 //! server. Each server is a process of its own.
 //!
-//! `cargo run --release -p gridloom-net --example pingpong [rounds]`, after `cargo build --release -p gridloom-net` for
+//! `cargo run --release -p gridloom-net --example pingpong [rounds] [--tcp]`, after `cargo build --release -p gridloom-net` for
 //! the worker's program. Needs `cc`.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -94,7 +94,8 @@ fn measure(rounds: usize) {
         for (role, what) in [("serve-node", "command to event"), ("serve-calls", "null call in worker")] {
             let (mut server, address) = spawn(role);
             let machine = Box::new(Echo { dial: Some(address), ..Echo::default() });
-            let config = NetConfig::new(Secret::from_bytes(b"example"));
+            let shared_memory = !std::env::args().any(|word| word == "--tcp");
+            let config = NetConfig { shared_memory, ..NetConfig::new(Secret::from_bytes(b"example")) };
             let node = NetNode::start_with(config, |_, _| (Role::Client, "client".into(), machine)).expect("starts");
             node.wait(None, |events| events.pop_front()).expect("it connects");
             report(what, rounds, || call(&node));

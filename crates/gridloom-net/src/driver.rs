@@ -39,7 +39,7 @@ use self::mappings::Mappings;
 use self::streams::Streams;
 use self::timers::{Clock, Timers};
 use self::workers::Workers;
-use crate::identity::{HostId, Secret, random_node_id};
+use crate::identity::{Credentials, HostId, Secret};
 use crate::jobs::JobsConfig;
 use crate::log;
 use crate::pid::pid;
@@ -125,7 +125,8 @@ impl NetNode {
         config: NetConfig,
         make: impl FnOnce(NodeId, &str) -> (Role, String, BoxMachine),
     ) -> io::Result<Arc<NetNode>> {
-        let id = random_node_id()?;
+        let credentials = Credentials::new(config.secret.clone())?;
+        let id = credentials.key.id();
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
@@ -152,22 +153,28 @@ impl NetNode {
             host,
             stream: 0,
             nonce: [0; 32],
+            key: [0; 32],
             pass: None,
             ticket: None,
         };
         let sockets = near.as_ref().map(|near| near.sockets.clone());
         let jobs_registry = registry.try_clone()?;
-        let secret = config.secret;
         let mut core = Core {
             name: own.name.clone(),
             machine,
             clock: Clock::new(),
             inbox: inbox.clone(),
             store: store.clone(),
-            streams: Streams::new(own.clone(), secret.clone(), inbox.clone(), store.clone(), config.datum_bytes_max),
+            streams: Streams::new(
+                own.clone(),
+                credentials.clone(),
+                inbox.clone(),
+                store.clone(),
+                config.datum_bytes_max,
+            ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
-            contacts: Contacts::new(own, secret, registry, inbox.clone(), listener, sockets, CONNECTIONS),
+            contacts: Contacts::new(own, credentials, registry, inbox.clone(), listener, sockets, CONNECTIONS),
             timers: Timers::default(),
             pending: VecDeque::new(),
             effects: Vec::new(),

@@ -141,7 +141,7 @@ fn a_datum_without_room_is_broken_and_the_next_one_comes() {
 }
 
 fn header(serial: u64, size_bytes: u64) -> CargoHeader {
-    let datum = DatumId { client: gridloom_base::NodeId(1), serial };
+    let datum = DatumId { client: raw_id(), serial };
     CargoHeader { serial, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) }, size_bytes }
 }
 
@@ -160,12 +160,12 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let control = shaken(&server, Purpose::Control, 0);
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
     send(&mut bulk, keys, 1);
-    let arrived = DatumId { client: gridloom_base::NodeId(1), serial: 1 };
+    let arrived = DatumId { client: raw_id(), serial: 1 };
     server.expect_datum(arrived);
     bulk.write_all(&encode_header(&header(2, LARGE))).unwrap();
     bulk.write_all(&[0; 1000]).unwrap();
     drop((control, bulk));
-    server.expect_lost(gridloom_base::NodeId(1));
+    server.expect_lost(raw_id());
     // The half-received memory goes back to the pool when its thread has noticed.
     while server.node.store().pool().kept_bytes() < LARGE {
         std::thread::yield_now();
@@ -182,7 +182,7 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
     let header = header(1, SIZE_BYTES);
     bulk.write_all(&encode_header(&header)).unwrap();
     bulk.write_all(&vec![7; 3 << 20]).unwrap();
-    let datum = DatumId { client: gridloom_base::NodeId(1), serial: 1 };
+    let datum = DatumId { client: raw_id(), serial: 1 };
     let come = |done_bytes| OnTheWay { number: 1, datum, is_sent: false, size_bytes: SIZE_BYTES, done_bytes };
     while server.node.store().moving().list() != [come(3 << 20)] {
         std::thread::yield_now();
@@ -222,7 +222,7 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     assert_eq!(said[8], 3, "an aside");
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 2);
     send(&mut bulk, keys, 2);
-    server.expect_datum(DatumId { client: gridloom_base::NodeId(1), serial: 2 });
+    server.expect_datum(DatumId { client: raw_id(), serial: 2 });
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_bulk_header_that_lies_ends_the_peer() {
         let _control = shaken(&server, Purpose::Control, 0);
         let mut bulk = shaken(&server, Purpose::BulkSend, 1);
         bulk.write_all(&bad).unwrap();
-        server.expect_lost(gridloom_base::NodeId(1));
+        server.expect_lost(raw_id());
         server.still_serves();
     }
 }
@@ -250,13 +250,13 @@ fn where_shared_memory_fails_tcp_is_taken() {
     // It says that it runs on this host, and listens on no local socket: so it looks from another namespace.
     let own = Hello { address, host: HostId::here().0, ..hello(Purpose::Control, 0) };
     let mut control = connect(&server);
-    let (handshake, first) = Handshake::dial(secret(), own.clone()).unwrap();
+    let (handshake, first) = Handshake::dial(raw_credentials(), own.clone()).unwrap();
     run_blocking(&mut control, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
     server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
     let datum = server.put(1, LARGE);
     server.perform([Effect::SendDatum { to: own.node, datum }]);
     let (mut bulk, _) = listener.accept().unwrap();
-    let handshake = Handshake::accept(secret(), own).unwrap();
+    let handshake = Handshake::accept(raw_credentials(), own).unwrap();
     let (peer, ..) = run_blocking(&mut bulk, handshake, None, |_| Ok(Verdict::Welcome)).unwrap();
     assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));
     let mut length = [0; 4];
@@ -286,7 +286,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
     let datum = server.put(1, LARGE);
-    let peer = gridloom_base::NodeId(1);
+    let peer = raw_id();
     server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
     server.perform([Effect::SendDatum { to: peer, datum }]);
     // The peer has no address: it is asked.
@@ -297,7 +297,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let Aside::OpenBulk { stream } = frame::parse(&body).unwrap() else { panic!("{body:?}") };
     let refused = |stream| {
         let mut socket = connect(&server);
-        let (handshake, first) = Handshake::dial(secret(), bulk_hello(Purpose::BulkReceive, stream)).unwrap();
+        let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(Purpose::BulkReceive, stream)).unwrap();
         let error = run_blocking(&mut socket, handshake, Some(first), |_| unreachable!()).unwrap_err();
         assert!(error.to_string().contains("not asked for"), "{error}");
     };

@@ -15,6 +15,7 @@ use gridloom_core::node::{Effect, Event, Input, Role, Timer};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
+use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use transport_support::*;
 
 #[test]
@@ -368,4 +369,25 @@ fn a_ticket_admits_a_client_and_nothing_else() {
     let listens =
         gridloom_net::driver::NetNode::start_with(NetConfig { secret: ticket(), ..listening() }, |_, _| unreachable!());
     assert!(listens.err().unwrap().to_string().contains("may be a client but not listen"));
+}
+
+#[test]
+fn an_insider_cannot_take_the_identifier_of_another_node_nor_the_role_of_the_agent() {
+    let server = start(Role::Server, listening());
+    let victim = client();
+    victim.dial(&server);
+    let own = Hello { node: victim.id(), ..hello(Purpose::Control, 0) };
+    let (handshake, first) = Handshake::dial(raw_credentials(), own).unwrap();
+    let done = run_blocking(&mut connect(&server), handshake, Some(first), |_| Ok(Verdict::Welcome));
+    let error = done.unwrap_err().to_string();
+    assert!(error.contains("somebody uses the identifier of another node"), "{error}");
+
+    let intruder = start(Role::Agent, NetConfig::new(secret()));
+    intruder.perform([Effect::Dial { address: server.node.address().into() }]);
+    let why = intruder.expect("DialFailed", |i| match i {
+        Input::DialFailed { why, .. } => Some(why.clone()),
+        _ => None,
+    });
+    assert!(why.contains("agents are dialled, and dial nobody"), "{why}");
+    server.still_serves();
 }

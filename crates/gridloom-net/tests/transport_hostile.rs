@@ -5,7 +5,6 @@ mod transport_support;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use gridloom_base::NodeId;
 use gridloom_channel::Kind;
 use gridloom_channel::frame::Encoder;
 use gridloom_channel::tags::Tagger;
@@ -78,10 +77,10 @@ fn another_version_is_refused_in_words() {
 fn a_wrong_proof_is_refused() {
     let server = server();
     let mut stream = connect(&server);
-    let hello = gridloom_net::transport::handshake::Handshake::dial(secret(), hello(Purpose::Control, 0));
+    let hello = gridloom_net::transport::handshake::Handshake::dial(raw_credentials(), hello(Purpose::Control, 0));
     let mut encoder = Encoder::default();
     stream.write_all(&framed(&mut encoder, &hello.unwrap().1)).unwrap();
-    stream.write_all(&framed(&mut encoder, &[&[2u8][..], &[7; 32]].concat())).unwrap();
+    stream.write_all(&framed(&mut encoder, &[&[2u8][..], &[7; 96]].concat())).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
     assert!(said.contains("grid secret does not match"), "{said}");
     server.still_serves();
@@ -90,25 +89,27 @@ fn a_wrong_proof_is_refused() {
 #[test]
 fn peers_that_break_the_rules_are_lost_with_the_reason() {
     let server = server();
+    let first = next_number(&server);
+    let message = Message::from(LinkMessage::Pong { token: 1 });
     let mut good = Vec::new();
     let mut encoder = Encoder::default();
-    encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap();
-    encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap();
-    encoder.message(Kind::Message, &Message::from(LinkMessage::Pong { token: 1 }), &mut good).unwrap();
+    (0..first).for_each(|_| encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap());
+    encoder.message(Kind::Message, &message, &mut good).unwrap();
+    let twice = format!("frame number {first} where {} was due", first + 1);
     let cases: [(Vec<u8>, &str); 6] = [
-        (good.clone(), "frame number 2 where 3 was due"),
-        (raw_frame(2, 1, &[0xff; 40]), "malformed"),
-        (raw_frame(2, 9, &[]), "unknown frame kind 9"),
-        (raw_frame(2, 2, &[0xff; 40]), "malformed"),
-        (raw_frame(2, 3, &[0xff; 40]), "malformed"),
+        (good, &twice),
+        (raw_frame(first, 1, &[0xff; 40]), "malformed"),
+        (raw_frame(first, 9, &[]), "unknown frame kind 9"),
+        (raw_frame(first, 2, &[0xff; 40]), "malformed"),
+        (raw_frame(first, 3, &[0xff; 40]), "malformed"),
         (vec![0xff; 16], "exceeds the limit"),
     ];
     for (bytes, part) in cases {
         let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
         let tag = Tagger::new(keys.send).tag(&[&bytes]);
         stream.write_all(&[&bytes[..], &tag, &bytes, &tag].concat()).unwrap();
-        let why = server.expect_lost(NodeId(1));
-        assert!(why.contains(part), "{why}");
+        let why = server.expect_lost(raw_id());
+        assert!(why.contains(part), "{part}: {why}");
         expect_closed(&mut stream);
     }
     server.still_serves();
@@ -120,7 +121,7 @@ fn a_truncated_frame_and_a_sudden_end_are_a_loss() {
     let mut stream = shaken(&server, Purpose::Control, 0);
     stream.write_all(&[1, 0]).unwrap();
     drop(stream);
-    server.expect_lost(NodeId(1));
+    server.expect_lost(raw_id());
     server.still_serves();
 }
 
@@ -129,7 +130,7 @@ fn bulk_of_a_stranger_is_refused() {
     let server = server();
     let mut stream = connect(&server);
     let (handshake, first) =
-        gridloom_net::transport::handshake::Handshake::dial(secret(), hello(Purpose::BulkSend, 1)).unwrap();
+        gridloom_net::transport::handshake::Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
     let done =
         gridloom_net::transport::handshake::run_blocking(&mut stream, handshake, Some(first), |_| unreachable!());
     assert!(done.unwrap_err().to_string().contains("of no peer"));
@@ -181,7 +182,7 @@ fn a_bulk_connection_without_the_pass_of_a_peer_is_refused_at_its_first_frame() 
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
     let mut stream = connect(&server);
-    let (_, first) = Handshake::dial(secret(), hello(Purpose::BulkSend, 1)).unwrap();
+    let (_, first) = Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
     stream.write_all(&framed(&mut Encoder::default(), &first)).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
     assert!(said.contains("a bulk connection of no peer"), "{said}");

@@ -8,8 +8,6 @@ import gridloom as gl
 import pytest
 from bad_functions import DECLARED
 
-os.environ.setdefault("GRIDLOOM_SECRET", "of the tests")  # not that of the user, which an agent would make
-
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"
 
@@ -17,6 +15,12 @@ FUNCTIONS = HERE / "functions.py"
 def _program():
     packaged = Path(gl.__file__).parent / "bin" / "gridloom"
     return packaged.is_file() or os.environ.get("GRIDLOOM_PROGRAM") or shutil.which("gridloom")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def secret():
+    """Not that of the user, which an agent would make. No module sets it: workers import modules of tests."""
+    os.environ.setdefault("GRIDLOOM_SECRET", "of the tests")
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ use mio::{Interest, Registry, Token};
 use super::contact::{Contact, Stage};
 use super::dials::{Dial, Dials, cannot_connect, no_answer};
 use super::refusals::Refusals;
-use crate::identity::Secret;
+use crate::identity::Credentials;
 use crate::log::warning;
 use crate::transport::handshake::{
     HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, refusal,
@@ -61,7 +61,7 @@ pub(super) enum News {
 /// The connections of a node.
 pub(super) struct Contacts {
     own: Hello,
-    secret: Secret,
+    credentials: Credentials,
     registry: Registry,
     inbox: Arc<Inbox>,
     listener: Option<Listener>,
@@ -96,7 +96,7 @@ impl Contacts {
     /// None yet. Tokens of connections begin with `first_token`.
     pub(super) fn new(
         own: Hello,
-        secret: Secret,
+        credentials: Credentials,
         registry: Registry,
         inbox: Arc<Inbox>,
         listener: Option<Listener>,
@@ -105,7 +105,7 @@ impl Contacts {
     ) -> Contacts {
         Contacts {
             own,
-            secret,
+            credentials,
             registry,
             inbox,
             listener,
@@ -223,7 +223,7 @@ impl Contacts {
             }
             None => Stream::connect(address)?,
         };
-        let (handshake, first) = Handshake::dial(self.secret.clone(), self.own.clone())?;
+        let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
         self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.shake(&first);
         Ok(())
     }
@@ -249,12 +249,14 @@ impl Contacts {
             let Some(listener) = &self.listener else { return };
             let done = match listener.accept() {
                 Ok(None) => return,
-                Ok(Some(stream)) => Handshake::accept(self.secret.clone(), self.own.clone()).and_then(|handshake| {
-                    let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
-                    self.add(stream, Stage::Shaking, handshake, None, deadline)?;
-                    self.half_open.insert(token);
-                    Ok(())
-                }),
+                Ok(Some(stream)) => {
+                    Handshake::accept(self.credentials.clone(), self.own.clone()).and_then(|handshake| {
+                        let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
+                        self.add(stream, Stage::Shaking, handshake, None, deadline)?;
+                        self.half_open.insert(token);
+                        Ok(())
+                    })
+                }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) => Err(error),
             };

@@ -16,7 +16,7 @@ use gridloom_base::{DatumId, Meta, NodeId};
 use gridloom_channel::Keys;
 use gridloom_core::node::{Input, LogLine};
 
-use crate::identity::Secret;
+use crate::identity::Credentials;
 use crate::log::warning;
 use crate::payload::Payload;
 use crate::store::Store;
@@ -46,7 +46,7 @@ pub(super) enum News {
 /// Bulk of a node, by peer.
 pub(super) struct Streams {
     own: Hello,
-    secret: Secret,
+    credentials: Credentials,
     inbox: Arc<Inbox>,
     store: Arc<Store>,
     datum_bytes_max: u64,
@@ -101,14 +101,14 @@ impl Streams {
     /// None yet.
     pub(super) fn new(
         own: Hello,
-        secret: Secret,
+        credentials: Credentials,
         inbox: Arc<Inbox>,
         store: Arc<Store>,
         datum_bytes_max: u64,
     ) -> Streams {
         let (peers, news) = Default::default();
         let (sockets, listener) = (None, None);
-        Streams { own, secret, inbox, store, datum_bytes_max, sockets, listener, shaking: 0, peers, news }
+        Streams { own, credentials, inbox, store, datum_bytes_max, sockets, listener, shaking: 0, peers, news }
     }
 
     /// Takes memory from nodes of this host at that socket.
@@ -186,8 +186,9 @@ impl Streams {
         let peer = self.peers.get_mut(&to)?;
         if peer.outgoing.is_none() {
             let (own, peer_hello) = (self.own.clone(), peer.hello.clone());
-            let secret = self.secret.for_peer(peer_hello.ticket);
-            let route = Route { own, secret, pass: peer.pass.clone(), peer: peer_hello, sockets: self.sockets.clone() };
+            let credentials = self.credentials.for_peer(peer_hello.ticket);
+            let route =
+                Route { own, credentials, pass: peer.pass.clone(), peer: peer_hello, sockets: self.sockets.clone() };
             match Outgoing::start(route, peer.link, self.inbox.clone(), self.store.clone()) {
                 Ok(outgoing) => peer.outgoing = Some(outgoing),
                 Err(error) => return Some(Err(error)),
@@ -285,11 +286,11 @@ impl Streams {
 
     /// Dials a bulk connection that the peer asked for.
     fn open_bulk(&mut self, link: Link, address: String, pass: Pass, stream: u64) {
-        let (inbox, secret, mut own) = (self.inbox.clone(), self.secret.clone(), self.own.clone());
+        let (inbox, credentials, mut own) = (self.inbox.clone(), self.credentials.clone(), self.own.clone());
         (own.purpose, own.stream) = (Purpose::BulkReceive, stream);
         let open = move || {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
-            inbox.post(match dial_bulk(&address, &secret, &pass, own, until) {
+            inbox.post(match dial_bulk((link.peer, &address), &credentials, &pass, own, until) {
                 Ok(socket) => Notice::Opened { link, stream, socket },
                 Err(_) => Notice::StreamEnded { link, stream, serial: 0, fault: None },
             });
@@ -344,9 +345,9 @@ impl Streams {
 
     fn shake_local(&mut self, mut stream: UnixStream) {
         let nobody = Link { peer: self.own.node, generation: 0 };
-        let (receiver, secret, own) = (self.receiver(nobody, 0), self.secret.clone(), self.own.clone());
+        let (receiver, credentials, own) = (self.receiver(nobody, 0), self.credentials.clone(), self.own.clone());
         let shake = move || {
-            let admitted = shake_local(&mut stream, receiver.inbox.clone(), secret, own);
+            let admitted = shake_local(&mut stream, receiver.inbox.clone(), credentials, own);
             receiver.inbox.post(Notice::LocalShaken);
             if let Ok((link, number)) = admitted {
                 Receiver { link, stream: number, ..receiver }.run_local(stream);
@@ -429,7 +430,12 @@ impl Streams {
 }
 
 /// The acceptor's side of a local handshake, on a thread of its own. The loop knows which nodes are peers.
-fn shake_local(stream: &mut UnixStream, inbox: Arc<Inbox>, secret: Secret, own: Hello) -> io::Result<(Link, u64)> {
+fn shake_local(
+    stream: &mut UnixStream,
+    inbox: Arc<Inbox>,
+    credentials: Credentials,
+    own: Hello,
+) -> io::Result<(Link, u64)> {
     let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
     let closer = stream.try_clone()?;
     let admitted = std::cell::Cell::new(None);
@@ -440,7 +446,7 @@ fn shake_local(stream: &mut UnixStream, inbox: Arc<Inbox>, secret: Secret, own: 
         admitted.set(answer.recv_timeout(patience).ok().flatten().map(|link| (link, hello.stream)));
         admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection of no peer".into())
     };
-    let shaken = run_blocking(stream, Handshake::accept(secret, own)?, None, decide);
+    let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
     if let (Err(_), Some((link, stream))) = (&shaken, admitted.get()) {
         inbox.post(Notice::StreamEnded { link, stream, serial: 0, fault: None });
     }

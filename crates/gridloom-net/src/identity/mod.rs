@@ -1,4 +1,4 @@
-//! A node's identity: its random identifier, the host it runs on, and the secret that admits it to its grid.
+//! A node's identity: its key, the host it runs on, and the secret that admits it to its grid.
 //!
 //! **Promises:** two nodes have the same [`HostId`] only if they run on one kernel and in one network namespace, so unix
 //! sockets of one user can connect them and shared memory can pass between them; a [`Secret`] is
@@ -6,13 +6,14 @@
 //!
 //! **Not here:** encryption.
 
+mod node_key;
 mod secret;
 
 use std::os::linux::fs::MetadataExt;
 use std::{fs, io};
 
-use gridloom_base::NodeId;
-
+pub use node_key::{Credentials, NodeKey};
+pub(crate) use node_key::{SIGNATURE_BYTES, has_signed, id_of};
 pub(crate) use secret::Ticket;
 pub use secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Secret, TICKET_VARIABLE, secret_file};
 
@@ -40,22 +41,4 @@ pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no random bytes: {error}")))?;
     Ok(bytes)
-}
-
-/// A fresh node identifier; 64 random bits, so that a grid of thousands meets no collision.
-///
-/// # Errors
-/// If the system has no random bytes to give.
-pub fn random_node_id() -> io::Result<NodeId> {
-    Ok(NodeId(u64::from_le_bytes(random()?)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identifiers_differ() {
-        assert_ne!(random_node_id().unwrap(), random_node_id().unwrap());
-    }
 }

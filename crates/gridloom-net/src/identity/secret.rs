@@ -10,6 +10,7 @@
 //! **Promises:** a [`Secret`] is never printed and never leaves the process. A blank secret is refused, and so is a file
 //! that other users can read. Two programs that make the file at the same time end up with one secret.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -25,6 +26,8 @@ pub const SECRET_VARIABLE: &str = "GRIDLOOM_SECRET";
 pub const SECRET_FILE_VARIABLE: &str = "GRIDLOOM_SECRET_FILE";
 /// Environment variable that holds a ticket: it is for sessions that functions open.
 pub const TICKET_VARIABLE: &str = "GRIDLOOM_TICKET";
+/// Environment variable that names the agent of a server to its functions.
+const AGENT_VARIABLE: &str = "GRIDLOOM_AGENT";
 /// Largest file that is taken for a secret: a longer one is a mistake.
 const SECRET_FILE_BYTES_MAX: u64 = 4096;
 
@@ -118,6 +121,19 @@ impl Secret {
         }
     }
 
+    /// As [`Secret::find`], for an agent: a function uses its ticket with the agent of its server, whatever secret its program has
+    /// set for another grid.
+    ///
+    /// # Errors
+    /// If there is one that cannot be used.
+    pub fn find_for(agent: &str) -> io::Result<Secret> {
+        let is_its_own = env::var(AGENT_VARIABLE).is_ok_and(|own| own == agent);
+        match env::var_os(TICKET_VARIABLE).filter(|_| is_its_own) {
+            Some(text) => ticket_in(&text),
+            None => Secret::find(),
+        }
+    }
+
     /// As [`Secret::find`], and makes the user's file if there is no secret yet.
     ///
     /// # Errors
@@ -158,9 +174,7 @@ impl Secret {
             };
         }
         if let Some(text) = env::var_os(TICKET_VARIABLE) {
-            let wrong =
-                || io::Error::new(ErrorKind::InvalidInput, format!("{TICKET_VARIABLE} holds no ticket of a server"));
-            return Secret::from_ticket(&text.to_string_lossy()).map(Some).ok_or_else(wrong);
+            return ticket_in(&text).map(Some);
         }
         let Some(path) = env::var_os(SECRET_FILE_VARIABLE) else { return Ok(None) };
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{SECRET_FILE_VARIABLE}: {error}"));
@@ -262,6 +276,11 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
+}
+
+fn ticket_in(text: &OsStr) -> io::Result<Secret> {
+    let wrong = || io::Error::new(ErrorKind::InvalidInput, format!("{TICKET_VARIABLE} holds no ticket of a server"));
+    Secret::from_ticket(&text.to_string_lossy()).ok_or_else(wrong)
 }
 
 /// The user's file with the secret; `None` if the user has no home folder.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gridloom_channel::Keys;
 
-use crate::identity::Secret;
+use crate::identity::Credentials;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::outgoing::STACK_BYTES;
 
@@ -25,7 +25,7 @@ pub(super) struct Accepted {
 /// What the thread of a listener needs.
 #[derive(Clone)]
 pub(super) struct Acceptor {
-    pub(super) secret: Secret,
+    pub(super) credentials: Credentials,
     pub(super) own: Hello,
     pub(super) accepted: Sender<Accepted>,
     /// A byte in it wakes the process.
@@ -90,7 +90,7 @@ impl Acceptor {
 
     fn shake(&self, stream: &TcpStream) -> std::io::Result<(String, Keys)> {
         stream.set_nodelay(true)?;
-        let handshake = Handshake::accept(self.secret.clone(), self.own.clone())?;
+        let handshake = Handshake::accept(self.credentials.clone(), self.own.clone())?;
         let mut stream = stream;
         let (hello, _, session) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
             Purpose::Process => Ok(Verdict::Welcome),
@@ -101,9 +101,9 @@ impl Acceptor {
 }
 
 /// The dialler's side.
-pub(super) fn greet(stream: &TcpStream, secret: &Secret, own: &Hello) -> std::io::Result<(String, Keys)> {
+pub(super) fn greet(stream: &TcpStream, credentials: &Credentials, own: &Hello) -> std::io::Result<(String, Keys)> {
     stream.set_nodelay(true)?;
-    let (handshake, first) = Handshake::dial(secret.clone(), own.clone())?;
+    let (handshake, first) = Handshake::dial(credentials.clone(), own.clone())?;
     let mut stream = stream;
     let (hello, _, session) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
     Ok((hello.name, session.keys))

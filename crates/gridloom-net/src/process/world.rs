@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::acceptor::{Accepted, Acceptor, greet};
 use super::linger::Lingering;
 use super::peers::Peers;
-use crate::identity::{Secret, random_node_id};
+use crate::identity::{Credentials, Secret};
 use crate::spin::SpinPolicy;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::outgoing::STACK_BYTES;
@@ -43,7 +43,7 @@ pub struct ProcessConfig {
 pub struct NetProcess {
     config: ProcessConfig,
     own: Hello,
-    secret: Secret,
+    credentials: Credentials,
     began: Instant,
     epoch_ns: u64,
     listeners: Vec<(u16, Arc<TcpListener>)>,
@@ -73,15 +73,17 @@ impl NetProcess {
     /// If the system refuses descriptors or entropy.
     pub fn new(config: ProcessConfig, secret: Secret) -> io::Result<NetProcess> {
         let name = format!("{}@{}", config.spec.function, config.spec.host);
+        let credentials = Credentials::new(secret)?;
         let own = Hello {
             purpose: Purpose::Process,
-            node: random_node_id()?,
+            node: credentials.key.id(),
             role: Role::Client,
             name,
             address: String::new(),
             host: String::new(),
             stream: 0,
             nonce: [0; 32],
+            key: [0; 32],
             pass: None,
             ticket: None,
         };
@@ -89,7 +91,7 @@ impl NetProcess {
         rustix::io::ioctl_fionbio(&ringer, true)?;
         let (send, accepted) = channel();
         let acceptor = Acceptor {
-            secret: secret.clone(),
+            credentials: credentials.clone(),
             own: own.clone(),
             accepted: send,
             bell: Arc::new(ringer),
@@ -99,7 +101,7 @@ impl NetProcess {
         Ok(NetProcess {
             config,
             own,
-            secret,
+            credentials,
             began: Instant::now(),
             epoch_ns: epoch.as_nanos() as u64,
             listeners: Vec::new(),
@@ -332,8 +334,9 @@ impl ProcessWorld for NetProcess {
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
         let mut why = "the name has no address".to_string();
         for address in self.address_of(host, port)? {
-            let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
-                .and_then(|stream| greet(&stream, &self.secret, &self.own).map(|(name, keys)| (stream, name, keys)));
+            let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX)).and_then(|stream| {
+                greet(&stream, &self.credentials, &self.own).map(|(name, keys)| (stream, name, keys))
+            });
             match shaken {
                 Ok((stream, name, keys)) => {
                     let name = format!("{name}:{port}");

@@ -10,7 +10,8 @@
 //! ```
 //! Either side may answer with a refusal in words instead. Each frame is a frame of [`gridloom_channel::frame`] of kind
 //! `Hello`. Its body is a tag byte and then: Hello: magic `GRLM`, lowest and highest version (u16 LE each), postcard of
-//! [`Hello`]; Proof: 32 bytes; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their places in
+//! [`Hello`]; Proof: 32 bytes, and a signature of
+//! them in 64; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their places in
 //! all versions to come, so that nodes of different versions can at least say so.
 //!
 //! **Decider.** Two nodes may dial each other at the same moment; of a pair's control connections, the node with the
@@ -36,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::deadline::Until;
-use crate::identity::{Secret, Ticket, random};
+use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Versions of the protocol that this build speaks. 4: callbacks (`CallsBack`, `CalledBack`), and signatures with slices,
@@ -49,7 +50,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// connections begin with a pass.
 /// 13: lists of strings and of files.
 /// 14: signatures list values. 15: tasks have labels.
-pub const VERSIONS: (u16, u16) = (15, 15);
+/// 16: nodes sign with keys of their own.
+pub const VERSIONS: (u16, u16) = (16, 16);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.
@@ -59,6 +61,10 @@ pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
 /// What a node says when the secrets differ. The side that notices it adds where its own comes from.
 pub const WRONG_SECRET: &str = "grid secret does not match";
 
+/// What a node says to one that uses the identifier of another.
+const OTHER_NODE: &str = "has another key than its identifier is made of; somebody uses the identifier of another node";
+/// What a node says to one that dials it as an agent.
+const AGENT_DIALS: &str = "agents are dialled, and dial nobody; somebody wants to take the role of an agent";
 /// What a node says to a function that wants to be more than a client.
 const ONLY_CLIENTS: &str = "a ticket for functions admits clients alone";
 
@@ -82,7 +88,10 @@ pub enum Purpose {
 pub struct Hello {
     /// What the connection is for; the acceptor repeats the dialler's.
     pub purpose: Purpose,
+    /// Made of its key.
     pub node: NodeId,
+    /// With which it signs the handshake; set by it.
+    pub key: [u8; 32],
     pub role: Role,
     pub name: String,
     /// Where it can be dialled, empty if it cannot.
@@ -167,7 +176,7 @@ enum Stage {
 /// One side of one handshake. Knows no socket: takes frame bodies, gives frame bodies.
 #[derive(Debug)]
 pub struct Handshake {
-    secret: Secret,
+    credentials: Credentials,
     own: Hello,
     own_body: Vec<u8>,
     dialler: bool,
@@ -182,23 +191,28 @@ impl Handshake {
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn dial(secret: Secret, mut own: Hello) -> io::Result<(Handshake, Vec<u8>)> {
+    pub fn dial(credentials: Credentials, mut own: Hello) -> io::Result<(Handshake, Vec<u8>)> {
         own.nonce = random()?;
-        own.ticket = secret.ticket_number();
+        own.key = credentials.key.public();
+        own.ticket = credentials.secret.ticket_number();
         let own_body = hello_body(&own);
         let first = own_body.clone();
-        Ok((Handshake { secret, own, own_body, dialler: true, stage: Stage::Hello, peer: None, session: None }, first))
+        Ok((
+            Handshake { credentials, own, own_body, dialler: true, stage: Stage::Hello, peer: None, session: None },
+            first,
+        ))
     }
 
     /// The acceptor's side.
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn accept(secret: Secret, mut own: Hello) -> io::Result<Handshake> {
+    pub fn accept(credentials: Credentials, mut own: Hello) -> io::Result<Handshake> {
         own.nonce = random()?;
-        own.ticket = secret.ticket_number();
+        own.key = credentials.key.public();
+        own.ticket = credentials.secret.ticket_number();
         Ok(Handshake {
-            secret,
+            credentials,
             own,
             own_body: Vec::new(),
             dialler: false,
@@ -271,27 +285,34 @@ impl Handshake {
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
-        if peer.ticket.is_some() && peer.role != Role::Client && !self.secret.is_ticket() {
+        if peer.ticket.is_some() && peer.role != Role::Client && !self.credentials.secret.is_ticket() {
             return Err(refuse(ONLY_CLIENTS.into(), out));
         }
-        self.secret = self.secret.for_peer(peer.ticket);
+        if id_of(&peer.key) != peer.node {
+            return Err(refuse(format!("node {} {OTHER_NODE}", peer.node), out));
+        }
+        // Servers obey the agent that they have dialled, and nobody who calls himself one.
+        if !self.dialler && peer.purpose == Purpose::Control && peer.role == Role::Agent {
+            return Err(refuse(AGENT_DIALS.into(), out));
+        }
+        self.credentials = self.credentials.for_peer(peer.ticket);
         if !self.dialler {
             self.own.purpose = peer.purpose;
             self.own.stream = peer.stream;
             self.own_body = hello_body(&self.own);
             out.push(self.own_body.clone());
-            let proof = self.secret.prove(ACCEPTOR, &[body, &self.own_body]);
-            out.push(tagged(TAG_PROOF, proof.as_bytes()));
+            out.push(self.proof(ACCEPTOR, [body, &self.own_body]));
         }
         let (dialler, acceptor) = if self.dialler { (&self.own_body[..], body) } else { (body, &self.own_body[..]) };
-        let key =
-            |side| Key(*self.secret.prove(side, &[dialler, acceptor]).as_bytes().first_chunk().expect("32 bytes"));
+        let key = |side| {
+            Key(*self.credentials.secret.prove(side, &[dialler, acceptor]).as_bytes().first_chunk().expect("32 bytes"))
+        };
         let (of_dialler, of_acceptor) = (key(FROM_DIALLER), key(FROM_ACCEPTOR));
         let keys = match self.dialler {
             true => Keys { send: of_dialler, receive: of_acceptor },
             false => Keys { send: of_acceptor, receive: of_dialler },
         };
-        let pass = Pass(*self.secret.prove(FURTHER, &[dialler, acceptor]).as_bytes());
+        let pass = Pass(*self.credentials.secret.prove(FURTHER, &[dialler, acceptor]).as_bytes());
         self.session = Some(Session { keys, pass });
         self.peer = Some((peer, body.to_vec()));
         self.stage = Stage::Proof;
@@ -309,15 +330,20 @@ impl Handshake {
             true => (ACCEPTOR, [&self.own_body, peer_body]),
             false => (DIALLER, [peer_body, &self.own_body]),
         };
-        let proof = rest.first_chunk::<32>().filter(|_| rest.len() == 32);
-        let proof = *proof.ok_or_else(|| HandshakeError::Malformed("a proof has 32 bytes".into()))?;
+        let parts = rest.split_first_chunk::<32>();
+        let parts = parts.and_then(|(proof, rest)| Some((*proof, <[u8; SIGNATURE_BYTES]>::try_from(rest).ok()?)));
+        let (proof, signature) = parts.ok_or_else(|| HandshakeError::Malformed("a proof has 96 bytes".into()))?;
         // Comparing two hashes of blake3 takes constant time.
-        if self.secret.prove(theirs, &transcript) != blake3::Hash::from_bytes(proof) {
+        let due = self.credentials.secret.prove(theirs, &transcript);
+        if due != blake3::Hash::from_bytes(proof) {
             out.push(refusal(WRONG_SECRET));
-            return Err(HandshakeError::Unacceptable(format!("{WRONG_SECRET}: {}", self.secret.remedy())));
+            return Err(HandshakeError::Unacceptable(format!("{WRONG_SECRET}: {}", self.credentials.secret.remedy())));
+        }
+        if !has_signed(&peer.key, due.as_bytes(), &signature) {
+            return Err(refuse(format!("node {} {OTHER_NODE}", peer.node), out));
         }
         if self.dialler {
-            out.push(tagged(TAG_PROOF, self.secret.prove(DIALLER, &transcript).as_bytes()));
+            out.push(self.proof(DIALLER, transcript));
         }
         self.stage = Stage::Verdict;
         let decider = match self.own.purpose {
@@ -330,6 +356,14 @@ impl Handshake {
         let verdict = decide(peer).map_err(|why| refuse(why, out))?;
         out.push(vec![TAG_VERDICT, (verdict == Verdict::Duplicate) as u8]);
         Ok(self.peer.take().map(|(peer, _)| (peer, verdict)))
+    }
+}
+
+impl Handshake {
+    /// The proof of one side: that it knows the secret, and signs as the node that it says it is.
+    fn proof(&self, side: &[u8], transcript: [&[u8]; 2]) -> Vec<u8> {
+        let proof = self.credentials.secret.prove(side, &transcript);
+        tagged(TAG_PROOF, &[&proof.as_bytes()[..], &self.credentials.key.sign(proof.as_bytes())].concat())
     }
 }
 
@@ -436,13 +470,17 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::identity::Secret;
 
-    #[test]
-    fn a_stranger_who_sends_a_byte_now_and_then_is_given_up_at_the_deadline() {
-        let (mut here, mut there) = UnixStream::pair().unwrap();
-        let own = Hello {
-            purpose: Purpose::Local,
+    fn credentials() -> Credentials {
+        Credentials::new(Secret::from_bytes(b"test")).unwrap()
+    }
+
+    fn hello(purpose: Purpose) -> Hello {
+        Hello {
+            purpose,
             node: NodeId(1),
+            key: [0; 32],
             role: Role::Client,
             name: String::new(),
             address: String::new(),
@@ -451,7 +489,43 @@ mod tests {
             nonce: [0; 32],
             pass: None,
             ticket: None,
-        };
+        }
+    }
+
+    /// Lets a node that dials with these credentials say that it is the owner of that key; what the acceptor thinks of it.
+    fn accepted(of: &Credentials, says: &Credentials) -> Result<(), HandshakeError> {
+        let own = Hello { node: says.key.id(), ..hello(Purpose::Process) };
+        let (mut dialler, _) = Handshake::dial(of.clone(), own).unwrap();
+        dialler.own.key = says.key.public();
+        dialler.own_body = hello_body(&dialler.own);
+        let server = credentials();
+        let own = Hello { node: server.key.id(), ..hello(Purpose::Process) };
+        let mut acceptor = Handshake::accept(server, own).unwrap();
+        let welcome = |_: &Hello| Ok(Verdict::Welcome);
+        let (mut to_dialler, mut to_acceptor) = (Vec::new(), vec![dialler.own_body.clone()]);
+        while !to_acceptor.is_empty() {
+            for body in std::mem::take(&mut to_acceptor) {
+                acceptor.on_frame(&body, &mut to_dialler, welcome)?;
+            }
+            for body in std::mem::take(&mut to_dialler) {
+                dialler.on_frame(&body, &mut to_acceptor, welcome)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn who_shows_the_public_key_of_another_node_cannot_sign_with_it() {
+        let (insider, victim) = (credentials(), credentials());
+        accepted(&insider, &insider).unwrap();
+        let error = accepted(&insider, &victim).unwrap_err();
+        assert!(matches!(&error, HandshakeError::Unacceptable(why) if why.contains(OTHER_NODE)), "{error}");
+    }
+
+    #[test]
+    fn a_stranger_who_sends_a_byte_now_and_then_is_given_up_at_the_deadline() {
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        let own = hello(Purpose::Local);
         let drip = std::thread::spawn(move || {
             // The first four say how long a frame to expect.
             let mut bytes = (HANDSHAKE_BYTES_MAX as u32).to_le_bytes().into_iter().chain(std::iter::repeat(0));
@@ -459,7 +533,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let handshake = Handshake::accept(Secret::from_bytes(b"test"), own).unwrap();
+        let handshake = Handshake::accept(credentials(), own).unwrap();
         let limit = Duration::from_millis(50);
         let error = run_within(limit, &mut here, handshake, None, |_| Ok(Verdict::Welcome)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -11,8 +11,8 @@ use std::sync::mpsc::Receiver as Channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom_base::DatumId;
 use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::Keys;
 use gridloom_channel::tags::{Tagged, Tagger};
 
@@ -24,7 +24,7 @@ use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
 use super::shared::{Closer, Opened, Route, Shared, prepare_blocking};
 use super::{Cargo, CargoHeader};
-use crate::identity::Secret;
+use crate::identity::Credentials;
 use crate::payload::Payload;
 use crate::segment::Segment;
 use crate::store::Store;
@@ -183,9 +183,10 @@ impl Thread {
         }
         let mut failed = io::Error::other("neither side can be dialled");
         if !self.route.peer.address.is_empty() {
-            let mut own = self.route.own.clone();
+            let Route { peer, credentials, pass, own, .. } = &self.route;
+            let mut own = own.clone();
             (own.purpose, own.stream) = (Purpose::BulkSend, number);
-            match dial_bulk(&self.route.peer.address, &self.route.secret, &self.route.pass, own, until) {
+            match dial_bulk((peer.node, &peer.address), credentials, pass, own, until) {
                 Ok((stream, keys)) => return Ok(Stream::Tcp(stream, Tagger::new(keys.send))),
                 Err(error) => failed = error,
             }
@@ -218,7 +219,7 @@ impl Thread {
         let mut stream = sockets.connect_node(self.route.peer.node)?;
         let mut own = self.route.own.clone();
         (own.purpose, own.stream) = (Purpose::Local, number);
-        let (handshake, first) = Handshake::dial(self.route.secret.clone(), own)?;
+        let (handshake, first) = Handshake::dial(self.route.credentials.clone(), own)?;
         let (peer, verdict, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         if peer.node != self.route.peer.node || verdict != Verdict::Welcome {
             return Err(ErrorKind::ConnectionRefused.into());
@@ -245,8 +246,8 @@ fn left(until: Instant) -> io::Result<Duration> {
 /// # Errors
 /// If the peer does not answer, or refuses.
 pub fn dial_bulk(
-    address: &str,
-    secret: &Secret,
+    (peer, address): (NodeId, &str),
+    credentials: &Credentials,
     pass: &Pass,
     mut own: Hello,
     until: Instant,
@@ -263,8 +264,12 @@ pub fn dial_bulk(
             }
         };
         prepare_blocking(&stream)?;
-        let (handshake, first) = Handshake::dial(secret.clone(), own)?;
-        let (_, _, session) = run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        let (handshake, first) = Handshake::dial(credentials.clone(), own)?;
+        let (hello, _, session) =
+            run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        if hello.node != peer {
+            return Err(io::Error::other(format!("'{}' answers there, which is another node", hello.name)));
+        }
         return Ok((stream, session.keys));
     }
     Err(failed)

@@ -14,7 +14,7 @@ use gridloom_channel::Keys;
 use super::handshake::{Hello, Pass};
 use super::host::HostSockets;
 use super::notice::{Inbox, Link};
-use crate::identity::Secret;
+use crate::identity::Credentials;
 use crate::segment::Segment;
 
 /// A bulk connection is broken when its network is silent for so long with bytes under way.
@@ -25,8 +25,8 @@ pub const BULK_SILENCE: Duration = Duration::from_secs(20);
 pub struct Route {
     /// What this node says of itself.
     pub own: Hello,
-    /// The grid's secret.
-    pub secret: Secret,
+    /// What it proves itself with.
+    pub credentials: Credentials,
     /// What both know from their control connection.
     pub pass: Pass,
     /// What the peer said of itself.

@@ -13,7 +13,7 @@ use gridloom_channel::Keys;
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
-use gridloom_net::identity::Secret;
+use gridloom_net::identity::{Credentials, NodeKey, Secret};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
 
@@ -59,6 +59,16 @@ pub struct TestNode {
 /// The secret of the tests' grids.
 pub fn secret() -> Secret {
     Secret::from_bytes(b"of the tests")
+}
+
+/// What raw connections prove themselves with.
+pub fn raw_credentials() -> Credentials {
+    Credentials { secret: secret(), key: Arc::new(NodeKey::from_seed([1; 32]).unwrap()) }
+}
+
+/// The node of raw connections.
+pub fn raw_id() -> NodeId {
+    raw_credentials().key.id()
 }
 
 pub fn listening() -> NetConfig {
@@ -180,13 +190,14 @@ pub fn pattern(serial: u64, size_bytes: u64) -> Vec<u8> {
 pub fn hello(purpose: Purpose, stream: u64) -> Hello {
     Hello {
         purpose,
-        node: NodeId(1),
+        node: raw_id(),
         role: Role::Client,
         name: "raw".into(),
         address: String::new(),
         host: String::new(),
         stream,
         nonce: [0; 32],
+        key: [0; 32],
         pass: None,
         ticket: None,
     }
@@ -211,7 +222,13 @@ pub fn bulk_hello(purpose: Purpose, stream: u64) -> Hello {
     own
 }
 
-/// A raw connection that has passed the handshake; its next frame has number 2.
+/// The number of the next frame of a raw control connection to that node: of the two, that with the larger identifier has said
+/// whether the connection stands.
+pub fn next_number(node: &TestNode) -> u32 {
+    if raw_id() > node.id() { 3 } else { 2 }
+}
+
+/// A raw connection that has passed the handshake; its next frame has [`next_number`].
 pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
     shaken_with_keys(node, purpose, stream).0
 }
@@ -219,7 +236,7 @@ pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
 /// As [`shaken`], and the keys of the frames that follow.
 pub fn shaken_with_keys(node: &TestNode, purpose: Purpose, stream: u64) -> (TcpStream, Keys) {
     let mut socket = connect(node);
-    let (handshake, first) = Handshake::dial(secret(), bulk_hello(purpose, stream)).unwrap();
+    let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(purpose, stream)).unwrap();
     let shaken = run_blocking(&mut socket, handshake, Some(first), |_| Ok(Verdict::Welcome));
     let (_, verdict, session) = shaken.unwrap();
     assert_eq!(verdict, Verdict::Welcome);

@@ -22,7 +22,8 @@ pub(crate) struct NetBackend(Arc<NetNode>);
 impl NetBackend {
     /// A client of the agent at that address, with the secret of the environment or of the user.
     pub(crate) fn connect(address: &str) -> Result<NetBackend, Error> {
-        NetBackend::connect_with(address, &secret()?)
+        let secret = Secret::find_for(address).map_err(|error| Error::Connect(error.to_string()))?;
+        NetBackend::connect_with(address, &secret)
     }
 
     pub(crate) fn connect_with(address: &str, secret: &Secret) -> Result<NetBackend, Error> {

@@ -1,0 +1,105 @@
+//! The key of a node: its identifier is made of it, so that nobody else can use that identifier.
+//!
+//! A node makes a key (Ed25519) when it starts, and signs each handshake. Nodes of one grid share the secret; the key tells them apart.
+//! **Limit:** an identifier has 64 bits. Who wants that of a certain node tries 2^64 keys.
+
+use std::io;
+use std::sync::Arc;
+
+use ed25519_compact::{KeyPair, PublicKey, Seed, Signature};
+use gridloom_base::NodeId;
+
+use super::{Secret, Ticket, random};
+
+/// Bytes of a signature.
+pub const SIGNATURE_BYTES: usize = Signature::BYTES;
+
+/// The key of one node. Its secret half never leaves the process.
+pub struct NodeKey(KeyPair);
+
+impl NodeKey {
+    /// A new one.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn random() -> io::Result<NodeKey> {
+        NodeKey::from_seed(random()?)
+    }
+
+    /// That of a seed.
+    ///
+    /// # Errors
+    /// If the seed is all zeros.
+    pub fn from_seed(seed: [u8; 32]) -> io::Result<NodeKey> {
+        KeyPair::try_from_seed(Seed::new(seed)).map(NodeKey).map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// What others may know.
+    pub fn public(&self) -> [u8; 32] {
+        *self.0.pk
+    }
+
+    /// The identifier of its node.
+    pub fn id(&self) -> NodeId {
+        id_of(&self.public())
+    }
+
+    pub(crate) fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        *self.0.sk.sign(message, None)
+    }
+}
+
+impl std::fmt::Debug for NodeKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NodeKey(..)")
+    }
+}
+
+/// The identifier of the node with that key.
+pub(crate) fn id_of(public: &[u8; 32]) -> NodeId {
+    let hash = blake3::derive_key("gridloom 2026 identifier of a node v1", public);
+    NodeId(u64::from_le_bytes(*hash.first_chunk().expect("a hash has 32 bytes")))
+}
+
+/// Whether the node with that key has signed the message.
+pub(crate) fn has_signed(public: &[u8; 32], message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
+    PublicKey::new(*public).verify(message, &Signature::new(*signature)).is_ok()
+}
+
+/// What a node proves itself with: that it is of its grid, and which node it is.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    pub secret: Secret,
+    pub key: Arc<NodeKey>,
+}
+
+impl Credentials {
+    /// Of a node that starts in the grid with that secret.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn new(secret: Secret) -> io::Result<Credentials> {
+        Ok(Credentials { secret, key: Arc::new(NodeKey::random()?) })
+    }
+
+    /// For a connection to a peer with that ticket.
+    pub(crate) fn for_peer(&self, ticket: Option<Ticket>) -> Credentials {
+        Credentials { secret: self.secret.for_peer(ticket), key: self.key.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_of_its_key_and_message_and_identifiers_differ() {
+        let (one, other) = (NodeKey::random().unwrap(), NodeKey::random().unwrap());
+        let signature = one.sign(b"hello");
+        assert!(has_signed(&one.public(), b"hello", &signature));
+        assert!(!has_signed(&one.public(), b"hullo", &signature));
+        assert!(!has_signed(&other.public(), b"hello", &signature));
+        assert_ne!(one.id(), other.id());
+        assert_eq!(format!("{one:?}"), "NodeKey(..)");
+    }
+}
