@@ -13,7 +13,7 @@ use std::{io, thread};
 use gridloom_base::dial::{NO_NODE, UNRESOLVED};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::time::MILLISECOND_NS;
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{Level, NodeId, Time};
 use gridloom_channel::frame::FrameError;
 use gridloom_channel::{Body, Buffers, Channel, Filled, Inbound, Key, Keys, Kind, Limits, Outbound};
 use gridloom_core::node::{Input, LogLine, Role};
@@ -503,7 +503,11 @@ impl Contacts {
         let Some(mut contact) = self.forget(token) else { return };
         let Some(number) = contact.dial else {
             let Some(more) = self.refusals.admit(now) else { return };
-            let line = warning("a connection was turned away").why(format!("{error}{more}"));
+            let mut line = warning("a connection was turned away").why(format!("{error}{more}"));
+            // Its peer has just gone, mostly: it dials on until it notices that itself.
+            if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
+                line.level = Level::Debug;
+            }
             return self.log(match contact.channel.stream_mut().peer_address() {
                 Some(address) => line.address(address),
                 None => line,
