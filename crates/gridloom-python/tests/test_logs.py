@@ -197,7 +197,7 @@ def test_servers_without_an_agent_tell_theirs(site, monkeypatch):
     assert texts(site.lines("--servers", address))[0] == "line 4"
 
 
-
+def test_calls_of_any_function_have_its_name(site, tmp_path):
     def held(gate):
         print("held", flush=True)
         while not os.path.exists(gate):
