@@ -85,7 +85,9 @@ impl Directory {
         if !self.servers.servers.is_empty() || self.slots.is_empty() {
             return None;
         }
-        let names: Vec<&str> = self.slots.keys().filter_map(|node| self.names.get(node)).map(String::as_str).collect();
+        let mut names: Vec<&str> =
+            self.slots.keys().filter_map(|node| self.names.get(node)).map(String::as_str).collect();
+        names.sort_unstable();
         let shown = &names[..names.len().min(LOST_NAMED_MAX)];
         let more =
             if names.len() > shown.len() { format!(" and {} more", names.len() - shown.len()) } else { "".into() };
