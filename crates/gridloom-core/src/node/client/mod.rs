@@ -11,6 +11,7 @@ mod groups;
 mod leftovers;
 mod links;
 mod mapping;
+mod messages;
 mod own_links;
 mod peers;
 mod queues;
@@ -28,8 +29,7 @@ use std::sync::Arc;
 use crate::call::{Calls, Request};
 use crate::graph::{Failures, Group, Task};
 use crate::node::message::{
-    DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToProber,
-    MapMessage, MapToClient, Message, Purpose, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing,
+    DirectoryToAgent, DirectoryToServer, LinkMessage, LinkToProber, Message, Purpose, TaskReport, TaskToServer, Timing,
     TransferReport,
 };
 use crate::node::protocol::{Command, Effect, Event, Input};
@@ -38,7 +38,7 @@ use contacts::Contacts;
 use following::Placed;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, GroupId, Level, Machine, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_map::MapBy;
 use gridloom_perf::GridView;
@@ -217,124 +217,6 @@ impl Client {
             || self.data.get(&datum).is_some_and(|run| run.here)
     }
 
-    // ---- messages
-
-    fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
-        match message {
-            Message::Link(LinkMessage::Ping { token }) => send(out, from, LinkMessage::Pong { token }),
-            Message::Link(LinkMessage::Pong { token }) => self.on_pong(now, from, token, out),
-            Message::Link(LinkMessage::ToProber(LinkToProber::ProbeArrived { size_bytes })) => {
-                self.on_probe_arrived(now, from, size_bytes, out);
-            }
-            Message::Link(LinkMessage::ToProber(LinkToProber::Turn { to, is_needed })) => {
-                self.on_turn(now, to, is_needed, out);
-            }
-            Message::Directory(DirectoryMessage::ToClient(message)) => {
-                self.on_directory_message(now, from, message, out)
-            }
-            Message::Map(MapMessage::ToClient(message)) => self.on_map_message(now, message, out),
-            Message::Task(TaskMessage::ToClient(message)) => self.on_task_message(now, from, message, out),
-            Message::Data(message) => self.on_data_message(now, from, message, out),
-            Message::Link(LinkMessage::ToAgent(_))
-            | Message::Directory(DirectoryMessage::ToAgent(_) | DirectoryMessage::ToServer(_))
-            | Message::Map(MapMessage::ToAgent(_))
-            | Message::Task(TaskMessage::ToServer(_)) => {
-                let text = "a peer sent a client what no client takes";
-                out.push(LogLine::new(Level::Warning, Category::Client, text).peer(from).into());
-            }
-        }
-    }
-
-    fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToClient, out: &mut Vec<Effect>) {
-        match message {
-            DirectoryToClient::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
-            DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
-            DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
-            DirectoryToClient::Output(output) => out.push(Effect::Emit(Event::Output { server: from, output })),
-            DirectoryToClient::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),
-        }
-    }
-
-    fn on_map_message(&mut self, now: Time, message: MapToClient, out: &mut Vec<Effect>) {
-        match message {
-            MapToClient::GroupMapped { group, round, plan, addresses, seen } if self.is_current(group, round) => {
-                for (server, address) in addresses {
-                    self.contacts.learn_address(server, address);
-                }
-                self.on_mapped(now, group, plan, seen, out);
-            }
-            MapToClient::GroupNotMapped { group, round, why } if self.is_current(group, round) => {
-                self.not_mapped(now, group, why, out);
-            }
-            // The group was cancelled, or mapped again since.
-            MapToClient::GroupMapped { .. } | MapToClient::GroupNotMapped { .. } => {}
-            MapToClient::Stale { group, why } => self.on_stale(now, group, &why, out),
-        }
-    }
-
-    fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
-        match message {
-            TaskToClient::TasksEnded { reports, transfers, others } => {
-                let slots = self.grid.server(from).map_or(1, |at| self.grid.servers[at].slots);
-                self.queues.others(now, from, slots, others);
-                for report in transfers {
-                    self.on_transfer_report(now, report, out);
-                }
-                for report in reports {
-                    if self.calls.get(report.task).is_some() {
-                        self.on_call_report(now, from, report, out);
-                    } else {
-                        self.on_task_report(now, from, report, out);
-                    }
-                }
-            }
-            TaskToClient::MakeRoom { data } => self.on_make_room(from, data, out),
-            TaskToClient::OthersRun { elapsed_ns } => self.queues.others_run(now, from, &elapsed_ns),
-            TaskToClient::CallsBack(call) => {
-                if self.calls.get(call.task).is_some_and(|known| known.server == from) {
-                    out.push(Effect::Emit(Event::CallsBack { server: from, call }));
-                }
-            }
-            TaskToClient::Said(said) => {
-                if let Some(function) = self.label_at(said.task, from) {
-                    let (server, function) = (self.contacts.name_of(from), function.to_string());
-                    out.push(Effect::Emit(Event::Said { server, function, said }));
-                }
-            }
-            TaskToClient::Recalled { group: None, tasks, running } => {
-                self.on_given_back(now, from, &tasks, &running, out);
-            }
-            TaskToClient::Recalled { group: Some(group), tasks, running } => {
-                self.on_recalled(now, from, group, &tasks, &running, out);
-            }
-            TaskToClient::Dropped { data } => {
-                for datum in data {
-                    if let Some(run) = self.data.get_mut(&datum) {
-                        run.holders.remove(&from);
-                    }
-                }
-            }
-            TaskToClient::SupplyFailed { datum, from: source, fault, why } => {
-                self.on_supply_failed(now, from, datum, source, fault, &why, out);
-            }
-        }
-    }
-
-    fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
-        match message {
-            DataMessage::Fetch { datum } => self.on_fetch(now, from, datum, out),
-            DataMessage::FetchRefused { datum, why } => {
-                if let Some(run) = self.data.get_mut(&datum)
-                    && run.fetching == Some(from)
-                {
-                    run.fetching = None;
-                    run.holders.remove(&from);
-                    self.missing(now, datum, &why, out);
-                }
-            }
-        }
-    }
-
     fn on_timer(&mut self, now: Time, timer: ClientTimer, out: &mut Vec<Effect>) {
         match timer {
             ClientTimer::Heartbeat => self.on_heartbeat(now, out),
@@ -388,26 +270,6 @@ impl Client {
             out.push(Effect::Emit(Event::DatumHere { datum, meta }));
         }
         self.tidy(datum, out);
-    }
-
-    fn on_fetch(&mut self, now: Time, from: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
-        if self.is_here(datum) {
-            out.push(Effect::SendDatum { to: from, datum });
-            return;
-        }
-        match self.data.get_mut(&datum) {
-            Some(DatumRun { error: Some(error), .. }) => {
-                let why = error.to_string();
-                send(out, from, DataMessage::FetchRefused { datum, why });
-            }
-            Some(run) => {
-                run.fetchers.insert(from);
-                // A node that asks for it does not have it, whatever was heard before.
-                run.holders.remove(&from);
-                self.missing(now, datum, "no server holds it any more", out);
-            }
-            None => send(out, from, DataMessage::FetchRefused { datum, why: "the client has released it".into() }),
-        }
     }
 
     // ---- commands
