@@ -17,7 +17,7 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 253
+CASES = 255
 # Sources that are no part of the suite.
 APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "lost_object.c", "mixed.c")
 # What needs memory that not every machine has.
@@ -135,6 +135,26 @@ def test_sanitizers_find_nothing(suite, monkeypatch):
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_POSIX_C_SOURCE=200809L"]
     program = compile_c(sources(), suite / "sanitized", "-std=c99", *checks)
     passes(suite, program=program)
+
+
+UNFINISHED = """#include <grpc.h>
+int main(int argc, char **argv) {
+    grpc_function_handle_t handle;
+    int y = 0;
+    if (grpc_initialize(argv[argc - 1]) || grpc_function_handle_default(&handle, "gridrpc/add")) return 1;
+    return grpc_call(&handle, 1, &y);
+}
+"""
+
+
+def test_a_simulated_program_that_does_not_finalize_has_a_report(suite):
+    source = suite / "unfinished.c"
+    source.write_text(UNFINISHED)
+    program = compile_c([source], suite / "unfinished", "-std=c99")
+    simulate = [PROGRAM, "simulate", "-p", suite / "platform.toml", "--execute", "--report", suite / "unfinished.json", "--"]
+    done = subprocess.run([*simulate, program, "gridrpc.toml"], capture_output=True, text=True, cwd=suite, timeout=120)
+    assert done.returncode == 0 and re.search(r"^simulated [\d.]+ s$", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert (suite / "unfinished.json").exists()
 
 
 MIXED = """import gridloom as gl

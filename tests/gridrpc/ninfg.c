@@ -1,7 +1,10 @@
 /* What programs of Ninf-G, OmniRPC and Ninf do, in the words of their manuals (ninfg.idl). */
+#define _GNU_SOURCE
 #include "suite.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define NINFG(handle, function)                                                                                        \
     grpc_function_handle_t handle;                                                                                     \
@@ -359,6 +362,57 @@ static void configurations_of_ninfg(void) {
     OK(grpc_call(&handle, 1, &y));
 }
 
+static void names_that_are_no_text(void) {
+    grpc_function_handle_t handle;
+    grpc_object_handle_t_np object;
+    BEGIN();
+    EXPECT(GRPC_FUNCTION_NOT_FOUND, grpc_function_handle_default(&handle, "gr\xff"));
+    EXPECT(GRPC_SERVER_NOT_FOUND, grpc_function_handle_init(&handle, "gr\xff", "gridrpc/add"));
+    EXPECT(GRPC_CLASS_NOT_FOUND_NP, grpc_object_handle_default_np(&object, "gr\xff"));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_function_handle_default(&handle, NULL));
+}
+
+static grpc_function_handle_t endless;
+static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
+static grpc_error_t ended_with;
+
+static void *call_endless(void *begun) {
+    grpc_error_t error;
+    pthread_barrier_wait((pthread_barrier_t *)begun);
+    error = grpc_call(&endless, 1);
+    pthread_mutex_lock(&ending);
+    ended_with = error;
+    pthread_mutex_unlock(&ending);
+    return NULL;
+}
+
+/* grpc_call has no id: only this ends it. */
+static void calls_of_other_threads_are_cancelled(void) {
+    pthread_t thread;
+    pthread_barrier_t begun;
+    struct timespec pause = {0, 20000000};
+    int over = 0;
+    /* Simulated, a body never ends that waits for its cancellation. */
+    if (getenv("GRIDLOOM_SIMULATE") != NULL) return;
+    BEGIN();
+    OK(grpc_function_handle_default(&endless, "gridrpc/loop"));
+    pthread_barrier_init(&begun, NULL, 2);
+    ended_with = GRPC_NO_ERROR;
+    if (pthread_create(&thread, NULL, call_endless, &begun) != 0) return;
+    pthread_barrier_wait(&begun);
+    /* Until it has begun there is nothing to cancel. */
+    while (!over) {
+        OK(grpc_cancel_all());
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&ending);
+        over = ended_with != GRPC_NO_ERROR;
+        pthread_mutex_unlock(&ending);
+    }
+    pthread_join(thread, NULL);
+    EQUAL(GRPC_CANCELED_NP, ended_with);
+    pthread_barrier_destroy(&begun);
+}
+
 static void calls_as_in_netsolve(void) {
     int y = 0, request;
     BEGIN();
@@ -384,6 +438,8 @@ const test_case ninfg_cases[] = {
     {"Ninf-G: what sessions were", what_sessions_were},
     {"Ninf-G: handlers of signals", handlers_of_signals},
     {"Ninf-G: configurations", configurations_of_ninfg},
+    {"1.4: names that are no text are nothing's", names_that_are_no_text},
+    {"1.4: calls of other threads are cancelled", calls_of_other_threads_are_cancelled},
     {"NetSolve: calls by the name of a problem", calls_as_in_netsolve},
     {"Ninf-G: x[], and inputs by pointer", single_elements},
     {"Ninf-G: words of older descriptions", older_words},

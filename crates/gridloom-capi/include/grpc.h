@@ -243,7 +243,8 @@ grpc_error_t grpc_probe_or(const grpc_sessionid_t *session_ids, size_t length, g
  * @return GRPC_INVALID_SESSION_ID, also for one that was waited for. */
 grpc_error_t grpc_cancel(grpc_sessionid_t session_id);
 
-/* The same for all sessions that are outstanding, those of other threads too; there may be none. */
+/* The same for all sessions that are outstanding, those of other threads too; there may be none. Calls that other threads wait
+ * for in grpc_call end with GRPC_CANCELED_NP. */
 grpc_error_t grpc_cancel_all(void);
 
 /* ---- Waiting

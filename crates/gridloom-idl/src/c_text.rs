@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use crate::expr::{BinaryOp, Expr};
 use crate::print::quoted;
+use crate::ranks::{self, OnRanks};
 use crate::signature::{BaseType, CallArgument, Callback, Definition, Mode, Param, Signature};
 use gridloom_base::Dtype;
 
@@ -53,6 +54,8 @@ pub struct Stub {
     pub is_cpp: bool,
     /// What it does.
     pub code: StubCode,
+    /// What further ranks get of each parameter, if it runs on several.
+    pub on_ranks: Option<Vec<OnRanks>>,
 }
 
 /// A class: methods that share variables, of which each object has its own.
@@ -92,6 +95,11 @@ impl Build {
         stubs.iter().any(|stub| stub.is_cpp) || compiler.is_some_and(|program| program.ends_with("++"))
     }
 
+    /// Whether one of these functions runs on several ranks.
+    pub fn is_on_ranks(stubs: &[Stub]) -> bool {
+        stubs.iter().any(|stub| stub.on_ranks.is_some())
+    }
+
     /// The source of the file's functions. `file` names the description in the compiler's messages.
     pub fn c_source(&self, definitions: &[Definition], file: &str) -> String {
         self.source(None, &self.stubs, definitions, file)
@@ -105,10 +113,18 @@ impl Build {
         let file = quoted(file);
         let is_cpp = self.is_cpp(stubs);
         let mut source = String::from("/* Made by gridloom from an interface description; changes are lost. */\n");
+        let is_on_ranks = Build::is_on_ranks(stubs);
+        if is_on_ranks {
+            // All that others choose is in it.
+            source.push_str("#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#endif\n");
+        }
         // A macro such as _GNU_SOURCE has to be defined before the first header.
-        let chooses_features = self.texts.iter().chain(state).any(|text| text.text.contains("_SOURCE"));
+        let chooses_features = !is_on_ranks && self.texts.iter().chain(state).any(|text| text.text.contains("_SOURCE"));
         if !chooses_features {
             source.push_str(PRELUDE);
+        }
+        if is_on_ranks {
+            source.push_str(ranks::PRELUDE);
         }
         for text in self.texts.iter().chain(state) {
             push_text(&mut source, text, &file, "", "");
@@ -140,7 +156,7 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str
         StubCode::Body(_) => body_type,
         StubCode::Call { .. } => c_type,
     };
-    let declared = |param| declaration(param, |dtype| c_type(dtype, is_cpp));
+    let declared = |param: &Param| declaration(param, |dtype| c_type(dtype, is_cpp));
     let mut params: Vec<String> = signature.params.iter().map(declared).collect();
     for Callback { name, params: taken } in &signature.callbacks {
         let taken: Vec<String> = taken.iter().map(declared).collect();
@@ -150,7 +166,12 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str
     let linkage = if is_cpp { "extern \"C\" " } else { "" };
     let symbol = stub_symbol(signature);
     let _ = writeln!(source, "\n#line {} {file}", stub.line);
-    let _ = writeln!(source, "{linkage}__attribute__((visibility(\"default\")))\nvoid {symbol}({params})\n{{");
+    let head = format!("{linkage}__attribute__((visibility(\"default\")))");
+    let body = format!("{symbol}_body");
+    let _ = match stub.on_ranks {
+        None => writeln!(source, "{head}\nvoid {symbol}({params})\n{{"),
+        Some(_) => writeln!(source, "static void {body}({params})\n{{"),
+    };
     match &stub.code {
         StubCode::Body(text) => push_text(source, text, file, "{", "\n}"),
         StubCode::Call { function, args, result } => {
@@ -159,7 +180,14 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str
             push_text(source, function, file, &value, &format!("({});", args.join(", ")));
         }
     }
-    source.push_str("goto ng_stub_end;\nng_stub_end:;\n}\n");
+    let Some(on_ranks) = &stub.on_ranks else {
+        source.push_str("goto ng_stub_end;\nng_stub_end:;\n}\n");
+        return;
+    };
+    source.push_str("goto ng_stub_end;\ngoto ng_stub_mpi_end;\nng_stub_end:;\nng_stub_mpi_end:;\n}\n");
+    let c_type = |dtype| c_type(dtype, is_cpp);
+    let style = ranks::Style { symbol: &symbol, body: &body, head: &head, c_type: &c_type, declared: &declared };
+    ranks::push_functions(source, signature, &style, on_ranks);
 }
 
 /// The symbol of a definition's compiled function. It changes with the signature: a library that was made for another one

@@ -5,6 +5,7 @@
 //! | [`signature`] | the types: what a function takes and gives, and how a server runs it; [`slice`] the part of an array that is sent; `values` those that a parameter may have |
 //! | [`expr`] | size and complexity expressions: the tree, its value, its text, its form on the wire |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
+//! | [`ranks`] | functions that run on several ranks of MPI, as C |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
 //! | [`parse`] | text of the language to definitions; `print` goes back |
 //! | [`bind`] | a call against a signature, before anything is sent, and where it runs |
@@ -25,6 +26,7 @@ pub mod names;
 pub mod parse;
 mod print;
 mod prototype;
+pub mod ranks;
 pub mod scalar;
 pub mod signature;
 pub mod slice;

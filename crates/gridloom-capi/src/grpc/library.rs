@@ -2,7 +2,7 @@
 //! what the program has.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::Duration;
 
 use gridloom::data::{Places, servers_named};
@@ -77,18 +77,41 @@ pub(super) fn begin_library(read: impl FnOnce() -> Outcome<Config>) -> Outcome<(
         None => {}
     }
     *library = Some(Arc::new(Library::open(&read()?)?));
+    static AT_EXIT: Once = Once::new();
+    // SAFETY: a function that takes nothing, and gives nothing.
+    AT_EXIT.call_once(|| {
+        unsafe { libc::atexit(leave) };
+    });
     Ok(())
+}
+
+/// The program ends without grpc_finalize: a simulated session ends with it, so that its report is written. Others end with
+/// their process.
+extern "C" fn leave() {
+    // Where a thread of the program still uses the session, it is left as it is.
+    let Ok(mut library) = LIBRARY.try_write() else { return };
+    let is_simulated = library.as_ref().is_some_and(|library| library.is_own() && library.grid.is_simulated());
+    let own = if is_simulated { library.take() } else { None };
+    drop(library);
+    if let Some(own) = own {
+        // A panic has been reported; nothing may leave this.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| own.end()));
+    }
 }
 
 /// Ends the session of this process. What has begun is cancelled.
 pub(super) fn end_library(own: &Library) {
     LIBRARY.write().unwrap_or_else(PoisonError::into_inner).take();
-    own.sessions.cancel_all();
-    own.staying.clear();
-    own.grid.end_call_backs();
+    own.end();
 }
 
 impl Library {
+    fn end(&self) {
+        self.sessions.cancel_all();
+        self.staying.clear();
+        self.grid.end_call_backs();
+    }
+
     fn open(config: &Config) -> Outcome<Library> {
         // The session would wait in the middle of the process's world, which would not put the process's variables back.
         if current::context().is_ok_and(|context| context.spares.is_none()) {

@@ -183,6 +183,19 @@ pub(super) unsafe fn stream_of(file: *mut c_void, content: &[u8]) -> std::io::Re
     Ok(file.cast())
 }
 
+/// The name of something, which must not be NULL; one that is not UTF-8 is nothing's, with that code.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn name<'a>(pointer: *const std::ffi::c_char, what: &str, code: std::ffi::c_int) -> Outcome<&'a str> {
+    // SAFETY: promised by the caller.
+    let bytes = unsafe { string(pointer, what) }?;
+    std::str::from_utf8(bytes).map_err(|_| {
+        let name = String::from_utf8_lossy(bytes);
+        Failed::new(code, format!("{what} is not UTF-8: '{name}'; nothing has such a name"))
+    })
+}
+
 /// A place of the program for a value of a function of the header.
 ///
 /// Several threads may use the same one, a handle for example: it is read and written by its address, and no reference

@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use super::choice::{Choice, Standing};
 use super::code::{Failed, GRPC_INVALID_SESSION_ID, Outcome};
 use super::remembered::Remembered;
-use super::session::{Origin, Record, Session, Work};
+use super::session::{Canceller, Origin, Record, Session, Work};
 
 /// Arrays of ids that are kept for the next wait: as many as threads that wait for one of many at a time usually are.
 const IDLE_MAX: usize = 4;
@@ -65,6 +65,8 @@ pub(super) struct Table {
     choices: FxHashMap<u64, Choice>,
     idle: Vec<u64>,
     next_choice: u64,
+    /// Calls that threads wait for within grpc_call, by numbers that ascend.
+    blocking: Vec<(u64, Arc<Canceller>)>,
 }
 
 impl Sessions {
@@ -83,6 +85,7 @@ impl Sessions {
             choices: FxHashMap::default(),
             idle: Vec::new(),
             next_choice: 0,
+            blocking: Vec::new(),
         }))
     }
 
@@ -129,10 +132,38 @@ impl Sessions {
         stranger.map_or(Ok(chosen), |id| Err(no_session(id)))
     }
 
-    /// Asks for all that are outstanding to be cancelled.
+    /// Asks for all that are outstanding to be cancelled, and for calls that threads wait for.
     pub(super) fn cancel_all(&self) {
-        let all: Vec<Arc<Session>> = self.lock().open.values().cloned().collect();
+        let table = self.lock();
+        let all: Vec<Arc<Session>> = table.open.values().cloned().collect();
+        let calls: Vec<Arc<Canceller>> = table.blocking.iter().map(|(_, call)| call.clone()).collect();
+        drop(table);
         all.iter().for_each(|session| session.cancel());
+        calls.iter().for_each(|call| call.cancel());
+    }
+
+    /// A thread waits for a call, as long as it has this.
+    pub(super) fn blocking(&self, canceller: Canceller) -> Blocking<'_> {
+        let mut table = self.lock();
+        let number = table.blocking.last().map_or(0, |(number, _)| number + 1);
+        table.blocking.push((number, Arc::new(canceller)));
+        Blocking { sessions: self, number }
+    }
+}
+
+/// A call that a thread waits for.
+pub(super) struct Blocking<'a> {
+    sessions: &'a Sessions,
+    number: u64,
+}
+
+impl Drop for Blocking<'_> {
+    fn drop(&mut self) {
+        let mut table = self.sessions.lock();
+        let place = table.blocking.iter().position(|(number, _)| *number == self.number);
+        let ended = place.map(|place| table.blocking.remove(place));
+        drop(table);
+        drop(ended);
     }
 }
 

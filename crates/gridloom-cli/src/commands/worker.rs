@@ -17,14 +17,21 @@ use super::print_json;
 #[derive(clap::Args)]
 pub struct Options {
     /// Descriptor of the socket to the server
-    #[arg(long, required_unless_present = "check")]
+    #[arg(long, required_unless_present_any = ["check", "rank"])]
     fd: Option<i32>,
     /// Only look up the symbols of the definitions on standard input
     #[arg(long, conflicts_with = "fd")]
     check: bool,
+    /// Only run that function of a library on the call in a file, as one rank of several
+    #[arg(long, num_args = 3, value_names = ["LIBRARY", "SYMBOL", "FILE"], conflicts_with_all = ["fd", "check"])]
+    rank: Vec<String>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
+    if let [library, symbol, file] = options.rank.as_slice() {
+        gridloom_net::worker::native::rank_main(library.as_ref(), symbol, file).map_err(anyhow::Error::msg)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match options.fd {
         Some(fd) => gridloom_net::worker::native_main(fd)?,
         None => check()?,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Grid, Running, folder, gridloom, said, serve_command, succeeds};
+use crate::support::{Grid, Running, folder, gridloom, said, serve_command, skipped, succeeds};
 use serde_json::json;
 
 /// A folder of one test with these files, and one for what is compiled in it.
@@ -77,6 +77,62 @@ fn inline_bodies_are_compiled_and_served() {
     std::fs::write(folder.join("own.h"), "#define FACTOR 10 /* now */\n").unwrap();
     let _server = served();
     assert_eq!(scaled("[1]"), json!([10.0]), "and again when its header has changed");
+}
+
+const RANKS: &str = r#"Module ranks;
+Globals {
+static int twice(int n, double *x) {
+    for (int i = 0; x != NULL && i < n; i++) x[i] *= 2;
+    return ng_stub_rank == 0 ? n : -1;
+}
+}
+Define total(IN int n, IN broadcast double x[n], OUT double *sum, OUT int *ranks, IN string word, INOUT int *count,
+             OUT int allocated[4], OUT allocate int at[n], WORK double w[n][2]) Backend "MPI"
+{
+    double own = 0, all = 0;
+    int size, i;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (i = ng_stub_rank; i < n; i += size) {
+        own += x[i];
+        at[i] = w[2 * n - 1] == 0 ? ng_stub_rank : -1;
+    }
+    if (ng_stub_rank != 0 && allocated != NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (word[1] != 'b' || *count != 6) MPI_Abort(MPI_COMM_WORLD, 2);
+    MPI_Reduce(&own, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (ng_stub_rank != 0) goto ng_stub_mpi_end;
+    *sum = all;
+    *ranks = size;
+    *count += 1;
+    for (i = 0; i < 4; i++) allocated[i] = i;
+}
+Define doubled(IN int n, INOUT double x[n], OUT int *r) Backend "MPI" Calls "C" r = twice(n, x);
+Define fails(IN int n) Backend "MPI" { if (ng_stub_rank == n) exit(3); }
+"#;
+
+#[test]
+fn bodies_run_on_several_ranks_of_mpi() {
+    if ["mpirun", "mpicc"].iter().any(|program| Command::new(program).arg("--version").output().is_err()) {
+        return skipped("mpirun or mpicc is not there");
+    }
+    let folder = files("ranks", &[("ranks.idl", RANKS)]);
+    let grid = Grid::start();
+    let mut command = serve_command_of(&grid, &folder.join("ranks.idl"), &[]);
+    command.env("GRIDLOOM_MPI_RANKS", "3").env("TMPDIR", &folder);
+    // Open MPI wants to be asked for it.
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    let server = Running::start(command);
+    assert!(server.line.ends_with(" offers 3 functions"), "{}", server.line);
+    let total = grid.json(&["call", "ranks/total", "[1, 2, 3, 4.5]", "abc", "6"])["results"].clone();
+    let expected = json!({ "sum": 10.5, "ranks": 3, "count": 7, "allocated": [0, 1, 2, 3], "at": [0, 0, 0, 0] });
+    assert_eq!(total, expected);
+    let doubled = grid.json(&["call", "ranks/doubled", "[1, 2]"])["results"].clone();
+    assert_eq!(doubled, json!({ "x": [2.0, 4.0], "r": 2 }));
+    let (code, error) = said(grid.command(&["call", "ranks/fails", "1"]));
+    assert!(code != 0 && error.contains("crashed its worker"), "{error}");
+    let left = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with("gridloom-ranks-")).count(), 0, "call files are removed");
 }
 
 #[test]

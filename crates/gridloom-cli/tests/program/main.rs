@@ -11,6 +11,7 @@ mod json;
 mod log;
 mod map;
 mod models;
+mod odd_calls;
 mod readers;
 mod secret;
 mod simulated;

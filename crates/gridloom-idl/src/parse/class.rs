@@ -55,6 +55,10 @@ impl Parser<'_> {
             let message = format!("'{method}' runs by itself, so it has no parameters; write a method of another name");
             return Err(self.error(place, message));
         }
+        if stub.as_ref().is_some_and(|stub| stub.on_ranks.is_some()) {
+            let message = "a method does not run on several ranks: an object is one process; leave Backend out";
+            return Err(self.error(place, message.to_string()));
+        }
         class.methods.push(definition);
         class.stubs.extend(stub);
         Ok(())
@@ -69,7 +73,13 @@ impl Parser<'_> {
         let (params, callbacks) = (Vec::new(), Vec::new());
         let signature = Signature { name, params, callbacks, work: None, about: String::new() };
         let code = StubCode::Body(CText { line: place.line, column: place.column, text: " ".into() });
-        class.stubs.push(Stub { definition: class.methods.len(), line: place.line, is_cpp: false, code });
+        class.stubs.push(Stub {
+            definition: class.methods.len(),
+            line: place.line,
+            is_cpp: false,
+            code,
+            on_ranks: None,
+        });
         let symbol = stub_symbol(&signature);
         let body = Body::Native { language: Language::C, symbol, args: Vec::new(), result: None };
         class.methods.push(Definition { signature, body });

@@ -6,9 +6,10 @@ use super::call::Runs;
 use super::cursor::{Parser, Spoken};
 use super::lexer::{IdlError, Position, Token};
 use super::parsed::{ParsedExpr, ParsedParam};
-use crate::c_text::{Stub, stub_symbol};
+use crate::c_text::{CText, Stub, StubCode, is_ours, stub_symbol};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
+use crate::ranks;
 use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Param, Signature};
 
 #[derive(Default)]
@@ -16,6 +17,7 @@ pub(crate) struct Options {
     pub(crate) work: Option<ParsedExpr>,
     pub(crate) language: Option<Spoken>,
     is_shrunk: bool,
+    is_on_ranks: bool,
 }
 
 impl Parser<'_> {
@@ -50,6 +52,8 @@ impl Parser<'_> {
         };
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
         let signature = Signature { name, params, callbacks, work, about };
+        let runs = if options.is_on_ranks { self.on_ranks(runs, &signature, place)? } else { runs };
+        let on_ranks = options.is_on_ranks.then(|| parsed.iter().map(|param| param.on_ranks).collect());
         signature.check().map_err(|message| self.error(place, message))?;
         let (body, stub) = match runs {
             Runs::Symbol(body) => (body, None),
@@ -57,11 +61,35 @@ impl Parser<'_> {
                 let callbacks = (0..signature.callbacks.len()).map(CallArgument::Callback);
                 let args = (0..signature.params.len()).map(CallArgument::Param).chain(callbacks).collect();
                 let symbol = stub_symbol(&signature);
-                let stub = Stub { definition: index, line: place.line, is_cpp, code };
+                let stub = Stub { definition: index, line: place.line, is_cpp, code, on_ranks };
                 (Body::Native { language: Language::C, symbol, args, result: None }, Some(stub))
             }
         };
         Ok((Definition { signature, body }, stub))
+    }
+
+    /// What runs on several ranks is compiled.
+    fn on_ranks(&self, runs: Runs, signature: &Signature, place: Position) -> Result<Runs, IdlError> {
+        if let Some(message) = ranks::refused(signature, is_ours) {
+            return Err(self.error(place, message));
+        }
+        match runs {
+            Runs::Stub { .. } => Ok(runs),
+            Runs::Symbol(Body::Native { language: Language::C, symbol, args, result }) => {
+                if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_ours(expr))) {
+                    let message = "on several ranks a function is called without powers and functions: write a product, or \
+                                   an inline body, `{ fn(pow(n, 2)); }`";
+                    return Err(self.error(place, message.to_string()));
+                }
+                let function = CText { line: place.line, column: place.column, text: symbol };
+                let result = result.map(|(_, index)| index);
+                Ok(Runs::Stub { is_cpp: false, code: StubCode::Call { function, args, result } })
+            }
+            Runs::Symbol(_) => {
+                let message = "on several ranks Fortran is called from an inline body: `{ fn_(&n, a); }`";
+                Err(self.error(place, message.to_string()))
+            }
+        }
     }
 
     /// The names of the parameters, and these with their extents.
@@ -168,12 +196,14 @@ impl Parser<'_> {
                 }
                 "Backend" => {
                     self.next()?;
-                    let (text, place) = self.text("\"MPI\" or \"BLACS\"")?;
-                    let message = format!(
-                        "functions that run on several ranks (Backend {text:?}) are not supported; leave it out, and \
-                         start the ranks from the body, as with mpirun"
-                    );
-                    return Err(self.error(place, message));
+                    let (text, place) = self.text("\"MPI\"")?;
+                    options.is_on_ranks = text.eq_ignore_ascii_case("mpi");
+                    if !matches!(text.to_lowercase().as_str(), "mpi" | "normal") {
+                        let message = format!(
+                            "Backend {text:?} is not supported; write \"MPI\", and let the body make its grid of processes"
+                        );
+                        return Err(self.error(place, message));
+                    }
                 }
                 _ => return Ok(options),
             }

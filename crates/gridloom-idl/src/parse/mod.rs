@@ -16,7 +16,7 @@
 //! ```
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: what is to be is in
-//! [`Build`]. Refused by name: `Backend "MPI"` and `"BLACS"`.
+//! [`Build`]. Refused by name: `Backend "BLACS"`.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::Signature::check).

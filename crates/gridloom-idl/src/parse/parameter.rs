@@ -6,6 +6,7 @@ use super::lexer::{IdlError, Position, Token};
 use super::parsed::{ParsedCallback, ParsedExpr, ParsedParam, ParsedSlice, ParsedValues};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
+use crate::ranks::OnRanks;
 use crate::signature::{ArrayOrder, BaseType, Callback, Mode, Param};
 use crate::slice::Slice;
 use crate::type_words::{TYPES, is_type_word, type_from_words};
@@ -20,6 +21,7 @@ impl Parser<'_> {
     /// A parameter of a function, or of a callback: there, all are arrays.
     fn parameter_of(&mut self, is_of_callback: bool) -> Result<ParsedParam, IdlError> {
         let mut mode = None;
+        let mut on_ranks = OnRanks::Nothing;
         let mut words: Vec<(String, Position)> = Vec::new();
         loop {
             let (token, place) = self.peek()?;
@@ -31,8 +33,11 @@ impl Parser<'_> {
                 mode = Some(found);
             } else if is_type_word(&word) {
                 words.push((word, place));
-            } else if !is_rank_word(&word) || !matches!(self.peek_second()?, Token::Name(_) | Token::Mark("*")) {
-                break;
+            } else {
+                match on_ranks_by(&word) {
+                    Some(by) if matches!(self.peek_second()?, Token::Name(_) | Token::Mark("*")) => on_ranks = by,
+                    _ => break,
+                }
             }
             self.next()?;
         }
@@ -68,7 +73,7 @@ impl Parser<'_> {
             param = Param::array(&name, mode, base, vec![Expr::Number(1.0)], ArrayOrder::C);
         }
         let values = self.values(&name, !dims.is_empty())?;
-        Ok(ParsedParam { param, dims, slices, values, place })
+        Ok(ParsedParam { param, dims, slices, values, on_ranks, place })
     }
 
     /// `values in "NTC"`, `values in 0..n` of a scalar; `each in 1..n` of an array.
@@ -328,7 +333,11 @@ fn one_element(place: Position) -> ParsedExpr {
     ParsedExpr { expr: Expr::Number(1.0), place, real: false }
 }
 
-/// Whether it says what ranks of MPI get: all the argument, or room for it.
-fn is_rank_word(word: &str) -> bool {
-    matches!(word, "broadcast" | "allocate")
+/// What further ranks get by that word: all the argument, or room for it.
+fn on_ranks_by(word: &str) -> Option<OnRanks> {
+    match word {
+        "broadcast" => Some(OnRanks::Content),
+        "allocate" => Some(OnRanks::Memory),
+        _ => None,
+    }
 }

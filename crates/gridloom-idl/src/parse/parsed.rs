@@ -2,6 +2,7 @@
 
 use super::lexer::Position;
 use crate::expr::Expr;
+use crate::ranks::OnRanks;
 use crate::signature::Param;
 
 /// An expression in which [`Expr::Param`] are still indices into [`Parser::uses`](super::cursor::Parser).
@@ -24,6 +25,8 @@ pub(crate) struct ParsedParam {
     pub(crate) slices: Vec<Option<ParsedSlice>>,
     /// Its listed values.
     pub(crate) values: Option<ParsedValues>,
+    /// What further ranks get of it.
+    pub(crate) on_ranks: OnRanks,
     pub(crate) place: Position,
 }
 

@@ -8,6 +8,7 @@ use super::cursor::{Parser, Spoken};
 use super::lexer::{IdlError, Position, Token};
 use super::parsed::ParsedExpr;
 use super::parsed::ParsedParam;
+use crate::ranks::OnRanks;
 use crate::scalar::can_be_returned;
 use crate::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
 use crate::type_words::{is_type_word, type_from_words};
@@ -130,7 +131,14 @@ impl Parser<'_> {
             return Err(self.error(place, format!("{message}; rename the parameter")));
         }
         let param = Param::scalar(function, Mode::Out, BaseType::Number(dtype));
-        Ok(ParsedParam { param, dims: Vec::new(), slices: Vec::new(), values: None, place })
+        Ok(ParsedParam {
+            param,
+            dims: Vec::new(),
+            slices: Vec::new(),
+            values: None,
+            on_ranks: OnRanks::default(),
+            place,
+        })
     }
 
     /// Of a problem, after its language was said, or of a routine.

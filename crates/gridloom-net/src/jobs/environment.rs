@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use crate::identity::{SECRET_FILE_VARIABLE, SECRET_VARIABLE};
 
 /// Variables that every worker gets. A star at the end stands for any rest.
-const COMMON: [&str; 50] = [
+const COMMON: [&str; 54] = [
     // The user, places, language.
     "HOME",
     "LANG",
@@ -62,8 +62,12 @@ const COMMON: [&str; 50] = [
     "SYCL_*",
     "ZE_*",
     // Ranks.
+    "FI_*",
+    "HYDRA_*",
+    "MPICH_*",
     "OMPI_*",
     "PMIX_*",
+    "PRTE_*",
     "UCX_*",
 ];
 

@@ -3,23 +3,37 @@
 
 use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 
+use super::guarded::{self, Guarded};
+
 /// Alignment of every value that a function gets: a cache line, and enough for any vector instruction.
 const ALIGNMENT: usize = 64;
 
 /// Bytes of an aligned address.
-#[derive(Debug, Default)]
-pub struct Aligned {
-    buffer: Vec<u8>,
-    at: usize,
-    len: usize,
+#[derive(Debug)]
+pub struct Aligned(Memory);
+
+#[derive(Debug)]
+enum Memory {
+    Plain {
+        buffer: Vec<u8>,
+        at: usize,
+        len: usize,
+    },
+    /// Aligned as far as its length is, so that nothing is behind it.
+    Guarded(Guarded),
 }
 
 impl Aligned {
     /// So many zero bytes. Large ones are not touched before they are used.
     pub fn zeroed(len: usize) -> Aligned {
+        if guarded::is_on()
+            && let Some(guarded) = Guarded::zeroed(len)
+        {
+            return Aligned(Memory::Guarded(guarded));
+        }
         let buffer = vec![0; len + ALIGNMENT];
         let at = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Aligned { buffer, at, len }
+        Aligned(Memory::Plain { buffer, at, len })
     }
 
     /// A copy.
@@ -31,12 +45,18 @@ impl Aligned {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[self.at..self.at + self.len]
+        match &self.0 {
+            Memory::Plain { buffer, at, len } => &buffer[*at..*at + *len],
+            Memory::Guarded(guarded) => guarded.bytes(),
+        }
     }
 
     /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.at..self.at + self.len]
+        match &mut self.0 {
+            Memory::Plain { buffer, at, len } => &mut buffer[*at..*at + *len],
+            Memory::Guarded(guarded) => guarded.bytes_mut(),
+        }
     }
 }
 

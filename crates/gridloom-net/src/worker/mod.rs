@@ -7,6 +7,7 @@ mod call_back;
 pub(crate) mod channel;
 pub mod convert;
 mod files;
+mod guarded;
 mod list;
 mod marshalled;
 pub mod native;

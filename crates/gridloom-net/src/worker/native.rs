@@ -6,8 +6,9 @@
 //! **Not checked, because it cannot be:** that the symbol is the function that its signature describes. A wrong
 //! signature crashes this process, and no other.
 
-use std::ffi::c_void;
+use std::ffi::{CString, c_char, c_void};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use gridloom_base::{Dtype, Meta, TaskError};
@@ -31,6 +32,23 @@ type Cell = [u128; 2];
 /// If `fd` is no socket of a server, or the server says what makes no sense.
 pub fn native_main(fd: i32) -> io::Result<()> {
     super::serve(super::inherited(fd)?, &mut Native::default())
+}
+
+/// Runs a function as one rank of several: the compiled one of that symbol, on the call in `file`.
+///
+/// # Errors
+/// If there is none.
+pub fn rank_main(library: &Path, symbol: &str, file: &str) -> Result<(), String> {
+    let file = CString::new(file).map_err(|_| "a file with a NUL in its name".to_string())?;
+    // SAFETY: the library is one that a server has loaded, too. MPI finds its own symbols by those of the process.
+    let library = unsafe { os::Library::open(Some(library), os::RTLD_NOW | os::RTLD_GLOBAL) };
+    let library = ManuallyDrop::new(library.map_err(|error| reason(&error))?);
+    // SAFETY: the symbol is the server's, of a function that was compiled with that type.
+    let run = unsafe { library.get::<unsafe extern "C-unwind" fn(*const c_char)>(symbol.as_bytes()) };
+    let run = run.map_err(|error| reason(&error))?;
+    // SAFETY: it takes a path that ends in NUL, which outlives it.
+    unsafe { run(file.as_ptr()) };
+    Ok(())
 }
 
 /// The functions of shared libraries.

@@ -139,7 +139,15 @@ impl Recipe {
     ) -> Result<Recipe, Error> {
         let build = &parsed.build;
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-        let compiler = build.compiler.clone().unwrap_or_else(|| if is_cpp { "c++" } else { "cc" }.to_string());
+        let stubs = parsed.classes.iter().flat_map(|class| &class.stubs).chain(&build.stubs);
+        let is_on_ranks = stubs.into_iter().any(|stub| stub.on_ranks.is_some());
+        let usual = match (is_on_ranks, is_cpp) {
+            (true, true) => "mpicxx",
+            (true, false) => "mpicc",
+            (false, true) => "c++",
+            (false, false) => "cc",
+        };
+        let compiler = build.compiler.clone().unwrap_or_else(|| usual.to_string());
         let linker = build.linker.clone().unwrap_or_else(|| compiler.clone());
         let split = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
         let mut compile = split(&compiler);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::call::Call;
-use super::super::code::{Outcome, run};
+use super::super::code::{GRPC_FUNCTION_NOT_FOUND, Outcome, run};
 use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments, Slot};
 use super::super::latest::{note_begun, note_ended};
 use super::super::library::{Library, library};
@@ -64,7 +64,7 @@ pub(super) unsafe fn method_of(handle: *mut CObjectHandle, name: *const c_char) 
     // SAFETY: promised by the caller.
     let given = unsafe { memory::place(handle, "the handle")?.read() };
     // SAFETY: as above.
-    let name = unsafe { memory::text(name, "the method's name") }?;
+    let name = unsafe { memory::name(name, "the method's name", GRPC_FUNCTION_NOT_FOUND) }?;
     let bound = library.objects.find(&given)?.method(&library.grid, name, library.limit)?;
     Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limit: None })
 }
@@ -81,7 +81,10 @@ pub(super) unsafe fn run_call(call: &Call, given: CallerArguments<'_>) -> Outcom
     }
     let Library { staying, .. } = &*call.library;
     let origin = call.origin();
-    let outcome = unsafe { call.send_plain(survey)?.collect(&call.library.places(), staying) };
+    let work = unsafe { call.send_plain(survey) }?;
+    // Other threads may cancel it, though it has no id.
+    let _blocking = call.library.sessions.blocking(work.canceller());
+    let outcome = unsafe { work.collect(&call.library.places(), staying) };
     note_ended(origin, call.library.grid.now(), &outcome);
     outcome
 }
@@ -131,7 +134,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char
     run(|| {
         let library = library()?;
         // SAFETY: a text, as the header asks.
-        let function = unsafe { memory::text(function, "the function's name") }?;
+        let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
         // NetSolve's programs write it as a call.
         let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
         // SAFETY: `calls.c` has a place for it.

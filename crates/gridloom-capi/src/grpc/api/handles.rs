@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::super::code::{Failed, Outcome, run};
+use super::super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, GRPC_SERVER_NOT_FOUND, Outcome, run};
 use super::super::handles::CFunctionHandle;
 use super::super::library::{Library, library};
 use super::super::{map, memory};
@@ -28,7 +28,7 @@ impl Library {
         function: *const c_char,
     ) -> Outcome<()> {
         // SAFETY: texts, promised by the caller.
-        let function = unsafe { memory::text(function, "the function's name") }?;
+        let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
         // SAFETY: as above.
         let server = unsafe { server_or_any(server) }?;
         let make = || Ok(self.handles.add(self.bind(server, function)?));
@@ -47,7 +47,8 @@ pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<
         return Ok(None);
     }
     // SAFETY: promised by the caller.
-    Ok(Some(unsafe { memory::text(server, "the server's name") }?).filter(|server| !server.is_empty()))
+    let server = unsafe { memory::name(server, "the server's name", GRPC_SERVER_NOT_FOUND) }?;
+    Ok(Some(server).filter(|server| !server.is_empty()))
 }
 
 /// Puts as many handles as there are places, or gives up those that were made and puts none.

@@ -28,7 +28,7 @@ impl Library {
         class: *const c_char,
     ) -> Outcome<()> {
         // SAFETY: texts, promised by the caller.
-        let class = unsafe { memory::text(class, "the class's name") }?;
+        let class = unsafe { memory::name(class, "the class's name", GRPC_CLASS_NOT_FOUND_NP) }?;
         // SAFETY: as above.
         let server = unsafe { server_or_any(server) }?;
         let make = || Ok(self.objects.add(self.make_object(server, class, !map::is_discovering())?));

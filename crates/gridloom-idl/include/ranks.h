@@ -1,0 +1,174 @@
+/* Bodies on several ranks: the server's function writes its call into a file and starts the ranks, of which the first reads
+   it. It also writes the results. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRIDLOOM_STATIC static __attribute__((unused))
+
+GRIDLOOM_STATIC int ng_stub_rank;
+
+/* For the server's function. */
+
+GRIDLOOM_STATIC void gridloom_wrong(const char *what) {
+    fprintf(stderr, "gridloom: ranks: %s: %s\n", what, strerror(errno));
+    _exit(1);
+}
+
+GRIDLOOM_STATIC FILE *gridloom_write(char path[PATH_MAX]) {
+    const char *folder = getenv("TMPDIR");
+    FILE *file;
+    int fd;
+    if (snprintf(path, PATH_MAX, "%s/gridloom-ranks-XXXXXX", folder != NULL ? folder : "/tmp") >= PATH_MAX)
+        gridloom_wrong("TMPDIR is too long");
+    fd = mkstemp(path);
+    file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (file == NULL) gridloom_wrong(path);
+    return file;
+}
+
+GRIDLOOM_STATIC void gridloom_put(FILE *file, const void *from, size_t size) {
+    if (size > 0 && fwrite(from, 1, size, file) != size) gridloom_wrong("their arguments");
+}
+
+GRIDLOOM_STATIC void gridloom_put_text(FILE *file, const char *text) {
+    size_t size = text == NULL ? 0 : strlen(text) + 1;
+    gridloom_put(file, &size, sizeof size);
+    gridloom_put(file, text, size);
+}
+
+GRIDLOOM_STATIC void gridloom_take(FILE *file, void *into, size_t size) {
+    if (size > 0 && fread(into, 1, size, file) != size) gridloom_wrong("their results");
+}
+
+/* Runs the function `symbol` of the library that has `here` on the ranks: GRIDLOOM_MPIRUN -n GRIDLOOM_MPI_RANKS. */
+GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, void *here) {
+    enum { WORDS_MAX = 64 };
+    static char count[24], program[PATH_MAX], copy[4096];
+    const char *command = getenv("GRIDLOOM_MPIRUN"), *ranks = getenv("GRIDLOOM_MPI_RANKS");
+    char *words[WORDS_MAX + 16], *rest = NULL, *word;
+    int at = 0, status = 0, i;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    Dl_info library;
+    pid_t child;
+    const pid_t own = getpid();
+    if (fclose(file) != 0) gridloom_wrong("their arguments");
+    if (length < 0 || dladdr(here, &library) == 0) gridloom_wrong("their program");
+    program[length] = 0;
+    snprintf(copy, sizeof copy, "%s", command != NULL && *command != 0 ? command : "mpirun");
+    for (word = strtok_r(copy, " ", &rest); word != NULL && at < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
+        words[at++] = word;
+    if (ranks != NULL && *ranks != 0) snprintf(count, sizeof count, "%s", ranks);
+    else snprintf(count, sizeof count, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    {
+        const char *last[] = {"-n", count, program, "worker", "--rank", library.dli_fname, symbol, path, NULL};
+        for (i = 0; i < 9; i++) words[at + i] = (char *)last[i];
+    }
+    fflush(NULL);
+    child = fork();
+    if (child < 0) gridloom_wrong("fork");
+    if (child == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        /* A call that is cancelled ends its ranks. */
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != own) _exit(1);
+        if (freopen("/dev/null", "r", stdin) == NULL) _exit(1);
+        execvp(words[0], words);
+        gridloom_wrong(words[0]);
+    }
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) gridloom_wrong("waitpid");
+    if (status != 0) {
+        if (WIFEXITED(status)) fprintf(stderr, "gridloom: ranks: %s ended with %d\n", words[0], WEXITSTATUS(status));
+        else fprintf(stderr, "gridloom: ranks: %s ended by signal %d\n", words[0], WTERMSIG(status));
+        unlink(path);
+        _exit(1);
+    }
+    file = fopen(path, "rb");
+    if (file == NULL) gridloom_wrong(path);
+    unlink(path);
+    return file;
+}
+
+/* For the ranks. */
+
+GRIDLOOM_STATIC void gridloom_rank_wrong(const char *what) {
+    fprintf(stderr, "gridloom: rank %d: %s\n", ng_stub_rank, what);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
+}
+
+GRIDLOOM_STATIC FILE *gridloom_rank_begin(const char *path) {
+    FILE *file = NULL;
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &ng_stub_rank);
+    if (ng_stub_rank == 0 && (file = fopen(path, "rb")) == NULL) gridloom_rank_wrong("its call cannot be read");
+    return file;
+}
+
+GRIDLOOM_STATIC void gridloom_rank_read(FILE *file, void *into, size_t size) {
+    if (file != NULL && size > 0 && fread(into, 1, size, file) != size) gridloom_rank_wrong("its call is too short");
+}
+
+GRIDLOOM_STATIC void gridloom_rank_share(void *from, size_t size) {
+    char *at = (char *)from;
+    while (size > 0) {
+        const size_t part = size < (size_t)1 << 30 ? size : (size_t)1 << 30;
+        MPI_Bcast(at, (int)part, MPI_BYTE, 0, MPI_COMM_WORLD);
+        at += part;
+        size -= part;
+    }
+}
+
+GRIDLOOM_STATIC void gridloom_rank_scalar(FILE *file, void *into, size_t size) {
+    gridloom_rank_read(file, into, size);
+    gridloom_rank_share(into, size);
+}
+
+GRIDLOOM_STATIC char *gridloom_rank_text(FILE *file) {
+    size_t size = 0;
+    char *text = NULL;
+    gridloom_rank_scalar(file, &size, sizeof size);
+    if (size == 0) return NULL;
+    if ((text = (char *)malloc(size)) == NULL) gridloom_rank_wrong("out of memory");
+    gridloom_rank_scalar(file, text, size);
+    return text;
+}
+
+/* Memory of that size, on this rank or NULL; what stands in it is read by the first rank, and shared if the others have it. */
+GRIDLOOM_STATIC void *gridloom_rank_array(FILE *file, size_t size, int is_read, int is_everywhere, int is_shared) {
+    void *memory = NULL;
+    if (size == 0 || (ng_stub_rank != 0 && !is_everywhere)) return NULL;
+    if ((memory = calloc(1, size)) == NULL) gridloom_rank_wrong("out of memory");
+    if (is_read) gridloom_rank_read(file, memory, size);
+    if (is_read && is_shared) gridloom_rank_share(memory, size);
+    return memory;
+}
+
+GRIDLOOM_STATIC FILE *gridloom_rank_results(FILE *file, const char *path) {
+    if (file == NULL) return NULL;
+    fclose(file);
+    if ((file = fopen(path, "wb")) == NULL) gridloom_rank_wrong("its results cannot be written");
+    return file;
+}
+
+GRIDLOOM_STATIC void gridloom_rank_write(FILE *file, const void *from, size_t size) {
+    if (file != NULL && size > 0 && fwrite(from, 1, size, file) != size) gridloom_rank_wrong("its results cannot be written");
+}
+
+GRIDLOOM_STATIC void gridloom_rank_end(FILE *file) {
+    int is_over = 0;
+    if (file != NULL && fclose(file) != 0) gridloom_rank_wrong("its results cannot be written");
+    MPI_Finalized(&is_over);
+    if (!is_over) MPI_Finalize();
+}

@@ -1,0 +1,226 @@
+//! Bodies on several ranks of MPI (`Backend "MPI"`). The compiled function writes its call into a file, starts the ranks by
+//! the server's `mpirun`, and reads the results. On the ranks a second compiled function takes the call from the first rank.
+//!
+//! Scalars and texts are the same on every rank. An array's content is the first rank's; the others have NULL, memory of that
+//! size (`allocate`, and scratch memory), or the content (`broadcast`).
+
+use std::fmt::Write as _;
+
+use crate::expr::Expr;
+use crate::signature::{BaseType, Mode, Param, Signature};
+use gridloom_base::Dtype;
+
+/// What ranks other than the first get of an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnRanks {
+    #[default]
+    Nothing,
+    Memory,
+    Content,
+}
+
+/// The C that all such functions share.
+pub(crate) const PRELUDE: &str = concat!("#line 1 \"ranks.h\"\n", include_str!("../include/ranks.h"));
+
+/// Why it cannot run on several ranks: what to write. `is_ours` tells which expressions C does not have.
+pub(crate) fn refused(signature: &Signature, is_ours: fn(&Expr) -> bool) -> Option<String> {
+    if let Some(callback) = signature.callbacks.first() {
+        return Some(format!(
+            "callback '{}' cannot be passed to several ranks; leave it or Backend out",
+            callback.name
+        ));
+    }
+    signature.params.iter().find_map(|param| {
+        let name = &param.name;
+        let fits = match param.base {
+            BaseType::Number(_) => param.mode != Mode::VarOut,
+            BaseType::String => !param.is_array && !param.is_output(),
+            BaseType::File => !param.is_array,
+            _ => false,
+        };
+        if !fits {
+            let kind = "numbers, arrays of them, strings that are IN, and names of files";
+            return Some(format!("'{name}' cannot be passed to several ranks, which take {kind}"));
+        }
+        let is_known = |expr: &Expr| !is_ours(expr) && uses(expr, &|index| is_size(&signature.params[index]));
+        let fits = sizes(param).into_iter().all(is_known);
+        (!fits).then(|| {
+            format!("on several ranks the size of '{name}' is one of IN scalars, without powers and functions")
+        })
+    })
+}
+
+/// How the functions are written.
+pub(crate) struct Style<'a> {
+    /// The function's symbol.
+    pub(crate) symbol: &'a str,
+    /// That of its body.
+    pub(crate) body: &'a str,
+    /// What stands before a function that is found by its symbol.
+    pub(crate) head: &'a str,
+    pub(crate) c_type: &'a dyn Fn(Dtype) -> &'static str,
+    /// A parameter, declared.
+    pub(crate) declared: &'a dyn Fn(&Param) -> String,
+}
+
+/// What a parameter is to the ranks.
+#[derive(PartialEq, Eq)]
+enum Passing {
+    Value,
+    Text,
+    /// A scalar by pointer, or an array.
+    Memory,
+}
+
+/// The two functions of one that runs on ranks.
+pub(crate) fn push_functions(source: &mut String, signature: &Signature, style: &Style, on_ranks: &[OnRanks]) {
+    let params = &signature.params;
+    push_sizes(source, params, style.symbol);
+    push_rank(source, params, style, on_ranks);
+    push_server(source, params, style);
+}
+
+/// For each array a function that gives the number of its elements.
+fn push_sizes(source: &mut String, params: &[Param], symbol: &str) {
+    let values: Vec<&Param> = params.iter().filter(|param| is_size(param)).collect();
+    let taken: Vec<String> = values.iter().map(|param| format!("{} {}", wide(param), param.name)).collect();
+    let taken = if taken.is_empty() { "void".to_string() } else { taken.join(", ") };
+    let unused: String = values.iter().map(|param| format!("(void){}; ", param.name)).collect();
+    for param in params.iter().filter(|param| param.is_array) {
+        let extents: Vec<String> =
+            sizes(param).iter().map(|expr| format!("(size_t) ({})", expr.display(params))).collect();
+        let (name, extents) = (&param.name, extents.join(" * "));
+        let _ = writeln!(source, "static size_t {symbol}_size_{name}({taken}) {{ {unused}return {extents}; }}");
+    }
+}
+
+fn bytes(param: &Param, params: &[Param], style: &Style) -> String {
+    let BaseType::Number(dtype) = param.base else { return "0".to_string() };
+    let (kind, symbol, name) = ((style.c_type)(dtype), style.symbol, &param.name);
+    if !param.is_array {
+        return format!("sizeof({kind})");
+    }
+    let given: Vec<&str> = params.iter().filter(|param| is_size(param)).map(|param| param.name.as_str()).collect();
+    format!("sizeof({kind}) * {symbol}_size_{name}({})", given.join(", "))
+}
+
+/// Those of which others' sizes are made come first.
+fn ordered(params: &[Param]) -> impl Iterator<Item = (usize, &Param)> {
+    let of = |is_memory: bool| {
+        params.iter().enumerate().filter(move |(_, param)| (passing(param) == Passing::Memory) == is_memory)
+    };
+    of(false).chain(of(true))
+}
+
+fn push_rank(source: &mut String, params: &[Param], style: &Style, on_ranks: &[OnRanks]) {
+    let Style { symbol, body, head, declared, .. } = style;
+    let _ = writeln!(source, "{head}\nvoid {symbol}_rank(const char *gridloom_path)\n{{");
+    for param in params {
+        let _ = writeln!(source, "{};", declared(param));
+    }
+    source.push_str("FILE *gridloom_file = gridloom_rank_begin(gridloom_path);\n");
+    for (index, param) in ordered(params) {
+        let name = &param.name;
+        let _ = match passing(param) {
+            Passing::Text => writeln!(source, "{name} = gridloom_rank_text(gridloom_file);"),
+            Passing::Value => writeln!(source, "gridloom_rank_scalar(gridloom_file, &{name}, sizeof {name});"),
+            Passing::Memory => {
+                let on = if param.is_array { on_ranks[index] } else { OnRanks::Content };
+                let everywhere = i32::from(on != OnRanks::Nothing || param.mode == Mode::Work);
+                let (read, shared) = (i32::from(is_read(param)), i32::from(on == OnRanks::Content));
+                let bytes = bytes(param, params, style);
+                let declared = declared(param);
+                let kind = declared.strip_suffix(name.as_str()).unwrap_or(&declared);
+                writeln!(
+                    source,
+                    "{name} = ({kind})gridloom_rank_array(gridloom_file, {bytes}, {read}, {everywhere}, {shared});"
+                )
+            }
+        };
+    }
+    let all: Vec<&str> = params.iter().map(|param| param.name.as_str()).collect();
+    let _ = writeln!(source, "{body}({});", all.join(", "));
+    source.push_str("gridloom_file = gridloom_rank_results(gridloom_file, gridloom_path);\n");
+    for param in params.iter().filter(|param| is_written(param)) {
+        let _ =
+            writeln!(source, "gridloom_rank_write(gridloom_file, {}, {});", param.name, bytes(param, params, style));
+    }
+    source.push_str("gridloom_rank_end(gridloom_file);\n}\n");
+}
+
+fn push_server(source: &mut String, params: &[Param], style: &Style) {
+    let Style { symbol, head, declared, .. } = style;
+    let taken: Vec<String> = params.iter().map(declared).collect();
+    let taken = if taken.is_empty() { "void".to_string() } else { taken.join(", ") };
+    let _ = writeln!(source, "{head}\nvoid {symbol}({taken})\n{{\nchar gridloom_path[PATH_MAX];");
+    source.push_str("FILE *gridloom_file = gridloom_write(gridloom_path);\n");
+    for (_, param) in ordered(params) {
+        let name = &param.name;
+        let _ = match passing(param) {
+            Passing::Text => writeln!(source, "gridloom_put_text(gridloom_file, {name});"),
+            Passing::Value => writeln!(source, "gridloom_put(gridloom_file, &{name}, sizeof {name});"),
+            Passing::Memory if is_read(param) => {
+                writeln!(source, "gridloom_put(gridloom_file, {name}, {});", bytes(param, params, style))
+            }
+            Passing::Memory => writeln!(source, "(void){name};"),
+        };
+    }
+    let _ = writeln!(
+        source,
+        "gridloom_file = gridloom_run(gridloom_file, gridloom_path, \"{symbol}_rank\", (void *){symbol}_rank);"
+    );
+    for param in params.iter().filter(|param| is_written(param)) {
+        let _ = writeln!(source, "gridloom_take(gridloom_file, {}, {});", param.name, bytes(param, params, style));
+    }
+    source.push_str("fclose(gridloom_file);\n}\n");
+}
+
+fn passing(param: &Param) -> Passing {
+    match param.base {
+        BaseType::Number(_) if param.mode == Mode::In && !param.is_array => Passing::Value,
+        BaseType::Number(_) => Passing::Memory,
+        _ => Passing::Text,
+    }
+}
+
+fn is_read(param: &Param) -> bool {
+    matches!(param.mode, Mode::In | Mode::InOut)
+}
+
+fn is_written(param: &Param) -> bool {
+    matches!(param.mode, Mode::Out | Mode::InOut) && passing(param) == Passing::Memory
+}
+
+/// Whether sizes may be made of it.
+fn is_size(param: &Param) -> bool {
+    let is_real = |dtype: Dtype| dtype.is_integer() || matches!(dtype, Dtype::Bool | Dtype::Float32 | Dtype::Float64);
+    passing(param) == Passing::Value && matches!(param.base, BaseType::Number(dtype) if is_real(dtype))
+}
+
+/// In which the sizes are computed, lest they overflow.
+fn wide(param: &Param) -> &'static str {
+    match param.base {
+        BaseType::Number(dtype) if dtype.is_integer() => "long long",
+        _ => "double",
+    }
+}
+
+/// The whole extents of an array.
+fn sizes(param: &Param) -> Vec<&Expr> {
+    match &param.slices {
+        Some(slices) => slices.iter().map(|slice| &slice.size).collect(),
+        None => param.dims.iter().collect(),
+    }
+}
+
+fn uses(expr: &Expr, fits: &dyn Fn(usize) -> bool) -> bool {
+    match expr {
+        Expr::Number(_) => true,
+        Expr::Param(index) => fits(*index),
+        Expr::Unary(_, operand) => uses(operand, fits),
+        Expr::Binary(_, left, right) => uses(left, fits) && uses(right, fits),
+        Expr::Conditional(condition, then, otherwise) => {
+            uses(condition, fits) && uses(then, fits) && uses(otherwise, fits)
+        }
+    }
+}
