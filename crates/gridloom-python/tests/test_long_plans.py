@@ -24,32 +24,32 @@ def asks() -> str:
 """
 
 
-def mappings_of_the_agent():
-    """Threads of the agent that map."""
-    me = os.getpid()
+def mappings():
+    """Threads that map, of the agents that this process has started: those of other tests do nothing."""
+    me, found = os.getpid(), []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().split(b"\0")
             parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
             if int(parent) == me and b"agent" in command:
-                return [task for task in (process / "task").iterdir() if (task / "comm").read_text() == "mapping\n"]
+                found += [task for task in (process / "task").iterdir() if (task / "comm").read_text() == "mapping\n"]
         except (FileNotFoundError, ProcessLookupError):
             continue
-    raise AssertionError("the agent of the local grid is a child of this process")
+    return found
 
 
 def test_others_go_on_while_a_plan_is_made(tmp_path):
     (tmp_path / "plans.py").write_text(FUNCTIONS)
     with gl.local(servers=3, functions=[tmp_path / "plans.py"]) as grid:
         asking = grid.function("plans/asks").submit()
-        while not mappings_of_the_agent():
+        while not mappings():
             pass
         twice = grid.function("plans/twice")
         with grid.group("heft"):
             results = [twice(twice(float(x))) for x in range(20)]
         assert [result.get() for result in results] == [4.0 * x for x in range(20)]
         assert grid.run(lambda: len(gl.connect().servers())).get() == 3, "the agent tells a new client what there is"
-        assert mappings_of_the_agent(), "it is made still"
+        assert mappings(), "it is made still"
         asking.cancel()
-        while mappings_of_the_agent():
+        while mappings():
             pass

@@ -289,7 +289,9 @@ impl Server {
                 None => {}
                 Some(state) if state.has_begun() => {
                     running.push((*id, self.learning.elapsed_ns(now, *id)));
-                    if group.is_none() && state == State::Running && self.withdrawn.insert(*id) {
+                    if group.is_none() && state == State::Running {
+                        // Each time: the worker may have been about to end when it was tried before.
+                        self.withdrawn.insert(*id);
                         out.push(Effect::WithdrawTask { task: *id });
                     }
                 }

@@ -131,6 +131,21 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
     assert!(out.iter().any(asks), "{out:?}");
 }
 
+/// A worker that is about to end gives nothing back; what it had queued goes to the next one, and may be asked back again.
+#[test]
+fn what_is_asked_back_again_is_withdrawn_again() {
+    let (mut server, hash) = with_client("Module m; Define f() Calls f();");
+    let id = TaskId { client: CLIENT, serial: 1 };
+    let run = TaskToServer::RunTasks { tasks: vec![task(CLIENT, 1, hash)], supplies: Vec::new() };
+    server.handle(Time(1), Input::Received { from: CLIENT, message: run.into() }, &mut Vec::new());
+    for time in 2..4 {
+        let recall = TaskToServer::Recall { group: None, tasks: vec![id] };
+        let mut out = Vec::new();
+        server.handle(Time(time), Input::Received { from: CLIENT, message: recall.into() }, &mut out);
+        assert!(out.contains(&Effect::WithdrawTask { task: id }), "{out:?}");
+    }
+}
+
 const USER: NodeId = NodeId(7);
 const CALIBRATOR: NodeId = NodeId(8);
 
