@@ -214,7 +214,7 @@ contains
         type(grpc_function_handle_t) :: handle
         real(c_double), target :: a(4, 4), value
         real(c_double), allocatable :: nothing(:, :)
-        integer(c_int) :: id, error
+        integer(c_int) :: id
         a = 1
         allocate(nothing(2, 2))
         deallocate(nothing)
