@@ -35,7 +35,7 @@ static void once(void) {
     MUST(grpc_function_handle_default(&add, "gridrpc/add"));
     MUST(grpc_function_handle_default(&scratch, "gridrpc/scratch"));
     MUST(grpc_call(&add, 1, &y[0]));
-    MUST(grpc_call(&scratch, 4, in, out));
+    MUST(grpc_call(&scratch, 4, in, NULL, out));
     for (int i = 0; i < 3; i++) MUST(grpc_call_async(&add, &ids[i], i, &y[i]));
     MUST(grpc_wait_and(ids, 2));
     MUST(grpc_wait_any(&id));
