@@ -71,17 +71,23 @@ pub(super) struct Contacts {
     buffers: Buffers,
     peers: BTreeMap<NodeId, Peer>,
     dials: Dials,
-    /// Connections of strangers in the handshake; a smaller token is an older one.
-    half_open: BTreeSet<usize>,
     refusals: Refusals,
     /// When it has to look again: handshakes and dials that last too long, a listener that was full.
     check_at: Time,
     accept_again: bool,
-    /// Connections with frames to write.
-    dirty: BTreeSet<usize>,
-    /// Connections that have more to read.
-    unread: BTreeSet<usize>,
+    open: Open,
     news: VecDeque<News>,
+}
+
+/// Connections at which something is left to do, by token.
+#[derive(Default)]
+struct Open {
+    /// Of strangers, in the handshake; a smaller token is an older one.
+    half_open: BTreeSet<usize>,
+    /// With frames to write.
+    dirty: BTreeSet<usize>,
+    /// With more to read.
+    unread: BTreeSet<usize>,
 }
 
 /// A peer with a control connection that stands.
@@ -115,12 +121,10 @@ impl Contacts {
             buffers: Buffers::default(),
             peers: BTreeMap::new(),
             dials: Dials::default(),
-            half_open: BTreeSet::new(),
             refusals: Refusals::default(),
             check_at: Time::NEVER,
             accept_again: false,
-            dirty: BTreeSet::new(),
-            unread: BTreeSet::new(),
+            open: Open::default(),
             news: VecDeque::new(),
         }
     }
@@ -137,7 +141,7 @@ impl Contacts {
 
     /// When it has to be called though nothing comes.
     pub(super) fn wake_at(&self) -> Time {
-        if self.unread.is_empty() { self.check_at } else { Time::ZERO }
+        if self.open.unread.is_empty() { self.check_at } else { Time::ZERO }
     }
 
     /// What must hold between two calls.
@@ -146,16 +150,16 @@ impl Contacts {
             let contact = self.connections.get(&token_of(*link));
             assert!(contact.is_some_and(|contact| contact.stage == Stage::Up(*peer)), "{peer} has no connection");
         }
-        assert!(self.half_open.iter().all(|token| self.stage(*token) == Some(Stage::Shaking)));
-        assert!(self.dirty.iter().chain(&self.unread).all(|token| self.connections.contains_key(token)));
+        assert!(self.open.half_open.iter().all(|token| self.stage(*token) == Some(Stage::Shaking)));
+        assert!(self.open.dirty.iter().chain(&self.open.unread).all(|token| self.connections.contains_key(token)));
     }
 
     /// Ends everything.
     pub(super) fn shut_down(&mut self) {
         (self.peers, self.connections) = Default::default();
-        (self.dirty, self.unread) = Default::default();
+        (self.open.dirty, self.open.unread) = Default::default();
         self.dials = Dials::default();
-        self.half_open.clear();
+        self.open.half_open.clear();
         self.listener = None;
     }
 
@@ -253,7 +257,7 @@ impl Contacts {
                     Handshake::accept(self.credentials.clone(), self.own.clone()).and_then(|handshake| {
                         let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
                         self.add(stream, Stage::Shaking, handshake, None, deadline)?;
-                        self.half_open.insert(token);
+                        self.open.half_open.insert(token);
                         Ok(())
                     })
                 }
@@ -267,7 +271,7 @@ impl Contacts {
                 }
                 return self.accept_later(now + ACCEPT_PAUSE_NS);
             }
-            if self.half_open.len() > HANDSHAKES_MAX {
+            if self.open.half_open.len() > HANDSHAKES_MAX {
                 self.put_out_oldest(now);
             }
         }
@@ -281,7 +285,7 @@ impl Contacts {
 
     /// Closes the oldest connection of a stranger that is in the handshake; whether there was one.
     fn put_out_oldest(&mut self, now: Time) -> bool {
-        let Some(oldest) = self.half_open.pop_first() else { return false };
+        let Some(oldest) = self.open.half_open.pop_first() else { return false };
         self.forget(oldest);
         if let Some(more) = self.refusals.admit(now) {
             let why = format!(
@@ -328,7 +332,7 @@ impl Contacts {
             }
         }
         if event.is_writable() {
-            self.dirty.insert(token);
+            self.open.dirty.insert(token);
         }
         event.is_readable() || event.is_read_closed() || event.is_error()
     }
@@ -383,12 +387,12 @@ impl Contacts {
 
     /// The connection has more to read, in the next turn.
     pub(super) fn read_later(&mut self, token: usize) {
-        self.unread.insert(token);
+        self.open.unread.insert(token);
     }
 
     /// Connections that are to be read though nothing new has come.
     pub(super) fn take_unread(&mut self) -> BTreeSet<usize> {
-        std::mem::take(&mut self.unread)
+        std::mem::take(&mut self.open.unread)
     }
 
     // ---- writing
@@ -399,7 +403,7 @@ impl Contacts {
         let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
         match write(&mut contact.channel.outbound) {
             Ok(()) => {
-                self.dirty.insert(token);
+                self.open.dirty.insert(token);
             }
             // The peer would wait for this message for ever.
             Err(error) => self.lose(token, &format!("a message to it cannot be sent: {error}")),
@@ -408,7 +412,7 @@ impl Contacts {
 
     /// Writes everything queued, as far as the sockets take it.
     pub(super) fn flush(&mut self) {
-        while let Some(token) = self.dirty.pop_first() {
+        while let Some(token) = self.open.dirty.pop_first() {
             let Some(contact) = self.connections.get_mut(&token) else { continue };
             if contact.stage == Stage::Connecting {
                 continue;
@@ -438,7 +442,10 @@ impl Contacts {
         let mut handshake = contact.handshake.take().expect("it is in the handshake");
         let mut out = Vec::new();
         let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer, &admits_bulk));
-        let done = match handshake.peer().filter(|_| self.half_open.contains(&token)).map(|peer| self.is_pass_due(peer))
+        let done = match handshake
+            .peer()
+            .filter(|_| self.open.half_open.contains(&token))
+            .map(|peer| self.is_pass_due(peer))
         {
             Some(Some(false)) => {
                 out = vec![refusal(NO_PEER)];
@@ -446,14 +453,14 @@ impl Contacts {
             }
             // Of a peer: no flood of strangers puts it out.
             Some(Some(true)) => {
-                self.half_open.remove(&token);
+                self.open.half_open.remove(&token);
                 done
             }
             Some(None) | None => done,
         };
         let contact = self.connections.get_mut(&token).expect("deciding closes no connection");
         out.iter().for_each(|body| contact.shake(body));
-        self.dirty.insert(token);
+        self.open.dirty.insert(token);
         match done {
             Ok(None) => contact.handshake = Some(handshake),
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
@@ -546,7 +553,7 @@ impl Contacts {
             return;
         }
         contact.stage = Stage::Up(hello.node);
-        self.half_open.remove(&token);
+        self.open.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
             self.lose(old, "it connected anew");
         }
@@ -597,9 +604,9 @@ impl Contacts {
     /// Closes a connection.
     fn forget(&mut self, token: usize) -> Option<Contact> {
         let mut contact = self.connections.remove(&token)?;
-        self.dirty.remove(&token);
-        self.unread.remove(&token);
-        self.half_open.remove(&token);
+        self.open.dirty.remove(&token);
+        self.open.unread.remove(&token);
+        self.open.half_open.remove(&token);
         // A socket that cannot be deregistered is deregistered by being closed.
         let _ = self.registry.deregister(contact.channel.stream_mut());
         if let Stage::Up(peer) = contact.stage
