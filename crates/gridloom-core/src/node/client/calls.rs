@@ -199,8 +199,8 @@ impl Client {
     }
 
     pub(super) fn set_deadline(&mut self, out: &mut Vec<Effect>) {
-        let waiting = self.waiting_calls.iter().filter_map(|request| request.deadline);
-        if let Some(at) = waiting.chain(self.calls.next_deadline()).min() {
+        let next = [self.waiting_calls.next_deadline(), self.calls.next_deadline()];
+        if let Some(at) = next.into_iter().flatten().min() {
             out.push(Effect::SetTimer { timer: ClientTimer::Deadline.into(), at });
         }
     }

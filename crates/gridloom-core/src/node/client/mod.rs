@@ -45,6 +45,7 @@ use gridloom_perf::GridView;
 use own_links::OwnLinks;
 use queues::Queues;
 use remapping::Remapping;
+use returning::WaitingCalls;
 use supplies::Supplies;
 
 /// How it is set up.
@@ -158,7 +159,7 @@ pub struct Client {
     calls: Calls,
     queues: Queues,
     /// Calls made before the first directory came, and such as no server can run until one is back.
-    waiting_calls: Vec<Request>,
+    waiting_calls: WaitingCalls,
     /// Data to be taken to servers once they have a place.
     early_placements: Vec<(GroupId, Vec<TaskId>, Placed)>,
     /// Groups to be planned once the links are measured and what they read has a place.
@@ -183,7 +184,7 @@ impl Client {
             functions: Arc::default(),
             calls: Calls::default(),
             queues: Queues::default(),
-            waiting_calls: Vec::new(),
+            waiting_calls: WaitingCalls::default(),
             early_placements: Vec::new(),
             early_plans: Vec::new(),
             tasks: BTreeMap::new(),
@@ -341,7 +342,7 @@ impl Client {
                 self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
                 let call = self.calls.remove(id).expect("found above");
                 self.call_failed(now, &call.request, Some(server), TaskError::Cancelled, out);
-            } else if let Some(request) = self.take_waiting(id) {
+            } else if let Some(request) = self.waiting_calls.take(id) {
                 self.call_failed(now, &request, None, TaskError::Cancelled, out);
             } else {
                 self.fail_task(now, id, TaskError::Cancelled, out);

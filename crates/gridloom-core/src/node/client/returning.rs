@@ -6,10 +6,49 @@
 //!
 //! [`RETURN_NS_MAX`]: gridloom_base::limits::RETURN_NS_MAX
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Client;
 use crate::call::Request;
 use crate::node::protocol::Effect;
 use gridloom_base::{GroupId, TaskError, TaskId, Time};
+
+/// Calls that wait for a server.
+#[derive(Debug, Default)]
+pub(super) struct WaitingCalls {
+    /// By name, so in the order in which they were made.
+    calls: BTreeMap<TaskId, Request>,
+    deadlines: BTreeSet<(Time, TaskId)>,
+}
+
+impl WaitingCalls {
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    fn add(&mut self, request: Request) {
+        self.deadlines.extend(request.deadline.map(|deadline| (deadline, request.task.id)));
+        self.calls.insert(request.task.id, request);
+    }
+
+    pub(super) fn take(&mut self, id: TaskId) -> Option<Request> {
+        let request = self.calls.remove(&id)?;
+        if let Some(deadline) = request.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        Some(request)
+    }
+
+    fn take_expired(&mut self, now: Time) -> Vec<Request> {
+        let late = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
+        let late: Vec<TaskId> = late.map(|(_, id)| *id).collect();
+        late.into_iter().filter_map(|id| self.take(id)).collect()
+    }
+}
 
 impl Client {
     /// What fails for want of an agent.
@@ -26,29 +65,22 @@ impl Client {
     }
 
     pub(super) fn wait(&mut self, request: Request, out: &mut Vec<Effect>) {
-        self.waiting_calls.push(request);
+        self.waiting_calls.add(request);
         self.set_deadline(out);
     }
 
     /// Sends the calls that wait, or has them fail.
     pub(super) fn send_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for request in std::mem::take(&mut self.waiting_calls) {
+        for request in std::mem::take(&mut self.waiting_calls).calls.into_values() {
             self.send_call(now, request, out);
         }
     }
 
-    pub(super) fn take_waiting(&mut self, id: TaskId) -> Option<Request> {
-        let at = self.waiting_calls.iter().position(|request| request.task.id == id)?;
-        Some(self.waiting_calls.remove(at))
-    }
-
     /// Calls whose limits ran out while they waited.
     pub(super) fn waiting_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let is_late = |request: &Request| request.deadline.is_some_and(|deadline| deadline <= now);
-        let (late, waiting) = std::mem::take(&mut self.waiting_calls).into_iter().partition(is_late);
-        self.waiting_calls = waiting;
-        let late: Vec<Request> = late;
-        late.iter().for_each(|request| self.call_expired(now, request, None, out));
+        for request in self.waiting_calls.take_expired(now) {
+            self.call_expired(now, &request, None, out);
+        }
     }
 
     /// Requests for plans that the agent will not answer, as it is gone, are to be made again.
@@ -84,5 +116,30 @@ impl Client {
             self.send_waiting(now, out);
         }
         self.map_waiting(now, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Task, TaskKind};
+    use gridloom_base::NodeId;
+
+    #[test]
+    fn calls_that_wait_keep_their_limits_and_can_be_taken_out() {
+        let id = |serial| TaskId { client: NodeId(1), serial };
+        let mut waiting = WaitingCalls::default();
+        for (serial, limit_ns) in [(3, Some(10)), (1, None), (2, Some(5))] {
+            let kind = TaskKind::call("m/f", 0);
+            let (args, outputs) = (Vec::new(), Vec::new());
+            let task = Task { id: id(serial), kind, args, outputs, work_flops: None, terms: Default::default() };
+            waiting.add(Request::new(Time(0), task, Vec::new(), limit_ns));
+        }
+        assert_eq!((waiting.len(), waiting.next_deadline()), (3, Some(Time(5))));
+        assert!(waiting.take(id(2)).is_some() && waiting.take(id(2)).is_none());
+        assert_eq!(waiting.next_deadline(), Some(Time(10)));
+        assert!(waiting.take_expired(Time(9)).is_empty());
+        assert_eq!(waiting.take_expired(Time(10)).len(), 1);
+        assert_eq!((waiting.len(), waiting.next_deadline()), (1, None));
     }
 }
