@@ -262,6 +262,18 @@ unsafe fn named(attr: *mut CHandleAttr) -> Outcome<(Option<String>, *const c_cha
     }
 }
 
+/// Makes handles on the server and of the name that attributes tell.
+///
+/// # Safety
+/// Attributes.
+unsafe fn with_named(attr: *mut CHandleAttr, make: impl FnOnce(*const c_char, *const c_char) -> c_int) -> c_int {
+    // SAFETY: promised by the caller.
+    match run_for(|| unsafe { named(attr) }.and_then(|(server, name)| Ok(Some((to_text(server)?, name)))), None) {
+        Some((server, name)) => make(pointer(server.as_ref()), name),
+        None => last().0,
+    }
+}
+
 /// As C passes a server's name.
 fn to_text(server: Option<String>) -> Outcome<Option<CString>> {
     let text = server.map(CString::new).transpose();
@@ -280,14 +292,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_with_attr_np(
     attr: *mut CHandleAttr,
 ) -> c_int {
     // SAFETY: as the header asks.
-    let found = run_for(|| unsafe { named(attr) }.and_then(|(server, name)| Ok(Some((to_text(server)?, name)))), None);
-    match found {
-        // SAFETY: as the header asks.
-        Some((server, name)) => unsafe {
-            grpc_function_handle_array_init_np(handles, count, pointer(server.as_ref()), name)
-        },
-        None => last().0,
-    }
+    unsafe { with_named(attr, |server, name| grpc_function_handle_array_init_np(handles, count, server, name)) }
 }
 
 /// See `grpc_ninfg.h`.
@@ -308,14 +313,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_with_attr_np(
     attr: *mut CHandleAttr,
 ) -> c_int {
     // SAFETY: as the header asks.
-    let found = run_for(|| unsafe { named(attr) }.and_then(|(server, name)| Ok(Some((to_text(server)?, name)))), None);
-    match found {
-        // SAFETY: as the header asks.
-        Some((server, name)) => unsafe {
-            grpc_object_handle_array_init_np(handles, count, pointer(server.as_ref()), name)
-        },
-        None => last().0,
-    }
+    unsafe { with_named(attr, |server, name| grpc_object_handle_array_init_np(handles, count, server, name)) }
 }
 
 /// See `grpc_ninfg.h`.
