@@ -10,6 +10,7 @@ mod map;
 mod ninfg;
 mod objects;
 mod remote;
+mod session_info;
 mod stacks;
 mod waits;
 
@@ -22,5 +23,6 @@ pub use map::*;
 pub use ninfg::*;
 pub use objects::*;
 pub use remote::*;
+pub use session_info::*;
 pub use stacks::*;
 pub use waits::*;

@@ -1,0 +1,188 @@
+//! What sessions were, in Ninf-G's words, and handlers of signals.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run};
+use super::super::latest::{Latest, latest};
+use super::super::library::library;
+use super::super::session::Record;
+use super::super::sessions::no_session;
+use super::super::waits::VOID;
+
+/// `struct timeval`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CTime {
+    seconds: i64,
+    microseconds: i64,
+}
+
+impl CTime {
+    /// What is not known is 0.
+    fn new(seconds: f64) -> CTime {
+        let whole = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        CTime { seconds: whole.as_secs() as i64, microseconds: i64::from(whole.subsec_micros()) }
+    }
+}
+
+/// `grpc_session_info_t_np`: pairs of real and processor time.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct CNinfgInfo {
+    executable_callbacks: c_int,
+    executable: [CTime; 16],
+    client_callbacks: c_int,
+    client: [CTime; 18],
+    compressed: c_int,
+    to_remote: usize,
+    to_client: usize,
+}
+
+/// The places of `calculationRealTime` among the times of both.
+const EXECUTABLE_CALCULATION: usize = 4;
+const CLIENT_CALCULATION: usize = 8;
+
+impl CNinfgInfo {
+    fn of(record: Option<&Record>) -> CNinfgInfo {
+        let mut info = CNinfgInfo::default();
+        if let Some(record) = record {
+            info.executable[EXECUTABLE_CALCULATION] = CTime::new(record.run_s);
+            info.client[CLIENT_CALCULATION] = CTime::new(record.total_s);
+        }
+        info
+    }
+}
+
+/// `GRPC_SESSION_DONE` and so on.
+fn status_of(record: Option<&Record>) -> c_int {
+    match record {
+        None => 3,
+        Some(record) if record.code == GRPC_NO_ERROR => 1,
+        Some(_) => 4,
+    }
+}
+
+const UNKNOWN_STATUS: c_int = 5;
+
+/// What is known of a session; `None` within it while it runs.
+fn known(id: c_int) -> Outcome<Option<Record>> {
+    let library = library()?;
+    let open = library.sessions.lock().open(id).cloned();
+    match open {
+        Ok(session) => Ok(session.peek(&library.grid)),
+        Err(_) => Ok(Some(library.sessions.lock().known(id)?.clone())),
+    }
+}
+
+/// Writes what was found, where the program wants it.
+///
+/// # Safety
+/// Places, or null.
+unsafe fn told(found: Outcome<Option<Record>>, info: *mut CNinfgInfo, status: *mut c_int) -> Outcome<()> {
+    let code = found.as_ref().map_or(UNKNOWN_STATUS, |record| status_of(record.as_ref()));
+    // SAFETY: promised by the caller.
+    unsafe {
+        if !status.is_null() {
+            status.write(code);
+        }
+        let record = found?;
+        if !info.is_null() {
+            info.write(CNinfgInfo::of(record.as_ref()));
+        }
+    }
+    Ok(())
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_info_get_np(
+    session_id: c_int,
+    info: *mut *mut CNinfgInfo,
+    status: *mut c_int,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        let found = known(session_id);
+        if info.is_null() || found.is_err() {
+            return told(found, std::ptr::null_mut(), status);
+        }
+        let memory: *mut CNinfgInfo = libc::malloc(size_of::<CNinfgInfo>()).cast();
+        if memory.is_null() {
+            return Err(Failed::other("no memory for what a session was"));
+        }
+        told(found, memory, status)?;
+        info.write(memory);
+        Ok(())
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_info_release_np(info: *mut CNinfgInfo) -> c_int {
+    // SAFETY: as the header asks: what the function above gave, or null.
+    unsafe { libc::free(info.cast()) };
+    GRPC_NO_ERROR
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_get_info_np(
+    session_id: c_int,
+    info: *mut CNinfgInfo,
+    status: *mut c_int,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { told(known(session_id), info, status) })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_get_last_info_np(info: *mut CNinfgInfo, status: *mut c_int) -> c_int {
+    run(|| {
+        library()?;
+        let found = match latest() {
+            Latest::Nothing => Err(no_session(VOID)),
+            Latest::Begun(id) => known(id),
+            Latest::Ended(record) => Ok(Some(record)),
+        };
+        // SAFETY: as the header asks.
+        unsafe { told(found, info, status) }
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_session_info_set_threshold_np(count: c_int) -> c_int {
+    run(|| {
+        library()?.sessions.lock().remembered.set_most(i64::from(count));
+        Ok(())
+    })
+}
+
+/// A handler of signals of the program's.
+pub type SignalHandler = Option<unsafe extern "C" fn(c_int)>;
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_signal_handler_set_np(signal_number: c_int, handler: SignalHandler) -> c_int {
+    run(|| {
+        library()?;
+        let handler = handler.map_or(libc::SIG_DFL, |handler| handler as usize);
+        // SAFETY: a description that is filled before it is used; the handler is the program's to write well.
+        let is_set = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler;
+            libc::sigemptyset(&mut action.sa_mask);
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal_number, &action, std::ptr::null_mut()) == 0
+        };
+        match is_set {
+            true => Ok(()),
+            false => {
+                let why = std::io::Error::last_os_error();
+                Err(Failed::other(format!("signal {signal_number} cannot be handled: {why}; choose another")))
+            }
+        }
+    })
+}
