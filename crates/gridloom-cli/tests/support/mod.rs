@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Lines, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SECRET: &str = "of the tests";
 
@@ -224,10 +225,10 @@ pub fn library() -> &'static str {
 
 /// A shared library made of one C file.
 pub fn compiled(name: &str, source: &str) -> String {
-    let library = folder("library").join(name);
-    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status().unwrap();
-    assert!(status.success());
-    library.to_str().unwrap().to_string()
+    placed(folder("library").join(name), |library| {
+        let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(library).arg(source).status().unwrap();
+        assert!(status.success());
+    })
 }
 
 /// A folder for one test's files.
@@ -239,9 +240,17 @@ pub fn folder(name: &str) -> PathBuf {
 
 /// A file with that content.
 pub fn file(name: &str, content: &str) -> String {
-    let file = folder("inputs").join(name);
-    std::fs::write(&file, content).unwrap();
-    file.to_str().unwrap().to_string()
+    placed(folder("inputs").join(name), |file| std::fs::write(file, content).unwrap())
+}
+
+/// Makes a file beside its place and moves it there whole: tests beside this one make and read the same file.
+fn placed(place: PathBuf, make: impl FnOnce(&Path)) -> String {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let mut beside = place.clone().into_os_string();
+    beside.push(format!(".{}", MADE.fetch_add(1, Ordering::Relaxed)));
+    make(beside.as_ref());
+    std::fs::rename(beside, &place).unwrap();
+    place.to_str().unwrap().to_string()
 }
 
 /// Processes that a process started and that live.
