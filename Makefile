@@ -18,7 +18,7 @@ RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl
 HEADERS := $(addprefix crates/gridloom-capi/include/,gridloom.h grpc.h grpc_extensions.h grpc_remote.h grpc_data.h grpc_map.h grpc_ninfg.h grpc_objects.h grpc.hpp) \
 	crates/gridloom-layout/include/gridloom_layout.h crates/gridloom-idl/include/grpc_executable.h
 CMAKE := $(addprefix crates/gridloom-capi/cmake/,gridloomConfig.cmake gridloomConfigVersion.cmake)
-FORTRAN := crates/gridloom-capi/fortran/grpc.f90
+FORTRAN := $(wildcard crates/gridloom-capi/fortran/*.f90)
 MANUAL := crates/gridloom-capi/manual
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 PREFIX ?= /usr/local

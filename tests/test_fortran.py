@@ -35,8 +35,18 @@ def compile_fortran(source, target):
     return target
 
 
+# Headers beside it, and what of them is not for Fortran: what macros are made of.
+BESIDE = {
+    "grpc_map.h": {"grpc_map_begin_np", "grpc_map_leave_np", "grpc_local_np", "grpc_fetch_all_np", "grpc_written_np", "grpc_stays_remote_np"},
+    "grpc_remote.h": set(),
+    "grpc_data.h": set(),
+}
+
+
 def test_the_module_has_what_the_header_has():
-    module = re.sub(r"&\n\s*", "", MODULE.read_text()).lower()
+    files = re.findall(r'include "(.*)"', MODULE.read_text())
+    text = "".join((MODULE.parent / file).read_text() for file in files)
+    module = re.sub(r"&\n\s*", "", text).lower()
     header = (CAPI / "include" / "grpc.h").read_text()
     constants = re.findall(r"#define (GRPC_\w+) \(?(-?\d+)\)?", header)
     assert len(constants) > 20
@@ -45,6 +55,10 @@ def test_the_module_has_what_the_header_has():
     public = set(re.findall(r"grpc_\w+", "\n".join(re.findall(r"public :: (.*)", module))))
     functions = set(re.findall(r"\b(grpc_\w+)\(", re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)))
     assert len(functions) == 20 and functions <= public, functions - public
+    for beside, without in BESIDE.items():
+        header = re.sub(r"/\*.*?\*/", "", (CAPI / "include" / beside).read_text(), flags=re.DOTALL)
+        functions = {name for name in re.findall(r"^(?:grpc_error_t|int|void) (grpc_\w+)\(", header, re.MULTILINE)} - without
+        assert functions and functions <= public, functions - public
 
 
 @needs_gfortran
@@ -62,6 +76,22 @@ def test_calls_of_all_kinds(tmp_path):
     said = done.stdout.splitlines()
     assert done.returncode == 0 and all(line.startswith("ok ") for line in said), done.stdout + done.stderr
     assert len(said) == (SUITE / "calls.f90").read_text().count('call tell("')
+
+
+@needs_gfortran
+@pytest.mark.parametrize("is_simulated", [False, True])
+def test_blocks_and_data_that_stay_on_servers(tmp_path, monkeypatch, is_simulated):
+    monkeypatch.setenv("GRIDLOOM_FILES", ".")
+    for name in ("functions.idl", "ninfg.idl", "ninfg.h", "gridrpc.toml", "platform.toml"):
+        shutil.copy(SUITE / name, tmp_path)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", SUITE / "functions.c", "-o", tmp_path / "libgridrpc.so"], check=True)
+    program = compile_fortran(SUITE / "blocks.f90", tmp_path / "blocks")
+    simulate = [PROGRAM, "simulate", "-p", tmp_path / "platform.toml", "--execute", "--"] if is_simulated else []
+    command = [*simulate, program, "gridrpc.toml"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    said = [line for line in done.stdout.splitlines() if line.startswith("ok ")]
+    assert done.returncode == 0 and "not ok" not in done.stdout, done.stdout + done.stderr
+    assert len(said) == (SUITE / "blocks.f90").read_text().count('call tell("'), done.stdout + done.stderr
 
 
 @needs_gfortran

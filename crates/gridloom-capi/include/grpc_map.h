@@ -152,8 +152,9 @@ typedef struct grpc_mapped_np {
 void grpc_map_begin_np(grpc_mapped_np *mapped, const char *heuristic, const char *file, int line);
 /* Goes to the next phase. @return Whether the block runs in it. */
 int grpc_map_next_np(grpc_mapped_np *mapped);
-/* The block was left, `is_for_good` by an exception. @return Whether it has to run again. */
-int grpc_map_leave_np(grpc_mapped_np *mapped, int is_for_good);
+/* The block was left: `how` is 0 if it may run again, 1 for an exception, 2 if a program in Fortran cannot go back.
+ * @return Whether it has to run again. */
+int grpc_map_leave_np(grpc_mapped_np *mapped, int how);
 /* @return Whether the program's own work runs. */
 int grpc_local_np(void);
 /* The pointers end with a null pointer; further ones in front of it are left out. */

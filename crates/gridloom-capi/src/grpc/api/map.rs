@@ -20,6 +20,9 @@ const DISCOVERING: c_int = Phase::Discovering as c_int;
 const MAPPED: c_int = Phase::Mapped as c_int;
 const OVER: c_int = 3;
 
+/// How `grpc_map_leave_np` is told that a program left its first run by a way that does not go back, as `exit` in Fortran.
+const CANNOT_GO_BACK: c_int = 2;
+
 /// See `grpc_map.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_map_begin_np(
@@ -90,13 +93,18 @@ pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int 
 
 /// See `grpc_map.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, is_for_good: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_int) -> c_int {
     // SAFETY: memory of the macro's own variable, which only its thread uses.
     let (number, phase) = unsafe { ((*mapped).number, (*mapped).phase) };
     if number == 0 || phase == OVER || phase == 0 {
         return 0;
     }
-    if is_for_good != 0 {
+    if how == CANNOT_GO_BACK && phase == DISCOVERING {
+        map::drop_block();
+        let text = "the block of grpc_map was left while its calls were discovered, and none was made; leave its loop by \
+                    its end alone, with cycle";
+        map::remember(Last { failed: Some(Failed::other(text)), report: None });
+    } else if how != 0 {
         map::drop_block();
     } else if phase == DISCOVERING {
         return 1;

@@ -1,0 +1,63 @@
+! Texts of Fortran for C, and of C for Fortran. Of the other modules only: grpc does not give it on.
+module grpc_texts
+    use, intrinsic :: iso_c_binding
+    implicit none
+    private
+    public :: c_text, c_texts, fortran_text
+
+    ! Texts of C, and where each lies.
+    type, public :: texts_of_c
+        type(c_ptr), allocatable :: pointers(:)
+        character(kind=c_char), allocatable :: letters(:, :)
+    end type
+
+    interface
+        integer(c_size_t) function c_strlen(text) bind(c, name="strlen")
+            import
+            type(c_ptr), value :: text
+        end function
+    end interface
+
+contains
+
+    function c_text(text)
+        character(len=*), intent(in) :: text
+        character(kind=c_char, len=len_trim(text) + 1) :: c_text
+        c_text = trim(text) // c_null_char
+    end function
+
+    ! A list that ends with a null pointer; null without texts. What it points to is in `all`.
+    function c_texts(texts, all) result(list)
+        character(len=*), intent(in), optional :: texts(:)
+        type(texts_of_c), intent(inout), target :: all
+        type(c_ptr) :: list
+        integer :: i, j
+        list = c_null_ptr
+        if (.not. present(texts)) return
+        allocate(all%letters(len(texts) + 1, max(1, size(texts))), all%pointers(size(texts) + 1))
+        all%letters = c_null_char
+        all%pointers = c_null_ptr
+        do i = 1, size(texts)
+            do j = 1, len_trim(texts(i))
+                all%letters(j, i) = texts(i)(j:j)
+            end do
+            all%pointers(i) = c_loc(all%letters(1, i))
+        end do
+        list = c_loc(all%pointers)
+    end function
+
+    function fortran_text(from) result(text)
+        type(c_ptr), intent(in) :: from
+        character(len=:), allocatable :: text
+        character(kind=c_char), pointer :: letters(:)
+        integer :: i
+        text = ""
+        if (.not. c_associated(from)) return
+        call c_f_pointer(from, letters, [c_strlen(from)])
+        text = repeat(" ", size(letters))
+        do i = 1, size(letters)
+            text(i:i) = letters(i)
+        end do
+    end function
+
+end module grpc_texts

@@ -1,0 +1,297 @@
+! Blocks and data that stay on servers, as the modules of grpc.f90 have them: blocks CONFIGURATION. Prints a line a case.
+program blocks
+    use grpc
+    use, intrinsic :: iso_c_binding
+    implicit none
+    integer, parameter :: n = 3000
+    integer :: failed = 0
+    logical :: is_right = .true.
+    character(len=200) :: configuration
+    type(grpc_function_handle_t) :: axpy, total
+    real(c_double), target, asynchronous :: x(n), y(n), z(n), sum
+    call get_command_argument(1, configuration)
+    call gives(grpc_initialize(configuration), GRPC_NO_ERROR)
+    call gives(grpc_function_handle_default(axpy, "gridrpc/axpy"), GRPC_NO_ERROR)
+    call gives(grpc_function_handle_default(total, "gridrpc/sum"), GRPC_NO_ERROR)
+    call tell("a session")
+    call a_chain()
+    call own_work()
+    call results_that_stay()
+    call a_block_that_is_left()
+    call an_unknown_heuristic()
+    call remotes()
+    call data_in_memory()
+    call data_in_files()
+    call a_matrix()
+    call gives(grpc_finalize(), GRPC_NO_ERROR)
+    call tell("finalize")
+    if (failed > 0) error stop 1
+contains
+    ! Each in a statement of its own: operands of .and. need not be evaluated.
+    subroutine gives(error, expected)
+        integer(c_int), intent(in) :: error, expected
+        if (error == expected) return
+        is_right = .false.
+        print '(5a)', grpc_error_string(error), ", not ", grpc_error_string(expected), ": ", grpc_last_error_text_np()
+    end subroutine
+
+    subroutine holds(condition)
+        logical, intent(in) :: condition
+        is_right = is_right .and. condition
+    end subroutine
+
+    subroutine tell(shows)
+        character(len=*), intent(in) :: shows
+        print '(3a)', trim(merge("ok    ", "not ok", is_right)), " ", shows
+        if (.not. is_right) failed = failed + 1
+        is_right = .true.
+    end subroutine
+
+    subroutine fill()
+        x = 1
+        y = 10
+        z = 100
+        sum = -1
+    end subroutine
+
+    subroutine a_chain()
+        type(grpc_mapped_np) :: block
+        integer(c_int) :: id
+        integer :: runs
+        runs = 0
+        call fill()
+        call grpc_map(block, "auto")
+        do while (grpc_map_next_np(block))
+            runs = runs + 1
+            call holds(grpc_map_phase_np() == runs)
+            call gives(grpc_call(axpy, n, 2d0, x, y), GRPC_NO_ERROR)
+            call gives(grpc_call_async(axpy, id, n, 1d0, y, z), GRPC_NO_ERROR)
+            call gives(grpc_wait(id), GRPC_NO_ERROR)
+            call gives(grpc_call(total, int(n, c_int64_t), z, sum), GRPC_NO_ERROR)
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(grpc_map_phase_np() == 0)
+        call holds(runs == 2)
+        call holds(all(y == 12) .and. all(z == 112) .and. sum == 112d0 * n)
+        call tell("a chain in a block")
+        call gives(grpc_map_report_np("blocks.txt"), GRPC_NO_ERROR)
+        call holds(has("blocks.txt", "3 calls"))
+        call tell("its report")
+    end subroutine
+
+    ! Whether a file has these words.
+    logical function has(file, words)
+        character(len=*), intent(in) :: file, words
+        character(len=500) :: line
+        integer :: unit, ended
+        has = .false.
+        open(newunit=unit, file=file, status="old", action="read")
+        do
+            read (unit, '(a)', iostat=ended) line
+            if (ended /= 0) exit
+            has = has .or. index(line, words) > 0
+        end do
+        close(unit)
+    end function
+
+    subroutine own_work()
+        type(grpc_mapped_np) :: block
+        real(c_double) :: seen
+        integer :: runs
+        runs = 0
+        seen = 0
+        call fill()
+        call grpc_map(block)
+        do while (grpc_map_next_np(block))
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+            call gives(grpc_local_reads(y, z), GRPC_NO_ERROR)
+            call gives(grpc_local_writes(y), GRPC_NO_ERROR)
+            if (grpc_local()) then
+                runs = runs + 1
+                seen = y(n)
+                y = 2 * y
+            end if
+            call gives(grpc_call(axpy, n, 1d0, y, z), GRPC_NO_ERROR)
+            call gives(grpc_fetch(z), GRPC_NO_ERROR)
+            if (grpc_local()) call holds(z(1) == 122)
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(runs == 1 .and. seen == 11 .and. all(z == 122))
+        call tell("the program's own work")
+    end subroutine
+
+    subroutine results_that_stay()
+        type(grpc_mapped_np) :: block
+        call fill()
+        call grpc_map(block, "heft")
+        do while (grpc_map_next_np(block))
+            call gives(grpc_stays_remote(y, z), GRPC_NO_ERROR)
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+            call gives(grpc_call(axpy, n, 1d0, y, z), GRPC_NO_ERROR)
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call gives(grpc_call(total, int(n, c_int64_t), z, sum), GRPC_NO_ERROR)
+        call holds(all(y == 10) .and. sum == 111d0 * n)
+        call gives(grpc_fetch(y), GRPC_NO_ERROR)
+        call holds(all(y == 11) .and. all(z == 100))
+        call gives(grpc_forget_np(z), GRPC_NO_ERROR)
+        call gives(grpc_fetch(z), GRPC_NO_ERROR)
+        call gives(grpc_forget_np(), GRPC_NO_ERROR)
+        call holds(all(z == 100))
+        call tell("results that stay where they are made")
+        call gives(grpc_stays_remote(y), GRPC_OTHER_ERROR_CODE)
+        call tell("outside of a block")
+    end subroutine
+
+    ! The procedure that has the block's variable leaves the loop, and ends.
+    subroutine leaves(in_run)
+        integer, intent(in) :: in_run
+        type(grpc_mapped_np) :: block
+        call grpc_map(block, "auto")
+        do while (grpc_map_next_np(block))
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+            if (grpc_map_phase_np() == in_run) exit
+        end do
+    end subroutine
+
+    subroutine a_block_that_is_left()
+        call fill()
+        call leaves(1)
+        call gives(grpc_map_error_np(), GRPC_OTHER_ERROR_CODE)
+        call holds(index(grpc_last_error_text_np(), "with cycle") > 0)
+        call holds(grpc_map_phase_np() == 0)
+        call holds(all(y == 10))
+        call tell("a block that is left before its calls are made")
+        call leaves(2)
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(all(y == 11))
+        call tell("and afterwards")
+    end subroutine
+
+    subroutine an_unknown_heuristic()
+        type(grpc_mapped_np) :: block
+        call fill()
+        call grpc_map(block, "hefty")
+        do while (grpc_map_next_np(block))
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+        end do
+        call gives(grpc_map_error_np(), GRPC_OTHER_ERROR_CODE)
+        call holds(index(grpc_last_error_text_np(), "hefty") > 0)
+        call holds(all(y == 11))
+        call tell("an unknown heuristic")
+    end subroutine
+
+    subroutine remotes()
+        type(grpc_remote_t) :: a, found
+        type(grpc_arg_stack_t) :: stack
+        integer(c_size_t) :: bytes
+        call fill()
+        call gives(grpc_remote_new_np(a, "A"), GRPC_NO_ERROR)
+        call gives(grpc_remote_put_np(a, y, c_sizeof(y)), GRPC_NO_ERROR)
+        call gives(grpc_call(axpy, n, 1d0, x, a%value), GRPC_NO_ERROR)
+        call gives(grpc_call(axpy, n, 1d0, a%value, z), GRPC_NO_ERROR)
+        call holds(all(y == 10) .and. all(z == 111))
+        call tell("a remote datum")
+        call gives(grpc_remote_find_np(found, "A"), GRPC_NO_ERROR)
+        call holds(associated(found%value, a%value))
+        call gives(grpc_remote_find_np(found, "B"), GRPC_INVALID_DATA_NP)
+        call gives(grpc_remote_wait_np(a), GRPC_NO_ERROR)
+        call gives(grpc_remote_size_np(a, bytes), GRPC_NO_ERROR)
+        call holds(bytes == c_sizeof(y))
+        call gives(grpc_remote_get_np(a, y, c_sizeof(y)), GRPC_NO_ERROR)
+        call holds(all(y == 11))
+        call tell("its name, size and value")
+        call stack%push_value(int(n, c_int64_t))
+        call stack%push(c_loc(a%value))
+        call stack%push(sum)
+        call gives(grpc_call_arg_stack(total, stack), GRPC_NO_ERROR)
+        call holds(sum == 11d0 * n)
+        call tell("on an argument stack")
+        call gives(grpc_remote_free_np(a), GRPC_NO_ERROR)
+        call gives(grpc_remote_free_np(a), GRPC_INVALID_DATA_NP)
+        call gives(grpc_call_arg_stack(total, stack), GRPC_INVALID_DATA_NP)
+        call gives(grpc_call(total, int(n, c_int64_t), a%value, sum), GRPC_OTHER_ERROR_CODE)
+        call tell("one that was freed")
+    end subroutine
+
+    subroutine data_in_memory()
+        type(grpc_data_t), target :: in, out
+        type(c_ptr) :: found
+        character(len=:), allocatable :: told
+        call fill()
+        call gives(grpc_data_memory_mapping_set("y", y), GRPC_NO_ERROR)
+        call gives(grpc_data_memory_mapping_set("z", z), GRPC_NO_ERROR)
+        call gives(grpc_data_memory_mapping_get("z", found), GRPC_NO_ERROR)
+        call holds(c_associated(found, c_loc(z)))
+        call gives(grpc_data_init(in, GRPC_DOUBLE, [n], input_uris=["memory:y"]), GRPC_NO_ERROR)
+        call gives(grpc_data_init(out, GRPC_DOUBLE, [n], input_uris=["memory:z"], &
+            output_uris=[character(len=9) :: "memory:z", "gridloom:"], &
+            output_modes=[GRPC_VOLATILE, GRPC_PERSISTENT]), GRPC_NO_ERROR)
+        call gives(grpc_call(axpy, n, 2d0, in, out), GRPC_NO_ERROR)
+        call holds(all(z == 120))
+        call gives(grpc_call(total, int(n, c_int64_t), out, sum), GRPC_NO_ERROR)
+        call holds(sum == 120d0 * n)
+        call tell("data in memory and on a server")
+        call gives(grpc_data_getinfo(out, GRPC_OUTPUT_URI, told), GRPC_NO_ERROR)
+        call holds(told == "memory:z" // new_line("a") // "gridloom:")
+        call gives(grpc_data_getinfo(out, 99, told), GRPC_INVALID_DATA_NP)
+        call holds(told == "")
+        call tell("what is known of a datum")
+        call gives(grpc_data_unbind(in), GRPC_NO_ERROR)
+        call gives(grpc_data_unbind(in), GRPC_INVALID_DATA_NP)
+        call gives(grpc_data_free(out), GRPC_NO_ERROR)
+        call gives(grpc_data_memory_mapping_set("z"), GRPC_NO_ERROR)
+        call gives(grpc_data_memory_mapping_get("z", found), GRPC_INVALID_DATA_NP)
+        call tell("what ends")
+        call gives(grpc_data_init(out, GRPC_DOUBLE, output_uris=["s3:bucket"]), GRPC_INVALID_DATA_NP)
+        call tell("a kind of place that there is not")
+    end subroutine
+
+    subroutine data_in_files()
+        type(grpc_data_t), target :: data(2), container, again
+        integer :: first
+        call fill()
+        call gives(grpc_data_memory_mapping_set("y", y), GRPC_NO_ERROR)
+        call gives(grpc_data_memory_mapping_set("z", z), GRPC_NO_ERROR)
+        call gives(grpc_data_init(data(1), GRPC_DOUBLE, [n], ["memory:y"], ["file:fortran.bin"]), GRPC_NO_ERROR)
+        call gives(grpc_data_transfer(data(1)), GRPC_NO_ERROR)
+        call gives(grpc_data_wait(data, GRPC_DATA_WAIT_ALL), GRPC_INVALID_DATA_NP)
+        call gives(grpc_data_wait(data(1:1), GRPC_DATA_WAIT_ANY, first), GRPC_NO_ERROR)
+        call holds(first == 1)
+        call gives(grpc_data_init(data(2), GRPC_DOUBLE, [n], ["file:fortran.bin"], ["memory:z"]), GRPC_NO_ERROR)
+        call gives(grpc_data_transfer(data(2)), GRPC_NO_ERROR)
+        call gives(grpc_data_wait(data(2)), GRPC_NO_ERROR)
+        call holds(all(z == 10))
+        call tell("data in files")
+        call gives(grpc_data_save(data(2), "file:fortran.toml"), GRPC_NO_ERROR)
+        call gives(grpc_data_load(again, "file:fortran.toml"), GRPC_NO_ERROR)
+        call gives(grpc_call(total, int(n, c_int64_t), again, sum), GRPC_NO_ERROR)
+        call holds(sum == 10d0 * n)
+        call tell("a description that was saved")
+        call gives(grpc_data_init(container, GRPC_CONTAINER_OF_GRPC_DATA, [2]), GRPC_NO_ERROR)
+        call gives(grpc_data_container_set(container, 1, data(2)), GRPC_NO_ERROR)
+        call gives(grpc_data_container_get(container, 1, again), GRPC_NO_ERROR)
+        call gives(grpc_data_container_get(container, 2, again), GRPC_INVALID_DATA_NP)
+        call tell("a container")
+        call gives(grpc_data_free(data(1), ["file:fortran.bin"]), GRPC_NO_ERROR)
+        call tell("a file is deleted")
+    end subroutine
+
+    ! Dimensions are those of Fortran: b(2, 3) is what the function knows as b[3][2].
+    subroutine a_matrix()
+        type(grpc_function_handle_t) :: transposes
+        type(grpc_data_t), target :: turned
+        real(c_float), target, asynchronous :: a(3, 2), b(2, 3)
+        character(len=:), allocatable :: told
+        a = reshape([1., 2., 3., 4., 5., 6.], [3, 2])
+        b = 0
+        call gives(grpc_function_handle_default(transposes, "gridrpc/transpose"), GRPC_NO_ERROR)
+        call gives(grpc_data_memory_mapping_set("b", b), GRPC_NO_ERROR)
+        call gives(grpc_data_init(turned, GRPC_FLOAT, shape(b), output_uris=["memory:b"]), GRPC_NO_ERROR)
+        call gives(grpc_data_getinfo(turned, GRPC_DIMENSION, told), GRPC_NO_ERROR)
+        call holds(told == "3" // new_line("a") // "2")
+        call gives(grpc_call(transposes, 2, 3, a, turned), GRPC_NO_ERROR)
+        call holds(all(b == transpose(a)))
+        call tell("a matrix")
+    end subroutine
+end program
