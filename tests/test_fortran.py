@@ -38,6 +38,7 @@ def compile_fortran(source, target):
 # Headers beside it, and what of them is not for Fortran: what macros are made of.
 BESIDE = {
     "grpc_map.h": {"grpc_map_begin_np", "grpc_map_leave_np", "grpc_local_np", "grpc_fetch_all_np", "grpc_written_np", "grpc_stays_remote_np"},
+    "grpc_plan.h": {"grpc_plan_begin_np"},
     "grpc_remote.h": set(),
     "grpc_data.h": set(),
 }

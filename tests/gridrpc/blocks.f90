@@ -19,6 +19,7 @@ program blocks
     call results_that_stay()
     call a_block_that_is_left()
     call an_unknown_heuristic()
+    call plans()
     call remotes()
     call data_in_memory()
     call data_in_files()
@@ -179,6 +180,55 @@ contains
         call holds(index(grpc_last_error_text_np(), "hefty") > 0)
         call holds(all(y == 11))
         call tell("an unknown heuristic")
+    end subroutine
+
+    subroutine plans()
+        type(grpc_mapped_np) :: block
+        character(len=:), allocatable :: plan, moved
+        real(c_double) :: seconds
+        integer :: runs, calls
+        runs = 0
+        call fill()
+        call grpc_plan(block, "heft")
+        do while (grpc_map_next_np(block))
+            runs = runs + 1
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+            call gives(grpc_call(axpy, n, 1d0, y, z), GRPC_NO_ERROR)
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(runs == 1 .and. all(y == 10))
+        call gives(grpc_plan_save_np("fortran.json"), GRPC_NO_ERROR)
+        call gives(grpc_plan_get_np(plan), GRPC_NO_ERROR)
+        call gives(grpc_plan_predicted_np(plan, seconds, calls), GRPC_NO_ERROR)
+        call holds(seconds > 0 .and. calls == 2)
+        call tell("a block that is only planned")
+        call gives(grpc_plan_move_np(plan, 1, "server-4", moved), GRPC_NO_ERROR)
+        call holds(grpc_plan_server_np(moved, 1) == "server-4")
+        call gives(grpc_plan_move_np(plan, 1, "nobody", moved), GRPC_OTHER_ERROR_CODE)
+        call holds(moved == "")
+        call holds(grpc_plan_server_np(plan, 2) == "")
+        call gives(grpc_plan_move_np(plan, 1, "server-4", moved), GRPC_NO_ERROR)
+        call gives(grpc_plan_define_np("moved", moved), GRPC_NO_ERROR)
+        call tell("a plan that is edited")
+        call grpc_map(block, "moved")
+        do while (grpc_map_next_np(block))
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+            call gives(grpc_call(axpy, n, 1d0, y, z), GRPC_NO_ERROR)
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(all(y == 11) .and. all(z == 111))
+        call gives(grpc_plan_get_np(plan), GRPC_NO_ERROR)
+        call holds(grpc_plan_server_np(plan, 1) == "server-4")
+        call gives(grpc_plan_define_np("moved"), GRPC_NO_ERROR)
+        call tell("and run")
+        call grpc_map(block, "file:fortran.json")
+        do while (grpc_map_next_np(block))
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+            call gives(grpc_call(axpy, n, 1d0, y, z), GRPC_NO_ERROR)
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(all(y == 12))
+        call tell("a plan of a file")
     end subroutine
 
     subroutine remotes()

@@ -31,6 +31,7 @@
 include "grpc_texts.f90"
 include "grpc_calls.f90"
 include "grpc_blocks.f90"
+include "grpc_plans.f90"
 include "grpc_remotes.f90"
 include "grpc_data.f90"
 
@@ -38,6 +39,7 @@ include "grpc_data.f90"
 module grpc
     use grpc_calls
     use grpc_blocks
+    use grpc_plans
     use grpc_remotes
     use grpc_data
     implicit none

@@ -38,11 +38,17 @@ module grpc_blocks
         final :: end_of_block
     end type
 
-    public :: grpc_map, grpc_map_next_np, grpc_local, grpc_local_reads, grpc_local_writes, grpc_stays_remote
+    public :: grpc_map, grpc_plan, grpc_map_next_np, grpc_local, grpc_local_reads, grpc_local_writes, grpc_stays_remote
     public :: grpc_fetch, grpc_forget_np, grpc_map_error_np, grpc_map_phase_np, grpc_map_report_np
 
     interface
         subroutine c_begin(mapped, heuristic, file, line) bind(c, name="grpc_map_begin_np")
+            import
+            type(c_mapped), intent(inout) :: mapped
+            type(c_ptr), value :: heuristic, file
+            integer(c_int), value :: line
+        end subroutine
+        subroutine c_begin_plan(mapped, heuristic, file, line) bind(c, name="grpc_plan_begin_np")
             import
             type(c_mapped), intent(inout) :: mapped
             type(c_ptr), value :: heuristic, file
@@ -98,13 +104,27 @@ contains
     subroutine grpc_map(block, heuristic)
         type(grpc_mapped_np), intent(inout) :: block
         character(len=*), intent(in), optional :: heuristic
+        call begin(block, c_begin, heuristic)
+    end subroutine
+
+    ! The same for a block that is only planned: its loop runs once, and no call is made (grpc_plan.h).
+    subroutine grpc_plan(block, heuristic)
+        type(grpc_mapped_np), intent(inout) :: block
+        character(len=*), intent(in), optional :: heuristic
+        call begin(block, c_begin_plan, heuristic)
+    end subroutine
+
+    subroutine begin(block, begins, heuristic)
+        type(grpc_mapped_np), intent(inout) :: block
+        procedure(c_begin) :: begins
+        character(len=*), intent(in), optional :: heuristic
         character(kind=c_char, len=:), allocatable, target :: text
         call end_of_block(block)
         if (present(heuristic)) then
             text = c_text(heuristic)
-            call c_begin(block%of_c, c_loc(text), c_null_ptr, 0_c_int)
+            call begins(block%of_c, c_loc(text), c_null_ptr, 0_c_int)
         else
-            call c_begin(block%of_c, c_null_ptr, c_null_ptr, 0_c_int)
+            call begins(block%of_c, c_null_ptr, c_null_ptr, 0_c_int)
         end if
     end subroutine
 

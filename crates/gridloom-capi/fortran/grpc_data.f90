@@ -135,10 +135,6 @@ module grpc_data
             type(grpc_data_t), intent(inout) :: data
             type(c_ptr), value :: uris
         end function
-        subroutine c_free(memory) bind(c, name="free")
-            import
-            type(c_ptr), value :: memory
-        end subroutine
     end interface
 
 contains
@@ -249,8 +245,7 @@ contains
             asked = c_loc(server)
         end if
         grpc_data_getinfo = c_getinfo(data, tag, asked, told)
-        info = fortran_text(told)
-        call c_free(told)
+        info = taken_text(told)
     end function
 
     ! Deletes the datum at these places; without any, everywhere.

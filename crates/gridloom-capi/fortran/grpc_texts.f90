@@ -3,7 +3,7 @@ module grpc_texts
     use, intrinsic :: iso_c_binding
     implicit none
     private
-    public :: c_text, c_texts, fortran_text
+    public :: c_text, c_texts, fortran_text, taken_text
 
     ! Texts of C, and where each lies.
     type, public :: texts_of_c
@@ -16,6 +16,10 @@ module grpc_texts
             import
             type(c_ptr), value :: text
         end function
+        subroutine c_free(memory) bind(c, name="free")
+            import
+            type(c_ptr), value :: memory
+        end subroutine
     end interface
 
 contains
@@ -58,6 +62,14 @@ contains
         do i = 1, size(letters)
             text(i:i) = letters(i)
         end do
+    end function
+
+    ! The same of a text that is the program's, which ends.
+    function taken_text(from) result(text)
+        type(c_ptr), intent(in) :: from
+        character(len=:), allocatable :: text
+        text = fortran_text(from)
+        call c_free(from)
     end function
 
 end module grpc_texts

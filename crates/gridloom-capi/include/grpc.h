@@ -14,7 +14,7 @@
  *
  * Functions beyond the standard stand in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G
  * and NetSolve, arrays of handles, time limits, texts of errors), grpc_ninfg.h (attributes), grpc_remote.h (data that stay on servers),
- * grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together).
+ * grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together), grpc_plan.h (their plans).
  * Their names end in _np, as Ninf-G marks what is not portable, unless programs of another system use another name.
  *
  * Conventions
@@ -305,6 +305,7 @@ char *grpc_error_string(grpc_error_t error_code);
 #include "grpc_map.h"
 #include "grpc_ninfg.h"
 #include "grpc_objects.h"
+#include "grpc_plan.h"
 #include "grpc_remote.h"
 
 #endif

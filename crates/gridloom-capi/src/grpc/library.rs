@@ -16,6 +16,7 @@ use super::code::{
 use super::config::Config;
 use super::elsewhere::Staying;
 use super::handles::{Bound, Functions};
+use super::mappings::Mappings;
 use super::objects::Objects;
 use super::remotes::Remotes;
 use super::sessions::Sessions;
@@ -34,6 +35,8 @@ pub(super) struct Library {
     pub(super) staying: Staying,
     /// Maps blocks that name no heuristic.
     pub(super) heuristic: String,
+    /// By what other names blocks may be mapped.
+    pub(super) mappings: Mappings,
     /// Whether blocks fill buffers while their results are elsewhere.
     pub(super) is_debugged: bool,
     /// The time limit of calls through a handle that has none of its own.
@@ -127,6 +130,7 @@ impl Library {
             remotes: Remotes::default(),
             staying: Staying::default(),
             heuristic: config.heuristic(),
+            mappings: Mappings::default(),
             is_debugged: config.is_debugged(),
             limit: config.session_limit(),
             configured: RwLock::new(Configured {

@@ -3,7 +3,7 @@
 //! **Safety of all here:** a pointer leads to as many bytes as the function's signature says, as `printf` asks of its
 //! arguments. No thread writes there while it is read, and no other thread uses it while it is written.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -71,11 +71,27 @@ pub(super) unsafe fn write(pointer: *mut c_void, bytes: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.cast(), bytes.len()) };
 }
 
+/// Writes a text, or as much of it as there is room for, as `snprintf` does; the length of all of it.
+///
+/// # Safety
+/// Null, or room for `size` characters.
+pub(super) unsafe fn write_text(text: &str, room: *mut c_char, size: usize) -> c_int {
+    if size > 0 && !room.is_null() {
+        let length = text.len().min(size - 1);
+        // SAFETY: promised by the caller.
+        unsafe {
+            write(room.cast(), &text.as_bytes()[..length]);
+            *room.add(length) = 0;
+        }
+    }
+    c_int::try_from(text.len()).unwrap_or(c_int::MAX)
+}
+
 /// A string in memory, which must not be NULL.
 ///
 /// # Safety
 /// See the module.
-pub(super) unsafe fn string<'a>(pointer: *const std::ffi::c_char, what: &str) -> Outcome<&'a [u8]> {
+pub(super) unsafe fn string<'a>(pointer: *const c_char, what: &str) -> Outcome<&'a [u8]> {
     if pointer.is_null() {
         return Err(Failed::null(what));
     }
@@ -123,7 +139,7 @@ impl Drop for Allocated {
 ///
 /// # Safety
 /// See the module.
-pub(super) unsafe fn text<'a>(pointer: *const std::ffi::c_char, what: &str) -> Outcome<&'a str> {
+pub(super) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Outcome<&'a str> {
     // SAFETY: promised by the caller.
     let bytes = unsafe { string(pointer, what) }?;
     std::str::from_utf8(bytes)
@@ -187,7 +203,7 @@ pub(super) unsafe fn stream_of(file: *mut c_void, content: &[u8]) -> std::io::Re
 ///
 /// # Safety
 /// See the module.
-pub(super) unsafe fn name<'a>(pointer: *const std::ffi::c_char, what: &str, code: std::ffi::c_int) -> Outcome<&'a str> {
+pub(super) unsafe fn name<'a>(pointer: *const c_char, what: &str, code: std::ffi::c_int) -> Outcome<&'a str> {
     // SAFETY: promised by the caller.
     let bytes = unsafe { string(pointer, what) }?;
     std::str::from_utf8(bytes).map_err(|_| {

@@ -185,15 +185,8 @@ unsafe fn told(
         // SAFETY: promised by the caller.
         let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
         let told = tell(bound.function.signature())?;
-        if size > 0 && !text.is_null() {
-            let length = told.len().min(size - 1);
-            // SAFETY: there is room for `size` characters, promised by the caller.
-            unsafe {
-                memory::write(text.cast(), &told.as_bytes()[..length]);
-                *text.add(length) = 0;
-            }
-        }
-        Ok(c_int::try_from(told.len()).unwrap_or(c_int::MAX))
+        // SAFETY: there is room for `size` characters, promised by the caller.
+        Ok(unsafe { memory::write_text(&told, text, size) })
     };
     run_for(write, -1)
 }

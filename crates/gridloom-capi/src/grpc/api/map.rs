@@ -31,23 +31,45 @@ pub unsafe extern "C-unwind" fn grpc_map_begin_np(
     _file: *const c_char,
     _line: c_int,
 ) {
+    // SAFETY: as the header asks. What cannot be mapped runs once.
+    unsafe { begin(mapped, heuristic, false, 0) };
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_begin_np(
+    mapped: *mut CMapped,
+    heuristic: *const c_char,
+    _file: *const c_char,
+    _line: c_int,
+) {
+    // SAFETY: as the header asks. What cannot be planned does not run.
+    unsafe { begin(mapped, heuristic, true, OVER) };
+}
+
+/// A block begins; if it cannot, it is in the phase `otherwise`.
+///
+/// # Safety
+/// The macro's own variable, and a text or null.
+unsafe fn begin(mapped: *mut CMapped, heuristic: *const c_char, is_only_planned: bool, otherwise: c_int) {
     let mut number = 0;
     let began = run_quietly(|| {
         let heuristic = match heuristic.is_null() {
             true => None,
-            // SAFETY: a text, as the header asks.
+            // SAFETY: promised by the caller.
             false => Some(unsafe { memory::text(heuristic, "the heuristic") }?),
         };
-        number = map::begin_block(heuristic)?;
+        number = map::begin_block(heuristic, is_only_planned)?;
         Ok(())
     });
+    let phase = if began.is_ok() { 0 } else { otherwise };
     if let Err(failed) = began {
-        map::remember(Last { failed: Some(failed), report: None });
+        map::remember(Last::failed(failed));
     }
-    // SAFETY: memory of the macro's own variable.
+    // SAFETY: promised by the caller.
     unsafe {
         (&raw mut (*mapped).number).write(number);
-        (&raw mut (*mapped).phase).write(0);
+        (&raw mut (*mapped).phase).write(phase);
     }
 }
 
@@ -66,7 +88,7 @@ fn run_quietly(step: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
 pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int {
     // SAFETY: memory of the macro's own variable, which only its thread uses.
     let (number, phase) = unsafe { ((*mapped).number, (*mapped).phase) };
-    let next = match (number, phase) {
+    let mut next = match (number, phase) {
         // It joins another, or cannot be mapped: it runs once.
         (0, 0) => MAPPED,
         (0, _) => OVER,
@@ -77,14 +99,14 @@ pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int 
     let step = run_quietly(|| {
         match (number, phase, next) {
             (0, ..) | (_, OVER, _) => {}
-            (_, _, MAPPED) => map::begin_second_run(),
+            (_, _, MAPPED) if !map::begin_second_run() => next = OVER,
             (_, _, OVER) => map::end_block(),
             (..) => {}
         }
         Ok(())
     });
     if let Err(failed) = step {
-        map::remember(Last { failed: Some(failed), report: None });
+        map::remember(Last::failed(failed));
     }
     // SAFETY: as above.
     unsafe { (&raw mut (*mapped).phase).write(next) };
@@ -103,7 +125,7 @@ pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_i
         map::drop_block();
         let text = "the block of grpc_map was left while its calls were discovered, and none was made; leave its loop by \
                     its end alone, with cycle";
-        map::remember(Last { failed: Some(Failed::other(text)), report: None });
+        map::remember(Last::failed(Failed::other(text)));
     } else if how != 0 {
         map::drop_block();
     } else if phase == DISCOVERING {
@@ -112,7 +134,7 @@ pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_i
         map::end_block();
         Ok(())
     }) {
-        map::remember(Last { failed: Some(failed), report: None });
+        map::remember(Last::failed(failed));
     }
     // SAFETY: as above.
     unsafe { (&raw mut (*mapped).phase).write(OVER) };

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use gridloom::data::is_as_made;
-use gridloom::{Function, Graph, GraphArg, GraphRef, Handle};
+use gridloom::{Function, Graph, GraphArg, GraphOptions, GraphRef, Group, Handle};
 use gridloom_base::{Dtype, Meta, Order};
 
 use super::super::arguments::Item;
@@ -73,6 +73,21 @@ pub(super) struct Discovered {
     pub(super) wanted: Vec<bool>,
     /// Those that do not.
     pub(super) unwanted: Vec<GraphRef>,
+}
+
+impl Discovered {
+    /// The group that its calls are, mapped; `None` if there are none.
+    pub(super) fn group(&self, library: &Library, heuristic: &str) -> Outcome<Option<Group>> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        if self.graph.is_empty() {
+            return Ok(None);
+        }
+        let mapping = library.mappings.find(heuristic)?;
+        let options = GraphOptions { is_strict: false, inputs: self.earlier.clone(), unwanted: self.unwanted.clone() };
+        Ok(Some(library.grid.group_of(&self.graph, mapping, options)?))
+    }
 }
 
 impl Discovery {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use gridloom::{Arg, GraphOptions, Group, Value};
+use gridloom::{Arg, Group, PlanRecord, Value};
 
 use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
 use super::super::call::Call;
@@ -22,7 +22,7 @@ use super::super::library::Library;
 use super::super::memory;
 use super::super::session::{Limited, Session, Work};
 
-use super::discover::{Discovered, Discovery, check_results, is_apart, stays};
+use super::discover::{Discovery, check_results, is_apart, stays};
 use super::known::{Known, Range};
 use super::overwritten::{Former, Overwritten};
 
@@ -58,6 +58,7 @@ enum Awaited {
 pub(super) struct Ended {
     pub(super) failed: Option<Failed>,
     pub(super) report: Option<String>,
+    pub(super) plan: Option<PlanRecord>,
 }
 
 impl Run {
@@ -67,13 +68,9 @@ impl Run {
     }
 
     pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovery: Discovery) -> Run {
-        let Discovered { graph, failed, earlier, wanted, unwanted } = discovery.end();
-        let follow = GraphOptions { is_strict: false, inputs: earlier, unwanted };
-        let group = match (failed, graph.is_empty()) {
-            (Some(failed), _) => Err(failed),
-            (None, true) => Ok(None),
-            (None, false) => library.grid.group_of(&graph, heuristic, follow).map(Some).map_err(Failed::from),
-        };
+        let discovered = discovery.end();
+        let group = discovered.group(library, heuristic);
+        let wanted = discovered.wanted;
         let not_mapped = group.as_ref().err().map(|failed| {
             let text =
                 format!("the block could not be mapped by '{heuristic}', each call was by itself: {}", failed.text);
@@ -390,7 +387,8 @@ impl Run {
         let report = self.group.as_ref().and_then(|group| group.report().ok());
         let read = self.guard.reads().into_iter().map(|read| format!("{read}\n"));
         let report = report.map(|report| std::iter::once(report.to_string()).chain(read).collect());
-        Ended { failed: failed.or(self.not_mapped.take()).or(self.differs()), report }
+        let plan = self.group.as_ref().and_then(Group::described_plan);
+        Ended { failed: failed.or(self.not_mapped.take()).or(self.differs()), report, plan }
     }
 
     /// What was not as it was discovered.

@@ -19,6 +19,8 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gridloom::PlanRecord;
+
 use super::arguments::Survey;
 use super::call::Call;
 use super::code::{Failed, Outcome};
@@ -37,6 +39,8 @@ pub(super) enum Phase {
 struct Block {
     library: Arc<Library>,
     heuristic: String,
+    /// Its calls are not made.
+    is_only_planned: bool,
     stage: Stage,
 }
 
@@ -50,6 +54,14 @@ enum Stage {
 pub(super) struct Last {
     pub(super) failed: Option<Failed>,
     pub(super) report: Option<String>,
+    pub(super) plan: Option<PlanRecord>,
+}
+
+impl Last {
+    /// Of a block without calls.
+    pub(super) fn failed(failed: Failed) -> Last {
+        Last { failed: Some(failed), ..Last::default() }
+    }
 }
 
 thread_local! {
@@ -151,10 +163,14 @@ fn no_block() -> Failed {
 }
 
 /// A block begins; 0 if the thread is in one already, which it joins.
-pub(super) fn begin_block(heuristic: Option<&str>) -> Outcome<u64> {
+pub(super) fn begin_block(heuristic: Option<&str>, is_only_planned: bool) -> Outcome<u64> {
     let library = library();
     let is_own = |block: &mut Block| library.as_ref().is_ok_and(|library| Arc::ptr_eq(library, &block.library));
     match in_block(is_own) {
+        Some(true) if is_only_planned => {
+            let text = "grpc_plan stands in a block of grpc_map, which it cannot join; put it before that or behind it";
+            return Err(Failed::other(text));
+        }
         Some(true) => return Ok(0),
         // Of a session that has ended: it was left by a jump.
         Some(false) => drop(set_block(None)),
@@ -164,7 +180,7 @@ pub(super) fn begin_block(heuristic: Option<&str>) -> Outcome<u64> {
     let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
     let discovery = Discovery::new(&library);
     let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-    set_block(Some(Block { library, heuristic, stage: Stage::Discovering(discovery) }));
+    set_block(Some(Block { library, heuristic, is_only_planned, stage: Stage::Discovering(discovery) }));
     Ok(number)
 }
 
@@ -179,19 +195,40 @@ pub(super) fn remember(last: Last) {
     let _ = LAST.try_with(|place| *place.borrow_mut() = last);
 }
 
-/// What was discovered is mapped, and is made from now on.
-pub(super) fn begin_second_run() {
-    let Some(Block { library, heuristic, stage: Stage::Discovering(discovery), .. }) = set_block(None) else { return };
+/// What was discovered is mapped, and is made from now on; whether it is.
+pub(super) fn begin_second_run() -> bool {
+    let Some(Block { library, heuristic, is_only_planned, stage: Stage::Discovering(discovery) }) = set_block(None)
+    else {
+        return false;
+    };
+    if is_only_planned {
+        remember(planned(&library, &heuristic, discovery));
+        return false;
+    }
     let run = Run::new(&library, &heuristic, discovery);
-    set_block(Some(Block { library, heuristic, stage: Stage::Mapped(run) }));
+    set_block(Some(Block { library, heuristic, is_only_planned, stage: Stage::Mapped(run) }));
+    true
+}
+
+/// What a block would be mapped to.
+fn planned(library: &Library, heuristic: &str, discovery: Discovery) -> Last {
+    match discovery.end().group(library, heuristic) {
+        Ok(group) => {
+            let plan = group.and_then(|group| group.described_plan());
+            Last { failed: None, report: plan.as_ref().map(|plan| format!("{plan}\n")), plan }
+        }
+        Err(failed) => {
+            Last::failed(Failed::other(format!("the block cannot be mapped by '{heuristic}': {}", failed.text)))
+        }
+    }
 }
 
 /// The block's end: its calls have ended, and its results are written.
 pub(super) fn end_block() {
     let Some(Block { library, stage: Stage::Mapped(run), .. }) = set_block(None) else { return };
     // SAFETY: the memory of the block's calls is valid until it ends, as the header asks.
-    let Ended { failed, report } = unsafe { run.end(&library) };
-    remember(Last { failed, report });
+    let Ended { failed, report, plan } = unsafe { run.end(&library) };
+    remember(Last { failed, report, plan });
 }
 
 /// Leaves the block at once, whatever runs in it.

@@ -1,0 +1,137 @@
+//! Plans of blocks (`grpc_plan.h`): of the last one of a thread, and as texts.
+
+use std::ffi::{c_char, c_int};
+
+use gridloom::{Mapping, PlanRecord};
+
+use super::super::code::{Failed, Outcome, run};
+use super::super::library::library;
+use super::super::map;
+use super::super::memory;
+
+/// The plan of this thread's last block.
+fn last_plan() -> Outcome<PlanRecord> {
+    let text =
+        "the last block of grpc_map or grpc_plan in this thread had no calls that could be mapped, or none has ended";
+    map::last().plan.ok_or_else(|| Failed::other(text))
+}
+
+/// # Safety
+/// A text, or null.
+unsafe fn plan_of(plan: *const c_char) -> Outcome<PlanRecord> {
+    // SAFETY: promised by the caller.
+    let text = unsafe { memory::text(plan, "the plan") }?;
+    Ok(PlanRecord::parse("the plan", text)?)
+}
+
+/// Gives a text to the program.
+///
+/// # Safety
+/// Memory for its address.
+unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
+    memory::place(place, "the place for the plan")?;
+    // SAFETY: promised by the caller.
+    unsafe { memory::allocated(text.as_bytes(), "the plan")?.give(place.cast()) };
+    Ok(())
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_get_np(plan: *mut *mut c_char) -> c_int {
+    run(|| {
+        library()?;
+        // SAFETY: as the header asks.
+        unsafe { give(&last_plan()?.to_json(), plan) }
+    })
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_save_np(file_name: *const c_char) -> c_int {
+    run(|| {
+        library()?;
+        // SAFETY: a text, as the header asks.
+        let name = unsafe { memory::text(file_name, "the name of the file") }?;
+        Ok(last_plan()?.save(name)?)
+    })
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_define_np(name: *const c_char, plan: *const c_char) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: texts, as the header asks.
+        let (name, plan) = unsafe {
+            let plan = if plan.is_null() { None } else { Some(Mapping::from(plan_of(plan)?)) };
+            (memory::text(name, "the name of the plan")?, plan)
+        };
+        library.mappings.define(name, plan)
+    })
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_move_np(
+    plan: *const c_char,
+    call: usize,
+    server_name: *const c_char,
+    moved: *mut *mut c_char,
+) -> c_int {
+    run(|| {
+        library()?;
+        // SAFETY: texts, and a place for one, as the header asks.
+        unsafe {
+            let server = memory::text(server_name, "the server")?;
+            give(&plan_of(plan)?.moved(call, server)?.to_json(), moved)
+        }
+    })
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_server_np(
+    plan: *const c_char,
+    call: usize,
+    text: *mut c_char,
+    size: usize,
+) -> c_int {
+    let mut length = -1;
+    run(|| {
+        library()?;
+        // SAFETY: a text, as the header asks.
+        let plan = unsafe { plan_of(plan) }?;
+        let count = plan.tasks.len();
+        let found = plan.tasks.get(call).map(|task| task.server.as_str());
+        let server = found.ok_or_else(|| {
+            Failed::other(format!("the plan has no call {call}; it has {count}, and they are counted from 0"))
+        })?;
+        // SAFETY: memory of that size, as the header asks.
+        length = unsafe { memory::write_text(server, text, size) };
+        Ok(())
+    });
+    length
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_predicted_np(
+    plan: *const c_char,
+    seconds: *mut f64,
+    calls: *mut usize,
+) -> c_int {
+    run(|| {
+        library()?;
+        // SAFETY: a text, and places or null, as the header asks.
+        unsafe {
+            let plan = plan_of(plan)?;
+            if !seconds.is_null() {
+                seconds.write(plan.makespan_seconds);
+            }
+            if !calls.is_null() {
+                calls.write(plan.tasks.len());
+            }
+        }
+        Ok(())
+    })
+}
