@@ -17,9 +17,10 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
-CASES = 263
+CASES = 265
 # Sources that are no part of the suite.
-APART = ("functions.c", "cycles.c", "lost.c", "lost_block.c", "lost_bound.c", "lost_client.c", "lost_object.c", "mixed.c")
+APART = {f"{name}.c" for name in ("again", "functions", "cycles", "mixed")}
+APART |= {f"lost{what}.c" for what in ("", "_block", "_bound", "_client", "_object")}
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
 
@@ -253,6 +254,25 @@ def test_a_block_goes_on_when_a_server_is_killed(suite, agent, serve, monkeypatc
     report = (suite / "lost_block.txt").read_text()
     # The call that it made, and the next if it was sent there before the loss was noticed.
     assert "lost server" in report and re.search(r"^(1 call|2 calls) ran again elsewhere", report, re.MULTILINE), report
+
+
+@pytest.mark.parametrize("heuristic, stays", [("heft", False), ("round-robin", True)])
+def test_a_block_is_mapped_again_when_its_server_becomes_slow(suite, heuristic, stays):
+    """Virtual: server-1 is the fastest, and a twentieth of its speed from the second second on."""
+    hosts = "".join(
+        f"[[host]]\nname = '{name}'\nspeed = '{speed}'\nproperties = {{ role = '{role}' }}\n"
+        for name, speed, role in [("desk", "1Gf", "client, agent"), ("server-1", "4Mf", "server"), ("server-2", "2Mf", "server")]
+    )
+    profile = "[[profile]]\nhost = 'server-1'\nkind = 'speed'\nevents = [[0, 1], [1, 0.05]]\n"
+    (suite / "slows.toml").write_text(f"{hosts}[[star]]\nbandwidth = '10Gbps'\nlatency = '50us'\n{profile}")
+    program = compile_c([SUITE / "again.c"], suite / "again", "-std=c99")
+    simulate = [PROGRAM, "simulate", "-p", "slows.toml", "--execute", "--", program, "gridrpc.toml", heuristic]
+    done = subprocess.run(simulate, capture_output=True, text=True, cwd=suite, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    on = {int(server): int(count) for server, count in re.findall(r"^server-(\d): (\d+)$", done.stdout, re.MULTILINE)}
+    report = (suite / "again.txt").read_text()
+    assert ("mapped again" in report) is not stays, report
+    assert (on == {1: 20, 2: 20, 3: 0, 4: 0}) if stays else (on[1] > 10 and on[2] > 10), done.stdout + report
 
 
 def test_calls_of_a_block_that_are_bound_fail_with_their_server(suite, agent, serve, monkeypatch):

@@ -273,7 +273,57 @@ static void failed_calls_on_what_stays_remote(void) {
     CHECK(suite_is_all(y, N, 11));
 }
 
+static void mapped_again_when_asked(void) {
+    int runs = 0;
+    BUFFERS();
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_map_again_np());
+    grpc_map("auto") {
+        runs++;
+        OK(grpc_call(&axpy, N, 1.0, x, y));
+        OK(grpc_map_again_np());
+        OK(grpc_call(&axpy, N, 1.0, y, z));
+        OK(grpc_call(&sum, (long)N, z, &total));
+        EXPECT(runs == 1 ? GRPC_NO_ERROR : GRPC_OTHER_ERROR_CODE, grpc_map_again_np());
+    }
+    OK(grpc_map_error_np());
+    CHECK(suite_is_all(y, N, 11));
+    CHECK(suite_is_all(z, N, 111));
+    EQUAL(111.0 * N, total);
+    CHECK(strstr(report(), "what was left was mapped again: 1 time\n") != NULL);
+    /* Of no calls that were mapped together. */
+    grpc_map("no such heuristic") {
+        grpc_call(&axpy, N, 1.0, x, y);
+        EXPECT(grpc_map_phase_np() == 1 ? GRPC_NO_ERROR : GRPC_OTHER_ERROR_CODE, grpc_map_again_np());
+    }
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_map_error_np());
+    CHECK(suite_is_all(y, N, 12));
+}
+
+/* Results that lie on servers, and those that are still being made. */
+static void mapped_again_while_calls_run(void) {
+    grpc_sessionid_t ids[3];
+    BUFFERS();
+    grpc_map("heft") {
+        grpc_stays_remote(y);
+        OK(grpc_call_async(&axpy, &ids[0], N, 1.0, x, y));
+        OK(grpc_call_async(&axpy, &ids[1], N, 1.0, x, z));
+        OK(grpc_map_again_np());
+        OK(grpc_call_async(&axpy, &ids[2], N, 1.0, y, z));
+        OK(grpc_map_again_np());
+        OK(grpc_call(&sum, (long)N, z, &total));
+    }
+    OK(grpc_map_error_np());
+    OK(grpc_wait_all());
+    EQUAL(112.0 * N, total);
+    CHECK(suite_is_all(z, N, 112));
+    CHECK(suite_is_all(y, N, 10));
+    OK(grpc_fetch(y));
+    CHECK(suite_is_all(y, N, 11));
+}
+
 const test_case block_cases[] = {
+    {"map: mapped again when asked", mapped_again_when_asked},
+    {"map: mapped again while calls run", mapped_again_while_calls_run},
     {"map: calls through bound and late handles", bound_and_late_handles},
     {"map: all calls are bound", all_calls_are_bound},
     {"map: a call that is bound otherwise than it was discovered", a_call_that_is_bound_otherwise},

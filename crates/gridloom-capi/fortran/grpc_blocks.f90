@@ -39,7 +39,8 @@ module grpc_blocks
     end type
 
     public :: grpc_map, grpc_plan, grpc_map_next_np, grpc_local, grpc_local_reads, grpc_local_writes, grpc_stays_remote
-    public :: grpc_fetch, grpc_forget_np, grpc_map_error_np, grpc_map_phase_np, grpc_map_report_np
+    public :: grpc_fetch, grpc_forget_np, grpc_map_error_np, grpc_map_again_np, grpc_map_phase_np
+    public :: grpc_map_report_np
 
     interface
         subroutine c_begin(mapped, heuristic, file, line) bind(c, name="grpc_map_begin_np")
@@ -88,6 +89,9 @@ module grpc_blocks
         end function
         ! As in grpc_map.h.
         integer(c_int) function grpc_map_error_np() bind(c)
+            import
+        end function
+        integer(c_int) function grpc_map_again_np() bind(c)
             import
         end function
         integer(c_int) function grpc_map_phase_np() bind(c)

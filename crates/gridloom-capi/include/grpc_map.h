@@ -49,6 +49,10 @@
  * with a plain call. If the calls cannot be mapped, each is mapped by itself. If a call comes that was not discovered, it is mapped by itself;
  * what did not come is left out. After the block grpc_map_error_np() gives the error.
  *
+ * Mapping again. Where speeds and links turn out other than predicted, or servers come, the calls that have not come
+ * yet are mapped again, if that pays; those that came run where they are. A block with a plan that was given keeps it, and so does one by
+ * "round-robin" or "random". grpc_map_again_np asks for it at once.
+ *
  * The calls of the block are those of the thread that runs it; other threads' calls are plain ones. */
 #ifndef GRIDLOOM_GRPC_MAP_H
 #define GRIDLOOM_GRPC_MAP_H
@@ -112,6 +116,13 @@ grpc_error_t grpc_forget_np(const void *pointer);
  * (grpc_last_error_text_np) says which call, and what was discovered in its place.
  * MT-safe. */
 grpc_error_t grpc_map_error_np(void);
+
+/* Has the calls of this thread's block that have not come yet mapped again, by its heuristic (by "heft" if it was given a plan), on
+ * the grid as it is now: for a program that knows that something has changed. Waits for the new plan. Nothing while calls are
+ * discovered.
+ * @return GRPC_OTHER_ERROR_CODE outside of a block, if no call is left, or if they cannot be mapped; the former plan counts
+ *         then. MT-safe. */
+grpc_error_t grpc_map_again_np(void);
 
 /* 1 while calls are discovered, 2 while they are made, 0 outside of grpc_map, for this thread. MT-safe. */
 int grpc_map_phase_np(void);

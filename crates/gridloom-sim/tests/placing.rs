@@ -101,7 +101,7 @@ impl Stage {
         let id = task.id;
         let group = self.group(vec![task], reads);
         let from = BTreeMap::new();
-        self.sim.command(self.client, Command::Follow { group, server, from, heuristic: "heft".into() });
+        self.sim.command(self.client, Command::Follow { group, server, from, heuristic: "heft".into(), plan: None });
         id
     }
 

@@ -360,8 +360,9 @@ impl State {
                     plan.basis = seen.map(|seen| Arc::new(Basis::new(seen, &tasks, &data)));
                     plan
                 };
-                self.groups.on_planned(group, tasks.first(), record);
+                self.groups.on_planned(group, record);
             }
+            Event::PlanStale { group, .. } => self.groups.on_stale(group),
             Event::GroupNotMapped { group, error } => {
                 self.groups.on_not_mapped(group, self.directory.with_lost_servers(error));
             }

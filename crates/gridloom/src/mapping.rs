@@ -71,8 +71,8 @@ impl Mapping {
         matches!(self.0, How::Own { .. })
     }
 
-    /// For a call that a plan was not made for: as [`Mapping::by`], but by a heuristic instead of a plan.
-    pub(crate) fn alone(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
+    /// For a call that a plan was not made for, and for what is left of a group: as [`Mapping::by`], but by a heuristic instead of a plan.
+    pub(crate) fn again_by(&self, grid: &Grid, group: &graph::Group) -> Result<MapBy, Error> {
         match &self.0 {
             How::Named(_) => Ok(self.again()),
             How::Own { .. } => self.by(grid, group),

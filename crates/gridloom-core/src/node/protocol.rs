@@ -208,7 +208,8 @@ pub enum Command {
         /// By what it is mapped.
         heuristic: MapBy,
     },
-    /// Only map a group: ends in `GroupPlanned` or `GroupNotMapped`.
+    /// Only map a group: ends in `GroupPlanned` or `GroupNotMapped`. One that is followed may be mapped again, as what is left of
+    /// it.
     Plan {
         group: Group,
         /// By what it is mapped.
@@ -227,6 +228,8 @@ pub enum Command {
         from: BTreeMap<DatumId, NodeId>,
         /// By what they are mapped if they cannot run there.
         heuristic: MapBy,
+        /// The group that was planned, if they take their places in its plan.
+        plan: Option<GroupId>,
     },
     /// No more tasks will come of a group that was planned to be followed.
     EndPlan { group: GroupId },
@@ -309,6 +312,8 @@ pub enum Event {
         /// What it was made of, if the group was only to be planned.
         seen: Option<Arc<Seen>>,
     },
+    /// What the plan of a described group rests on has changed: what has not come of it may be mapped again.
+    PlanStale { group: GroupId, why: String },
     /// A group that was only to be planned cannot be mapped.
     GroupNotMapped { group: GroupId, error: TaskError },
     /// A task ended (for good: with a result, or without hope of one). A plain call's results are in the client's store

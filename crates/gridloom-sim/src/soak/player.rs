@@ -280,7 +280,7 @@ impl Player {
         let sources = BTreeMap::from([(datum, Source { meta: self.draw.meta(), at: Vec::new() })]);
         let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
         let heuristic = "heft".into();
-        sim.command(self.node, Command::Follow { group, server, from: BTreeMap::new(), heuristic });
+        sim.command(self.node, Command::Follow { group, server, from: BTreeMap::new(), heuristic, plan: None });
     }
 
     fn call(&mut self, sim: &mut Simulation, ledger: &mut Ledger, call: PlainCall) {

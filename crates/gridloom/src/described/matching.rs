@@ -6,6 +6,8 @@
 //!
 //! **Invariants:** a described call is taken at most once; a result that stands for a described one has its name.
 
+mod again;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -15,6 +17,8 @@ use gridloom_core::graph::{Argument, Task};
 use gridloom_idl::Signature;
 use serde::Serialize;
 
+use self::again::Again;
+pub(crate) use self::again::Left;
 use super::resolve::{Resolved, is_alike};
 use crate::{Error, PlanRecord, Value};
 
@@ -66,11 +70,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Matching {
     resolved: Resolved,
     plan: PlanRecord,
-    /// Of each call.
-    servers: Vec<NodeId>,
-    server_names: BTreeMap<NodeId, String>,
-    /// Where the plan has a described datum come from, by receiver.
-    sources: BTreeMap<(DatumId, NodeId), NodeId>,
+    places: Places,
+    again: Again,
     /// Calls of each function that have not come, in order.
     open: BTreeMap<String, BTreeSet<usize>>,
     /// What was passed for described inputs, and the other way round.
@@ -94,20 +95,32 @@ struct Misfit {
     why: String,
 }
 
-impl Matching {
-    /// # Errors
-    /// If the plan does not say what it was made of.
-    pub(crate) fn new(resolved: Resolved, plan: PlanRecord, is_strict: bool) -> Result<Matching, Error> {
+/// Where a plan has described calls and data.
+struct Places {
+    /// Of each call.
+    servers: Vec<NodeId>,
+    server_names: BTreeMap<NodeId, String>,
+    /// Where the plan has a described datum come from, by receiver.
+    sources: BTreeMap<(DatumId, NodeId), NodeId>,
+}
+
+impl Places {
+    fn new(resolved: &Resolved, plan: &PlanRecord) -> Result<Places, Error> {
+        let data = resolved.data.keys().copied();
+        Places::of(resolved.group.id.client, data, plan)
+    }
+
+    /// Of a plan of that client's, with those data.
+    fn of(client: NodeId, data: impl Iterator<Item = DatumId>, plan: &PlanRecord) -> Result<Places, Error> {
         let unknown = || Error::Input("the agent did not say what the described graph's plan was made of".into());
         let basis = plan.basis.clone().ok_or_else(unknown)?;
-        let (client, serial) = (resolved.group.id.client, |datum: &DatumId| datum.serial.to_string());
         let mut nodes: BTreeMap<&str, NodeId> =
             basis.seen.grid.servers.iter().map(|server| (server.name.as_str(), server.node)).collect();
         let server_names = nodes.iter().map(|(name, node)| (*node, (*name).to_string())).collect();
         nodes.entry("client").or_insert(client);
         let node = |name: &str| nodes.get(name).copied().ok_or_else(unknown);
         let servers = plan.tasks.iter().map(|task| node(&task.server)).collect::<Result<Vec<_>, _>>()?;
-        let data: BTreeMap<String, DatumId> = resolved.data.keys().map(|datum| (serial(datum), *datum)).collect();
+        let data: BTreeMap<String, DatumId> = data.map(|datum| (datum.serial.to_string(), datum)).collect();
         let mut sources = BTreeMap::new();
         for transfer in &plan.transfers {
             if let (Some(datum), Ok(from), Ok(to)) =
@@ -116,6 +129,15 @@ impl Matching {
                 sources.entry((*datum, to)).or_insert(from);
             }
         }
+        Ok(Places { servers, server_names, sources })
+    }
+}
+
+impl Matching {
+    /// # Errors
+    /// If the plan does not say what it was made of.
+    pub(crate) fn new(resolved: Resolved, plan: PlanRecord, is_strict: bool) -> Result<Matching, Error> {
+        let places = Places::new(&resolved, &plan)?;
         let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
         for (number, task) in resolved.group.tasks.iter().enumerate() {
             open.entry(task.name().to_string()).or_default().insert(number);
@@ -127,10 +149,9 @@ impl Matching {
             described: real.clone(),
             real,
             resolved,
+            again: Again::default(),
             plan,
-            servers,
-            server_names,
-            sources,
+            places,
             open,
             has: BTreeSet::new(),
             came: 0,
@@ -284,7 +305,7 @@ impl Matching {
     }
 
     fn server_name(&self, server: NodeId) -> String {
-        self.server_names.get(&server).map_or_else(|| server.to_string(), |name| format!("'{name}'"))
+        self.places.server_names.get(&server).map_or_else(|| server.to_string(), |name| format!("'{name}'"))
     }
 
     /// A call takes the place of a described one: it gets its names. Where it runs, if it is as described.
@@ -304,12 +325,12 @@ impl Matching {
         if let Some(open) = self.open.get_mut(task.name()) {
             open.remove(&number);
         }
-        let server = self.servers[number];
+        let server = self.places.servers[number];
         let mut from = BTreeMap::new();
         for datum in task.inputs() {
             let described = self.described.get(&datum).copied().unwrap_or(datum);
             let is_result = self.resolved.data.get(&described).is_some_and(|known| known.is_result);
-            if let Some(planned) = self.sources.get(&(described, server)) {
+            if let Some(planned) = self.places.sources.get(&(described, server)) {
                 // A source that the plan counts on counts only once it has it; the client passes results on.
                 let client_has = *planned == self.group().client && (is_result || self.owned.contains(&datum));
                 if client_has || self.has.contains(&(datum, *planned)) {
@@ -335,7 +356,7 @@ impl Matching {
             if size_bytes <= EAGER_BYTES_MAX {
                 continue;
             }
-            let to_all = self.sources.range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)));
+            let to_all = self.places.sources.range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)));
             let mut to: Vec<(NodeId, NodeId)> = to_all.map(|((_, to), from)| (*to, *from)).collect();
             to.retain(|(to, _)| *to != server && *to != self.group().client);
             // Copies that others are made from come first.

@@ -21,7 +21,7 @@ use gridloom_base::near::near_names;
 
 use crate::Error;
 pub use matching::Difference;
-pub(crate) use matching::{Matching, PlannedCall, Verdict};
+pub(crate) use matching::{Left, Matching, PlannedCall, Verdict};
 
 /// What a group will call, described beforehand: it is mapped as described ([`Grid::plan_of`](crate::Grid::plan_of)), and
 /// calls that come later take their places in the plan ([`Grid::group_of`](crate::Grid::group_of)).

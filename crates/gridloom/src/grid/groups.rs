@@ -1,6 +1,6 @@
 //! Groups of a session: planned, run, reported and forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use gridloom_base::time::ns_to_seconds;
@@ -21,8 +21,11 @@ pub(super) struct Groups {
     records: BTreeMap<GroupId, GroupRecord>,
     of_task: BTreeMap<TaskId, GroupId>,
     of_datum: BTreeMap<DatumId, GroupId>,
-    /// Answers to questions for a plan.
+    /// Those of which a plan is asked for, and answers.
+    asked: BTreeSet<GroupId>,
     plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
+    /// Described groups with a plan that rests on what has changed.
+    stale: BTreeSet<GroupId>,
     keeps: Keeps,
     /// Of groups that are forgotten, if they are kept.
     summaries: BTreeMap<GroupId, Summary>,
@@ -50,22 +53,23 @@ impl Groups {
         self.records.get(self.of_task.get(&task)?)
     }
 
-    /// A plan has come for a group; the group's record makes the plan's. `task` is one of its tasks.
-    pub(super) fn on_planned(
-        &mut self,
-        group: GroupId,
-        task: Option<&TaskId>,
-        plan: impl FnOnce(&mut GroupRecord) -> PlanRecord,
-    ) {
+    /// A plan has come for a group; the group's record makes the plan's.
+    pub(super) fn on_planned(&mut self, group: GroupId, plan: impl FnOnce(&mut GroupRecord) -> PlanRecord) {
         let Some(record) = self.records.get_mut(&group) else { return };
         let plan = plan(record);
-        // Only the plan of a group that is not run is asked for.
-        if task.is_none_or(|task| !self.of_task.contains_key(task)) {
+        if self.asked.remove(&group) {
             self.plans.insert(group, Ok(plan));
         }
     }
 
+    pub(super) fn on_stale(&mut self, group: GroupId) {
+        if self.records.contains_key(&group) {
+            self.stale.insert(group);
+        }
+    }
+
     pub(super) fn on_not_mapped(&mut self, group: GroupId, error: TaskError) {
+        self.asked.remove(&group);
         self.plans.insert(group, Err(error));
     }
 
@@ -142,6 +146,7 @@ impl Groups {
 
     /// The program can ask about the group no more: it is forgotten when it has ended.
     pub(super) fn forget(&mut self, group: GroupId) {
+        self.stale.remove(&group);
         let Some(record) = self.records.get_mut(&group) else { return };
         if !record.has_ended() {
             record.is_unasked = true;
@@ -274,9 +279,32 @@ impl Grid {
         plan
     }
 
+    /// What is left of a described group is mapped again. Its former plan counts if that cannot be.
+    pub(crate) fn plan_again(&self, left: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
+        let id = left.id;
+        let former = self.state().groups.records.remove(&id);
+        let plan = self.ask_for_plan(left, heuristic, true);
+        let mut state = self.state();
+        let again = state.groups.records.remove(&id);
+        if let Some(mut former) = former {
+            again.into_iter().for_each(|again| former.planned_again(again));
+            state.groups.records.insert(id, former);
+        }
+        plan
+    }
+
+    /// Whether the plan of a described group rests on what has changed; told once.
+    pub(crate) fn take_stale(&self, group: GroupId) -> bool {
+        self.absorb();
+        self.state().groups.stale.remove(&group)
+    }
+
     fn ask_for_plan(&self, group: graph::Group, heuristic: MapBy, is_followed: bool) -> Result<PlanRecord, Error> {
         let id = group.id;
-        self.state().groups.records.insert(id, GroupRecord::of(&group));
+        let mut state = self.state();
+        state.groups.records.insert(id, GroupRecord::of(&group));
+        state.groups.asked.insert(id);
+        drop(state);
         self.command(Command::Plan { group, heuristic, is_followed });
         Ok(self.wait(None, |state| state.groups.plans.remove(&id))??)
     }
@@ -307,7 +335,7 @@ impl Grid {
     pub(crate) fn run_planned(&self, group: graph::Group, call: PlannedCall, heuristic: MapBy, plan: GroupId) {
         self.remember(&group, Some(plan));
         let PlannedCall { server, from } = call;
-        self.command(Command::Follow { group, server, from, heuristic });
+        self.command(Command::Follow { group, server, from, heuristic, plan: Some(plan) });
     }
 
     /// What happens to the group from now on is noted for its report.

@@ -7,7 +7,7 @@ use gridloom_base::{GroupId, Meta};
 use gridloom_core::graph::{self, Source};
 
 use super::{Group, Handle, Parts, Recorder, Submitted, handle_of};
-use crate::described::{Difference, Matching, Verdict};
+use crate::described::{Difference, Left, Matching, Verdict};
 use crate::function::Prepared;
 use crate::{Arg, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
 
@@ -77,6 +77,47 @@ impl Group {
         self.matching(|matching| matching.plan().clone())
     }
 
+    /// Has the calls of a described group that have not come mapped again, on the grid as it is now. Those that came run
+    /// where they are. The session does so by itself where it pays, when it learns that speeds, links or servers have changed, unless the
+    /// group was given a plan.
+    ///
+    /// # Errors
+    /// If the group was not described, or no call is left; those of [`Grid::plan_of`]. The former plan counts then.
+    pub fn map_again(&self) -> Result<PlanRecord, Error> {
+        let Some(matching) = &self.recorder.matching else {
+            let why =
+                "only a described group is mapped again when the program says so; what is left of others is by itself";
+            return Err(Error::Usage(why.into()));
+        };
+        let left = matching.lock().expect("no panic while held").left();
+        let left = left.ok_or_else(|| {
+            let why = "no call of the group is left to be mapped again: all that were described have come, or another thread does so";
+            Error::Usage(why.into())
+        })?;
+        self.map_left(matching, left)
+    }
+
+    /// What is left is mapped again, if that is due: the plan rests on what has changed.
+    fn follow_news(&self, matching: &Mutex<Matching>) {
+        let lock = || matching.lock().expect("no panic while held");
+        let plan = lock().group();
+        if self.recorder.mapping.is_plan() || !self.grid.take_stale(plan) {
+            return;
+        }
+        let left = lock().left_if_it_pays(self.grid.now());
+        // If it cannot be, the former plan is as good as any.
+        let _ = left.map(|left| self.map_left(matching, left));
+    }
+
+    fn map_left(&self, matching: &Mutex<Matching>, left: Left) -> Result<PlanRecord, Error> {
+        // A heuristic of the program's own may take its time, and calls of other threads come meanwhile.
+        let by = self.recorder.mapping.again_by(&self.grid, &left.group);
+        let plan = by.and_then(|by| self.grid.plan_again(left.group.clone(), by));
+        let mut matching = matching.lock().expect("no panic while held");
+        matching.mapped_again(left, plan.as_ref().map_err(|_| ()))?;
+        plan
+    }
+
     /// How the calls differed from the described ones so far.
     pub fn differences(&self) -> Vec<Difference> {
         self.matching(|matching| matching.differences().to_vec()).unwrap_or_default()
@@ -129,6 +170,7 @@ impl Group {
         for handle in &handles {
             handle.launch()?;
         }
+        self.follow_news(matching);
         let Prepared { mut task, values, mut outputs } = prepared;
         let mut matching = lock();
         let metas: Vec<(_, Meta)> = values
@@ -175,7 +217,7 @@ impl Group {
         match place {
             Some(place) => self.grid.run_planned(group, place, self.recorder.mapping.again(), plan),
             None => {
-                let by = self.recorder.mapping.alone(&self.grid, &group)?;
+                let by = self.recorder.mapping.again_by(&self.grid, &group)?;
                 self.grid.run(group, by, Vec::new());
             }
         }

@@ -218,6 +218,11 @@ impl GroupRecord {
         self.ended_at = self.plans.first().map(|(at, _)| *at);
     }
 
+    /// What was left of it was planned again.
+    pub(crate) fn planned_again(&mut self, again: GroupRecord) {
+        self.plans.extend(again.plans);
+    }
+
     pub(crate) fn planned_at(&self) -> Option<Time> {
         self.plans.first().map(|(at, _)| *at)
     }

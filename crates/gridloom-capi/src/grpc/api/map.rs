@@ -150,6 +150,15 @@ pub extern "C-unwind" fn grpc_local_np() -> c_int {
 
 /// See `grpc_map.h`.
 #[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_map_again_np() -> c_int {
+    run(|| {
+        library()?;
+        map::map_again()
+    })
+}
+
+/// See `grpc_map.h`.
+#[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_map_phase_np() -> c_int {
     map::phase().map_or(0, |phase| phase as c_int)
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use gridloom::{Arg, Group, PlanRecord, Value};
+use gridloom::{Arg, Group, PlanRecord, Report, Value};
 
 use super::super::arguments::{Gathered, Item, Survey, copy_of, gather};
 use super::super::call::Call;
@@ -143,6 +143,15 @@ impl Run {
             }
         };
         Ok(session.id)
+    }
+
+    /// The calls that have not come are mapped again.
+    pub(super) fn map_again(&self) -> Outcome<()> {
+        let group = self.group.as_ref().ok_or_else(|| {
+            let nothing = || Failed::other("the block has no calls that were mapped together");
+            self.not_mapped.clone().unwrap_or_else(nothing)
+        })?;
+        group.map_again().map(drop).map_err(|error| Failed::other(error.to_string()))
     }
 
     /// A call was not made: that is how it ended.
@@ -386,7 +395,8 @@ impl Run {
         }
         let report = self.group.as_ref().and_then(|group| group.report().ok());
         let read = self.guard.reads().into_iter().map(|read| format!("{read}\n"));
-        let report = report.map(|report| std::iter::once(report.to_string()).chain(read).collect());
+        let again = report.as_ref().and_then(mapped_again);
+        let report = report.map(|report| std::iter::once(report.to_string()).chain(again).chain(read).collect());
         let plan = self.group.as_ref().and_then(Group::described_plan);
         Ended { failed: failed.or(self.not_mapped.take()).or(self.differs()), report, plan }
     }
@@ -417,6 +427,12 @@ impl Run {
         let is_own = |part: &Part<Arc<Made>>| self.touched.iter().any(|(start, bytes)| meet(part, *start, *bytes));
         self.library.staying.keep(staying.into_iter().filter(is_own).collect());
     }
+}
+
+/// How often what was left of the block was mapped again, in words.
+fn mapped_again(report: &Report) -> Option<String> {
+    let times = report.plans.len().saturating_sub(1);
+    (times > 0).then(|| format!("what was left was mapped again: {times} time{}\n", if times == 1 { "" } else { "s" }))
 }
 
 fn meet(part: &Part<Arc<Made>>, start: usize, bytes: usize) -> bool {

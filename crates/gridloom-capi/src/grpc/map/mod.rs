@@ -241,6 +241,15 @@ pub(super) fn last() -> Last {
     LAST.try_with(|last| last.borrow().clone()).unwrap_or_default()
 }
 
+/// What is left of the block is mapped again.
+pub(super) fn map_again() -> Outcome<()> {
+    in_block(|block| match &mut block.stage {
+        Stage::Discovering(_) => Ok(()),
+        Stage::Mapped(run) => run.map_again(),
+    })
+    .unwrap_or_else(|| Err(Failed::other("this stands outside of grpc_map, and maps again what is left of its block")))
+}
+
 /// The program's own work begins.
 pub(super) fn program_writes() {
     in_block(|block| match &mut block.stage {

@@ -237,7 +237,7 @@ impl Agent {
             let server = self.servers.get_mut(node).expect("the caller has looked");
             server.promised.insert(group, Promise { end, pace: server.pace });
         }
-        if purpose == Purpose::Run {
+        if purpose != Purpose::Look {
             self.planned(group, &plan, grid);
         }
         let addresses = grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));

@@ -107,6 +107,7 @@ impl Client {
     /// Nothing more will be placed by that plan: its servers are no longer promised.
     pub(super) fn on_end_plan(&mut self, group: GroupId, out: &mut Vec<Effect>) {
         self.groups.remove(&group);
+        self.followed.remove(&group);
         self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
     }
 }

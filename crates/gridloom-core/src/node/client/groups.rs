@@ -14,13 +14,13 @@ use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::MapBy;
 
 impl Client {
-    /// `placed` says where the tasks run, if that is known already.
+    /// `placed` says where the tasks run, if that is known already, and by the plan of which described group.
     pub(super) fn on_run(
         &mut self,
         now: Time,
         group: Group,
         heuristic: MapBy,
-        placed: Option<Placed>,
+        (placed, follows): (Option<Placed>, Option<GroupId>),
         out: &mut Vec<Effect>,
     ) {
         let id = group.id;
@@ -36,6 +36,7 @@ impl Client {
             mapping: None,
             question: None,
             remapping: Remapping::default(),
+            follows,
         };
         self.groups.insert(id, run);
         if let Some(why) = refusal {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::remapping::Remapping;
+use super::remapping::{Remapping, is_steadfast};
 use super::{Client, GroupRun, LostServer, Mapping, Status, TaskRun, send};
 use crate::graph::{Group, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
@@ -48,6 +48,7 @@ impl Client {
             mapping: Some(mapping),
             question: None,
             remapping: Remapping::default(),
+            follows: None,
         };
         let id = group.id;
         let run = GroupRun { question: Some(Box::new((group, heuristic.clone(), purpose))), ..run };
@@ -55,7 +56,8 @@ impl Client {
         match self.contacts.agent() {
             Some(agent) => {
                 let request = self.map_request(id, outlined.outline, heuristic);
-                send(out, agent, MapToAgent::MapGroup(Box::new(MapRequest { purpose, ..request })));
+                let busy = self.busy_following(now, id);
+                send(out, agent, MapToAgent::MapGroup(Box::new(MapRequest { purpose, busy, ..request })));
             }
             None => {
                 self.mapping_failed(now, id, self.agent_lost(), out);
@@ -288,7 +290,10 @@ impl Client {
             map_ns: now.since(mapping.asked.unwrap_or(now)),
             seen: seen.map(Arc::from),
         }));
-        if self.groups[&group].question.is_some() {
+        if let Some(question) = &self.groups[&group].question {
+            if question.2 == Purpose::Follow && !is_steadfast(&question.1) {
+                self.followed.insert(group);
+            }
             self.groups.remove(&group);
             return;
         }

@@ -143,6 +143,8 @@ struct GroupRun {
     /// It is not run, only planned; the question may have to be asked again.
     question: Option<Box<(Group, MapBy, Purpose)>>,
     remapping: Remapping,
+    /// The described group in whose plan it takes its place.
+    follows: Option<GroupId>,
 }
 
 /// The machine. What it knows of nodes, of ways that failed, of its own links and of queues is private to four sub-machines, which do
@@ -164,6 +166,8 @@ pub struct Client {
     early_placements: Vec<(GroupId, Vec<TaskId>, Placed)>,
     /// Groups to be planned once the links are measured and what they read has a place.
     early_plans: Vec<(Group, MapBy, Purpose)>,
+    /// Described groups with a plan that may be made again.
+    followed: BTreeSet<GroupId>,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -187,6 +191,7 @@ impl Client {
             waiting_calls: WaitingCalls::default(),
             early_placements: Vec::new(),
             early_plans: Vec::new(),
+            followed: BTreeSet::new(),
             tasks: BTreeMap::new(),
             data: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -288,13 +293,13 @@ impl Client {
             Command::CalledBack { server, task, answer } => {
                 self.contacts.post(server, TaskToServer::CalledBack { task, answer }, out);
             }
-            Command::Run { group, heuristic } => self.on_run(now, group, heuristic, None, out),
+            Command::Run { group, heuristic } => self.on_run(now, group, heuristic, (None, None), out),
             Command::Plan { group, heuristic, is_followed } => {
                 let purpose = if is_followed { Purpose::Follow } else { Purpose::Look };
                 self.plan_only(now, group, heuristic, purpose, out);
             }
-            Command::Follow { group, server, from, heuristic } => {
-                self.on_run(now, group, heuristic, Some(Placed { server, from }), out);
+            Command::Follow { group, server, from, heuristic, plan } => {
+                self.on_run(now, group, heuristic, (Some(Placed { server, from }), plan), out);
             }
             Command::EndPlan { group } => self.on_end_plan(group, out),
             Command::Get { datum } => self.on_get(now, datum, out),

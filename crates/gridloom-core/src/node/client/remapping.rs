@@ -5,6 +5,8 @@
 //!                  client ◀──Recalled (what does not run)── its servers
 //!                  client ──MapGroup──▶ agent
 //! ```
+//! Of a described group only the calls that have not come are mapped again, by the session: it is told (`PlanStale`).
+//!
 //! Tasks that run go on where they are; what they will take counts as busy time in the new plan. Not more often than it
 //! pays: mapping again takes no more than a small part of the time that is left ([`REMAP_PART_MAX`]), and then that part of it
 //! passes before the next time, twice as much before each further one.
@@ -13,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Client, Status, TaskRun};
 use crate::node::message::TaskToServer;
-use crate::node::protocol::Effect;
+use crate::node::protocol::{Effect, Event};
 use crate::node::{Category, LogLine};
 use gridloom_base::limits::REMAP_PART_MAX;
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
@@ -65,6 +67,11 @@ impl Client {
     }
 
     pub(super) fn on_stale(&mut self, now: Time, group: GroupId, why: &str, out: &mut Vec<Effect>) {
+        if self.followed.contains(&group) {
+            // The session knows which of its calls have come.
+            out.push(Effect::Emit(Event::PlanStale { group, why: why.to_string() }));
+            return;
+        }
         let Some(run) = self.groups.get(&group) else { return };
         // A caller that gives a plan wants that one.
         let is_steadfast = run.is_given || is_steadfast(&run.heuristic);
@@ -179,6 +186,12 @@ impl Client {
         let view = &self.grid.servers[self.grid.server(server)?];
         let bytes_of = |datum| self.data.get(&datum).map_or(0, |known| known.meta.size_bytes());
         view.task_seconds(run.task.name(), run.task.size(bytes_of))
+    }
+
+    /// The same for the calls that follow the plan of a described group.
+    pub(super) fn busy_following(&self, now: Time, plan: GroupId) -> Vec<(NodeId, f64)> {
+        let follow = self.groups.iter().filter(|(_, run)| run.follows == Some(plan));
+        follow.flat_map(|(group, _)| self.busy(now, *group)).collect()
     }
 
     /// For how long tasks of the group that are out keep their servers busy, an entry a task.
