@@ -4,9 +4,11 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{
-    Grid, Running, compiled, file, first_line, gridloom, idl, library, line_with, logging, said, succeeds,
+    Grid, Running, compiled, file, first_line, gridloom, idl, library, line_with, logging, said, serve_command,
+    succeeds,
 };
 
 /// A command of a user whose configuration folder that is.
@@ -152,27 +154,53 @@ int look(const char *what) {
 }
 "#;
 
+/// A folder that every user can reach, unlike that of the build; removed in the end.
+struct Open(PathBuf);
+
+impl Open {
+    fn new() -> Open {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("gridloom-secret-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Open(folder)
+    }
+
+    /// A copy of that file, which every user can read and execute.
+    fn copy(&self, from: &str) -> String {
+        let copy = self.0.join(Path::new(from).file_name().unwrap());
+        std::fs::copy(from, &copy).unwrap();
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+        copy.to_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A server of the function that looks around, started by that command in front, and what the function sees.
-fn looking(grid: &Grid, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
+fn looking(grid: &Grid, open: &Open, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
     let (source, idl) = (
         file("look.c", LOOK),
         file("look.idl", "Module cli;\nDefine look(IN string what, OUT int *seen) Calls \"C\" seen = look(what);\n"),
     );
-    let library = compiled("look.so", &source);
-    let serve = grid.serve_command("looking", &[&idl], &[&["--library", &library], arguments].concat());
-    let mut command = match front {
-        [] => serve,
-        [program, rest @ ..] => {
-            let mut command = Command::new(program);
-            command.args(rest).arg(serve.get_program()).args(serve.get_args());
-            command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
-            command
-        }
-    };
+    let (library, idl) = (open.copy(&compiled("look.so", &source)), open.copy(&idl));
+    let program = open.copy(env!("CARGO_BIN_EXE_gridloom"));
+    let serve =
+        serve_command(&grid.address, "looking", &[&idl], &[&["--library", &library, "--quiet"], arguments].concat());
+    let [words @ .., last] = &[front, &[program.as_str()]].concat()[..] else { unreachable!("the program is one") };
+    let mut command = Command::new(words.first().unwrap_or(last));
+    command.args(words.iter().chain([last]).skip(1)).args(serve.get_args());
+    command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let server = Running::start({
         command.env("THE_PASSWORD", "hunter2").env("WANTED", "yes");
         command
     });
+    assert!(server.line.starts_with("server looking on "), "it did not start: {}", server.line);
     let address = grid.address.clone();
     let look = move |what: &str| {
         let shown = succeeds(gridloom(&["call", "cli/look", what, "--agent", &address, "--json"]));
@@ -184,13 +212,13 @@ fn looking(grid: &Grid, front: &[&str], arguments: &[&str]) -> (Running, impl Fn
 
 #[test]
 fn functions_see_of_the_servers_environment_what_is_common_or_named() {
-    let grid = Grid::start();
-    let (server, look) = looking(&grid, &[], &["--env", "WANTED"]);
+    let (grid, open) = (Grid::start(), Open::new());
+    let (server, look) = looking(&grid, &open, &[], &["--env", "WANTED"]);
     let seen = |names: [&str; 5]| names.map(|name| look(&format!("env:{name}")));
     let names = ["PATH", "WANTED", "THE_PASSWORD", "GRIDLOOM_SECRET", "GRIDLOOM_TICKET"];
     assert_eq!(seen(names), [1, 1, 0, 0, 1]);
     drop(server);
-    let (_server, look) = looking(&grid, &[], &["--env", "*"]);
+    let (_server, look) = looking(&grid, &open, &[], &["--env", "*"]);
     assert_eq!(names.map(|name| look(&format!("env:{name}"))), [1, 1, 1, 0, 1], "all but the secret");
 }
 
@@ -200,13 +228,13 @@ fn functions_do_not_read_the_memory_of_their_server() {
     if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
         return crate::support::skipped("another user than root is to be tried, which takes root and setpriv");
     }
-    let grid = Grid::start();
+    let (grid, open) = (Grid::start(), Open::new());
     // Functions of the server's own user: the server hides.
-    let (server, look) = looking(&grid, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], &[]);
+    let (server, look) = looking(&grid, &open, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], &[]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
     drop(server);
     // A server of root has its functions run as another user.
-    let (server, look) = looking(&grid, &[], &["--run-as", "nobody"]);
+    let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
     drop(server);
     let (code, error) = said(grid.serve_command("none", &[&idl()], &["--run-as", "nobody-of-that-name"]));
