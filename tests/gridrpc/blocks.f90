@@ -20,6 +20,7 @@ program blocks
     call a_block_that_is_left()
     call an_unknown_heuristic()
     call plans()
+    call a_heuristic()
     call remotes()
     call data_in_memory()
     call data_in_files()
@@ -229,6 +230,55 @@ contains
         call gives(grpc_map_error_np(), GRPC_NO_ERROR)
         call holds(all(y == 12))
         call tell("a plan of a file")
+    end subroutine
+
+    ! The second call on the last server; and says by its result if something is not as it should be.
+    integer(c_int) function spreads(problem, servers, order, context) bind(c)
+        type(grpc_problem_np), intent(in) :: problem
+        integer(c_int), intent(inout) :: servers(*), order(*)
+        type(c_ptr), value :: context
+        type(grpc_problem_call_np), pointer :: calls(:)
+        type(grpc_problem_server_np), pointer :: known(:)
+        type(grpc_problem_datum_np), pointer :: data(:)
+        integer(c_int), pointer :: inputs(:), asked
+        real(c_double), pointer :: seconds(:)
+        real(c_double) :: moved
+        spreads = 1
+        call c_f_pointer(context, asked)
+        asked = asked + 1
+        call c_f_pointer(problem%calls, calls, [problem%calls_count])
+        call c_f_pointer(problem%servers, known, [problem%servers_count])
+        call c_f_pointer(problem%data, data, [problem%data_count])
+        if (size(calls) /= 2 .or. size(known) /= 4 .or. order(2) /= 1) return
+        call c_f_pointer(calls(2)%inputs, inputs, [calls(2)%inputs_count])
+        call c_f_pointer(calls(2)%seconds, seconds, [problem%servers_count])
+        if (all(data(inputs + 1)%producer /= 0) .or. any(seconds <= 0)) return
+        moved = grpc_problem_link_seconds_np(problem, 4, 0, data(1)%size_bytes)
+        if (moved <= 0) return
+        servers(1:2) = [0, 3]
+        spreads = 0
+    end function
+
+    subroutine a_heuristic()
+        type(grpc_mapped_np) :: block
+        character(len=:), allocatable :: plan
+        integer(c_int), target, volatile :: asked
+        asked = 0
+        call fill()
+        call gives(grpc_heuristic_define_np("spreads", spreads, c_loc(asked), 20d0), GRPC_NO_ERROR)
+        call grpc_map(block, "spreads")
+        do while (grpc_map_next_np(block))
+            call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+            call gives(grpc_call(axpy, n, 1d0, y, z), GRPC_NO_ERROR)
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call gives(grpc_plan_get_np(plan), GRPC_NO_ERROR)
+        call holds(grpc_plan_server_np(plan, 1) == "server-4")
+        call holds(asked == 1 .and. all(z == 111))
+        call tell("a heuristic of the program's own")
+        call gives(grpc_heuristic_define_np("spreads"), GRPC_NO_ERROR)
+        call gives(grpc_heuristic_define_np("heft", spreads), GRPC_OTHER_ERROR_CODE)
+        call tell("and its name")
     end subroutine
 
     subroutine remotes()

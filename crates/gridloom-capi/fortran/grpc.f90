@@ -32,6 +32,7 @@ include "grpc_texts.f90"
 include "grpc_calls.f90"
 include "grpc_blocks.f90"
 include "grpc_plans.f90"
+include "grpc_heuristics.f90"
 include "grpc_remotes.f90"
 include "grpc_data.f90"
 
@@ -40,6 +41,7 @@ module grpc
     use grpc_calls
     use grpc_blocks
     use grpc_plans
+    use grpc_heuristics
     use grpc_remotes
     use grpc_data
     implicit none

@@ -73,8 +73,8 @@ extern "C" {
 
 /* Maps the calls of the block that follows together: grpc_map(heuristic) { ... }.
  * @param heuristic  A name that `gridloom heuristics` lists, with options as there, or NULL for the configuration's;
- *                   take "auto" if in doubt. Or a plan (grpc_plan.h): "file:PATH", or the name that it was given. An unknown
- *                   name is GRPC_OTHER_ERROR_CODE in grpc_map_error_np(), and calls are mapped one by one. */
+ *                   take "auto" if in doubt. Or a plan (grpc_plan.h): "file:PATH", or the name that it was given; or a heuristic of the
+ *                   program's own by its name (grpc_heuristic.h). An unknown name is GRPC_OTHER_ERROR_CODE in grpc_map_error_np(), and calls are mapped one by one. */
 #define grpc_map(heuristic)                                                                                            \
     GRPC_BLOCK_(grpc_map_new_np, heuristic, GRPC_JOIN_(grpc_mapped_, __LINE__), GRPC_JOIN_(grpc_runs_, __LINE__))
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gridloom_capi::{
-    CData, CDeclaration, CFunctionHandle, CHandleAttr, CMeasure, CMessage, CNinfgInfo, CObjectHandle, CSessionAttr,
-    CSessionInfo, OpenCall, Slot,
+    CData, CDeclaration, CFunctionHandle, CHandleAttr, CMeasure, CMessage, CNinfgInfo, CObjectHandle, CProblem,
+    CProblemCall, CProblemDatum, CProblemServer, CSessionAttr, CSessionInfo, OpenCall, Slot,
 };
 
 fn own(path: &str) -> PathBuf {
@@ -77,6 +77,9 @@ fn c_type(rust: &str) -> String {
         "CCompletionMode" => "grpc_completion_mode_t",
         "CDataInfo" => "grpc_data_info_type_t",
         "ArgStack" => "grpc_arg_stack_t",
+        "u64" => "uint64_t",
+        "CHeuristic" => "grpc_heuristic_np",
+        "CProblem" => "grpc_problem_np",
         "CMapped" => "grpc_mapped_np",
         "OpenCall" => "gridloom_open_call",
         "Slot" => "gridloom_slot",
@@ -190,6 +193,7 @@ fn the_grpc_headers_declare_what_the_library_has() {
         "grpc_extensions.h",
         "grpc_map.h",
         "grpc_plan.h",
+        "grpc_heuristic.h",
         "grpc_ninfg.h",
         "grpc_objects.h",
         "grpc_remote.h",
@@ -228,6 +232,10 @@ fn the_grpc_headers_declare_what_the_library_has() {
         ("grpc_session_info_t_np", size_of::<CNinfgInfo>(), align_of::<CNinfgInfo>()),
         ("grpc_handle_attr_t_np", size_of::<CHandleAttr>(), align_of::<CHandleAttr>()),
         ("grpc_session_attr_t_np", size_of::<CSessionAttr>(), align_of::<CSessionAttr>()),
+        ("grpc_problem_np", size_of::<CProblem>(), align_of::<CProblem>()),
+        ("grpc_problem_call_np", size_of::<CProblemCall>(), align_of::<CProblemCall>()),
+        ("grpc_problem_server_np", size_of::<CProblemServer>(), align_of::<CProblemServer>()),
+        ("grpc_problem_datum_np", size_of::<CProblemDatum>(), align_of::<CProblemDatum>()),
         ("grpc_data_t", size_of::<CData>(), align_of::<CData>()),
         ("gridloom_open_call", size_of::<OpenCall>(), align_of::<OpenCall>()),
         ("gridloom_slot", size_of::<Slot>(), align_of::<Slot>()),

@@ -1,5 +1,5 @@
 //! GridRPC for C: what `include/grpc.h` declares, with `grpc_extensions.h`, `grpc_ninfg.h`, `grpc_objects.h`, `grpc_remote.h`, `grpc_data.h`,
-//! `grpc_map.h` and `grpc_plan.h`. The headers document each function for its callers, `GRIDRPC.md` has the design.
+//! `grpc_map.h`, `grpc_plan.h` and `grpc_heuristic.h`. The headers document each function for its callers, `GRIDRPC.md` has the design.
 //!
 //! ```text
 //!  grpc_call(&h, …) ─calls.c: va_list → slots, by the handle's reading plan─▶ api/calls ─▶ call
@@ -28,7 +28,7 @@
 //! | `lists` | files, and arrays of strings and of files |
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
 //! | `remotes`, `callbacks`, `config` | data by their addresses; functions that are called back; the configuration |
-//! | `memory`, `choice`, `ninfg_config` | the program's memory, read and written; an array of ids, of which one is to end; configurations of Ninf-G |
+//! | `memory`, `choice`, `ninfg_config`, `problem` | the program's memory, read and written; an array of ids, of which one is to end; configurations of Ninf-G; what a heuristic of the program's own sees |
 //! | `code` | codes, their names, each thread's last error |
 //!
 //! **Invariants**
@@ -56,6 +56,7 @@ mod mappings;
 mod memory;
 mod ninfg_config;
 mod objects;
+mod problem;
 mod remembered;
 mod remotes;
 mod session;
@@ -65,4 +66,5 @@ mod waits;
 pub use api::*;
 pub use code::*;
 pub use handles::{CFunctionHandle, CHandle, CObjectHandle, Slot};
+pub use problem::*;
 pub use remotes::CRemote;
