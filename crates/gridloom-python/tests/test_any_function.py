@@ -33,11 +33,12 @@ class Told(Exception):
         super().__init__(a, b)
 
 
-class Unpicklable(Exception):
+class WithConstructor(Exception):
     """Its constructor takes something else than it hands on."""
 
     def __init__(self, a, b):
         super().__init__(f"{a} and {b}")
+        self.a = a
 
 
 def twice(x):
@@ -202,27 +203,25 @@ def test_a_module_that_the_server_lacks(grid, tmp_path, monkeypatch):
         assert caught.match(remedy)
 
 
-def raises(kind, *args):
-    raise kind(*args)
+def raises(kind, *args, **kwargs):
+    raise kind(*args, **kwargs)
 
 
 def test_exceptions_come_as_they_are(grid):
     with pytest.raises(KeyError) as caught:
         grid.run(raises, KeyError, "k").get()
     assert caught.value.args == ("k",)
-    assert 'in raises\n    raise kind(*args)' in str(caught.value.__cause__)
+    assert 'in raises\n    raise kind(*args, **kwargs)' in str(caught.value.__cause__)
     assert "run_code" not in str(caught.value.__cause__)
     with pytest.raises(Told) as caught:
         grid.run(raises, Told, 1, 2).get()
     assert caught.value.args == (1, 2)
 
 
-def test_an_exception_that_does_not_unpickle_is_told(grid):
-    with pytest.raises(gl.RemoteError, match="1 and 2") as caught:
-        grid.run(raises, Unpicklable, 1, 2).get()
-    error = caught.value
-    assert (error.kind, error.message) == ("Unpicklable", "1 and 2")
-    assert "in raises" in error.traceback and error.function.endswith(":raises") and error.server.startswith("server-")
+def test_an_exception_comes_without_its_constructor(grid):
+    with pytest.raises(WithConstructor, match="^1 and 2$") as caught:
+        grid.run(raises, WithConstructor, 1, b=2).get()
+    assert caught.value.a == 1 and "in raises" in str(caught.value.__cause__)
 
 
 def test_an_exception_that_does_not_pickle_is_told(grid):
@@ -233,7 +232,10 @@ def test_an_exception_that_does_not_pickle_is_told(grid):
 
     with pytest.raises(gl.RemoteError, match="no") as caught:
         grid.run(fail).get()
-    assert caught.value.kind == "ValueError"
+    error = caught.value
+    assert (error.kind, error.message) == ("ValueError", "no") and "in fail" in error.traceback
+    assert error.function.endswith(".fail") and error.server.startswith("server-")
+    assert "RemoteError, as it cannot be unpickled: TypeError: cannot pickle '_thread.lock' object" in str(error)
 
 
 def test_recursion_without_end(grid):

@@ -1,5 +1,6 @@
 """Functions that hang, fork, crash, or change or close what their process has: the slot takes the next call."""
 
+import asyncio
 import ctypes
 import multiprocessing
 import os
@@ -29,9 +30,18 @@ def test_a_call_that_runs_can_be_aborted(one, gate):
     call, behind = one.run(stop, str(gate.path)), one.run(twice, 2)
     running(gate)
     assert not call.cancel()
+    assert not call.cancelled()
     call.abort()
-    with pytest.raises(gl.Cancelled):
+    with pytest.raises(CancelledError) as caught:
         call.get(60)
+    assert isinstance(caught.value, gl.Cancelled) and call.cancelled()
+
+    async def awaited():
+        await call
+
+    # The wait was not cancelled.
+    with pytest.raises(gl.Cancelled):
+        asyncio.run(awaited())
     assert behind.get(60) == 4
 
 

@@ -1,6 +1,7 @@
 """Calls that fail and run again."""
 
 import os
+import threading
 from pathlib import Path
 
 import gridloom as gl
@@ -171,3 +172,27 @@ def test_terms_of_any_function(again, tmp_path):
     for wrong in ({"retries": -1}, {"retry_on": OSError}, {"retries": 1, "retry_on": 3}):
         with pytest.raises(gl.UsageError, match="^options"):
             again.options(**wrong)
+
+
+class Locked(LookupError):
+    """It cannot be pickled."""
+
+    def __init__(self, runs):
+        super().__init__(runs)
+        self.lock = threading.Lock()
+
+
+def locked(folder, times):
+    runs = len(list(Path(folder).iterdir()))
+    (Path(folder) / f"{runs:03}-{os.getppid()}").touch()
+    if runs < times:
+        raise Locked(runs)
+    return runs
+
+
+@pytest.mark.parametrize("retry_on, runs", [(Locked, 3), (LookupError, 3), (gl.RemoteError, 3), (ValueError, 1)])
+def test_an_exception_that_cannot_come_counts_by_its_classes(again, tmp_path, retry_on, runs):
+    call = again.options(retries=2, retry_on=retry_on).run(locked, tmp_path, 9)
+    with pytest.raises(gl.RemoteError, match=f"Locked: {runs - 1}"):
+        call.get()
+    assert len(runs_of(tmp_path)) == runs

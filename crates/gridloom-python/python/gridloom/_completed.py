@@ -245,6 +245,8 @@ async def awaited(future: Any) -> Any:
         raise
     try:
         return future.get()
+    except Cancelled:  # the call was; it is not the wait that was cancelled
+        raise
     except concurrent.futures.CancelledError:
         raise asyncio.CancelledError from None
 
@@ -309,7 +311,7 @@ def _is_plain(future: Any) -> TypeGuard[concurrent.futures.Future[Any]]:
 def _has_failed(future: Any) -> bool:
     try:
         future.result() if _is_plain(future) else future.get()
-    except (concurrent.futures.CancelledError, Cancelled):
+    except concurrent.futures.CancelledError:
         return False
     except Exception:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 from typing import Any
 
 
@@ -203,6 +204,8 @@ class RemoteError(TaskError):
     kind: str
     message: str
     traceback: str
+    # Names of its class and of those above it, where they are known.
+    _classes: tuple[str, ...] = ()
 
 
 class WrongResult(TaskError):
@@ -251,7 +254,7 @@ class StoreFull(TaskError):
     limit_bytes: int
 
 
-class Cancelled(TaskError):
+class Cancelled(TaskError, concurrent.futures.CancelledError):
     """The call was cancelled."""
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from . import _gridloom, _html, _notebook, _progress
 from ._checks import seconds
 from ._completed import awaited
 from ._errors import DifferenceWarning, Discarded, GridloomError, UsageError, WaitTimedOut
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
+from ._operators import ValueOperators
 from ._pickles import OfSession
 from ._plan import Plan, plan_of
 from ._report import Difference, Report
@@ -55,14 +55,16 @@ def _referred_to(process: bytes, number: int) -> Handle:
 _REPORTED_MAX = 10_000
 
 
-class Handle(OfSession):
+class Handle(OfSession, ValueOperators):
     """A result that is, or will be, on some server. It is released there when the last reference to it is gone.
 
-    A handle can be passed to further calls, in its group, in another or outside any; only `get` brings the value here.
-    ``bool(h)``, ``float(h)``, ``int(h)``, comparing with ``<``, ``<=``, ``>``, ``>=``, iterating, indexing and
-    ``numpy.asarray(h)`` get it too, so that a program can decide on a result: what the group recorded so far is mapped
-    and run then, and recording goes on. (``==`` compares handles, not values.) ``await h`` gets it without blocking the
-    event loop.
+    A handle can be passed to further calls, in its group, in another or outside any: the value stays on the servers then.
+    `get` brings it here, and ``await h`` does so without blocking the event loop.
+
+    Operators and functions of Python that need the value get it too, and give values: ``h + 1``, ``h < 1``, ``h == 1``,
+    ``if h:``, ``h[0]``, ``for x in h:``, ``float(h)``, ``abs(h)``, ``sum([h, h])``, ``f"{h:.2f}"``, ``numpy.sqrt(h)``. What the
+    group has recorded so far is mapped and run then, and recording goes on. Two handles are equal (``==``) if they are the
+    same: write ``a.get() == b.get()`` to compare two results. Methods and attributes of the value need `get`: ``h.get().T``.
     """
 
     _why = "a gridloom.Handle stands for a value on a server"
@@ -206,52 +208,20 @@ class Handle(OfSession):
             return "ended"
         return group._held() or "launched"
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        value = np.asarray(self.get())
-        if dtype is not None and value.dtype != np.dtype(dtype):
-            if copy is False:
-                raise ValueError(f"{value.dtype} cannot become {np.dtype(dtype)} without a copy")
-            return value.astype(dtype)
-        return value
-
-    def __bool__(self) -> bool:
-        return bool(self.get())
-
-    def __float__(self) -> float:
-        return float(self.get())
-
-    def __int__(self) -> int:
-        return int(self.get())
-
-    def __complex__(self) -> complex:
-        return complex(self.get())
-
     def __len__(self) -> int:
         if self._raw.kind == "array" and self.shape:
             return self.shape[0]
         return len(self.get())
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.get())
+    if not TYPE_CHECKING:
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.get()[index]
-
-    def __lt__(self, other: Any) -> Any:
-        return self.get() < _value(other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.get() <= _value(other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.get() > _value(other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.get() >= _value(other)
-
-
-def _value(other: Any) -> Any:
-    return other.get() if isinstance(other, Handle) else other
+        def __getattr__(self, name: str) -> Any:
+            own = getattr(type(self), name, None)
+            if isinstance(own, property):  # it has said why it has no value
+                return own.__get__(self)
+            # What looks for a protocol asks for names with underscores.
+            remedy = "" if name.startswith("_") else f"; if its value has it, write .get().{name}"
+            raise AttributeError(f"a gridloom.Handle has no attribute '{name}'{remedy}", name=name, obj=self)
 
 
 class Group(OfSession):

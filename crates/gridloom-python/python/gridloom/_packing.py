@@ -127,7 +127,7 @@ def _used(function: Any) -> Iterator[tuple[str, Any]]:
         yield f"a default such as that of '{key}'", value
 
 
-def unpack(given: bytes, name: str) -> Any:
+def unpack(given: bytes, name: str, server: str = "") -> Any:
     """Give the value of a call, or raise the exception of its function."""
     body = memoryview(given)[1:]
     if given[:1] == VALUE:
@@ -146,22 +146,24 @@ def unpack(given: bytes, name: str) -> Any:
                 why=str(error),
             ) from error
     assert given[:1] == ERROR, "run_code gives no other"
-    pickled, kind, message, text = pickle.loads(body)
+    raise _raised(body, name, server)
+
+
+def _raised(body: memoryview, name: str, server: str) -> BaseException:
+    """The exception of a function, or an error with what it said."""
+    pickled, kind, message, text, classes, why = pickle.loads(body)
     try:
-        raised = pickle.loads(pickled)
-        if not isinstance(raised, BaseException):
-            raise TypeError("no exception came out")
-    except BaseException:
-        raised = named(
-            RemoteError,
-            f"{name} raised {kind}: {message}\n{text}",
-            function=name,
-            server="",
-            kind=kind,
-            message=message,
-            traceback=text,
-        )
-    raise raised from RemoteTraceback(text)
+        raised = pickle.loads(pickled) if pickled else None
+        if isinstance(raised, BaseException):
+            raised.__cause__ = RemoteTraceback(text)
+            return raised
+    except BaseException as error:
+        why = f"{type(error).__name__}: {error}"
+    told = f"{name} raised {kind}: {message}\n{text}\n(it comes as a gridloom.RemoteError, as it cannot be unpickled: {why})"
+    fields = {"function": name, "server": server, "kind": kind, "message": message, "traceback": text, "_classes": classes}
+    remote = named(RemoteError, told, **fields)
+    remote.__cause__ = RemoteTraceback(text)
+    return remote
 
 
 def renamed(error: BaseException, name: str) -> BaseException:

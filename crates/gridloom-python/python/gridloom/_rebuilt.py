@@ -148,6 +148,23 @@ def same(value: Any) -> Any:
     return value
 
 
+class Parts:
+    """An exception that is rebuilt from its parts, without its constructor."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> Any:
+        return make_exception, (type(self._error), self._error.args, vars(self._error))
+
+
+def make_exception(kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
+    made = kind.__new__(kind, *args)
+    made.args = args
+    vars(made).update(attributes)
+    return made
+
+
 def make_cached(maxsize: int | None, typed: bool) -> Any:
     """A function under ``functools.lru_cache``, with an empty cache; `set_cached` gives it the function."""
     inner: list[Callable[..., Any]] = []

@@ -44,6 +44,11 @@ _NOT_REPEATED = (
 _RETRIES_MAX = 1000
 
 
+def class_names(*classes: type) -> tuple[str, ...]:
+    """Names that tell classes from others."""
+    return tuple(f"{one.__module__}.{one.__qualname__}" for one in classes)
+
+
 @dataclasses.dataclass(frozen=True)
 class Retry:
     """How often a call runs again, and after which errors."""
@@ -71,7 +76,13 @@ class Retry:
 
     def covers(self, error: BaseException) -> bool:
         """Whether a call runs again after that error, which any function of a program raised."""
-        return isinstance(error, self.classes) and not isinstance(error, _NOT_REPEATED)
+        if isinstance(error, _NOT_REPEATED):
+            return False
+        if isinstance(error, self.classes) or not isinstance(error, RemoteError):
+            return isinstance(error, self.classes)
+        # The exception itself could not come here.
+        names = class_names(*self.classes) if error._classes else self.raised or []
+        return not {*(error._classes or (error.kind,))}.isdisjoint(names)
 
 
 def retry_of(what: str, retries: int, retry_on: Any) -> Retry | None:

@@ -120,6 +120,10 @@ class RunFuture(OfSession, concurrent.futures.Future[_T]):
         """
         return self.result(timeout)
 
+    def cancelled(self) -> bool:
+        """Tell whether the call has ended by being cancelled, also by `abort`."""
+        return super().cancelled() or isinstance(self._exception, Cancelled)
+
     def cancel(self) -> bool:
         """Cancel the call if it was not sent to a server yet.
 
@@ -407,7 +411,7 @@ class Runner:
         assert call.pending is not None, "it was sent"
         server = call.pending.server()
         try:
-            value = unpack(call.pending.result(None), call.name)
+            value = unpack(call.pending.result(None), call.name, server or "")
         except BaseException as error:
             self._failed(call, server, error)
         else:

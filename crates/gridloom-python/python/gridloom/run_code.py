@@ -22,10 +22,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from . import _rebuilt
 from ._by_value import Pickler
 from ._define import Array, function
+from ._kept import is_kept
 from ._modules import end_fork, format_traceback
 from ._rebuilt import OtherPython, Rebuilt, forget_namespaces, rebuild
+from ._retry import class_names
 from ._sources import digests_in, drop_outdated, note_imports, tell_others
 
 gl_module = "python"
@@ -37,7 +40,8 @@ STREAM = "python/stream"
 VALUE = b"v"
 """First byte of what a call gives: the pickled value follows."""
 ERROR = b"e"
-"""First byte of what a call gives: a pickled tuple follows, of the pickled exception, its class, text and traceback."""
+"""First byte of what a call gives: a pickled tuple follows. It has the pickled exception, its class, text and traceback, the names of
+its class and those above it, and why the exception could not be pickled, if so."""
 END = b"."
 """What a stream gives after its last value."""
 PATH_VARIABLE = "GRIDLOOM_PYTHON_PATH"
@@ -216,10 +220,13 @@ def _initialize(setup: bytes) -> None:
 
 
 def _loaded(pickled: bytes) -> Any:
-    """The function, unpickled once for the same values of the program's variables."""
+    """The function: anew for each call, unless nothing of a call stays in it and the program's variables have the same values."""
     found = _functions.get(pickled)
     if found is None or not found.is_current:
-        found = _functions[pickled] = _unpickled(pickled, "the function")
+        found = _unpickled(pickled, "the function")
+        if not is_kept(found.value):
+            return found.value
+        _functions[pickled] = found
         if len(_functions) > _FUNCTIONS_MAX:
             _functions.popitem(last=False)
     _functions.move_to_end(pickled)
@@ -259,17 +266,28 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
 
 
 def _told(error: Exception) -> bytes:
-    """An exception of the function, if it survives pickling; otherwise it is raised, and the server tells its text."""
-    try:
-        made = io.BytesIO()
-        Pickler(made, shares=False).dump(error)
-        pickled = made.getvalue()
-        if type(pickle.loads(pickled)) is not type(error):
-            raise TypeError("another exception came out")
-    except BaseException:  # an exception can be made such that unpickling it exits
-        raise error from error.__cause__
+    """An exception of the function."""
+    pickled, why = _pickled_exception(error)
     text = _cut(format_traceback(error, error.__traceback__))
-    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _cut(_text(error)), text))
+    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _cut(_text(error)), text, class_names(*type(error).__mro__), _cut(why)))
+
+
+def _pickled_exception(error: Exception) -> tuple[bytes, str]:
+    """The exception, pickled such that it can be unpickled; or nothing, and why it cannot."""
+    why = ""
+    # An exception is unpickled by its constructor, unless it says how itself. The constructor may take something else than it hands on.
+    says_how = type(error).__reduce__ is not BaseException.__reduce__
+    for form in (error,) if says_how else (error, _rebuilt.Parts(error)):
+        try:
+            made = io.BytesIO()
+            Pickler(made, shares=False).dump(form)
+            came = pickle.loads(made.getvalue())
+            if type(came) is not type(error) or _text(came) != _text(error):
+                raise TypeError("another exception came out")
+            return made.getvalue(), ""
+        except BaseException as failed:  # an exception can be made such that unpickling it exits
+            why = why or f"{type(failed).__name__}: {_text(failed)}"
+    return b"", why
 
 
 def _cut(text: str) -> str:
