@@ -40,6 +40,7 @@ BESIDE = {
     "grpc_map.h": {"grpc_map_begin_np", "grpc_map_leave_np", "grpc_local_np", "grpc_fetch_all_np", "grpc_written_np", "grpc_stays_remote_np"},
     "grpc_plan.h": {"grpc_plan_begin_np"},
     "grpc_heuristic.h": set(),
+    "grpc_graph.h": {"grpc_describe_begin_np", "grpc_follow_begin_np"},
     "grpc_remote.h": set(),
     "grpc_data.h": set(),
 }

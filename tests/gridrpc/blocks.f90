@@ -21,6 +21,7 @@ program blocks
     call an_unknown_heuristic()
     call plans()
     call a_heuristic()
+    call a_described_graph()
     call remotes()
     call data_in_memory()
     call data_in_files()
@@ -279,6 +280,48 @@ contains
         call gives(grpc_heuristic_define_np("spreads"), GRPC_NO_ERROR)
         call gives(grpc_heuristic_define_np("heft", spreads), GRPC_OTHER_ERROR_CODE)
         call tell("and its name")
+    end subroutine
+
+    subroutine a_described_graph()
+        type(grpc_mapped_np) :: block
+        character(len=:), allocatable :: graph, plan
+        integer :: i, steps
+        call gives(grpc_describe_optional_np(.true.), GRPC_OTHER_ERROR_CODE)
+        call fill()
+        call grpc_describe(block, "steps")
+        do while (grpc_map_next_np(block))
+            do i = 1, 10
+                call gives(grpc_describe_optional_np(i > 1), GRPC_NO_ERROR)
+                call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+                call gives(grpc_call(total, int(n, c_int64_t), y, sum), GRPC_NO_ERROR)
+                call gives(grpc_fetch(sum), GRPC_NO_ERROR)
+            end do
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(all(y == 10))
+        call tell("calls that are described")
+        steps = 0
+        call grpc_follow(block, "steps", "heft")
+        do while (grpc_map_next_np(block))
+            do
+                call gives(grpc_call(axpy, n, 1d0, x, y), GRPC_NO_ERROR)
+                call gives(grpc_call(total, int(n, c_int64_t), y, sum), GRPC_NO_ERROR)
+                call gives(grpc_fetch(sum), GRPC_NO_ERROR)
+                steps = steps + 1
+                if (sum > 12.5d0 * n) exit
+            end do
+        end do
+        call gives(grpc_map_error_np(), GRPC_NO_ERROR)
+        call holds(steps == 3 .and. all(y == 13))
+        call tell("and followed")
+        call gives(grpc_graph_get_np("steps", graph), GRPC_NO_ERROR)
+        call gives(grpc_graph_define_np("copy", graph), GRPC_NO_ERROR)
+        call gives(grpc_graph_save_np("copy", "fortran_graph.json"), GRPC_NO_ERROR)
+        call gives(grpc_graph_define_np("copy"), GRPC_NO_ERROR)
+        call gives(grpc_graph_plan_np("copy", "heft", plan), GRPC_OTHER_ERROR_CODE)
+        call gives(grpc_graph_plan_np("file:fortran_graph.json", "heft", plan), GRPC_NO_ERROR)
+        call holds(grpc_plan_server_np(plan, 19) /= "")
+        call tell("as a text and a file")
     end subroutine
 
     subroutine remotes()

@@ -33,6 +33,7 @@ include "grpc_calls.f90"
 include "grpc_blocks.f90"
 include "grpc_plans.f90"
 include "grpc_heuristics.f90"
+include "grpc_graphs.f90"
 include "grpc_remotes.f90"
 include "grpc_data.f90"
 
@@ -42,6 +43,7 @@ module grpc
     use grpc_blocks
     use grpc_plans
     use grpc_heuristics
+    use grpc_graphs
     use grpc_remotes
     use grpc_data
     implicit none

@@ -38,6 +38,7 @@ module grpc_blocks
         final :: end_of_block
     end type
 
+    public :: grpc_describe, grpc_describe_optional_np, grpc_follow
     public :: grpc_map, grpc_plan, grpc_map_next_np, grpc_local, grpc_local_reads, grpc_local_writes, grpc_stays_remote
     public :: grpc_fetch, grpc_forget_np, grpc_map_error_np, grpc_map_again_np, grpc_map_phase_np
     public :: grpc_map_report_np
@@ -55,6 +56,23 @@ module grpc_blocks
             type(c_ptr), value :: heuristic, file
             integer(c_int), value :: line
         end subroutine
+        subroutine c_begin_describing(mapped, name, file, line) bind(c, name="grpc_describe_begin_np")
+            import
+            type(c_mapped), intent(inout) :: mapped
+            type(c_ptr), value :: name, file
+            integer(c_int), value :: line
+        end subroutine
+        subroutine c_begin_following(mapped, name, heuristic, file, line) bind(c, name="grpc_follow_begin_np")
+            import
+            type(c_mapped), intent(inout) :: mapped
+            character(kind=c_char), intent(in) :: name(*)
+            type(c_ptr), value :: heuristic, file
+            integer(c_int), value :: line
+        end subroutine
+        integer(c_int) function c_describe_optional(is_optional) bind(c, name="grpc_describe_optional_np")
+            import
+            integer(c_int), value :: is_optional
+        end function
         integer(c_int) function c_next(mapped) bind(c, name="grpc_map_next_np")
             import
             type(c_mapped), intent(inout) :: mapped
@@ -116,6 +134,35 @@ contains
         type(grpc_mapped_np), intent(inout) :: block
         character(len=*), intent(in), optional :: heuristic
         call begin(block, c_begin_plan, heuristic)
+    end subroutine
+
+    ! Describes the calls of the loop, which runs once, under a name (grpc_graph.h).
+    subroutine grpc_describe(block, name)
+        type(grpc_mapped_np), intent(inout) :: block
+        character(len=*), intent(in) :: name
+        call begin(block, c_begin_describing, name)
+    end subroutine
+
+    ! Whether calls that are described from now on may stay away.
+    integer(c_int) function grpc_describe_optional_np(is_optional)
+        logical, intent(in) :: is_optional
+        grpc_describe_optional_np = c_describe_optional(merge(1_c_int, 0_c_int, is_optional))
+    end function
+
+    ! Maps the described graph of that name. The loop runs once, and its calls are made in the plan.
+    subroutine grpc_follow(block, name, heuristic)
+        type(grpc_mapped_np), intent(inout) :: block
+        character(len=*), intent(in) :: name
+        character(len=*), intent(in), optional :: heuristic
+        character(kind=c_char, len=:), allocatable, target :: text
+        type(c_ptr) :: by
+        call end_of_block(block)
+        by = c_null_ptr
+        if (present(heuristic)) then
+            text = c_text(heuristic)
+            by = c_loc(text)
+        end if
+        call c_begin_following(block%of_c, c_text(name), by, c_null_ptr, 0_c_int)
     end subroutine
 
     subroutine begin(block, begins, heuristic)

@@ -15,7 +15,7 @@
  * Functions beyond the standard stand in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G
  * and NetSolve, arrays of handles, time limits, texts of errors), grpc_ninfg.h (attributes), grpc_remote.h (data that stay on servers),
  * grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together), grpc_plan.h (their plans),
- * grpc_heuristic.h (heuristics of the program's own).
+ * grpc_heuristic.h (heuristics of the program's own), grpc_graph.h (calls that are described beforehand).
  * Their names end in _np, as Ninf-G marks what is not portable, unless programs of another system use another name.
  *
  * Conventions
@@ -303,6 +303,7 @@ char *grpc_error_string(grpc_error_t error_code);
 
 #include "grpc_data.h"
 #include "grpc_extensions.h"
+#include "grpc_graph.h"
 #include "grpc_heuristic.h"
 #include "grpc_map.h"
 #include "grpc_ninfg.h"

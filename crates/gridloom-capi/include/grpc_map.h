@@ -76,7 +76,8 @@ extern "C" {
  *                   take "auto" if in doubt. Or a plan (grpc_plan.h): "file:PATH", or the name that it was given; or a heuristic of the
  *                   program's own by its name (grpc_heuristic.h). An unknown name is GRPC_OTHER_ERROR_CODE in grpc_map_error_np(), and calls are mapped one by one. */
 #define grpc_map(heuristic)                                                                                            \
-    GRPC_BLOCK_(grpc_map_new_np, heuristic, GRPC_JOIN_(grpc_mapped_, __LINE__), GRPC_JOIN_(grpc_runs_, __LINE__))
+    GRPC_BLOCK_(grpc_map_new_np((heuristic), __FILE__, __LINE__), GRPC_JOIN_(grpc_mapped_, __LINE__),                  \
+                GRPC_JOIN_(grpc_runs_, __LINE__))
 
 /* The block that follows is the program's own work within grpc_map, grpc_local() { ... }: skipped when calls are
  * discovered. `break` leaves it. Elsewhere the block just runs. In the parentheses may stand grpc_local_reads(...), or
@@ -195,8 +196,8 @@ __attribute__((noinline, unused)) static void grpc_map_left_np(grpc_mapped_np *m
 
 #define GRPC_JOIN_(name, line) GRPC_JOINED_(name, line)
 #define GRPC_JOINED_(name, line) name##line
-#define GRPC_BLOCK_(begin, heuristic, mapped, runs)                                                                    \
-    for (grpc_mapped_np mapped __attribute__((cleanup(grpc_map_left_np))) = begin((heuristic), __FILE__, __LINE__);    \
+#define GRPC_BLOCK_(begun, mapped, runs)                                                                               \
+    for (grpc_mapped_np mapped __attribute__((cleanup(grpc_map_left_np))) = begun;                                     \
          ((void)GRPC_SETJMP_(mapped.again), grpc_map_next_np(&mapped));)                                               \
         for (int runs = 1; runs; runs = 0)
 

@@ -27,7 +27,8 @@ extern "C" {
  * error, the functions below its plan, and grpc_map_report_np writes the plan in words. Without a session the block is not run.
  * @param heuristic  As for grpc_map. */
 #define grpc_plan(heuristic)                                                                                           \
-    GRPC_BLOCK_(grpc_plan_new_np, heuristic, GRPC_JOIN_(grpc_mapped_, __LINE__), GRPC_JOIN_(grpc_runs_, __LINE__))
+    GRPC_BLOCK_(grpc_plan_new_np((heuristic), __FILE__, __LINE__), GRPC_JOIN_(grpc_mapped_, __LINE__),                 \
+                GRPC_JOIN_(grpc_runs_, __LINE__))
 
 /* The plan of this thread's last block of grpc_map or grpc_plan, as text. Of one that was run it is the plan that was made at its
  * beginning.

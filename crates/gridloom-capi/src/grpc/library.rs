@@ -15,6 +15,7 @@ use super::code::{
 };
 use super::config::Config;
 use super::elsewhere::Staying;
+use super::graphs::Graphs;
 use super::handles::{Bound, Functions};
 use super::mappings::Mappings;
 use super::objects::Objects;
@@ -37,6 +38,7 @@ pub(super) struct Library {
     pub(super) heuristic: String,
     /// By what other names blocks may be mapped.
     pub(super) mappings: Mappings,
+    pub(super) graphs: Graphs,
     /// Whether blocks fill buffers while their results are elsewhere.
     pub(super) is_debugged: bool,
     /// The time limit of calls through a handle that has none of its own.
@@ -131,6 +133,7 @@ impl Library {
             staying: Staying::default(),
             heuristic: config.heuristic(),
             mappings: Mappings::default(),
+            graphs: Graphs::default(),
             is_debugged: config.is_debugged(),
             limit: config.session_limit(),
             configured: RwLock::new(Configured {

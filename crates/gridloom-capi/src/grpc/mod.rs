@@ -1,5 +1,5 @@
 //! GridRPC for C: what `include/grpc.h` declares, with `grpc_extensions.h`, `grpc_ninfg.h`, `grpc_objects.h`, `grpc_remote.h`, `grpc_data.h`,
-//! `grpc_map.h`, `grpc_plan.h` and `grpc_heuristic.h`. The headers document each function for its callers, `GRIDRPC.md` has the design.
+//! `grpc_map.h`, `grpc_plan.h`, `grpc_heuristic.h` and `grpc_graph.h`. The headers document each function for its callers, `GRIDRPC.md` has the design.
 //!
 //! ```text
 //!  grpc_call(&h, …) ─calls.c: va_list → slots, by the handle's reading plan─▶ api/calls ─▶ call
@@ -18,7 +18,7 @@
 //! | `map` | blocks of `grpc_map` |
 //! | `waits`, `call` | waiting for sessions, and probing them; a call until it is sent |
 //! | `library` | the one session with a grid: begun, ended, found |
-//! | `mappings` | by what blocks are mapped: names that the program gave |
+//! | `mappings`, `graphs` | by what blocks are mapped, and graphs that were described: names that the program gave |
 //! | `sessions` | the table of calls under way |
 //! | `remembered` | those that were collected |
 //! | `latest` | what each thread began last |
@@ -47,6 +47,7 @@ mod code;
 mod config;
 mod deliver;
 mod elsewhere;
+mod graphs;
 mod handles;
 mod latest;
 mod library;

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run};
 use super::super::library::library;
-use super::super::map::{self, Last, Phase};
+use super::super::map::{self, Kind, Last, Phase};
 use super::super::memory;
 
 /// `grpc_mapped_np`: its beginning, which is all that the library uses.
@@ -31,8 +31,8 @@ pub unsafe extern "C-unwind" fn grpc_map_begin_np(
     _file: *const c_char,
     _line: c_int,
 ) {
-    // SAFETY: as the header asks. What cannot be mapped runs once.
-    unsafe { begin(mapped, heuristic, false, 0) };
+    // SAFETY: a text or null, and memory of the macro's own variable, as the header asks.
+    unsafe { begin(mapped, false, || map::begin_block(optional(heuristic, "the heuristic")?, Kind::Called)) };
 }
 
 /// See `grpc_plan.h`.
@@ -43,26 +43,30 @@ pub unsafe extern "C-unwind" fn grpc_plan_begin_np(
     _file: *const c_char,
     _line: c_int,
 ) {
-    // SAFETY: as the header asks. What cannot be planned does not run.
-    unsafe { begin(mapped, heuristic, true, OVER) };
+    // SAFETY: as above.
+    unsafe { begin(mapped, true, || map::begin_block(optional(heuristic, "the heuristic")?, Kind::Planned)) };
 }
 
-/// A block begins; if it cannot, it is in the phase `otherwise`.
+/// A text that may be left out.
 ///
 /// # Safety
-/// The macro's own variable, and a text or null.
-unsafe fn begin(mapped: *mut CMapped, heuristic: *const c_char, is_only_planned: bool, otherwise: c_int) {
+/// Null, or a text.
+pub(super) unsafe fn optional<'a>(text: *const c_char, what: &str) -> Outcome<Option<&'a str>> {
+    // SAFETY: promised by the caller.
+    if text.is_null() { Ok(None) } else { unsafe { memory::text(text, what) }.map(Some) }
+}
+
+/// A block begins, with the number that `open` gives. If it cannot, it is run once without being mapped, or `is_skipped`.
+///
+/// # Safety
+/// Memory of the macro's own variable.
+pub(super) unsafe fn begin(mapped: *mut CMapped, is_skipped: bool, open: impl FnOnce() -> Outcome<u64>) {
     let mut number = 0;
     let began = run_quietly(|| {
-        let heuristic = match heuristic.is_null() {
-            true => None,
-            // SAFETY: promised by the caller.
-            false => Some(unsafe { memory::text(heuristic, "the heuristic") }?),
-        };
-        number = map::begin_block(heuristic, is_only_planned)?;
+        number = open()?;
         Ok(())
     });
-    let phase = if began.is_ok() { 0 } else { otherwise };
+    let phase = if began.is_err() && is_skipped { OVER } else { 0 };
     if let Err(failed) = began {
         map::remember(Last::failed(failed));
     }
@@ -92,6 +96,8 @@ pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int 
         // It joins another, or cannot be mapped: it runs once.
         (0, 0) => MAPPED,
         (0, _) => OVER,
+        // A described block is run once.
+        (_, 0) if !map::is_discovering() => MAPPED,
         (_, 0) => DISCOVERING,
         (_, DISCOVERING) => MAPPED,
         (_, _) => OVER,
@@ -99,7 +105,7 @@ pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int 
     let step = run_quietly(|| {
         match (number, phase, next) {
             (0, ..) | (_, OVER, _) => {}
-            (_, _, MAPPED) if !map::begin_second_run() => next = OVER,
+            (_, DISCOVERING, MAPPED) if !map::begin_second_run() => next = OVER,
             (_, _, OVER) => map::end_block(),
             (..) => {}
         }

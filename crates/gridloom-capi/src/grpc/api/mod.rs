@@ -4,6 +4,7 @@
 mod calls;
 mod data;
 mod extensions;
+mod graph;
 mod handles;
 mod heuristic;
 mod library;
@@ -19,6 +20,7 @@ mod waits;
 pub use calls::*;
 pub use data::*;
 pub use extensions::*;
+pub use graph::*;
 pub use handles::*;
 pub use heuristic::*;
 pub use library::*;

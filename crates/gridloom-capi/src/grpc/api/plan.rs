@@ -28,7 +28,7 @@ unsafe fn plan_of(plan: *const c_char) -> Outcome<PlanRecord> {
 ///
 /// # Safety
 /// Memory for its address.
-unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
+pub(super) unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
     memory::place(place, "the place for the plan")?;
     // SAFETY: promised by the caller.
     unsafe { memory::allocated(text.as_bytes(), "the plan")?.give(place.cast()) };

@@ -14,6 +14,7 @@ use super::super::arguments::Item;
 use super::super::call::Call;
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 use super::super::elsewhere::{Found, Made, Part};
+use super::super::graphs;
 use super::super::handles::next_number;
 use super::super::library::Library;
 use super::super::session::Origin;
@@ -37,6 +38,8 @@ pub(crate) struct Discovery {
     wanted: BTreeSet<usize>,
     /// Addresses in buffers with results that stay where they are made.
     pub(super) stays: BTreeSet<usize>,
+    /// Calls that are described from now on may stay away.
+    pub(super) is_optional: bool,
     sessions: BTreeMap<c_int, Session>,
     /// Sessions of before the block that the block waited for.
     waited: BTreeSet<c_int>,
@@ -75,6 +78,19 @@ pub(super) struct Discovered {
     pub(super) unwanted: Vec<GraphRef>,
 }
 
+/// Of a graph that was described before the results that it reads were made.
+impl From<graphs::Described> for Discovered {
+    fn from(graphs::Described { graph, unwanted }: graphs::Described) -> Discovered {
+        Discovered { graph, failed: None, earlier: Vec::new(), wanted: Vec::new(), unwanted }
+    }
+}
+
+impl From<Discovered> for graphs::Described {
+    fn from(Discovered { graph, unwanted, .. }: Discovered) -> graphs::Described {
+        graphs::Described { graph, unwanted }
+    }
+}
+
 impl Discovered {
     /// The group that its calls are, mapped; `None` if there are none.
     pub(super) fn group(&self, library: &Library, heuristic: &str) -> Outcome<Option<Group>> {
@@ -103,6 +119,7 @@ impl Discovery {
             results: Vec::new(),
             wanted: BTreeSet::new(),
             stays: BTreeSet::new(),
+            is_optional: false,
             sessions: BTreeMap::new(),
             waited: BTreeSet::new(),
         }
@@ -143,7 +160,7 @@ impl Discovery {
             }
         }
         let name = format!("call{}", self.calls + 1);
-        let node = self.graph.call_named(&name, opened.function().name(), &args, &named, false)?;
+        let node = self.graph.call_named(&name, opened.function().name(), &args, &named, self.is_optional)?;
         if let Some(server) = &opened.bound.server {
             self.graph.bind(&node, server)?;
         }

@@ -22,7 +22,7 @@ use super::super::library::Library;
 use super::super::memory;
 use super::super::session::{Limited, Session, Work};
 
-use super::discover::{Discovery, check_results, is_apart, stays};
+use super::discover::{Discovered, check_results, is_apart, stays};
 use super::known::{Known, Range};
 use super::overwritten::{Former, Overwritten};
 
@@ -67,8 +67,7 @@ impl Run {
         self.known.regions.at(address).is_some()
     }
 
-    pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovery: Discovery) -> Run {
-        let discovered = discovery.end();
+    pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovered: Discovered) -> Run {
         let group = discovered.group(library, heuristic);
         let wanted = discovered.wanted;
         let not_mapped = group.as_ref().err().map(|failed| {

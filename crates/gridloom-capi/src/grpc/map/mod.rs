@@ -24,8 +24,9 @@ use gridloom::PlanRecord;
 use super::arguments::Survey;
 use super::call::Call;
 use super::code::{Failed, Outcome};
+use super::graphs::check_name;
 use super::library::{Library, library};
-use discover::Discovery;
+use discover::{Discovered, Discovery};
 use follow::{Ended, Run};
 
 /// The runs of a block, with their numbers in C.
@@ -39,14 +40,24 @@ pub(super) enum Phase {
 struct Block {
     library: Arc<Library>,
     heuristic: String,
-    /// Its calls are not made.
-    is_only_planned: bool,
+    kind: Kind,
     stage: Stage,
 }
 
 enum Stage {
     Discovering(Discovery),
     Mapped(Run),
+}
+
+/// What becomes of the calls that are discovered in a block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// They are mapped, and made.
+    Called,
+    /// They are only mapped.
+    Planned,
+    /// They are described, under that name.
+    Described(String),
 }
 
 /// The end of a thread's last block.
@@ -163,25 +174,56 @@ fn no_block() -> Failed {
 }
 
 /// A block begins; 0 if the thread is in one already, which it joins.
-pub(super) fn begin_block(heuristic: Option<&str>, is_only_planned: bool) -> Outcome<u64> {
+pub(super) fn begin_block(heuristic: Option<&str>, kind: Kind) -> Outcome<u64> {
+    if is_within()? {
+        return match kind {
+            Kind::Called => Ok(0),
+            Kind::Planned => {
+                Err(Failed::other("grpc_plan stands in another block, which it cannot join; put it outside"))
+            }
+            Kind::Described(name) => {
+                let text =
+                    format!("grpc_describe(\"{name}\") stands in another block, which it cannot join; put it outside");
+                Err(Failed::other(text))
+            }
+        };
+    }
+    let library = library()?;
+    if let Kind::Described(name) = &kind {
+        check_name(name)?;
+    }
+    let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
+    let stage = Stage::Discovering(Discovery::new(&library));
+    Ok(open_block(Block { library, heuristic, kind, stage }))
+}
+
+/// A block begins whose calls were described; 0 if the thread is in one already, which it joins.
+pub(super) fn begin_following(name: &str, heuristic: Option<&str>) -> Outcome<u64> {
+    if is_within()? {
+        return Ok(0);
+    }
+    let library = library()?;
+    let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
+    let run = Run::new(&library, &heuristic, library.graphs.find(name)?.into());
+    Ok(open_block(Block { library, heuristic, kind: Kind::Called, stage: Stage::Mapped(run) }))
+}
+
+/// Whether the thread is in a block of the session.
+fn is_within() -> Outcome<bool> {
     let library = library();
     let is_own = |block: &mut Block| library.as_ref().is_ok_and(|library| Arc::ptr_eq(library, &block.library));
-    match in_block(is_own) {
-        Some(true) if is_only_planned => {
-            let text = "grpc_plan stands in a block of grpc_map, which it cannot join; put it before that or behind it";
-            return Err(Failed::other(text));
-        }
-        Some(true) => return Ok(0),
+    let within = in_block(is_own);
+    if within == Some(false) {
         // Of a session that has ended: it was left by a jump.
-        Some(false) => drop(set_block(None)),
-        None => {}
+        drop(set_block(None));
     }
-    let library = library?;
-    let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
-    let discovery = Discovery::new(&library);
-    let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-    set_block(Some(Block { library, heuristic, is_only_planned, stage: Stage::Discovering(discovery) }));
-    Ok(number)
+    library.map(|_| within == Some(true))
+}
+
+/// The thread is in a block from now on; its number.
+fn open_block(block: Block) -> u64 {
+    set_block(Some(block));
+    LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -197,22 +239,52 @@ pub(super) fn remember(last: Last) {
 
 /// What was discovered is mapped, and is made from now on; whether it is.
 pub(super) fn begin_second_run() -> bool {
-    let Some(Block { library, heuristic, is_only_planned, stage: Stage::Discovering(discovery) }) = set_block(None)
-    else {
+    let Some(Block { library, heuristic, kind, stage: Stage::Discovering(discovery) }) = set_block(None) else {
         return false;
     };
-    if is_only_planned {
-        remember(planned(&library, &heuristic, discovery));
-        return false;
+    match kind {
+        Kind::Called => {
+            let run = Run::new(&library, &heuristic, discovery.end());
+            set_block(Some(Block { library, heuristic, kind, stage: Stage::Mapped(run) }));
+            true
+        }
+        Kind::Planned => {
+            remember(planned(&library, &heuristic, &discovery.end()));
+            false
+        }
+        Kind::Described(name) => {
+            remember(described(&library, &name, discovery.end()));
+            false
+        }
     }
-    let run = Run::new(&library, &heuristic, discovery);
-    set_block(Some(Block { library, heuristic, is_only_planned, stage: Stage::Mapped(run) }));
-    true
+}
+
+/// What was discovered has a name from now on.
+fn described(library: &Library, name: &str, discovered: Discovered) -> Last {
+    let failed = discovered.failed.clone();
+    let defined = failed.map_or(Ok(()), Err).and_then(|()| library.graphs.define(name, Some(discovered.into())));
+    let text = |failed: Failed| Failed::other(format!("the graph '{name}' cannot be described: {}", failed.text));
+    defined.map_or_else(|failed| Last::failed(text(failed)), |()| Last::default())
+}
+
+/// Whether calls that are described from now on may stay away.
+pub(super) fn describe_optional(is_optional: bool) -> Outcome<()> {
+    let set = in_block(|block| match (&block.kind, &mut block.stage) {
+        (Kind::Described(_), Stage::Discovering(discovery)) => {
+            discovery.is_optional = is_optional;
+            true
+        }
+        _ => false,
+    });
+    match set {
+        Some(true) => Ok(()),
+        _ => Err(Failed::other("calls are optional only in a block of grpc_describe; this stands outside of one")),
+    }
 }
 
 /// What a block would be mapped to.
-fn planned(library: &Library, heuristic: &str, discovery: Discovery) -> Last {
-    match discovery.end().group(library, heuristic) {
+fn planned(library: &Library, heuristic: &str, discovered: &Discovered) -> Last {
+    match discovered.group(library, heuristic) {
         Ok(group) => {
             let plan = group.and_then(|group| group.described_plan());
             Last { failed: None, report: plan.as_ref().map(|plan| format!("{plan}\n")), plan }

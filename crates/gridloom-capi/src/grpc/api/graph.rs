@@ -1,0 +1,111 @@
+//! Described graphs (`grpc_graph.h`).
+
+use std::ffi::{c_char, c_int};
+
+use gridloom::Graph;
+
+use super::super::code::{Failed, Outcome, run};
+use super::super::library::{Library, library};
+use super::super::map::{self, Kind};
+use super::super::memory;
+use super::map::{CMapped, begin, optional};
+use super::plan::give;
+
+/// See `grpc_graph.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_describe_begin_np(
+    mapped: *mut CMapped,
+    name: *const c_char,
+    _file: *const c_char,
+    _line: c_int,
+) {
+    // SAFETY: texts, and memory of the macro's own variable, as the header asks.
+    unsafe {
+        begin(mapped, true, || {
+            let name = memory::text(name, "the name of the graph")?;
+            map::begin_block(None, Kind::Described(name.to_string()))
+        });
+    }
+}
+
+/// See `grpc_graph.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_follow_begin_np(
+    mapped: *mut CMapped,
+    name: *const c_char,
+    heuristic: *const c_char,
+    _file: *const c_char,
+    _line: c_int,
+) {
+    // SAFETY: as above.
+    unsafe {
+        begin(mapped, false, || {
+            let name = memory::text(name, "the name of the graph")?;
+            map::begin_following(name, optional(heuristic, "the heuristic")?)
+        });
+    }
+}
+
+/// See `grpc_graph.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_describe_optional_np(is_optional: c_int) -> c_int {
+    run(|| {
+        library()?;
+        map::describe_optional(is_optional != 0)
+    })
+}
+
+/// Gives the text of a described graph to `take`.
+///
+/// # Safety
+/// A text, or null.
+unsafe fn described<T>(name: *const c_char, take: impl FnOnce(&Library, &Graph) -> Outcome<T>) -> Outcome<T> {
+    let library = library()?;
+    // SAFETY: promised by the caller.
+    let name = unsafe { memory::text(name, "the name of the graph") }?;
+    take(&library, &library.graphs.find(name)?.graph)
+}
+
+/// See `grpc_graph.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_graph_get_np(name: *const c_char, graph: *mut *mut c_char) -> c_int {
+    // SAFETY: a text, and a place for one, as the header asks.
+    run(|| unsafe { described(name, |_, found| give(&found.to_json(), graph)) })
+}
+
+/// See `grpc_graph.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_graph_save_np(name: *const c_char, file_name: *const c_char) -> c_int {
+    // SAFETY: texts, as the header asks.
+    run(|| unsafe { described(name, |_, found| Ok(found.save(memory::text(file_name, "the name of the file")?)?)) })
+}
+
+/// See `grpc_graph.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_graph_define_np(name: *const c_char, graph: *const c_char) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: texts, as the header asks.
+        let (name, text) = unsafe { (memory::text(name, "the name of the graph")?, optional(graph, "the graph")?) };
+        let graph = text.map(|text| Graph::parse("the graph", text)).transpose()?;
+        library.graphs.define(name, graph.map(Into::into))
+    })
+}
+
+/// See `grpc_graph.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_graph_plan_np(
+    name: *const c_char,
+    heuristic: *const c_char,
+    plan: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: texts, and a place for one, as the header asks.
+    run(|| unsafe {
+        described(name, |library, graph| {
+            let heuristic = optional(heuristic, "the heuristic")?.unwrap_or(&library.heuristic);
+            let mapping = library.mappings.find(heuristic)?;
+            let made = library.grid.plan_of(graph, mapping).map_err(|error| Failed::other(error.to_string()))?;
+            give(&made.to_json(), plan)
+        })
+    })
+}

@@ -1,0 +1,66 @@
+//! Described graphs of the program, by the names that it gave them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use gridloom::{Graph, GraphRef};
+
+use super::code::{Failed, Outcome};
+
+/// What stands before the path of a graph.
+const FILE: &str = "file:";
+
+/// Calls that were described.
+#[derive(Clone)]
+pub(super) struct Described {
+    pub(super) graph: Graph,
+    /// Results that do not come to the client though no call reads them.
+    pub(super) unwanted: Vec<GraphRef>,
+}
+
+impl From<Graph> for Described {
+    fn from(graph: Graph) -> Described {
+        Described { graph, unwanted: Vec::new() }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Graphs(Mutex<BTreeMap<String, Described>>);
+
+impl Graphs {
+    /// What the program names: a file, or what was described.
+    pub(super) fn find(&self, name: &str) -> Outcome<Described> {
+        if let Some(path) = name.strip_prefix(FILE) {
+            return Ok(Graph::load(path)?.into());
+        }
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(name).cloned().ok_or_else(|| {
+            let known = match all.is_empty() {
+                true => "none was described".to_string(),
+                false => format!("there are: {}", all.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
+            };
+            Failed::other(format!("there is no described graph '{name}'; {known}; describe it with grpc_describe"))
+        })
+    }
+
+    /// Gives a name, or takes it back.
+    pub(super) fn define(&self, name: &str, described: Option<Described>) -> Outcome<()> {
+        check_name(name)?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match described {
+            Some(described) => drop(all.insert(name.to_string(), described)),
+            None => drop(all.remove(name)),
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what cannot be a name.
+pub(super) fn check_name(name: &str) -> Outcome<()> {
+    match name.is_empty() || name.starts_with(FILE) {
+        true => {
+            Err(Failed::other(format!("'{name}' cannot be a graph's name: it is empty, or means a file; take another")))
+        }
+        false => Ok(()),
+    }
+}
