@@ -181,6 +181,42 @@ static void bodies_ask_whether_they_are_cancelled(void) {
     EQUAL(0, canceled);
 }
 
+/* Waits until a file is there, and removes it. */
+static void await_file(const char *path, const char *end) {
+    char name[600];
+    struct timespec pause = {0, 1000000};
+    snprintf(name, sizeof name, "%s%s", path, end);
+    while (access(name, F_OK) != 0) nanosleep(&pause, NULL);
+    remove(name);
+}
+
+/* They may end by themselves then; one that goes on is ended. The worker goes on with other calls. */
+static void bodies_see_that_they_are_cancelled(void) {
+    char path[500];
+    grpc_sessionid_t id;
+    int rounds, y = 0;
+    if (getenv("GRIDLOOM_SIMULATE") != NULL) return;
+    BEGIN();
+    NINFG(handle, "until_canceled");
+    HANDLE(add, "add");
+    if (getcwd(path, sizeof path - 20) == NULL) return;
+    strcat(path, "/canceled");
+    for (int lasts = 0; lasts < 2; lasts++) {
+        OK(grpc_call_async(&handle, &id, path, lasts, &rounds));
+        await_file(path, ".runs");
+        OK(grpc_cancel(id));
+        await_file(path, ".saw");
+        EXPECT(GRPC_SESSION_FAILED, grpc_wait(id));
+        EXPECT(GRPC_CANCELED_NP, grpc_get_error(id));
+    }
+    OK(grpc_function_handle_set_timeout_np(&handle, 0.2));
+    EXPECT(GRPC_TIMEOUT_NP, grpc_call(&handle, path, 0, &rounds));
+    await_file(path, ".runs");
+    await_file(path, ".saw");
+    OK(grpc_call(&add, 1, &y));
+    EQUAL(2, y);
+}
+
 static void attributes_of_handles(void) {
     grpc_handle_attr_t_np attr, own;
     grpc_function_handle_t handle, handles[2];
@@ -453,5 +489,6 @@ const test_case ninfg_cases[] = {
     {"OmniRPC: open files", open_files},
     {"Ninf-G: callbacks with strings and scalars by pointer", callbacks_with_strings},
     {"Ninf-G: bodies ask whether they are cancelled", bodies_ask_whether_they_are_cancelled},
+    {"Ninf-G: bodies see that they are cancelled", bodies_see_that_they_are_cancelled},
     {NULL, NULL},
 };

@@ -39,8 +39,10 @@ typedef int grpc_error_t;
 extern "C" {
 #endif
 
-/* Whether this call was cancelled. @param[out] error  GRPC_NO_ERROR; may be NULL. @return 0: a call that is cancelled ends with
- * its process, so that no function sees it. Programs that ask (Ninf-G) run unchanged. */
+/* Whether this call was cancelled: by grpc_cancel, a limit of time, or with its program. A function that asks is to return soon
+ * then; its results are not used. It has a second for that, or else its process is ended, and so is the process of a function that has not
+ * asked before it is cancelled. Any thread of the function may ask. On several ranks (Backend "MPI"), and in simulation, it is not told.
+ * @param[out] error  GRPC_NO_ERROR; may be NULL. @return 1 if it was cancelled, else 0. */
 int grpc_is_canceled_np(grpc_error_t *error);
 
 #ifdef __cplusplus

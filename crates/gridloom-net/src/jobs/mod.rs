@@ -122,20 +122,25 @@ impl Jobs {
         }
     }
 
-    /// Kills a started task: its event says that it was cancelled. No effect on one that has ended.
+    /// Kills a started task, or lets it end by itself for a moment if it asks whether it is cancelled: its event says that it was. No
+    /// effect on one that has ended.
     pub fn stop(&mut self, task: TaskId) {
         if self.withdraw(task) {
             return;
         }
-        for link in self.pool.links_mut() {
-            let Some(at) = link.tasks.iter().position(|sent| sent.pending.task.id == task) else { continue };
-            link.tasks[at].stopped = true;
-            // One that has ended is let be: its answer is on the way.
-            if link.board().progress(link.tasks[at].serial) == Progress::Running {
-                link.kill();
-            }
-            return;
+        let found = self.pool.iter_mut().find_map(|(token, link)| {
+            let sent = link.tasks.iter_mut().find(|sent| sent.pending.task.id == task)?;
+            sent.stopped = true;
+            Some((token, sent.serial))
+        });
+        let Some((token, serial)) = found else { return };
+        let link = self.pool.get_mut(token).expect("found above");
+        if link.board().cancel(serial) {
+            self.pool.end_if_it_lasts(token, serial);
+        } else if link.board().progress(serial) == Progress::Running {
+            link.kill();
         }
+        // One that has ended is let be: its answer is on the way.
     }
 
     /// Ends a started task as cancelled if its function has not begun, and says whether it was so.

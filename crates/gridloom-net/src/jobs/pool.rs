@@ -21,6 +21,8 @@ use super::{JobsConfig, Registration, WorkerToken};
 
 /// Time that an idle worker has to end by itself.
 const END_GRACE: Duration = Duration::from_millis(500);
+/// Time that a function which asks whether its call was cancelled has to end by itself.
+const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// A process that exits closes its socket at most so long before it is gone, milliseconds.
 const EXIT_MS_MAX: i64 = 50;
 
@@ -30,6 +32,8 @@ pub(super) struct Pool {
     links: BTreeMap<WorkerToken, Link>,
     /// Workers that were told to end.
     ending: BTreeSet<WorkerToken>,
+    /// Tasks that know that they are cancelled, and since when.
+    canceled: Vec<(WorkerToken, u64, Instant)>,
     next_token: u64,
     registrations: Vec<Registration>,
 }
@@ -37,8 +41,8 @@ pub(super) struct Pool {
 impl Pool {
     /// Without workers.
     pub(super) fn new(config: Arc<JobsConfig>) -> Pool {
-        let (links, ending, registrations) = Default::default();
-        Pool { config, links, ending, next_token: 0, registrations }
+        let (links, ending, canceled, registrations) = Default::default();
+        Pool { config, links, ending, canceled, next_token: 0, registrations }
     }
 
     /// Starts a worker.
@@ -71,6 +75,10 @@ impl Pool {
         self.links.iter().map(|(token, link)| (*token, link))
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (WorkerToken, &mut Link)> {
+        self.links.iter_mut().map(|(token, link)| (*token, link))
+    }
+
     pub(super) fn links_mut(&mut self) -> ValuesMut<'_, WorkerToken, Link> {
         self.links.values_mut()
     }
@@ -89,9 +97,24 @@ impl Pool {
         }
     }
 
-    /// Writes to every worker what has been batched for it, and kills those that were told to end and do not.
+    /// A task knows that it is cancelled, and has [`CANCEL_GRACE`] to end by itself.
+    pub(super) fn end_if_it_lasts(&mut self, token: WorkerToken, serial: u64) {
+        self.canceled.push((token, serial, Instant::now()));
+    }
+
+    /// Writes to every worker what has been batched for it, and kills those that were told to end and do not, or have a
+    /// cancelled task that goes on.
     pub(super) fn flush(&mut self) {
         let links = &mut self.links;
+        self.canceled.retain(|(token, serial, since)| {
+            let Some(link) = links.get_mut(token) else { return false };
+            let runs_on = link.tasks.iter().any(|sent| sent.serial == *serial);
+            let is_slow = since.elapsed() >= CANCEL_GRACE;
+            if runs_on && is_slow {
+                link.kill();
+            }
+            runs_on && !is_slow
+        });
         self.ending.retain(|token| {
             let Some(link) = links.get_mut(token) else { return false };
             let is_slow = link.end.since.is_some_and(|since| since.elapsed() >= END_GRACE);

@@ -4,6 +4,7 @@
 //! symbols of shared libraries, the Python package calls Python functions.
 
 mod call_back;
+mod canceled;
 pub(crate) mod channel;
 pub mod convert;
 mod files;

@@ -9,7 +9,7 @@
 //!    |<-- Calling, Said -----------------------------|  likewise
 //!    | Forget (memory that is gone) -------------->|
 //! ```
-//! Each task sent has a word of its own, `serial * 4 + state`. The server may take a task back as long as it is
+//! Each task sent has a word of its own, `serial * STATES + state`. The server may take a task back as long as it is
 //! `QUEUED` (it wins the exchange to `WITHDRAWN`), and knows after a crash which one was `RUNNING`.
 
 use std::path::PathBuf;
@@ -109,6 +109,12 @@ const QUEUED: u64 = 0;
 const RUNNING: u64 = 1;
 const DONE: u64 = 2;
 const WITHDRAWN: u64 = 3;
+/// It runs, and its function has asked whether it was cancelled.
+const ASKING: u64 = 4;
+/// It runs, and its function will see that it was.
+const CANCELED: u64 = 5;
+/// More than there are.
+const STATES: u64 = 8;
 
 /// How far a task has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +138,7 @@ impl Board<'_> {
 
     /// Server: a task is about to be sent.
     pub(crate) fn queue(&self, serial: u64) {
-        self.word(serial).store(serial * 4 + QUEUED, Ordering::Release);
+        self.word(serial).store(serial * STATES + QUEUED, Ordering::Release);
     }
 
     /// Server: takes a task back; `false` if the worker was faster.
@@ -145,14 +151,25 @@ impl Board<'_> {
         self.swap(serial, QUEUED, RUNNING)
     }
 
+    /// Server: tells a task that asks that it is cancelled; `false` if it does not ask, or has ended.
+    pub(crate) fn cancel(&self, serial: u64) -> bool {
+        self.swap(serial, ASKING, CANCELED)
+    }
+
+    /// Worker: a task asks whether it is cancelled.
+    pub(crate) fn asks(&self, serial: u64) -> bool {
+        self.swap(serial, RUNNING, ASKING);
+        self.word(serial).load(Ordering::Acquire) == serial * STATES + CANCELED
+    }
+
     /// Worker: a task has ended.
     pub(crate) fn finish(&self, serial: u64) {
-        self.word(serial).store(serial * 4 + DONE, Ordering::Release);
+        self.word(serial).store(serial * STATES + DONE, Ordering::Release);
     }
 
     /// How far a task has come.
     pub(crate) fn progress(&self, serial: u64) -> Progress {
-        match self.word(serial).load(Ordering::Acquire).wrapping_sub(serial * 4) {
+        match self.word(serial).load(Ordering::Acquire).wrapping_sub(serial * STATES) {
             QUEUED | WITHDRAWN => Progress::Queued,
             DONE => Progress::Done,
             RUNNING.. => Progress::Running,
@@ -161,7 +178,7 @@ impl Board<'_> {
 
     fn swap(&self, serial: u64, from: u64, to: u64) -> bool {
         let word = self.word(serial);
-        word.compare_exchange(serial * 4 + from, serial * 4 + to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        word.compare_exchange(serial * STATES + from, serial * STATES + to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -179,6 +196,9 @@ mod tests {
         assert!(board.claim(7) && !board.withdraw(7));
         assert_eq!(board.progress(7), Progress::Running);
         assert!(board.withdraw(8) && !board.claim(8));
+        assert!(!board.cancel(7), "it has not asked");
+        assert!(!board.asks(7) && board.cancel(7) && board.asks(7) && !board.cancel(7));
+        assert_eq!(board.progress(7), Progress::Running);
         board.finish(7);
         assert_eq!(board.progress(7), Progress::Done);
         board.queue(7 + TASKS_PER_WORKER_MAX as u64);

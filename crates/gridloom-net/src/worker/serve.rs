@@ -17,7 +17,7 @@ use gridloom_idl::Definition;
 use super::channel::{Inbox, Outbox, Received};
 use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
-use super::{ArgView, Functions, OutView, Program, nested};
+use super::{ArgView, Functions, OutView, Program, canceled, nested};
 use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 use crate::spin::SpinPolicy;
@@ -75,7 +75,7 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
                         return Ok(());
                     }
                     worker.slowdown = setup.slowdown;
-                    worker.words = Some(SharedWords::open(inbox.take_fd()?, TASKS_PER_WORKER_MAX)?);
+                    worker.words = Some(Arc::new(SharedWords::open(inbox.take_fd()?, TASKS_PER_WORKER_MAX)?));
                 }
                 ToWorker::Load { function, definition } => worker.load(function, definition, functions),
                 ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),
@@ -180,7 +180,7 @@ struct Worker {
     outbox: Arc<Mutex<Outbox>>,
     cache: Cache,
     loaded: Vec<Option<Loaded>>,
-    words: Option<SharedWords>,
+    words: Option<Arc<SharedWords>>,
     slowdown: f64,
 }
 
@@ -213,11 +213,13 @@ impl Worker {
         functions: &mut dyn Functions,
         incoming: Incoming<'_>,
     ) -> io::Result<()> {
-        let words = self.words.take().ok_or_else(|| invalid("a call before the setup"))?;
+        let words = self.words.clone().ok_or_else(|| invalid("a call before the setup"))?;
         let board = Board(words.words());
         if board.claim(run.serial) {
             let (serial, function) = (run.serial, run.function);
+            let asks = canceled::begin(&words, serial);
             let (outcome, run_ns) = self.call(run, inline, functions, incoming);
+            drop(asks);
             board.finish(serial);
             if let Some(Some(loaded)) = self.loaded.get_mut(function as usize) {
                 loaded.last_run_ns = run_ns;
@@ -226,7 +228,6 @@ impl Worker {
         } else {
             self.answer(run.serial, 0, Err(TaskError::Cancelled))?;
         }
-        self.words = Some(words);
         Ok(())
     }
 
