@@ -1,8 +1,11 @@
 /* What threads may do (reference, 1.5): everything at once but initialize and finalize. */
 #include "suite.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 enum { THREADS = 8, CALLS = 200 };
 
@@ -126,7 +129,59 @@ static void threads_have_their_own_errors(void) {
     EQUAL(0, run_all(fails_differently, NULL));
 }
 
+/* Of a thread of this process: the signals that it does not take. */
+static unsigned long long blocked(const char *thread) {
+    char name[300], line[200];
+    unsigned long long mask = 0;
+    FILE *file;
+    snprintf(name, sizeof name, "/proc/self/task/%s/status", thread);
+    if ((file = fopen(name, "r")) == NULL) return ~0ULL;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "SigBlk:", 7) == 0) mask = strtoull(line + 7, NULL, 16);
+    fclose(file);
+    return mask;
+}
+
+/* How many threads there are, and how many of them take one of a program's usual signals. */
+static int count_threads(int *taking) {
+    static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
+    int count = 0;
+    DIR *all = opendir("/proc/self/task");
+    *taking = 0;
+    if (all == NULL) return -1;
+    for (struct dirent *thread; (thread = readdir(all)) != NULL;) {
+        unsigned long long mask;
+        int takes = 0;
+        if (thread->d_name[0] == '.') continue;
+        count++;
+        mask = blocked(thread->d_name);
+        for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) takes |= !(mask >> (signals[i] - 1) & 1);
+        *taking += takes;
+    }
+    closedir(all);
+    return count;
+}
+
+/* Its threads take no signals, so that handlers run on the program's; and they have ended when grpc_finalize returns. */
+static void the_librarys_own_threads(void) {
+    int taking, before, during, y = 0;
+    grpc_sessionid_t id;
+    before = count_threads(&taking);
+    EQUAL(before, taking);
+    BEGIN();
+    HANDLE(add, "add");
+    OK(grpc_call_async(&add, &id, 1, &y));
+    OK(grpc_wait(id));
+    during = count_threads(&taking);
+    CHECK(during > before || getenv("GRIDLOOM_SIMULATE") != NULL);
+    EQUAL(before, taking);
+    OK(grpc_finalize());
+    EQUAL(before, count_threads(&taking));
+    EQUAL(before, taking);
+}
+
 const test_case thread_cases[] = {
+    {"1.5: the library's own threads", the_librarys_own_threads},
     {"1.5: threads call, through one handle and through their own", threads_call},
     {"1.5: threads wait for their own sessions", threads_wait},
     {"1.5: threads wait for the same session, and one gets it", threads_wait_for_one},
