@@ -1,15 +1,17 @@
 //! Functions of a grid, and plain calls under way.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use gridloom::{Arg, Error, Function, Grid, Object, Pending, Retry, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::convert::{Target, to_python};
-use crate::errors::OrRaise;
-use crate::session::{Session, Slot, limit_of};
+use crate::errors::{OrRaise, exception};
+use crate::lock;
+use crate::session::{Session, Slot, closed, limit_of};
 use crate::wait::{detached, interruptible, wait_for};
 
 /// A function of the grid.
@@ -95,7 +97,12 @@ impl RawFunction {
             false => detached(py, move || function.submit(&args, &named, limit)),
         };
         let pending = pending.or_raise(py)?;
-        Ok(RawPending { is_simulated: self.session.is_simulated, pending: self.session.slot(pending) })
+        Ok(RawPending {
+            is_simulated: self.session.is_simulated,
+            pending: self.session.slot(pending),
+            ended: Mutex::default(),
+            given: OnceLock::new(),
+        })
     }
 }
 
@@ -126,21 +133,34 @@ impl RawObject {
     }
 }
 
-/// A call under way; its slot is empty once its results were given.
+/// A call under way; its slot is empty once its end was taken.
+///
+/// An interrupt may come while results are made Python's, and right after they were given. So they can be asked for again.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawPending {
     is_simulated: bool,
     pending: Slot<Pending>,
+    /// How it ended, until results were given.
+    ended: Mutex<Option<Arc<Outcome>>>,
+    given: OnceLock<Py<PyAny>>,
 }
+
+type Outcome = Result<Vec<Value>, Error>;
 
 #[pymethods]
 impl RawPending {
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.is_taken() {
+            return Ok(true);
+        }
         let watch = self.pending.with(py, Pending::watch)?;
         Ok(detached(py, move || watch.is_done()))
     }
 
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        if self.is_taken() {
+            return Ok(());
+        }
         let watch = self.pending.with(py, Pending::watch)?;
         detached(py, move || watch.cancel());
         Ok(())
@@ -161,33 +181,62 @@ impl RawPending {
         self.pending.with(py, |pending| pending.end().and_then(|end| end.server))
     }
 
-    /// Waits for the results; gives them once.
+    /// Waits for the results; gives the same ones each time.
     fn result<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
-        let limit = limit_of(timeout_seconds);
+        if let Some(given) = self.given.get() {
+            return Ok(given.bind(py).clone());
+        }
+        let waited = self.wait(py, limit_of(timeout_seconds));
+        // Another thread may have taken its end meanwhile, and given the results, too.
+        let ended = py.detach(|| lock(&self.ended).clone());
+        let made = match (self.given.get(), ended.as_deref()) {
+            (Some(given), _) => return Ok(given.bind(py).clone()),
+            (None, Some(Ok(values))) => results(py, values)?.unbind(),
+            (None, Some(Err(error))) => return Err(exception(py, error)),
+            (None, None) => return Err(waited.err().unwrap_or_else(|| closed(py))),
+        };
+        let given = self.given.get_or_init(|| made).bind(py).clone();
+        py.detach(|| drop(lock(&self.ended).take()));
+        Ok(given)
+    }
+}
+
+impl RawPending {
+    /// Whether its end was taken, or is being taken.
+    fn is_taken(&self) -> bool {
+        self.given.get().is_some() || self.ended.try_lock().map_or(true, |ended| ended.is_some())
+    }
+
+    /// Waits for its end, and takes it.
+    fn wait(&self, py: Python<'_>, limit: Option<Duration>) -> PyResult<()> {
+        if self.is_taken() {
+            return Ok(());
+        }
         // The call is left where it is until it has ended: after an interrupt it can be waited for again.
         let watch = || self.pending.with(py, Pending::watch);
-        let ended = if self.is_simulated {
+        let waited = if self.is_simulated {
             // Its limit is virtual time, which is not cut into slices.
             let watch = watch()?;
             interruptible(py, move || watch.wait(limit))?
         } else {
             wait_for(py, limit, watch)?
         };
-        ended.or_raise(py)?;
-        let pending = self.pending.take(py)?;
-        let outcome = detached(py, move || pending.wait());
-        results(py, outcome)
+        waited.or_raise(py)?;
+        py.detach(|| {
+            let mut ended = lock(&self.ended);
+            if let Some(pending) = self.pending.taken() {
+                *ended = Some(Arc::new(pending.wait()));
+            }
+        });
+        Ok(())
     }
 }
 
-fn results<'py>(py: Python<'py>, outcome: Result<Vec<Value>, Error>) -> PyResult<Bound<'py, PyAny>> {
-    let mut values = Vec::new();
-    for value in outcome.or_raise(py)? {
-        values.push(to_python(py, &value, false)?);
-    }
-    match values.len() {
+fn results<'py>(py: Python<'py>, values: &[Value]) -> PyResult<Bound<'py, PyAny>> {
+    let mut made = values.iter().map(|value| to_python(py, value, false)).collect::<PyResult<Vec<_>>>()?;
+    match made.len() {
         0 => Ok(py.None().into_bound(py)),
-        1 => Ok(values.remove(0)),
-        _ => Ok(PyTuple::new(py, values)?.into_any()),
+        1 => Ok(made.remove(0)),
+        _ => Ok(PyTuple::new(py, made)?.into_any()),
     }
 }

@@ -271,12 +271,13 @@ impl RawGrid {
         Ok(detached(py, move || grid.server_processes()))
     }
 
-    /// Waits until noted calls have ended: their serial numbers, each given once. Raises `WaitTimedOut` after that time.
+    /// Waits until noted calls have ended: their serial numbers, each given once. Raises `WaitTimedOut` after that time. The
+    /// call of a worker that waits so keeps its slot.
     fn await_ends(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Vec<u64>> {
         let limit = limit_of(Some(timeout_seconds));
         let grid = self.grid.live(py)?;
         let all = |ended: &[TaskId]| (!ended.is_empty()).then(|| ended.iter().map(|task| task.serial).collect());
-        detached(py, move || grid.await_ends(limit, all)).or_raise(py)
+        detached(py, move || grid.watch_ends(limit, all)).or_raise(py)
     }
 
     /// Errors in groups that nobody read, as text.

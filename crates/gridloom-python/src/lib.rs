@@ -75,6 +75,8 @@ mod _gridloom {
     #[pymodule_export]
     use crate::session::forked;
     #[pymodule_export]
+    use crate::wait::{RawWaiting, begin_wait};
+    #[pymodule_export]
     use crate::worker::{print_to_program, tell_progress, worker_main};
 
     #[pymodule_init]

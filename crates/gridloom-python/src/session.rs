@@ -58,10 +58,9 @@ impl<T: Send + 'static> Slot<T> {
         lock(&self.0).as_ref().map(use_it).ok_or_else(|| closed(py))
     }
 
-    /// What it holds, which is its own no more.
-    pub(crate) fn take(&self, py: Python<'_>) -> PyResult<T> {
-        self.with(py, |_| ())?;
-        lock(&self.0).take().ok_or_else(|| closed(py))
+    /// What it holds, which is its own no more. Only for the process that made it.
+    pub(crate) fn taken(&self) -> Option<T> {
+        lock(&self.0).take()
     }
 }
 
@@ -71,7 +70,7 @@ impl<T: Clone + Send + 'static> Slot<T> {
     }
 }
 
-fn closed(py: Python<'_>) -> PyErr {
+pub(crate) fn closed(py: Python<'_>) -> PyErr {
     error(py, "UsageError", "the grid is closed; open another with gridloom.local, connect or simulate")
 }
 

@@ -58,6 +58,24 @@ pub(crate) fn wait_for(
     }
 }
 
+/// The call that this worker runs waits for calls of its own, in some way that Rust does not see: it gives up its slot until
+/// `end`. `None` in a process that runs no call.
+#[pyfunction]
+pub(crate) fn begin_wait(py: Python<'_>) -> Option<RawWaiting> {
+    py.detach(nested::wait).map(|waiting| RawWaiting(Mutex::new(Some(waiting))))
+}
+
+/// A wait of a call.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawWaiting(Mutex<Option<nested::Waiting>>);
+
+#[pymethods]
+impl RawWaiting {
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| drop(lock(&self.0).take()));
+    }
+}
+
 /// A wait in a helper.
 struct Wait<T>(Mutex<Receiver<T>>);
 

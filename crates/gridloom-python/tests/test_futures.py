@@ -6,6 +6,7 @@ import contextlib
 import gc
 import itertools
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -469,13 +470,14 @@ def test_calls_with_types_are_futures_of_the_standard_library(grid, held, gate):
     assert {call.result() for call in concurrent.futures.as_completed(calls, timeout=60)} == {5.0}
     done, not_done = concurrent.futures.wait([*calls, held, grid.run(twice, 1)], return_when=FIRST_COMPLETED)
     assert held in not_done and held.running()
-    told = []
-    held.add_done_callback(told.append)
-    assert not told and not held.done()
+    told = queue.Queue()
+    held.add_done_callback(told.put)
+    assert told.empty() and not held.done()
     gate.open()
     assert concurrent.futures.wait([held, *calls], timeout=60).not_done == set()
-    held.add_done_callback(told.append)
-    assert told == [held, held] and held.exception() is None and not held.cancelled() and not held.running()
+    held.add_done_callback(told.put)
+    assert [told.get(timeout=60), told.get(timeout=60)] == [held, held]
+    assert held.exception() is None and not held.cancelled() and not held.running()
     failed = grid.function("tests/fail").submit("no")
     assert isinstance(failed.exception(timeout=60), gl.RemoteError)
     with pytest.raises(gl.RemoteError):

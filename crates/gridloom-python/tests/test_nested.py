@@ -1,5 +1,9 @@
 """Functions that call others: they give up their slots while they wait."""
 
+import asyncio
+import concurrent.futures
+import time
+
 import gridloom as gl
 import numpy as np
 import pytest
@@ -50,6 +54,20 @@ def pid() -> int:
 """
 
 
+class Meetings:
+    """Where calls say what they do, and wait for what others have said: files."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def say(self, what):
+        (self.folder / what).touch()
+
+    def hear(self, what):
+        while not (self.folder / what).exists():
+            time.sleep(0.001)
+
+
 @pytest.fixture(scope="module")
 def nested(program, tmp_path_factory):
     module = tmp_path_factory.mktemp("nested") / "nested.py"
@@ -85,3 +103,65 @@ def test_slots_are_whole_afterwards(nested):
     """Each server runs one call at a time again, in a worker that is there."""
     pids = {call.get() for call in [nested.function("nested/pid").submit() for _ in range(40)]}
     assert len(pids) <= 4
+
+
+def inner(x):
+    return x + 1
+
+
+def compute_beside(meetings):
+    """Makes a call, and computes until the program has seen that nothing else runs."""
+    with gl.connect() as grid:
+        call = grid.run(inner, 1)
+        meetings.say("computes")
+        meetings.hear("goes on")
+        return call.get()
+
+
+WAITS = {
+    "get": lambda grid: grid.run(inner, 1).get(),
+    "exception": lambda grid: grid.run(inner, 1).exception() or 2,
+    "await": lambda grid: asyncio.run(awaited(grid)),
+    "map": lambda grid: list(grid.map(inner, [1]))[0],
+    "wait": lambda grid: gl.wait([grid.run(inner, 1)]).done.pop().get(),
+    "as_completed": lambda grid: next(gl.as_completed([grid.run(inner, 1)])).get(),
+    "wait of the standard library": lambda grid: concurrent.futures.wait([grid.run(inner, 1)]).done.pop().get(),
+    "as_completed of the standard library": lambda grid: next(concurrent.futures.as_completed([grid.run(inner, 1)])).get(),
+    "executor": lambda grid: ended(grid),
+    "stream": lambda grid: next(grid.stream(map, inner, [1])),
+}
+
+
+async def awaited(grid):
+    return await grid.run(inner, 1)
+
+
+def ended(grid):
+    with gl.Executor(grid=grid) as executor:
+        call = executor.submit(inner, 1)
+    return call.get()
+
+
+def wait_by(kind):
+    with gl.connect() as grid:
+        return WAITS[kind](grid)
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_each_way_to_wait_gives_up_the_slot(program, kind):
+    with gl.local(servers=1) as grid:
+        assert grid.run(wait_by, kind).get(60) == 2
+
+
+def test_a_function_keeps_its_slot_while_it_computes_beside_a_call(program, tmp_path):
+    meetings = Meetings(tmp_path)
+    with gl.local(servers=1) as grid:
+        outer = grid.run(compute_beside, meetings)
+        meetings.hear("computes")
+        other = grid.run(inner, 2)
+        # Neither the call of the function nor this one begins.
+        with pytest.raises(TimeoutError):
+            other.get(0.5)
+        assert not outer.done()
+        meetings.say("goes on")
+        assert outer.get(60) == 2 and other.get(60) == 3

@@ -296,9 +296,19 @@ impl Grid {
 
     /// Waits until `done` finds what it looks for in the state: the one wait of a session, real or simulated. In a simulation it
     /// runs meanwhile what the program is called back for, as no time passes while the program does not wait.
-    fn wait<R>(&self, limit: Option<Duration>, mut done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
-        let runs_call_backs = self.is_simulated();
+    fn wait<R>(&self, limit: Option<Duration>, done: impl FnMut(&mut State) -> Option<R>) -> Result<R, Error> {
         // A function that makes calls itself gives up its slot while it waits for them.
+        self.wait_by(limit, nested::wait, done)
+    }
+
+    /// As [`Grid::wait`]. `begins` is called where the wait does not end at once; what it gives is dropped with the wait.
+    fn wait_by<R, W>(
+        &self,
+        limit: Option<Duration>,
+        begins: impl Fn() -> Option<W>,
+        mut done: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, Error> {
+        let runs_call_backs = self.is_simulated();
         let mut waiting = None;
         loop {
             let (mut found, mut heard) = (None, Heard::default());
@@ -307,7 +317,7 @@ impl Grid {
                 let call = if runs_call_backs { state.call_backs.take() } else { None };
                 found = call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)));
                 if found.is_none() && waiting.is_none() {
-                    waiting = nested::wait();
+                    waiting = begins();
                 }
                 found.is_some()
             });

@@ -85,7 +85,7 @@ from ._options import Options
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
 from ._report import Difference, Report
-from ._runner import RunFuture
+from ._run_future import RunFuture
 from ._said import Said, progress
 from ._sessions import connect, local, simulate
 from ._stream import Stream

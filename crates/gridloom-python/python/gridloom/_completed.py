@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import collections
 import concurrent.futures
-import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
+from ._called_back import quick
 from ._checks import seconds
+from ._conditions import Condition
 from ._errors import Cancelled, UsageError, WaitTimedOut
+from ._waits import waiting
 
 if TYPE_CHECKING:
     from ._ends import Ends
@@ -76,7 +78,7 @@ class Completed(Generic[_F]):
         self._left: dict[_F, Callable[..., None]] = {}
         self._limit = seconds("timeout", timeout)
         self._ended: collections.deque[_F] = collections.deque()
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._loops: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
         every = dict.fromkeys(futures)
         self._number = len(every)
@@ -98,7 +100,10 @@ class Completed(Generic[_F]):
         with self._changed:
             if not self._left:
                 raise StopIteration
-            if not self._changed.wait_for(lambda: self._ended, self._seconds_left()):
+            if not self._ended:
+                with waiting():
+                    self._changed.wait_for(lambda: self._ended, self._seconds_left())
+            if not self._ended:
                 raise self._timed_out()
             return self._take()
 
@@ -124,7 +129,8 @@ class Completed(Generic[_F]):
                 told: asyncio.Future[None] = loop.create_future()
                 self._loops.add((loop, told))
             try:
-                await asyncio.wait([told], timeout=left)
+                with waiting():
+                    await asyncio.wait([told], timeout=left)
             finally:
                 with self._changed:
                     self._loops.discard((loop, told))
@@ -256,13 +262,15 @@ async def end_of(future: Any, timeout: float | None = None) -> None:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
+    @quick
     def tell(*_: Any) -> None:
         _tell_loop(loop, ended)
 
     plain = _is_plain(future)
     (future.add_done_callback if plain else future._when_ended)(tell)
     try:
-        await asyncio.wait([ended], timeout=timeout)
+        with waiting():
+            await asyncio.wait([ended], timeout=timeout)
     finally:
         if not plain:
             future._drop(tell)
@@ -280,6 +288,7 @@ def _tell_loop(loop: asyncio.AbstractEventLoop, told: asyncio.Future[None]) -> N
 
 
 def _teller(completed: weakref.ref[Completed[_F]], future: _F) -> Callable[..., None]:
+    @quick
     def tell(*_: Any) -> None:
         if (waits := completed()) is not None:
             waits._tell(future)

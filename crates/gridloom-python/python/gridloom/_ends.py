@@ -1,17 +1,21 @@
 """Ends of plain calls, as the session tells them: one thread takes them in and tells each to what listens for it.
 
 **Invariants.** A session tells each end once, so nothing else calls `RawGrid.await_ends`. No lock is held while a listener is
-told.
+told. The thread runs no code of the program, which might wait or take long: other threads do (`callbacks`, `loads`). No error ends it.
 
 A simulated session has no thread here: virtual time passes while the program waits, in `Ends.drive`.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from . import _gridloom
+from ._conditions import Condition
+from ._crew import Crew, InnerThread, attempt
 from ._errors import UsageError, WaitTimedOut
 from ._results import Results
 from ._unread import Unread
@@ -19,6 +23,10 @@ from ._unread import Unread
 # How long the thread looks for ends at a time, and how long it stays when nothing is under way, seconds.
 _SLICE = 0.1
 _LINGER = 0.5
+# Threads that unpickle results.
+_LOADS_MAX = 8
+# How long the end of a session waits for callbacks that may wait for it, seconds.
+_SETTLE = 1.0
 # When results of a simulated group are looked for: after so many virtual seconds at first, and each time later by that factor.
 _LOOK_AFTER = 1e-4
 _LOOK_LATER = 1.02
@@ -45,6 +53,10 @@ class Ends:
         Results of groups that are waited for.
     unread : Unread
         Errors of calls that the program does not read.
+    callbacks, loads : Crew
+        What calls callbacks of the program, one after another, and what unpickles results.
+    looks : list of functions
+        Are called from time to time while calls are under way.
     """
 
     def __init__(self, raw: _gridloom.RawGrid) -> None:
@@ -52,29 +64,28 @@ class Ends:
         self.simulated = raw.simulated
         self.results = Results(raw.simulated)
         self.unread = Unread()
-        self._changed = threading.Condition()
+        self.callbacks = Crew("gridloom-callbacks", 1)
+        self.loads = Crew("gridloom-loads", _LOADS_MAX, InnerThread)
+        self.looks: list[Callable[[], None]] = []
+        self._changed = Condition()
         self._listeners: dict[int, Listener] = {}
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._closed = False
 
-    def note(self, pending: _gridloom.RawPending, serial: int, listener: Listener) -> None:
-        """Tell the listener of the end of that call, or that the session was closed."""
+    def note(self, pending: _gridloom.RawPending, serial: int, listener: Listener) -> bool:
+        """Tell the listener of the end of that call, or that the session was closed; false if it is closed already."""
         with self._changed:
-            closed = self._closed
-            if not closed:
-                self._listeners[serial] = listener
-                if self._thread is None and not self._stopped and not self.simulated:
-                    self._thread = threading.Thread(target=self._watch, name="gridloom-ends", daemon=True)
-                    self._thread.start()
-                self._changed.notify_all()
-        if closed:
-            listener._on_closed()
-            return
+            if self._closed:
+                return False
+            self._listeners[serial] = listener
+            self._staff()
+            self._changed.notify_all()
         try:
             pending.note_end()
         except UsageError:  # its result was taken, and the listener knows; or the session was closed, and is about to say so
             pass
+        return True
 
     def drop(self, serial: int) -> None:
         """Tell nothing of that call."""
@@ -122,6 +133,8 @@ class Ends:
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        self.loads.settle(_SETTLE)
+        self.callbacks.settle(_SETTLE)
         self.results.stop()
 
     def close(self) -> None:
@@ -131,15 +144,29 @@ class Ends:
             left = dict.fromkeys(self._listeners.values())
             self._listeners.clear()
         for listener in left:
-            listener._on_closed()
+            attempt(listener._on_closed)
         self.results.close()
+
+    def settle(self) -> None:
+        """Wait until all callbacks were called."""
+        self.loads.settle(None)
+        self.callbacks.settle(None)
 
     def forget(self) -> None:
         """In a forked child nothing of it works."""
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._stopped = self._closed = True
         self._listeners.clear()
+        self.callbacks.forget()
+        self.loads.forget()
         self.results.forget()
+
+    def _staff(self) -> None:
+        """Have a thread. An interrupt may have come between making and starting it."""
+        if self._stopped or self.simulated or (self._thread is not None and self._thread.ident is not None):
+            return
+        self._thread = InnerThread(target=self._watch, name="gridloom-ends", daemon=True)
+        self._thread.start()
 
     def _watch(self) -> None:
         """Wait for ends, as long as there is something to wait for."""
@@ -150,14 +177,17 @@ class Ends:
                 if not self._listeners or self._stopped:
                     self._thread = None
                     return
+            ended = []
             try:
                 ended = self._raw.await_ends(_SLICE)
             except WaitTimedOut:
-                continue
+                pass
             except UsageError:
                 self.close()
                 return
             self._tell(ended)
+            for look in self.looks:
+                attempt(look)
 
     def _tell(self, ended: list[int]) -> None:
         told: dict[Listener, list[int]] = {}
@@ -166,4 +196,4 @@ class Ends:
                 if (listener := self._listeners.pop(serial, None)) is not None:
                     told.setdefault(listener, []).append(serial)
         for listener, serials in told.items():
-            listener._on_ends(serials)
+            attempt(functools.partial(listener._on_ends, serials))

@@ -354,3 +354,11 @@ def _make(kind: str, message: str, fields: dict[str, Any]) -> GridloomError:
     for name, value in fields.items():
         setattr(error, name, value)
     return error
+
+
+def text_of(error: BaseException) -> str:
+    """Text of any exception, also of one that cannot make it."""
+    try:
+        return str(error)
+    except BaseException as failed:
+        return f"its text cannot be made: {type(failed).__name__}"

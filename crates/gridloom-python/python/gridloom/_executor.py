@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ._called_back import quick
 from ._errors import ArgumentError, RemoteError, UsageError
 from ._grid import Grid
 from ._map import MapResults, mapped
-from ._packing import RemoteTraceback, name_of, pack_call, pack_function, pack_setup
+from ._packing import RemoteTraceback, is_raised, name_of, pack_call, pack_function, pack_setup
 from ._retry import retry_of
-from ._runner import RunFuture
+from ._run_future import RunFuture
 from ._sessions import local
 
 if TYPE_CHECKING:
@@ -213,23 +214,24 @@ class Executor(concurrent.futures.Executor):
 
     def _submit(self, function: bytes, name: str, arguments: Any) -> RunFuture[Any]:
         future: RunFuture[Any] = RunFuture()
-        with self._lock:
-            self._check()
-            self._futures.add(future)
         future.add_done_callback(self._ended)
         try:
+            with self._lock:
+                self._check()
+                self._futures.add(future)
             return self._runner.submit(function, name, arguments, self._setup, self._failed, future, self._retry)
         except BaseException:
             self._ended(future)
             raise
 
+    @quick
     def _ended(self, future: concurrent.futures.Future[Any]) -> None:
         with self._lock:
             self._futures.discard(future)
 
     def _failed(self, error: BaseException) -> BaseException:
         """Tell that the initializer failed: to the calls that wait, too."""
-        if not isinstance(error, RemoteError) or error.kind != "CannotSetUp":
+        if is_raised(error) or not isinstance(error, RemoteError) or error.kind != "CannotSetUp":
             return error
         broken = concurrent.futures.BrokenExecutor(f"the initializer failed on server '{error.server}': {error.message}")
         broken.__cause__ = RemoteTraceback(error.traceback)

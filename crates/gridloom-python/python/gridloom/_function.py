@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
+from ._called_back import CalledBack
 from ._checks import seconds
 from ._completed import awaited
+from ._conditions import Condition
 from ._errors import Cancelled, UsageError, WaitTimedOut
 from ._pickles import OfSession
+from ._waits import waiters
 
 if TYPE_CHECKING:
     from ._ends import Ends
     from ._grid import Grid
 
 
-class Future(OfSession, concurrent.futures.Future[Any]):
+class Future(CalledBack[Any]):
     """A plain call under way: a future as of ``concurrent.futures``. It can be awaited; a wait that is cancelled cancels the call."""
 
     _why = "a gridloom.Future is a call of this process"
@@ -28,12 +29,11 @@ class Future(OfSession, concurrent.futures.Future[Any]):
 
     def __init__(self, raw: _gridloom.RawPending, ends: Ends, name: str | None) -> None:
         self._raw = raw
-        self._ends = ends
+        self._ends, self._crew = ends, ends.callbacks
         # Of what waits for its end: the number of the call there, and functions to be called; none once they were.
         self._watch = threading.RLock()
         self._serial: int | None = None
         self._callbacks: list[Callable[[], None]] | None = []
-        self._lock = threading.Lock()
         self._ended = False
         # Without a name, it is a part of something that tells errors itself.
         self._name, self._is_read = name, name is None
@@ -43,7 +43,8 @@ class Future(OfSession, concurrent.futures.Future[Any]):
             ends.unread.follow(self)
 
     # What the standard library looks at under the condition is kept up to date from when it first does. Most calls end before.
-    _made: threading.Condition | None = None
+    _made = False
+    _standard: threading.Condition
     _state = "RUNNING"
     _result = None
     _exception = None
@@ -51,17 +52,18 @@ class Future(OfSession, concurrent.futures.Future[Any]):
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
         with self._watch:
-            if self._made is not None:
-                return self._made
+            if self._made:
+                return self._standard
             if self._ends.simulated:
                 raise UsageError(
                     "a call of a simulated grid is waited for by gridloom.wait and as_completed: its time is virtual"
                 )
-            self._made = made = threading.Condition()
-            self._waiters: list[Any] = []
+            self._standard = Condition()
+            self._waiters: list[Any] = waiters()
             self._done_callbacks: list[Any] = []
+            self._made = True
         self._when_ended(self._keep_end)
-        return made
+        return self._standard
 
     def _keep_end(self) -> None:
         self._fetch(None)
@@ -109,21 +111,16 @@ class Future(OfSession, concurrent.futures.Future[Any]):
         return self._error
 
     def _fetch(self, timeout: float | None) -> None:
-        begin = time.monotonic()
-        if not self._lock.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
-            raise _timed_out(timeout)
-        try:
-            if not self._ended:
-                left = None if timeout is None else max(timeout - (time.monotonic() - begin), 0.0)
-                try:
-                    self._value = self._raw.result(left)
-                except WaitTimedOut:
-                    raise _timed_out(timeout) from None
-                except Exception as error:
-                    self._error = error
-                self._ended = True
-        finally:
-            self._lock.release()
+        # No lock: an interrupt could leave it taken. Each thread that asks gets the same results.
+        if not self._ended:
+            try:
+                self._value = self._raw.result(timeout)
+            except WaitTimedOut:
+                raise _timed_out(timeout) from None
+            except Exception as error:
+                with self._watch:
+                    self._error = self._error or error
+            self._ended = True
         self._tell()
 
     def done(self) -> bool:
@@ -188,8 +185,8 @@ class Future(OfSession, concurrent.futures.Future[Any]):
             callback()
         elif self._serial is None:
             self._tell()
-        elif first:
-            self._ends.note(self._raw, self._serial, self)
+        elif first and not self._ends.note(self._raw, self._serial, self):
+            self._tell()
 
     def _drop(self, callback: Callable[[], None]) -> None:
         with self._watch:

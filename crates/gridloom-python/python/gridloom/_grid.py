@@ -7,6 +7,7 @@ import functools
 import operator
 import os
 import tempfile
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +35,8 @@ from ._packing import name_of, pack_call, pack_function
 from ._pickles import OfSession
 from ._plan import Plan
 from ._retry import retry_of
-from ._runner import RunFuture, Runner
+from ._run_future import RunFuture
+from ._runner import Runner
 from ._said import Said, listen
 from ._stream import Stream
 from .run_code import STREAM
@@ -78,6 +80,7 @@ class Grid(OfSession):
         self._folder = folder
         self._loops = Loops(raw)
         self._runner: Runner | None = None
+        self._making = threading.Lock()
         self._executors: weakref.WeakSet[Any] = weakref.WeakSet()
         # Bars that are moved now. Those of transfers are the session's.
         self._progress = progress
@@ -118,6 +121,7 @@ class Grid(OfSession):
             unread = self._raw.take_unread(True)
             self._raw.close()
             self._ends.close()
+            self._ends.settle()
             pending = self._ends.unread.take(True)
             if self._folder is not None:
                 self._folder.cleanup()
@@ -308,7 +312,8 @@ class Grid(OfSession):
     def _any(self) -> Runner:
         """What sends calls of any function."""
         if self._runner is None:
-            self._runner = Runner(self._raw, self._ends)
+            with self._making:
+                self._runner = self._runner or Runner(self._raw, self._ends)
         return self._runner
 
     def function(self, name: str, *, retries: int = 0, retry_on: RetryOn | None = None) -> Function:

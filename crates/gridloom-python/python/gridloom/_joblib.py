@@ -22,11 +22,14 @@ from joblib.parallel import (  # type: ignore[import-not-found, import-untyped, 
     ThreadingBackend,
 )
 
+from ._called_back import quick
 from ._errors import UsageError
 from ._grid import Grid
 from ._packing import name_of, pack_function, packed_array
-from ._runner import RunFuture, Runner
+from ._run_future import RunFuture
+from ._runner import Runner
 from ._sessions import connect
+from ._waits import Wait
 
 # The grid that a process without one of its own is connected to, by process: a forked child has none.
 _connected: dict[int, Grid] = {}
@@ -70,6 +73,8 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         self._n_jobs = 0
         self._sent: set[RunFuture[Any]] = set()
         self._held: collections.deque[tuple[RunFuture[Any], str, Any]] = collections.deque()
+        # Within a call: joblib looks from time to time whether they have ended.
+        self._wait = Wait()
 
     def __reduce__(self) -> Any:
         # A server has no session of the program: it is connected by the environment.
@@ -114,11 +119,18 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             future.set_exception(error)
             return future
         with self._lock:
-            if len(self._sent) >= self._n_jobs:
+            # Joblib may be about to end all batches while another thread of it dispatches this one.
+            is_aborted = getattr(getattr(callback, "parallel", None), "_aborting", False)
+            is_held = not is_aborted and len(self._sent) >= self._n_jobs
+            if is_held:
                 self._held.append((future, name, arguments))
-                return future
-            self._sent.add(future)
-        self._send(future, name, arguments)
+            elif not is_aborted:
+                self._sent.add(future)
+                self._wait.set(True)
+        if is_aborted:
+            future.cancel()
+        elif not is_held:
+            self._send(future, name, arguments)
         return future
 
     # What joblib before 1.5 calls.
@@ -168,9 +180,11 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         except Exception as error:
             future.set_exception(error)
 
+    @quick
     def _ended(self, future: Any) -> None:
         with self._lock:
             self._sent.discard(future)
+            self._wait.set(bool(self._sent or self._held))
             if not self._held or len(self._sent) >= self._n_jobs:
                 return
             after = self._held.popleft()

@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._bars import Bar, are_shown
+from ._called_back import quick
 from ._completed import end_of
 from ._errors import WaitTimedOut
 from ._packing import pack_call, pack_chunk
 
 if TYPE_CHECKING:
-    from ._runner import RunFuture
+    from ._run_future import RunFuture
 
 _T = TypeVar("_T")
 
@@ -204,7 +205,7 @@ def _counted(
 
     def counted(items: Any) -> tuple[RunFuture[Any], int]:
         calls, (future, size) = count(items), submit(items)
-        future.add_done_callback(lambda ended: None if ended.cancelled() else bar.advance(calls))
+        future.add_done_callback(quick(lambda ended: None if ended.cancelled() else bar.advance(calls)))
         return future, size
 
     return counted

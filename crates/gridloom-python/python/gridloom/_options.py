@@ -10,7 +10,7 @@ from ._pickles import OfSession
 if TYPE_CHECKING:
     from ._grid import Grid
     from ._retry import Retry
-    from ._runner import RunFuture
+    from ._run_future import RunFuture
 
 _T = TypeVar("_T")
 

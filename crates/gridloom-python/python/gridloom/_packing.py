@@ -14,12 +14,15 @@ import numpy.typing as npt
 
 from . import _errors
 from ._by_value import dumps
-from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult
+from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult, text_of
 from ._pickles import CannotPickle
 from .run_code import ERROR, FUNCTION, STREAM, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
 
 # Functions of the grid that run those of programs.
 _RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next")
+# A pickle without any of these bytes calls nothing: GLOBAL, INST, EXT1, EXT2, EXT4 and STACK_GLOBAL. Longer ones are not looked through.
+_IMPORTS = frozenset(b"ci\x82\x83\x84\x93")
+_LOOKED_THROUGH_BYTES = 256
 # Their arguments, for errors.
 _PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments"}
 
@@ -96,7 +99,7 @@ def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tu
         guilty = _first_unpicklable(parts(), fetches)
         where = "it" if guilty is None else f"{guilty[0]}, of type {type(guilty[1]).__qualname__},"
         remedy = "make it inside the function, or pass plain data from which the function makes it"
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {text_of(error)}"
         if isinstance(error, CannotPickle):
             reason, remedy = error.why, error.remedy
         raise ArgumentError(f"{what()} cannot be sent: {where} cannot be pickled ({reason}): {remedy}") from error
@@ -127,6 +130,16 @@ def _used(function: Any) -> Iterator[tuple[str, Any]]:
         yield f"a default such as that of '{key}'", value
 
 
+def runs_code(given: bytes) -> bool:
+    """Whether `unpack` of that may run code of the program."""
+    return given[:1] != VALUE or len(given) > _LOOKED_THROUGH_BYTES or not _IMPORTS.isdisjoint(given[1:])
+
+
+def is_raised(error: BaseException) -> bool:
+    """Whether an error is what a function raised, not one that Gridloom tells of its call. Any class of error may be raised."""
+    return isinstance(error.__cause__, RemoteTraceback)
+
+
 def unpack(given: bytes, name: str, server: str = "") -> Any:
     """Give the value of a call, or raise the exception of its function."""
     body = memoryview(given)[1:]
@@ -139,11 +152,11 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
         except BaseException as error:  # a value can be made such that unpickling it exits; no interrupt comes here
             raise named(
                 WrongResult,
-                f"the result of {name} cannot be unpickled here: {type(error).__name__}: {error}; the program needs the modules "
+                f"the result of {name} cannot be unpickled here: {type(error).__name__}: {text_of(error)}; the program needs the modules "
                 "of what the function returns",
                 function=name,
                 server="",
-                why=str(error),
+                why=text_of(error),
             ) from error
     assert given[:1] == ERROR, "run_code gives no other"
     raise _raised(body, name, server)
@@ -158,7 +171,7 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
             raised.__cause__ = RemoteTraceback(text)
             return raised
     except BaseException as error:
-        why = f"{type(error).__name__}: {error}"
+        why = f"{type(error).__name__}: {text_of(error)}"
     told = f"{name} raised {kind}: {message}\n{text}\n(it comes as a gridloom.RemoteError, as it cannot be unpickled: {why})"
     fields = {"function": name, "server": server, "kind": kind, "message": message, "traceback": text, "_classes": classes}
     remote = named(RemoteError, told, **fields)
@@ -168,7 +181,9 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
 
 def renamed(error: BaseException, name: str) -> BaseException:
     """Say an error of Gridloom of the program's function, not of the one that runs it."""
-    told = str(error)
+    if is_raised(error):
+        return error
+    told = text_of(error)
     runner = next((one for one in _RUNNERS if told.startswith(one)), FUNCTION)
     if isinstance(error, ArgumentError) and told.startswith(runner):
         for part, what in _PARTS.items():

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ._conditions import Condition
 from ._errors import WaitTimedOut
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Results:
 
     def __init__(self, simulated: bool) -> None:
         self._simulated = simulated
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._callbacks: dict[Handle, list[Callable[[], None]]] = {}
         # Those that no thread waits for now.
         self._queue: collections.deque[Handle] = collections.deque()
@@ -105,7 +106,7 @@ class Results:
 
     def forget(self) -> None:
         """In a forked child nothing of it works."""
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._stopped = self._closed = True
         self._callbacks.clear()
         self._queue.clear()

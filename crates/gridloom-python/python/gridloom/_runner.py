@@ -1,7 +1,11 @@
 """Calls of any function: those that wait in the program, and those under way on servers.
 
 **Invariants.** A call waits here, where it can be cancelled, until a server has a slot for it. No lock is held while a future is
-given its end, since that runs callbacks of the program.
+given its end, since that may run callbacks of the program. Whatever happens to a call, its future ends.
+
+An interrupt may come between any two steps, and leaves no slot taken. A call takes one for as long as it stands among those under way: it is
+put there once it is sent and the session is to tell its end. Only then it waits no more. What is left of an interrupted step is mended by
+`_next`.
 
 As many calls are sent as the servers have slots; where calls are short, a few ahead. The session chooses their servers, and moves
 what has not begun to a server that is idle: it knows what else keeps the servers busy. Only a call that has failed on a server is
@@ -13,17 +17,18 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
-from ._completed import awaited
+from ._crew import attempt
 from ._errors import Cancelled, InputError, RemoteError, ServerLost, UnknownFunctionError, UsageError
-from ._packing import RemoteTraceback, named, renamed, unpack
-from ._pickles import OfSession
+from ._packing import is_raised, named, renamed, runs_code, unpack
+from ._run_future import RunFuture
 from .run_code import FUNCTION, CannotImport, OtherVersion
 
 if TYPE_CHECKING:
@@ -32,9 +37,6 @@ if TYPE_CHECKING:
 
     from ._ends import Ends
     from ._retry import Retry
-    from ._unread import Unread
-
-_T = TypeVar("_T")
 
 # How long it is believed how many slots the servers have, seconds.
 _SLOTS_KNOWN = 1.0
@@ -51,108 +53,7 @@ _PASSED_MAX = 64
 _NEWS = 0.2
 
 
-class RunFuture(OfSession, concurrent.futures.Future[_T]):
-    """A call of any function under way: a future as of ``concurrent.futures``, which can be awaited too.
-
-    It can be cancelled until it is sent to a server, and ended by `abort` while it runs.
-    """
-
-    _why = "a gridloom.RunFuture is a call of this process"
-    _remedy = "wait for the result, and pass its .get()"
-
-    _runner: Runner | None = None
-    _aborted = False
-    # What tells an error that the program does not read, whether it has, and the function's name for that.
-    _unread: Unread | None = None
-    _is_read = False
-    _name = ""
-
-    def result(self, timeout: float | None = None) -> _T:
-        """Wait for the result, as a future of ``concurrent.futures``; `get` is the same."""
-        try:
-            return super().result(timeout)
-        finally:
-            self._is_read = self._is_read or self.done()
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end, and give the error of a call that failed."""
-        try:
-            return super().exception(timeout)
-        finally:
-            self._is_read = self._is_read or self.done()
-
-    def set_exception(self, exception: BaseException | None) -> None:
-        """Take in the error; only Gridloom calls it."""
-        if self._unread is not None:
-            self._unread.follow(self)
-        super().set_exception(exception)
-
-    def _tell_unread(self, is_over: bool = False) -> bool:
-        is_read, self._is_read = self._is_read, True
-        if self._unread is not None and not is_read:
-            self._unread.tell(self._exception, self._name)
-        return True
-
-    def __del__(self) -> None:
-        self._tell_unread()
-
-    def get(self, timeout: float | None = None) -> _T:
-        """Wait for the result, as `result`.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            How long to wait at most, seconds. The call goes on after that, and a later `get` works.
-
-        Returns
-        -------
-        object
-            What the function returned.
-
-        Raises
-        ------
-        Exception
-            What the function raised; its cause has the traceback on the server.
-        TimeoutError
-            If it has not ended after `timeout` seconds.
-        CancelledError
-            If it was cancelled.
-        """
-        return self.result(timeout)
-
-    def cancelled(self) -> bool:
-        """Tell whether the call has ended by being cancelled, also by `abort`."""
-        return super().cancelled() or isinstance(self._exception, Cancelled)
-
-    def cancel(self) -> bool:
-        """Cancel the call if it was not sent to a server yet.
-
-        Returns
-        -------
-        bool
-            Whether it is cancelled.
-        """
-        cancelled = super().cancel()
-        if cancelled and self._runner is not None:
-            self._runner.drop(self)
-        return cancelled
-
-    def abort(self) -> None:
-        """End the call also where it runs, by ending its worker process; an ended call keeps its result.
-
-        Raises
-        ------
-        UsageError
-            If the session is closed.
-        """
-        if self._runner is not None:
-            self._runner.abort([self])
-
-    def __await__(self) -> Generator[Any, None, _T]:
-        return awaited(self).__await__()
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Call:
     """What is sent, and what tells its end."""
 
@@ -173,7 +74,9 @@ class Call:
     # The server that it is bound to, if it is, and how often it was sent.
     bound_to: str | None = None
     attempts: int = 0
+    # The call of the grid, once it was sent.
     pending: _gridloom.RawPending | None = None
+    serial: int = -1
 
 
 class Runner:
@@ -193,14 +96,16 @@ class Runner:
             raise unknown from None
         self._lock = threading.RLock()
         self._waiting: collections.OrderedDict[concurrent.futures.Future[Any], Call] = collections.OrderedDict()
-        self._under_way: dict[int, Call] = {}
+        # Calls under way by number: those that any server runs, and those that are bound to one.
+        self._free: dict[int, Call] = {}
+        self._bound: dict[int, Call] = {}
         self._closed = False
-        # Slots by server, and calls under way that are bound to it.
+        # Slots by server.
         self._servers: dict[str, int] = {}
         self._servers_at = -float("inf")
-        self._bound: collections.Counter[str] = collections.Counter()
         self._mean_seconds = 1.0
         self._ended_at = -float("inf")
+        ends.looks.append(self._look)
 
     @property
     def slots(self) -> int:
@@ -225,12 +130,17 @@ class Runner:
     ) -> RunFuture[Any]:
         """Have a call run; the future, if it is given, gets its end."""
         future = future or RunFuture()
-        future._runner = self
-        with self._lock:
-            if self._closed:
-                raise UsageError("the grid is closed; open another with gridloom.local or connect")
-            self._waiting[future] = Call(future, name, setup, function, arguments, failed, retry=retry)
-        self._send()
+        future._runner, future._crew = self, self._ends.callbacks
+        call = Call(future, name, setup, function, arguments, failed, retry=retry)
+        try:
+            with self._lock:
+                if self._closed:
+                    raise UsageError("the grid is closed; open another with gridloom.local or connect")
+                self._waiting[future] = call
+            self._send()
+        except BaseException:  # an interrupt, say: nothing gets the future
+            self._withdraw(call)
+            raise
         return future
 
     def drop(self, future: RunFuture[Any]) -> None:
@@ -238,7 +148,7 @@ class Runner:
         with self._lock:
             call = self._waiting.pop(future, None)
         if call is not None:
-            future.set_running_or_notify_cancel()
+            future._begin()
 
     def abort(self, futures: Iterable[RunFuture[Any]]) -> None:
         """Cancel calls, also those under way: the worker processes that run them end."""
@@ -248,7 +158,7 @@ class Runner:
             future.cancel()
         self.fail(aborted, _cancelled())
         with self._lock:
-            under_way = [call.pending for call in self._under_way.values() if call.future in aborted]
+            under_way = [call.pending for call in self._under_way() if call.future in aborted]
         for pending in under_way:
             _stop(pending)
 
@@ -257,19 +167,19 @@ class Runner:
         with self._lock:
             found = [self._waiting.pop(future, None) for future in futures]
         for call in found:
-            if call is not None and (call.attempts > 0 or call.future.set_running_or_notify_cancel()):
+            if call is not None and not self._is_over(call) and call.future._begin():
                 call.future.set_exception(error)
 
     def close(self) -> None:
         """Fail what has not ended: the session is about to be closed, or was."""
         with self._lock:
             self._closed = True
-            left = [*self._under_way.values(), *self._waiting.values()]
-            waited = set(self._waiting)
-            self._under_way.clear()
+            left = dict.fromkeys([*self._under_way(), *self._waiting.values()])
+            self._free.clear()
+            self._bound.clear()
             self._waiting.clear()
         for call in left:
-            if call.future not in waited or call.attempts > 0 or call.future.set_running_or_notify_cancel():
+            if call.future._begin():
                 _end(call, error=UsageError(f"the grid was closed before {call.name} had ended"))
 
     def forget(self) -> None:
@@ -277,59 +187,88 @@ class Runner:
         self._lock = threading.RLock()
         self._closed = True
         self._waiting.clear()
-        self._under_way.clear()
+        self._free.clear()
+        self._bound.clear()
+
+    def _withdraw(self, call: Call) -> None:
+        with self._lock:
+            self._waiting.pop(call.future, None)
+            if self._is_under_way(call):
+                _stop(call.pending)
+
+    def _under_way(self) -> Iterable[Call]:
+        return itertools.chain(self._free.values(), self._bound.values())
 
     def _send(self) -> None:
         """Send calls as far as there is room for them."""
         while True:
+            failed = None
             with self._lock:
-                if not self._waiting or self._closed:
-                    return
-                call = self._next()
+                call = None if self._closed else self._next()
                 if call is None:
                     return
-                future = call.future
-                del self._waiting[future]
-                # A place is taken, so that another thread does not send too many.
-                place = -id(call)
-                self._take(place, call)
-            # One that is sent again runs already.
-            if call.attempts == 0 and not future.set_running_or_notify_cancel():
-                self._forget(place)
-                continue
-            try:
-                pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, None, call.name)
-                serial = pending.serial()
-            except Exception as error:
-                if self._forget(place) is not None:
-                    _end(call, error=error)
-                continue
-            call.pending, call.sent = pending, time.monotonic()
+                try:
+                    self._send_one(call)
+                except Exception as error:
+                    self._waiting.pop(call.future, None)
+                    failed = error
+            if failed is not None:
+                _end(call, error=failed)
+            elif call.future._aborted:
+                _stop(call.pending)
+
+    def _send_one(self, call: Call) -> None:
+        """Send a call, unless it was cancelled. An interrupt leaves it waiting, or under way."""
+        # One that is sent again runs already.
+        if not call.future._begin():
+            self._waiting.pop(call.future, None)
+            return
+        pending = None
+        try:
+            pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, None, call.name)
+            call.pending, call.serial, call.sent = pending, pending.serial(), time.monotonic()
+            if not self._ends.note(pending, call.serial, self):
+                raise UsageError("the grid is closed")
             call.attempts += 1
-            with self._lock:
-                if self._under_way.pop(place, None) is None:  # closed meanwhile
-                    return
-                self._under_way[serial] = call
-            self._ends.note(pending, serial, self)
-            if call.future._aborted:
+            (self._free if call.bound_to is None else self._bound)[call.serial] = call
+            self._waiting.pop(call.future, None)
+        except BaseException:
+            if not self._is_under_way(call):
+                self._ends.drop(call.serial)
                 _stop(pending)
+            raise
 
     def _next(self) -> Call | None:
         """The first call that can be sent now."""
+        while self._waiting and self._is_over(next(iter(self._waiting.values()))):
+            self._waiting.popitem(last=False)
+        if not self._waiting:
+            return None
         room = self._room()
         for call in itertools.islice(self._waiting.values(), _PASSED_MAX + 1):
+            if self._is_over(call):
+                continue
             call.bound_to = self._server_for(call)
             if call.bound_to is None:
                 return call if room > 0 else None
-            if self._bound[call.bound_to] < self._servers[call.bound_to]:
+            if self._bound_to(call.bound_to) < self._servers[call.bound_to]:
                 return call
         return None
+
+    def _is_over(self, call: Call) -> bool:
+        """Whether a call waits only because an interrupt came after it was sent."""
+        return self._is_under_way(call) or (call.future.done() and not call.future.cancelled())
+
+    def _is_under_way(self, call: Call) -> bool:
+        return call.serial in self._free or call.serial in self._bound
+
+    def _bound_to(self, server: str) -> int:
+        return sum(call.bound_to == server for call in self._bound.values())
 
     def _room(self) -> int:
         """How many calls may be sent now that are bound to no server."""
         is_short = self._mean_seconds < _AHEAD_SECONDS and time.monotonic() < self._ended_at + _AHEAD_AFTER_SECONDS
-        at_most = self.slots * (1 + _AHEAD_MAX if is_short else 1)
-        return at_most - len(self._under_way) + self._bound.total()
+        return self.slots * (1 + _AHEAD_MAX if is_short else 1) - len(self._free)
 
     def _server_for(self, call: Call) -> str | None:
         """The server that a call is bound to which has failed: one where it has not, rather than one that has its modules only."""
@@ -337,7 +276,7 @@ class Runner:
             return None
         able = self._servers.keys() - call.lacking
         others = able - call.failed_on or able
-        return min(others, key=lambda name: (self._bound[name] / self._servers[name], name), default=None)
+        return min(others, key=lambda name: (self._bound_to(name) / self._servers[name], name), default=None)
 
     def _on(self, server: str | None) -> _gridloom.RawFunction:
         """The function on that server; where it has left the grid, or none is given, on any."""
@@ -348,19 +287,10 @@ class Runner:
                 pass
         return self._function
 
-    def _take(self, place: int, call: Call) -> None:
-        """Count a call among those under way."""
-        self._under_way[place] = call
-        if call.bound_to is not None:
-            self._bound[call.bound_to] += 1
-
     def _forget(self, serial: int) -> Call | None:
         """Take a call out of those under way."""
         with self._lock:
-            call = self._under_way.pop(serial, None)
-            if call is not None and call.bound_to is not None:
-                self._bound[call.bound_to] -= 1
-        return call
+            return self._free.pop(serial, None) or self._bound.pop(serial, None)
 
     def _failed(self, call: Call, server: str | None, error: BaseException) -> None:
         """Have a call that failed run again: on its terms, or where a module may be that its server lacks."""
@@ -369,7 +299,8 @@ class Runner:
             if self._servers.keys() - call.lacking:
                 self._again(call)
                 return
-        if isinstance(error, ServerLost) and call.bound_to is not None and call.attempts - call.failures < _ATTEMPTS_MAX:
+        is_lost = isinstance(error, ServerLost) and not is_raised(error)
+        if is_lost and call.bound_to is not None and call.attempts - call.failures < _ATTEMPTS_MAX:
             call.failed_on.add(call.bound_to)
             self._again(call)
             return
@@ -384,13 +315,20 @@ class Runner:
     def _again(self, call: Call) -> None:
         """Send a call anew, before others."""
         with self._lock:
-            is_aborted = call.future._aborted
-            if not is_aborted:
+            is_closed, is_aborted = self._closed, call.future._aborted
+            if not is_closed and not is_aborted:
                 self._waiting[call.future] = call
                 self._waiting.move_to_end(call.future, last=False)
-        if is_aborted:
+        if is_closed:
+            _end(call, error=UsageError(f"the grid was closed before {call.name} had ended"))
+        elif is_aborted:
             _end(call, error=_cancelled())
         else:
+            self._send()
+
+    def _look(self) -> None:
+        """Where calls wait, look from time to time whether a server has come."""
+        if self._waiting and time.monotonic() - self._servers_at > _SLOTS_KNOWN:
             self._send()
 
     def _on_ends(self, serials: list[int]) -> None:
@@ -399,30 +337,52 @@ class Runner:
         for call in calls:
             self._mean_seconds += _NEWS * (now - call.sent - self._mean_seconds)
         self._ended_at = now
-        self._send()
-        while calls:
-            self._collect(calls.pop(0))
+        try:
+            self._send()
+        finally:
+            while calls:
+                attempt(functools.partial(self._collect, calls.pop(0)))
 
     def _on_closed(self) -> None:
         self.close()
 
     def _collect(self, call: Call) -> None:
-        """Give an ended call's future its end."""
+        """Give an ended call's future its end. Where code of the program may run for that, another thread does it."""
         assert call.pending is not None, "it was sent"
-        server = call.pending.server()
+        server = given = failed = None
         try:
-            value = unpack(call.pending.result(None), call.name, server or "")
+            server = call.pending.server()
+            given = call.pending.result(None)
         except BaseException as error:
-            self._failed(call, server, error)
+            failed = error
+        finish = functools.partial(self._finish, call, server, given, failed)
+        if given is not None and runs_code(given):
+            self._ends.loads.run(finish)
         else:
-            _end(call, value)
+            finish()
+
+    def _finish(self, call: Call, server: str | None, given: bytes | None, failed: BaseException | None) -> None:
+        try:
+            if given is not None:
+                try:
+                    value = unpack(given, call.name, server or "")
+                except BaseException as error:
+                    failed = error
+            if failed is None:
+                _end(call, value)
+            else:
+                self._failed(call, server, failed)
+        except BaseException as error:  # of an error that is made such that looking at it fails
+            if not call.future.done():
+                call.future.set_exception(error)
+            raise
 
 
 def _is_module_missing(error: BaseException) -> bool:
     """Whether the server lacks a module that the call needs, or its version of Python."""
-    if isinstance(error, RemoteError):
-        return error.kind in (CannotImport.__name__, OtherVersion.__name__)
-    return isinstance(error, ModuleNotFoundError) and isinstance(error.__cause__, RemoteTraceback)
+    if is_raised(error):
+        return isinstance(error, ModuleNotFoundError)
+    return isinstance(error, RemoteError) and error.kind in (CannotImport.__name__, OtherVersion.__name__)
 
 
 def _stop(pending: _gridloom.RawPending | None) -> None:
@@ -444,4 +404,4 @@ def _end(call: Call, value: Any = None, error: BaseException | None = None) -> N
         return
     error = call.failed(renamed(error, call.name))
     # The traceback is that of the thread, of no use to the program, and holds the call.
-    call.future.set_exception(error.with_traceback(None))
+    call.future.set_exception(BaseException.with_traceback(error, None))

@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from ._errors import Cancelled
+from ._errors import Cancelled, text_of
 
 # Errors that are told; the others are counted. Of a longer one the rest is left out.
 _LINES_MAX = 10
@@ -38,7 +38,7 @@ class Unread:
         """An error of a function that nothing can read any more."""
         if error is None or isinstance(error, Cancelled):
             return
-        first, more, _ = str(error).partition("\n")
+        first, more, _ = text_of(error).partition("\n")
         line = f"{type(error).__name__}: {first}" if name in first else f"{name}: {type(error).__name__}: {first}"
         line = line[:_LINE_CHARACTERS_MAX] + (" ..." if more or len(line) > _LINE_CHARACTERS_MAX else "")
         with self._lock:

@@ -25,6 +25,7 @@ import numpy as np
 from . import _rebuilt
 from ._by_value import Pickler
 from ._define import Array, function
+from ._errors import text_of
 from ._kept import is_kept
 from ._modules import end_fork, format_traceback
 from ._rebuilt import OtherPython, Rebuilt, forget_namespaces, rebuild
@@ -179,7 +180,7 @@ def _given(value: Any) -> bytes:
     except Exception as error:
         if inspect.isgenerator(value) or inspect.isasyncgen(value):
             raise CannotReturn(f"{type(value).__qualname__}: it gives values one by one, which grid.stream takes") from error
-        raise CannotReturn(f"{type(value).__qualname__}: {type(error).__name__}: {error}; return plain data instead") from error
+        raise CannotReturn(f"{type(value).__qualname__}: {type(error).__name__}: {text_of(error)}; return plain data instead") from error
     return made.getvalue()
 
 
@@ -216,7 +217,7 @@ def _initialize(setup: bytes) -> None:
         else:
             _set_up[token] = None
     if (failed := _set_up[token]) is not None:
-        raise CannotSetUp(f"{type(failed).__qualname__}: {failed}") from failed
+        raise CannotSetUp(f"{type(failed).__qualname__}: {text_of(failed)}") from failed
 
 
 def _loaded(pickled: bytes) -> Any:
@@ -256,7 +257,7 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
         raise OtherVersion(f"{what} cannot be unpickled there: {error}") from None
     except Exception as error:
         raise CannotLoad(
-            f"{what} cannot be unpickled there: {type(error).__name__}: {error}; the server needs the same modules, in the "
+            f"{what} cannot be unpickled there: {type(error).__name__}: {text_of(error)}; the server needs the same modules, in the "
             "same versions, as the program"
         ) from error
     note_imports()
@@ -269,7 +270,7 @@ def _told(error: Exception) -> bytes:
     """An exception of the function."""
     pickled, why = _pickled_exception(error)
     text = _cut(format_traceback(error, error.__traceback__))
-    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _cut(_text(error)), text, class_names(*type(error).__mro__), _cut(why)))
+    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _cut(text_of(error)), text, class_names(*type(error).__mro__), _cut(why)))
 
 
 def _pickled_exception(error: Exception) -> tuple[bytes, str]:
@@ -282,11 +283,11 @@ def _pickled_exception(error: Exception) -> tuple[bytes, str]:
             made = io.BytesIO()
             Pickler(made, shares=False).dump(form)
             came = pickle.loads(made.getvalue())
-            if type(came) is not type(error) or _text(came) != _text(error):
+            if type(came) is not type(error) or text_of(came) != text_of(error):
                 raise TypeError("another exception came out")
             return made.getvalue(), ""
         except BaseException as failed:  # an exception can be made such that unpickling it exits
-            why = why or f"{type(failed).__name__}: {_text(failed)}"
+            why = why or f"{type(failed).__name__}: {text_of(failed)}"
     return b"", why
 
 
@@ -294,9 +295,3 @@ def _cut(text: str) -> str:
     half = _TEXT_CHARACTERS_MAX // 2
     return text if len(text) <= _TEXT_CHARACTERS_MAX else f"{text[:half]} ... {text[-half:]}"
 
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as failed:
-        return f"its text cannot be made: {type(failed).__name__}"

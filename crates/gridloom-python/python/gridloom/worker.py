@@ -8,6 +8,7 @@ import sys
 
 from . import _gridloom
 from ._said import ToProgram
+from ._waits import begin_worker
 
 
 def main(arguments: list[str]) -> int:
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What functions print is for people: those of the program, or of the server.
     os.dup2(2, 1)
+    begin_worker()
     sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)
     try:
         _gridloom.worker_main(descriptor)

@@ -278,6 +278,19 @@ impl Grid {
         self.wait(limit, |state| look(&std::mem::take(&mut state.ends.untold)))
     }
 
+    /// As [`Grid::await_ends`], for a thread that only looks for ends: a function that makes calls keeps its slot meanwhile,
+    /// since it may compute in another thread.
+    ///
+    /// # Errors
+    /// As [`Grid::await_ends`].
+    pub fn watch_ends<R>(
+        &self,
+        limit: Option<Duration>,
+        mut look: impl FnMut(&[TaskId]) -> Option<R>,
+    ) -> Result<R, Error> {
+        self.wait_by(limit, || None::<()>, |state| look(&std::mem::take(&mut state.ends.untold)))
+    }
+
     pub(crate) fn call_end(&self, task: TaskId) -> Option<CallEnd> {
         self.absorb();
         let state = self.state();

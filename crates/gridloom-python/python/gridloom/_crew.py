@@ -1,0 +1,100 @@
+"""Threads that run what may take long, or may wait, so that the thread that takes in ends does not.
+
+**Invariants.** A job that fails, however it does, ends no thread: its error goes to the log. No lock is held while a job runs.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Callable
+
+from ._conditions import Condition
+
+# How long a thread stays when there is nothing to do, seconds.
+_LINGER = 5.0
+
+_LOGGER = logging.getLogger("gridloom")
+
+
+class InnerThread(threading.Thread):
+    """A thread of a session that must not run code of the program which may wait."""
+
+
+class Crew:
+    """Threads that run jobs in the order given, as many at a time as there are threads.
+
+    Parameters
+    ----------
+    name : str
+        Of the threads.
+    most : int
+        How many there are at most.
+    kind : class
+        Of the threads.
+    """
+
+    def __init__(self, name: str, most: int, kind: type[threading.Thread] = threading.Thread) -> None:
+        self._name, self._most, self._kind = name, most, kind
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child none of its threads is there."""
+        self._changed = Condition()
+        self._jobs: collections.deque[Callable[[], object]] = collections.deque()
+        self._threads: set[threading.Thread] = set()
+        self._busy: set[threading.Thread] = set()
+
+    def run(self, job: Callable[[], object]) -> None:
+        """Have a job run."""
+        with self._changed:
+            idle = len(self._threads) - len(self._busy)
+            if idle <= len(self._jobs) and len(self._threads) < self._most:
+                self._start()
+            has_thread = bool(self._threads)
+            if has_thread:
+                self._jobs.append(job)
+                self._changed.notify()
+        if not has_thread:
+            attempt(job)
+
+    def _start(self) -> None:
+        thread = self._kind(target=self._work, name=self._name, daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, or the system gives no more threads
+            self._threads.discard(thread)
+
+    def settle(self, seconds: float | None) -> None:
+        """Wait until all jobs have ended, for so many seconds at most. A job does not wait for itself."""
+        thread = threading.current_thread()
+        with self._changed:
+            if thread not in self._threads:
+                self._changed.wait_for(lambda: not self._jobs and not self._busy, seconds)
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while True:
+            with self._changed:
+                self._busy.discard(thread)
+                if not self._jobs:
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._jobs, _LINGER)
+                if not self._jobs:
+                    self._threads.discard(thread)
+                    return
+                self._busy.add(thread)
+                job = self._jobs.popleft()
+            attempt(job)
+            # An idle thread holds nothing of the program.
+            del job
+
+
+def attempt(job: Callable[[], object]) -> None:
+    """Run what must not end the thread."""
+    try:
+        job()
+    except BaseException:  # SystemExit, too: the program goes on
+        _LOGGER.exception("an error in thread %s", threading.current_thread().name)
