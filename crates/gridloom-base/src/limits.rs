@@ -116,6 +116,9 @@ pub const WORKERS_KILLED_MAX: u32 = 3;
 /// How often a datum may break off on its way to one place before that is an error. It is tried again once a heartbeat:
 /// what is in its way (no memory, no descriptors) may take as long to pass as a silence to be noticed.
 pub const BROKEN_MAX: u32 = 10;
+/// How long a client has to take a result that a server has no room for, before another client's claim to its share of the
+/// store comes first.
+pub const TAKE_HOME_NS_MAX: u64 = 10 * SECOND_NS;
 /// Bytes of bandwidth probes, one size after the other: the first is little enough for the slowest link, the last enough
 /// to leave the start-up behind on a fast one.
 pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];

@@ -6,7 +6,7 @@
 //! - A datum of more than [`INLINE_BYTES_MAX`] counts for at least `least_bytes`, as it takes a descriptor too: so never more data are
 //!   here than the server has descriptors for.
 //! - A replica that a waiting task reads, or that a peer waits for, is never dropped.
-//! - A copy that is to be kept is dropped by its owner only.
+//! - A copy that is to be kept makes way for nothing of its owner, and for others only beyond its owner's share of the store.
 //!
 //! What it does not do: move or keep bytes (the world does), or decide where a datum comes from (the plan does).
 //!
@@ -343,6 +343,26 @@ impl Replicas {
         let first = DatumId { client, serial: 0 };
         let last = DatumId { client, serial: u64::MAX };
         self.replicas.range(first..=last).map(|(datum, _)| *datum).collect()
+    }
+
+    /// Bytes held and reserved, by client.
+    pub fn held_by_clients(&self) -> BTreeMap<NodeId, u64> {
+        let mut held = BTreeMap::new();
+        for (datum, replica) in &self.replicas {
+            *held.entry(datum.client).or_default() += replica.size_bytes;
+        }
+        held
+    }
+
+    /// Data that are here, that no admitted task reads and no peer waits for.
+    pub fn idle(&self) -> impl Iterator<Item = DatumId> {
+        let is_idle = |r: &Replica| r.here && r.readers == 0 && r.fetchers.is_empty();
+        self.replicas.iter().filter(move |(_, replica)| is_idle(replica)).map(|(datum, _)| *datum)
+    }
+
+    /// Its owner wants it to stay here.
+    pub fn is_kept(&self, datum: DatumId) -> bool {
+        self.replicas.get(&datum).is_some_and(|replica| replica.kept)
     }
 
     /// Places of data that are not here and that no admitted task reads.

@@ -136,6 +136,11 @@ impl Executor {
         self.held.first_key_value().map(|(_, task)| &self.tasks[task])
     }
 
+    /// Clients of which tasks are here.
+    pub fn clients(&self) -> impl Iterator<Item = NodeId> {
+        self.clients.keys().copied()
+    }
+
     /// The held tasks, in the order in which they are to be admitted.
     pub fn held(&self) -> impl Iterator<Item = &Entry> {
         self.held.values().map(|task| &self.tasks[task])

@@ -97,13 +97,7 @@ impl Client {
             TaskToClient::Recalled { group: Some(group), tasks, running } => {
                 self.on_recalled(now, from, group, &tasks, &running, out);
             }
-            TaskToClient::Dropped { data } => {
-                for datum in data {
-                    if let Some(run) = self.data.get_mut(&datum) {
-                        run.holders.remove(&from);
-                    }
-                }
-            }
+            TaskToClient::Dropped { data } => self.on_dropped(from, &data, out),
             TaskToClient::SupplyFailed { datum, from: source, fault, why } => {
                 self.on_supply_failed(now, from, datum, source, fault, &why, out);
             }

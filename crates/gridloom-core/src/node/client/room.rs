@@ -3,7 +3,8 @@
 use super::Client;
 use crate::node::message::TaskToServer;
 use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, NodeId};
+use crate::node::{Category, LogLine};
+use gridloom_base::{DatumId, Level, NodeId};
 
 impl Client {
     /// A server wants the client to have copies of these.
@@ -20,6 +21,23 @@ impl Client {
                 self.supplies.take_home(datum, from);
                 self.fetch_here(datum, out);
             }
+        }
+    }
+
+    /// A server has given up its copies: the client has others, or held more than its share of the store.
+    pub(super) fn on_dropped(&mut self, from: NodeId, data: &[DatumId], out: &mut Vec<Effect>) {
+        let mut last_ones = 0;
+        for datum in data {
+            if let Some(run) = self.data.get_mut(datum) {
+                run.holders.remove(&from);
+                last_ones += usize::from(run.holders.is_empty() && !run.here);
+            }
+        }
+        if last_ones > 0 {
+            let text = format!("a server dropped data of which no other copy is left: {last_ones}");
+            let why = "other clients needed their shares of its store; what is read is computed again";
+            let line = LogLine::new(Level::Warning, Category::Client, text);
+            out.push(line.peer(self.contacts.name_of(from)).why(why).into());
         }
     }
 

@@ -143,6 +143,12 @@ impl Server {
                     self.reports.report_transfers(now, datum.client, self.admission.others(datum.client), out);
                     send(out, datum.client, TaskToClient::Dropped { data: vec![datum] });
                 }
+                Output::GaveWay { client, data, bytes, share } => {
+                    let text = "data of a client that holds more than its share of the store made way for another's";
+                    let why = format!("{client}: {} data of {bytes} bytes; the share is {share} bytes", data.len());
+                    out.push(line(Level::Warning, text).why(why).into());
+                    send(out, client, TaskToClient::Dropped { data });
+                }
             }
         }
         given

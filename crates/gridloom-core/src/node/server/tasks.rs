@@ -33,7 +33,7 @@ impl Server {
                 continue;
             }
             let (id, object) = (task.id, task.object());
-            let is_new = self.admission.add(task, is_call);
+            let is_new = self.admission.add(now, task, is_call);
             // A number that was given twice: nothing is made for it.
             if let (false, Some(object)) = (is_new, object)
                 && self.admission.of_object(object).is_empty()
@@ -137,8 +137,11 @@ impl Server {
     }
 
     pub(super) fn unstick(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let has_admitted =
+            self.admitting(now, out, |admission, members, out| admission.admit_by_shares(now, members, out));
         match self.admitting(now, out, |admission, _, out| admission.unstick(now, out)) {
-            None => return,
+            None if !has_admitted => return,
+            None => {}
             Some(Unstuck::MadeWay) => {}
             Some(Unstuck::Refused(id, error)) => self.give_up(now, id, error, out),
         }

@@ -6,6 +6,7 @@
 mod ending;
 mod fetches;
 mod room;
+mod shares;
 mod supply;
 
 use std::collections::BTreeSet;
@@ -34,6 +35,8 @@ pub(super) struct Admission {
     homeward: Homeward,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
+    /// When a task was last let in, or came while none was held.
+    last_admitted: Time,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -41,6 +44,13 @@ pub(super) enum Output {
     Effect(Effect),
     /// A copy has made way: its owner is told, after what has come for it.
     Evicted(DatumId),
+    /// So has one that was to stay: another client needs its share of the store.
+    GaveWay {
+        client: NodeId,
+        data: Vec<DatumId>,
+        bytes: u64,
+        share: u64,
+    },
 }
 
 impl From<Effect> for Output {
@@ -66,6 +76,7 @@ impl Admission {
             fetches: Fetches::new(config.clone()),
             homeward: Homeward::default(),
             last_progress: Time::ZERO,
+            last_admitted: Time::ZERO,
             config,
         }
     }
@@ -130,7 +141,10 @@ impl Admission {
     // ---- letting in
 
     /// Takes a task in, held. False if it is here already.
-    pub(super) fn add(&mut self, task: Task, is_call: bool) -> bool {
+    pub(super) fn add(&mut self, now: Time, task: Task, is_call: bool) -> bool {
+        if self.executor.first_held().is_none() {
+            self.last_admitted = now;
+        }
         self.executor.add(Arc::new(task), is_call)
     }
 
@@ -172,10 +186,12 @@ impl Admission {
             if !waits && self.give_up_places(now) {
                 continue;
             }
-            if waits || self.make_room(needed, &inputs, out) {
+            if waits || self.make_room(now, needed, &inputs, out) {
                 return None;
             }
-            return Some(self.no_room_for(&task));
+            if !self.claim_share(now, &task, &inputs, out) {
+                return Some(self.no_room_for(&task));
+            }
         }
         None
     }
@@ -242,6 +258,7 @@ impl Admission {
         members: &Members<Role>,
         out: &mut Vec<Output>,
     ) {
+        self.last_admitted = now;
         for output in &task.outputs {
             self.replicas.reserve(output.datum, output.meta.size_bytes(), Origin::Made, now);
         }
@@ -286,7 +303,7 @@ impl Admission {
         // room.
         if self.executor.paused() > 0 && self.executor.admitted() == self.executor.paused() {
             let inputs = first.inputs().collect();
-            if self.make_room(self.room_needed(&first, &inputs), &inputs, out) {
+            if self.make_room(now, self.room_needed(&first, &inputs), &inputs, out) {
                 return None;
             }
             let (id, error) = self.no_room_for(&first);
@@ -450,7 +467,7 @@ mod tests {
         let (members, mut out) = (Members::default(), Vec::new());
         let whole = offering_nothing().memory_bytes / 8;
         for task in [task(1, &[], 11, whole), task(2, &[], 12, 1), task(3, &[], 13, whole + 1)] {
-            assert!(admission.add(task, false));
+            assert!(admission.add(Time(0), task, false));
         }
         assert_eq!(admission.admit(Time(0), &members, &mut out), None, "the second waits for the first");
         let first = admission.next_start(|_| false).unwrap();
@@ -471,7 +488,7 @@ mod tests {
         let mut admission = Admission::new(Arc::new(offering_nothing()));
         let (mut members, mut out) = (Members::default(), Vec::new());
         members.up(Time(0), CLIENT, Role::Client);
-        admission.add(task(1, &[5], 11, 1), false);
+        admission.add(Time(0), task(1, &[5], 11, 1), false);
         let meta = Meta::array(Dtype::Float64, &[1]);
         let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new() };
         admission.expect(CLIENT, vec![supply], false);

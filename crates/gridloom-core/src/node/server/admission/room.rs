@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::{Admission, Output, send};
 use crate::graph::Task;
 use crate::node::message::TaskToClient;
+use gridloom_base::limits::TAKE_HOME_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
 /// How many held tasks are looked at for one that can go ahead.
@@ -24,7 +25,8 @@ const LOOKED_AT_MAX: usize = 1024;
 /// Results that go to their clients.
 #[derive(Debug, Default)]
 pub(super) struct Homeward {
-    asked: BTreeSet<DatumId>,
+    /// And when they were asked to.
+    asked: BTreeMap<DatumId, Time>,
     /// Their clients could not take them.
     refused: BTreeSet<DatumId>,
 }
@@ -36,8 +38,14 @@ impl Homeward {
     }
 
     pub(super) fn forget_client(&mut self, client: NodeId) {
-        self.asked.retain(|datum| datum.client != client);
+        self.asked.retain(|datum, _| datum.client != client);
         self.refused.retain(|datum| datum.client != client);
+    }
+
+    /// Its client cannot take it, or has not done so for long.
+    pub(super) fn is_left_here(&self, datum: DatumId, now: Time) -> bool {
+        let is_slow = |since: &Time| now.since(*since) >= TAKE_HOME_NS_MAX;
+        self.refused.contains(&datum) || self.asked.get(&datum).is_some_and(is_slow)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,14 +88,20 @@ impl Admission {
     }
 
     /// Has clients take copies of results, so that so many bytes find room. False if that cannot be.
-    pub(super) fn make_room(&mut self, needed: u64, kept: &BTreeSet<DatumId>, out: &mut Vec<Output>) -> bool {
+    pub(super) fn make_room(
+        &mut self,
+        now: Time,
+        needed: u64,
+        kept: &BTreeSet<DatumId>,
+        out: &mut Vec<Output>,
+    ) -> bool {
         let free = self.replicas.limit_bytes().saturating_sub(self.replicas.used_bytes());
         let missing = needed.saturating_sub(free);
-        self.homeward.asked.retain(|datum| self.replicas.is_only_copy(*datum));
-        let mut coming: u64 = self.homeward.asked.iter().map(|datum| self.replicas.size_bytes(*datum)).sum();
+        self.homeward.asked.retain(|datum, _| self.replicas.is_only_copy(*datum));
+        let mut coming: u64 = self.homeward.asked.keys().map(|datum| self.replicas.size_bytes(*datum)).sum();
         let may_go = |datum: &DatumId| {
             let Homeward { asked, refused } = &self.homeward;
-            !kept.contains(datum) && !asked.contains(datum) && !refused.contains(datum)
+            !kept.contains(datum) && !asked.contains_key(datum) && !refused.contains(datum)
         };
         let mut others: Vec<(DatumId, u64)> = self.replicas.only_copies().filter(|(datum, _)| may_go(datum)).collect();
         if coming.saturating_add(others.iter().map(|(_, size_bytes)| size_bytes).sum()) < missing {
@@ -100,7 +114,7 @@ impl Admission {
                 break;
             }
             coming += size_bytes;
-            self.homeward.asked.insert(datum);
+            self.homeward.asked.insert(datum, now);
             asked.entry(datum.client).or_default().push(datum);
         }
         for (client, data) in asked {
@@ -111,7 +125,7 @@ impl Admission {
 
     /// A client has a copy of what it was to take, or cannot take it.
     pub fn taken_home(&mut self, datum: DatumId, has_copy: bool) {
-        if !self.homeward.asked.remove(&datum) {
+        if self.homeward.asked.remove(&datum).is_none() {
             return;
         }
         if has_copy {

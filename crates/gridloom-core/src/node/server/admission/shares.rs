@@ -1,0 +1,273 @@
+//! Shares of the store: what a client may claim from others that hold more than theirs.
+//!
+//! A client may fill the store while nobody else needs it. Its *share* is the store by the number of clients of which tasks or
+//! data are here. A task of a client that keeps to its share, and that finds no room, gets it from those that hold more:
+//!
+//! 1. copies that were to stay here, and results that their client was asked to take and does not ([`TAKE_HOME_NS_MAX`]);
+//! 2. the places of tasks that wait.
+//!
+//! What runs is not disturbed. The owner of what made way is told, and computes it again if it needs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Admission, Output};
+use crate::data::Origin;
+use crate::graph::Task;
+use crate::member::Members;
+use crate::node::protocol::{Effect, Role};
+use gridloom_base::limits::TAKE_HOME_NS_MAX;
+use gridloom_base::{DatumId, NodeId, TaskId, Time};
+
+/// How many held tasks are looked at for one that may claim room.
+const LOOKED_AT_MAX: usize = 1024;
+
+/// What each client holds, bytes, and the share of each.
+struct Shares {
+    held: BTreeMap<NodeId, u64>,
+    share: u64,
+}
+
+impl Shares {
+    fn held(&self, client: NodeId) -> u64 {
+        self.held.get(&client).copied().unwrap_or(0)
+    }
+
+    fn has_room_for(&self, task: &Task, needed: u64) -> bool {
+        self.held(task.id.client).saturating_add(needed) <= self.share
+    }
+
+    fn is_over(&self, client: NodeId) -> bool {
+        self.held(client) > self.share
+    }
+}
+
+impl Admission {
+    fn shares(&self) -> Shares {
+        let mut held = self.replicas.held_by_clients();
+        self.executor.clients().for_each(|client| _ = held.entry(client).or_default());
+        Shares { share: self.replicas.limit_bytes() / held.len().max(1) as u64, held }
+    }
+
+    /// Lets in tasks that have waited for room for long although their clients keep to their shares. True if there were any.
+    pub(in super::super) fn admit_by_shares(
+        &mut self,
+        now: Time,
+        members: &Members<Role>,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        if self.executor.first_held().is_none() || now.since(self.last_admitted) < TAKE_HOME_NS_MAX {
+            return false;
+        }
+        let mut has_admitted = false;
+        let held: Vec<Arc<Task>> = self.executor.held().take(LOOKED_AT_MAX).map(|entry| entry.task.clone()).collect();
+        for task in held {
+            let inputs: BTreeSet<DatumId> = task.inputs().collect();
+            if self.claim_share(now, &task, &inputs, out) {
+                self.admit_task(now, &task, inputs, members, out);
+                has_admitted = true;
+            } else if self.shares().has_room_for(&task, self.room_needed(&task, &inputs)) {
+                // Results of tasks that ended go to their clients, though others still run.
+                self.make_room(now, self.room_needed(&task, &inputs), &inputs, out);
+                break;
+            }
+        }
+        has_admitted
+    }
+
+    /// Makes room for a task among what clients hold beyond their shares. True if it has room then.
+    pub(super) fn claim_share(
+        &mut self,
+        now: Time,
+        task: &Task,
+        inputs: &BTreeSet<DatumId>,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let needed = self.room_needed(task, inputs);
+        let mut shares = self.shares();
+        if !shares.has_room_for(task, needed) {
+            return false;
+        }
+        self.take_idle(now, needed, &mut shares, out);
+        if !self.replicas.fits(needed) {
+            let waiting = self.executor.waiting(false).into_iter();
+            let over: Vec<TaskId> = waiting.filter(|id| shares.is_over(id.client)).collect();
+            self.hold_back(now, over, out);
+            let is_over = |datum: &DatumId| shares.is_over(datum.client) && !self.executor.makes(*datum);
+            let places: Vec<DatumId> = self.replicas.idle_places().filter(is_over).collect();
+            places.into_iter().for_each(|datum| _ = self.replicas.unreserve(datum, now));
+            shares = self.shares();
+            self.take_idle(now, needed, &mut shares, out);
+        }
+        self.replicas.fits(needed)
+    }
+
+    /// Gives up data that nobody here reads, of clients that hold more than their shares, until so many bytes fit.
+    fn take_idle(&mut self, now: Time, needed: u64, shares: &mut Shares, out: &mut Vec<Output>) {
+        let gives_way = |datum: &DatumId| self.replicas.is_kept(*datum) || self.homeward.is_left_here(*datum, now);
+        let idle: Vec<DatumId> =
+            self.replicas.idle().filter(|datum| shares.is_over(datum.client)).filter(gives_way).collect();
+        let mut gone: BTreeMap<NodeId, (Vec<DatumId>, u64)> = BTreeMap::new();
+        for datum in idle {
+            if self.replicas.fits(needed) {
+                break;
+            }
+            if !shares.is_over(datum.client) {
+                continue;
+            }
+            let size_bytes = self.replicas.size_bytes(datum);
+            *shares.held.entry(datum.client).or_default() -= size_bytes;
+            self.homeward.forget(datum);
+            self.replicas.discard(datum);
+            out.push(Effect::DropDatum { datum }.into());
+            let (data, bytes) = gone.entry(datum.client).or_default();
+            data.push(datum);
+            *bytes += size_bytes;
+            if self.executor.reads(datum) {
+                self.fetches.expect_of_owner(datum, size_bytes, Origin::Copied);
+            }
+        }
+        let gave_way = |(client, (data, bytes))| Output::GaveWay { client, data, bytes, share: shares.share };
+        out.extend(gone.into_iter().map(gave_way));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Argument, Copies, Output as Made, TaskKind};
+    use crate::node::message::Supply;
+    use crate::node::server::tests::offering_nothing;
+    use gridloom_base::{Dtype, Meta, TaskError};
+
+    const HOG: NodeId = NodeId(7);
+    const OTHER: NodeId = NodeId(8);
+
+    fn datum(client: NodeId, serial: u64) -> DatumId {
+        DatumId { client, serial }
+    }
+
+    fn bytes(size_bytes: u64) -> Meta {
+        Meta::array(Dtype::Uint8, &[size_bytes])
+    }
+
+    fn task(client: NodeId, serial: u64, kind: TaskKind, reads: &[u64], makes: Option<(u64, u64)>) -> Task {
+        Task {
+            id: TaskId { client, serial },
+            kind,
+            args: reads.iter().map(|serial| Argument::Datum(datum(client, *serial))).collect(),
+            outputs: makes
+                .map(|(serial, size)| Made { datum: datum(client, serial), meta: bytes(size) })
+                .into_iter()
+                .collect(),
+            work_flops: None,
+            terms: Default::default(),
+        }
+    }
+
+    fn call(client: NodeId, serial: u64, makes: (u64, u64)) -> Task {
+        task(client, serial, TaskKind::call("m/f", 0), &[], Some(makes))
+    }
+
+    struct Store(Admission, Members<Role>, Vec<Output>);
+
+    impl Store {
+        fn new() -> Store {
+            let mut members = Members::default();
+            [HOG, OTHER].into_iter().for_each(|client| members.up(Time(0), client, Role::Client));
+            Store(Admission::new(Arc::new(offering_nothing())), members, Vec::new())
+        }
+
+        fn admit(&mut self, now: Time) -> Option<(TaskId, TaskError)> {
+            let refused = self.0.admit(now, &self.1, &mut self.2);
+            self.0.check().unwrap();
+            refused
+        }
+
+        /// The hog has a datum of that size put here to stay.
+        fn keep(&mut self, serial: u64, size_bytes: u64) {
+            let admission = &mut self.0;
+            let kept = task(HOG, serial, TaskKind::Replicate(Copies::Kept), &[serial], None);
+            admission.add(Time(0), kept, false);
+            let (datum, meta) = (datum(HOG, serial), bytes(size_bytes));
+            admission.expect(HOG, vec![Supply { datum, meta, from: HOG, address: String::new() }], false);
+            assert_eq!(self.admit(Time(0)), None);
+            let Store(admission, _, out) = self;
+            let origin = admission.take_arrived(Time(0), datum, size_bytes, out).unwrap();
+            admission.datum_here(Time(0), datum, size_bytes, origin, out);
+            admission.take_replicated(Time(0), out).unwrap();
+        }
+
+        /// A task of the hog makes a result, which stays here.
+        fn make(&mut self, serial: u64, size_bytes: u64) {
+            self.0.add(Time(0), call(HOG, serial, (serial, size_bytes)), false);
+            assert_eq!(self.admit(Time(0)), None);
+            let id = self.0.next_start(|_| false).unwrap().id;
+            let entry = self.0.take_ended(Time(0), id).unwrap();
+            self.0.made(Time(0), &entry, &[(datum(HOG, serial), bytes(size_bytes))], Some(HOG), &mut self.2);
+        }
+
+        fn gave_way(&mut self) -> Vec<DatumId> {
+            let gave_way = |output| if let Output::GaveWay { data, .. } = output { data } else { Vec::new() };
+            std::mem::take(&mut self.2).into_iter().flat_map(gave_way).collect()
+        }
+    }
+
+    #[test]
+    fn copies_that_were_to_stay_make_way_beyond_the_share_and_no_further() {
+        let quarter = offering_nothing().memory_bytes / 4;
+        let mut store = Store::new();
+        (1..=4).for_each(|serial| store.keep(serial, quarter));
+        // A client alone may fill the store, and is told when it has.
+        store.0.add(Time(1), call(HOG, 5, (5, 1)), false);
+        assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
+        store.0.take_back(Time(1), TaskId { client: HOG, serial: 5 }, &mut store.2);
+        // More than a share is not for the other to claim.
+        store.0.add(Time(1), call(OTHER, 1, (1, 2 * quarter + 1)), false);
+        assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
+        store.0.take_back(Time(1), TaskId { client: OTHER, serial: 1 }, &mut store.2);
+        assert_eq!(store.gave_way(), []);
+        store.0.add(Time(1), call(OTHER, 2, (2, 2 * quarter)), false);
+        assert_eq!(store.admit(Time(1)), None);
+        assert_eq!(store.0.next_start(|_| false).unwrap().id.client, OTHER);
+        assert_eq!(store.gave_way(), [datum(HOG, 1), datum(HOG, 2)]);
+        assert_eq!(store.0.load().1, 4 * quarter);
+    }
+
+    #[test]
+    fn results_that_their_client_does_not_take_make_way_in_time() {
+        let half = offering_nothing().memory_bytes / 2;
+        let mut store = Store::new();
+        (1..=2).for_each(|serial| store.make(serial, half));
+        store.0.add(Time(1), call(OTHER, 1, (1, half)), false);
+        assert_eq!(store.admit(Time(1)), None);
+        assert_eq!(store.0.next_start(|_| false), None, "the hog is asked to take a result");
+        for (now, is_admitted) in [(Time(1) + TAKE_HOME_NS_MAX / 2, false), (Time(1) + TAKE_HOME_NS_MAX, true)] {
+            let Store(admission, members, out) = &mut store;
+            assert_eq!(admission.admit_by_shares(now, members, out), is_admitted);
+            assert_eq!(store.gave_way().len(), usize::from(is_admitted));
+        }
+        assert_eq!(store.0.next_start(|_| false).unwrap().id.client, OTHER);
+    }
+
+    #[test]
+    fn a_long_task_and_those_that_wait_behind_it_keep_nobody_from_its_share() {
+        let half = offering_nothing().memory_bytes / 2;
+        let mut store = Store::new();
+        store.make(1, half);
+        store.0.add(Time(0), call(HOG, 2, (2, half)), false);
+        assert_eq!(store.admit(Time(0)), None);
+        assert_eq!(store.0.next_start(|_| false).unwrap().id.serial, 2, "it runs, and will not end");
+        store.0.add(Time(1), call(HOG, 3, (3, half)), false);
+        store.0.add(Time(1), call(OTHER, 1, (1, half)), false);
+        assert_eq!(store.admit(Time(1)), None);
+        let mut now = Time(1);
+        for is_admitted in [false, true] {
+            now = now + TAKE_HOME_NS_MAX;
+            let Store(admission, members, out) = &mut store;
+            assert_eq!(admission.admit_by_shares(now, members, out), is_admitted);
+        }
+        assert_eq!(store.gave_way(), [datum(HOG, 1)]);
+        assert_eq!(store.0.state(TaskId { client: OTHER, serial: 1 }), Some(crate::exec::State::Ready));
+    }
+}
