@@ -344,6 +344,24 @@ fn an_abstract_name_that_another_process_has_bound_is_of_no_use_to_it() {
     assert_eq!(squatter.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "it can relay no connection");
 }
 
+/// A client that knows the names of another's data puts nothing in their place.
+#[test]
+fn a_client_sends_its_own_data_alone() {
+    for (shared_memory, size_bytes) in [(true, 100), (false, 3 << 20), (true, 3 << 20)] {
+        let victim = client();
+        let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
+        let insider = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(secret()) });
+        insider.dial(&server);
+        let (own, other) = (insider.put(1, size_bytes), DatumId { client: victim.id(), serial: 1 });
+        let bytes = Payload::copied(&pattern(2, size_bytes));
+        insider.node.store().put(other, Meta::array(Dtype::Uint8, &[size_bytes]), bytes);
+        insider.perform([own, other].map(|datum| Effect::SendDatum { to: server.id(), datum }));
+        assert!(server.expect_datum(own).bytes() == pattern(1, size_bytes));
+        let why = server.expect_lost(insider.id());
+        assert!(why.contains("another client's") && server.node.store().get(&other).is_none(), "{why}");
+    }
+}
+
 #[test]
 fn a_ticket_admits_a_client_and_nothing_else() {
     let ticket = || Secret::from_ticket(&secret().new_ticket().unwrap()).unwrap();

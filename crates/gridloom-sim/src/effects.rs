@@ -119,6 +119,11 @@ impl Simulation {
                 let why = "no memory to take it in".to_string();
                 return self.handle(to, Input::DatumBroken { from, datum, why }, 0);
             }
+            Cargo::Datum { datum, .. } if !self.node(from).role.may_send(from, datum) => {
+                let why = format!("it sent {datum}, which is another client's");
+                self.links.hang_up(&mut self.kernel, &mut self.routes, (to, from), &why);
+                return self.handle(to, Input::PeerLost { peer: from, why }, 0);
+            }
             Cargo::Datum { datum, value } => (datum, value),
         };
         let path = self.routes.path((self.node(from).host, self.node(to).host));

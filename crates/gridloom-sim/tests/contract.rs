@@ -53,6 +53,23 @@ fn promise_2_a_message_takes_its_latency_and_its_bytes() {
 }
 
 #[test]
+fn promise_6_a_client_sends_its_own_data_alone() {
+    for size_bytes in [100, 100_000] {
+        let mut grid = Grid::new();
+        let b = grid.node("b", vec![]);
+        let other = datum(1);
+        let a = grid.node_of(Role::Client, "a", vec![(0, dial("b", b)), (5, send_datum(b, other))]);
+        grid.put(a, other, size_bytes);
+        assert_ne!(other.client, a);
+        grid.run();
+        let heard: Vec<String> = grid.heard(b).iter().map(|(_, input)| short(input)).collect();
+        assert!(!heard.iter().any(|input| input == "d1"), "{heard:?}");
+        let lost = |input: &Input| matches!(input, Input::PeerLost { why, .. } if why.contains("another client's"));
+        assert!(grid.heard(b).iter().any(|(_, input)| lost(input)), "{heard:?}");
+    }
+}
+
+#[test]
 fn promise_3_peer_up_comes_at_both_ends_after_a_round_trip_and_only_once() {
     let mut grid = Grid::new();
     let b = grid.node("b", vec![(0, dial("a", scripted::second()))]);

@@ -14,6 +14,7 @@
 //!    Between them it may say `CallsBack`, and not again before the `AnswerTask` to it.
 //!    A `Map` ends in exactly one `Mapped` likewise.
 //! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced.
+//!    A client sends its own data alone: a connection on which it sends another's is lost, and nothing of it arrives.
 //! 7. A timer fires once, not before its time; a cancelled timer does not fire.
 
 use std::collections::BTreeMap;
@@ -38,6 +39,13 @@ pub enum Role {
     Agent,
     Server,
     Client,
+}
+
+impl Role {
+    /// Whether data of that client may come from a node of this role. Others hold only what is their own.
+    pub fn may_send(self, node: NodeId, datum: DatumId) -> bool {
+        self == Role::Server || datum.client == node
+    }
 }
 
 /// A group that is to be mapped, and the grid as its agent knows it.

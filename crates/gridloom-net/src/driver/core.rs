@@ -288,6 +288,7 @@ impl Core {
                 if payload.len() as u64 > EAGER_BYTES_MAX {
                     return Err(format!("{} bytes of data on the control connection", payload.len()));
                 }
+                self.streams.check_sender(from, header.datum)?;
                 self.store.put(header.datum, header.meta.clone(), Payload::copied(payload));
                 let DataHeader { datum, meta } = header;
                 self.pending.push_back(Input::DatumArrived { from, datum, meta, took_ns: 0 });

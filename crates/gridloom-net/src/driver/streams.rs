@@ -368,6 +368,17 @@ impl Streams {
         Some(peer.link)
     }
 
+    /// Whether a peer may send that datum.
+    ///
+    /// # Errors
+    /// Why not: its connection is to be lost.
+    pub(super) fn check_sender(&self, peer: NodeId, datum: DatumId) -> Result<(), String> {
+        match self.peers.get(&peer).is_none_or(|known| known.hello.role.may_send(peer, datum)) {
+            true => Ok(()),
+            false => Err(format!("it sent {datum}, which is another client's")),
+        }
+    }
+
     // ---- news of streams
 
     fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload, took_ns: u64) {
@@ -376,6 +387,9 @@ impl Streams {
         }
         match cargo {
             Cargo::Datum { datum, meta } => {
+                if let Err(why) = self.check_sender(link.peer, datum) {
+                    return self.news.push_back(News::Lose(link, why));
+                }
                 self.store.put(datum, meta.clone(), payload);
                 self.input(Input::DatumArrived { from: link.peer, datum, meta, took_ns });
             }

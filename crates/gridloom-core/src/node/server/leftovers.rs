@@ -9,7 +9,7 @@ impl Server {
         let own = [
             ("objects", self.objects.len()),
             ("clients with transfers to report", self.reports.clients()),
-            ("tasks asked back", self.withdrawn.len()),
+            ("tasks called off", self.called_off.len()),
         ];
         self.admission.leftovers().into_iter().chain(own).collect()
     }

@@ -21,7 +21,7 @@ mod reports;
 mod tasks;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::member::Members;
@@ -89,8 +89,17 @@ pub struct Server {
     objects: Objects,
     outputs: Outputs,
     calibration: Calibration,
-    /// Tasks that were asked back, and have begun unless they are still queued in a worker.
-    withdrawn: BTreeSet<TaskId>,
+    /// Tasks with a worker that are to end before their time.
+    called_off: BTreeMap<TaskId, CalledOff>,
+}
+
+/// Why a task with a worker is to end before its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CalledOff {
+    /// Its client asked for it back: it runs elsewhere, unless it has begun.
+    AskedBack,
+    /// It was cancelled, and runs nowhere.
+    Stopped,
 }
 
 impl Server {
@@ -108,7 +117,7 @@ impl Server {
             objects: Objects::default(),
             outputs: Outputs::default(),
             calibration: Calibration::default(),
-            withdrawn: BTreeSet::new(),
+            called_off: BTreeMap::new(),
             config,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::admission::Unstuck;
 use super::learning::Call;
-use super::{Server, send};
+use super::{CalledOff, Server, send};
 use crate::call::{Said, Saying};
 use crate::exec::{Entry, State};
 use crate::graph::{Argument, Task, TaskKind};
@@ -178,7 +178,7 @@ impl Server {
         run_ns: u64,
         out: &mut Vec<Effect>,
     ) {
-        let was_asked_back = self.withdrawn.remove(&id);
+        let was_asked_back = self.called_off.remove(&id) == Some(CalledOff::AskedBack);
         if was_asked_back && outcome == Err(TaskError::Cancelled) && self.members.is_up(id.client) {
             return self.give_back(now, id, out);
         }
@@ -272,7 +272,10 @@ impl Server {
                     self.object_lost(now, object, out);
                 }
             }
-            Some(state) if state.has_begun() => out.push(Effect::StopTask { task: id }),
+            Some(state) if state.has_begun() => {
+                self.called_off.insert(id, CalledOff::Stopped);
+                out.push(Effect::StopTask { task: id });
+            }
             Some(_) => self.give_up(now, id, TaskError::Cancelled, out),
         }
     }
@@ -294,7 +297,7 @@ impl Server {
                     running.push((*id, self.learning.elapsed_ns(now, *id)));
                     if group.is_none() && state == State::Running {
                         // Each time: the worker may have been about to end when it was tried before.
-                        self.withdrawn.insert(*id);
+                        self.called_off.entry(*id).or_insert(CalledOff::AskedBack);
                         out.push(Effect::WithdrawTask { task: *id });
                     }
                 }

@@ -146,6 +146,36 @@ fn what_is_asked_back_again_is_withdrawn_again() {
     }
 }
 
+/// Its client asked for it back in vain, as it had begun: once it is cancelled, by whomever, it runs nowhere.
+#[test]
+fn what_is_cancelled_is_not_given_back() {
+    for recalls in [[true, false], [false, true], [true, true]] {
+        let (mut server, hash) = with_client("Module m; Define f() Calls f();");
+        let id = TaskId { client: CLIENT, serial: 1 };
+        let run = TaskToServer::RunTasks { tasks: vec![task(CLIENT, 1, hash)], supplies: Vec::new() };
+        let recall = || TaskToServer::Recall { group: None, tasks: vec![id] };
+        let end = DirectoryToServer::EndTask { task: id };
+        let before = recalls[0].then(recall).map(Message::from);
+        let after = recalls[1].then(recall).map(Message::from);
+        let messages = [Some(run.into()), before, Some(end.into()), after];
+        for message in messages.into_iter().flatten() {
+            server.handle(Time(1), Input::Received { from: CLIENT, message }, &mut Vec::new());
+        }
+        let mut out = Vec::new();
+        let ended = Input::TaskEnded { task: id, outcome: Err(TaskError::Cancelled), run_ns: 1 };
+        server.handle(Time(2), ended, &mut out);
+        let told = |effect: &Effect| match effect {
+            Effect::Send {
+                message: Message::Task(TaskMessage::ToClient(TaskToClient::TasksEnded { reports, .. })),
+                ..
+            } => reports.iter().any(|report| report.outcome == Err(TaskError::Cancelled)),
+            _ => false,
+        };
+        assert!(out.iter().any(told), "{out:?}");
+        assert_eq!(server.leftovers().iter().filter(|(_, count)| *count > 0).count(), 0);
+    }
+}
+
 const USER: NodeId = NodeId(7);
 const CALIBRATOR: NodeId = NodeId(8);
 
