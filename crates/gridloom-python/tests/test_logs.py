@@ -129,7 +129,7 @@ def test_lines_of_calls_that_have_ended_and_of_programs_that_have_gone(site):
     times = [datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")) for line in lines]
     assert times == sorted(times) and began <= times[0] and times[-1] <= datetime.datetime.now(datetime.timezone.utc)
     assert (lines[-2]["function"], *texts(lines[-2:])) == ("builtins:print", "by value", "the last words")
-    # The log of the servers has what no program wanted.
+    # The log of the servers has what no program wanted, as soon as it is printed.
     assert "line 1\n" in (site.folder / "log").read_text()
 
     assert texts(site.lines("--function", "crash")) == texts(site.lines("--function", "spoken/crash")) == ["the last words"]

@@ -30,6 +30,8 @@ def main(arguments: list[str]) -> int:
     # What functions print is for people: those of the program, or of the server.
     os.dup2(2, 1)
     begin_worker()
+    # By the line, as at a terminal: a crash loses none that was printed.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)
     try:
         _gridloom.worker_main(descriptor)
