@@ -90,7 +90,7 @@ impl Client {
             self.revive(now, datum, &mut again, out);
         }
         for datum in broken_off {
-            if self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty()) {
+            if self.is_to_come_here(datum) {
                 self.fetch_here(datum, out);
             }
         }
@@ -178,6 +178,12 @@ impl Client {
     pub(super) fn is_made(&self, datum: DatumId) -> bool {
         let producer = self.data.get(&datum).and_then(|run| run.producer).and_then(|id| self.tasks.get(&id));
         producer.is_none_or(|task| matches!(task.status, Status::Done | Status::Failed(_)))
+    }
+
+    /// Whether the program asked for a datum, a server is to get it from here, or one has no room for it.
+    fn is_to_come_here(&self, datum: DatumId) -> bool {
+        let asked = self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty());
+        asked || self.supplies.is_to_come_home(datum)
     }
 
     /// A datum was not where it should be: finds another copy, or computes it again.
@@ -311,7 +317,7 @@ impl Client {
                 self.retry_argument(place, datum, out);
             } else if place != self.config.id {
                 self.resupply(now, datum, place, None, out);
-            } else if self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty()) {
+            } else if self.is_to_come_here(datum) {
                 self.missing(now, datum, "it broke off on its way here", out);
             }
         }

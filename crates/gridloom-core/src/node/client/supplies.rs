@@ -76,6 +76,12 @@ impl Supplies {
         self.homeward.insert((datum, server));
     }
 
+    /// Whether a server wants a datum to be here.
+    pub(super) fn is_to_come_home(&self, datum: DatumId) -> bool {
+        let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
+        self.homeward.range(all).next().is_some()
+    }
+
     /// It is here, or cannot be: the servers that want to know.
     pub(super) fn taken_home(&mut self, datum: DatumId) -> Vec<NodeId> {
         let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
