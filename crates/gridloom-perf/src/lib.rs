@@ -32,7 +32,7 @@ pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
 pub use link::LinkModel;
 pub use links::Links;
-pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s};
+pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s, is_work};
 pub use perturbation::{Beside, Perturbation};
 pub use traffic::Seen;
 pub use tree::Tree;

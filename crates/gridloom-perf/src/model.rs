@@ -43,10 +43,16 @@ pub enum Size {
 }
 
 impl Size {
-    /// The size of a call with that work, if stated, and those bytes.
+    /// The size of a call with that work, if stated, and those bytes. What is no amount of work (negative, or not finite) is not
+    /// stated: it may come from anybody who calls.
     pub fn new(work_flops: Option<f64>, bytes: u64) -> Size {
-        work_flops.map_or(Size::Bytes(bytes), Size::Work)
+        work_flops.filter(|work| is_work(*work)).map_or(Size::Bytes(bytes), Size::Work)
     }
+}
+
+/// Whether that is an amount of work, floating-point operations.
+pub fn is_work(flops: f64) -> bool {
+    flops.is_finite() && flops >= 0.0
 }
 
 /// What was measured at one size.

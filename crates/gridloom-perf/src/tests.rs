@@ -253,3 +253,14 @@ fn tiny_calls_do_not_say_what_large_ones_take() {
     assert!(extended.is_sane() && extended.seconds(Size::Work(1e8), Some(5e9)) == 2e-3, "{extended:?}");
     assert_eq!(extended.by_work.points[1].seconds, 9e-6, "no less than what was measured");
 }
+
+/// Anybody who calls a function states its work.
+#[test]
+fn what_is_no_work_is_not_stated() {
+    let model = learned(&[(1e6, 1.0), (1e7, 10.0), (1e8, 100.0)]);
+    for work in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0] {
+        assert_eq!(Size::new(Some(work), 8), Size::Bytes(8));
+        assert!(model.seconds(Size::new(Some(work), 8), None).is_finite());
+    }
+    assert_eq!(Size::new(Some(0.0), 8), Size::Work(0.0));
+}

@@ -14,6 +14,7 @@ use gridloom_core::call::CallBackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::Input;
 use gridloom_flow::{ActionId, HostIndex};
+use gridloom_perf::is_work;
 
 use crate::disk::Files;
 use crate::kernel::{Kernel, Purpose};
@@ -147,7 +148,8 @@ impl Tasks {
 
     fn compute(&self, kernel: &mut Kernel, host: HostIndex, started: StartedTask) -> ActionId {
         let efficiency = self.efficiencies.get(started.task.name()).copied().unwrap_or(1.0);
-        let work_flops = started.task.work_flops.unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
+        let work_flops =
+            started.task.work_flops.filter(|work| is_work(*work)).unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
         kernel.start_execution(host, work_flops, Purpose::Task(started))
     }
 

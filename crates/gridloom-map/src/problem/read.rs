@@ -5,7 +5,7 @@ use crate::error::MapError;
 use crate::imposed::cannot_run;
 use crate::outline::{Outline, OutlineDatum, OutlineTask};
 use gridloom_base::limits::{PACE_MAX, PACE_MIN};
-use gridloom_perf::{GridView, LinkEstimate, ServerView, Size};
+use gridloom_perf::{GridView, LinkEstimate, ServerView, Size, is_work};
 
 impl Problem {
     pub(super) fn read_servers(&mut self, grid: &GridView, tasks: usize) -> Result<(), MapError> {
@@ -131,7 +131,7 @@ impl Problem {
         let Some(function) = self.functions.get(task.function as usize) else {
             return Err(malformed(format!("task {number} calls function number {}", task.function)));
         };
-        if let Some(work_flops) = task.work_flops.filter(|work| !(work.is_finite() && *work >= 0.0)) {
+        if let Some(work_flops) = task.work_flops.filter(|work| !is_work(*work)) {
             return Err(MapError::BadWork { task: number, function: function.clone(), work_flops });
         }
         let first = self.arguments.len();

@@ -38,6 +38,8 @@ pub(super) struct Ledger {
     pub(super) bounds: BTreeMap<String, u64>,
     /// When it must be over.
     pub(super) deadline: Time,
+    /// Clients that mean ill: what they have in their stores is of no account.
+    pub(super) insiders: BTreeSet<NodeId>,
     /// Clients that were killed.
     pub(super) killed: BTreeSet<NodeId>,
     /// What faults broke.

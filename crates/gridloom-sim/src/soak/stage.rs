@@ -1,20 +1,25 @@
 //! The grid of a run: four servers, one to three clients, each on a host of its own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gridloom_base::{NodeId, SplitMix64, Time};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, SplitMix64, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::{HostId, Platform};
 
+use super::insider::{Insider, OWN, OWN_FROM};
 use super::ledger::Ledger;
 use super::places::{AGENT, AGENT_HOST, CLIENT_HOST, CLIENTS_MAX, PLATFORM, SERVERS};
-use super::workload::{Hashes, IDL, Mix};
+use super::workload::{Hashes, IDL, Mix, array};
 use crate::disk::Files;
 use crate::faults::Field;
-use crate::nodes::{Life, SimNode};
+use crate::nodes::{BoxedMachine, Life, SimNode};
 use crate::simulation::{SimConfig, Simulation};
+
+/// Tells its draws from others.
+const INSIDER: u64 = 0x696e_7369_6465_7221;
 
 /// Functions and methods.
 fn offered() -> Vec<Definition> {
@@ -51,8 +56,8 @@ impl Stage {
         // Small arrays travel unasked.
         let elements = [100, 3_000, 8_000, 8_000][random.below(4) as usize];
         for number in 1..=SERVERS as u32 {
-            // A roomy one has room for all that a client holds, and for three clients.
-            let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 400 };
+            // A roomy one has room for all that a client holds, for three clients and one that means ill.
+            let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 540 };
             let name = format!("server-{number}");
             let (slots, plain) = (1 + random.below(2) as u32, random.below(8) == 0);
             ledger.has_plain |= plain;
@@ -73,7 +78,34 @@ impl Stage {
         let all =
             |event: &Event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == SERVERS as usize);
         while !sim.next_event(first_client, Some(Time::NEVER)).as_ref().is_some_and(all) {}
+        Stage::add_insider(&mut sim, seed, ledger, elements, hashes);
         Stage { sim, field, first_client, later, elements, hashes }
+    }
+
+    /// One seed of four has a client that means ill. It is drawn apart, so that all else is as it is without it.
+    fn add_insider(sim: &mut Simulation, seed: u64, ledger: &mut Ledger, elements: u64, hashes: Hashes) {
+        let mut random = SplitMix64::new(seed ^ INSIDER);
+        if random.below(4) > 0 {
+            return;
+        }
+        let nodes = || sim.nodes.iter().filter(|(_, node)| node.role != Role::Client);
+        let addresses = nodes().map(|(_, node)| node.address.clone()).collect();
+        let first = sim.nodes.iter().find(|(_, node)| node.role == Role::Client).expect("there is a client").0;
+        // Clients that come later are numbered from its own number on.
+        let make = |id: NodeId, _: &str| {
+            let victims = [first].into_iter().chain((1..CLIENTS_MAX).map(|number| NodeId(id.0 + number))).collect();
+            let (peers, next) = (BTreeMap::new(), 0);
+            Box::new(Insider { id, random, addresses, victims, elements, hashes, peers, next }) as BoxedMachine
+        };
+        let node = sim.add_machine(HostId(CLIENT_HOST + CLIENTS_MAX as u32 - 1), Role::Client, "insider", 1, make);
+        ledger.insiders.insert(node);
+        let meta = Meta::array(Dtype::Float64, &[elements]);
+        let own = (0..OWN).map(|number| DatumId { client: node, serial: OWN_FROM + number });
+        let others = (0..300).map(|number| DatumId { client: first, serial: number });
+        let all: Vec<DatumId> = own.chain(others).collect();
+        for datum in all {
+            sim.put(node, datum, meta.clone(), Some(array(-1.0, &meta).into()));
+        }
     }
 
     /// The nodes of a role that react.

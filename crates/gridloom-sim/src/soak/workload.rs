@@ -22,6 +22,8 @@ DefClass tally {
 /// Hashes of the signatures that it has, in its order.
 pub(super) type Hashes = [u64; 5];
 const NAMES: [&str; 5] = ["t/mix", "t/both", "t/tally._initialize", "t/tally.mix", "t/tally._finalize"];
+/// The function of one result.
+pub(super) const MIX_NAME: &str = NAMES[MIX];
 /// The function with its first array and its first result in files.
 pub(super) const WITH_FILES: &str = NAMES[BOTH];
 /// Places in these.

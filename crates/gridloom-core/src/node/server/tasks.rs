@@ -63,8 +63,9 @@ impl Server {
         let server = self.config.name.clone();
         let refused =
             |why: &str| TaskError::Refused { function: function.clone(), server: server.clone(), why: why.into() };
-        if task.id.client != from || task.outputs.iter().any(|output| output.datum.client != from) {
-            return Err(refused("it bears another client's name"));
+        let mut data = task.inputs().chain(task.outputs.iter().map(|output| output.datum));
+        if task.id.client != from || data.any(|datum| datum.client != from) {
+            return Err(refused("it bears another client's name, or reads another's data"));
         }
         let signature_hash = match task.kind {
             TaskKind::Call { signature_hash, .. } | TaskKind::Method { signature_hash, .. } => signature_hash,

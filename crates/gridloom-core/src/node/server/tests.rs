@@ -176,6 +176,26 @@ fn what_is_cancelled_is_not_given_back() {
     }
 }
 
+/// Whoever knows the names of another's tasks and data.
+#[test]
+fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
+    let (mut server, hash) = with_client("Module m; Define f() Calls f();");
+    let other = NodeId(9);
+    let named = task(other, 1, hash);
+    let reads = Task { args: vec![Argument::Datum(DatumId { client: other, serial: 1 })], ..task(CLIENT, 2, hash) };
+    let meta = Meta::scalar(Dtype::Float64);
+    let makes =
+        Task { outputs: vec![Made { datum: DatumId { client: other, serial: 2 }, meta }], ..task(CLIENT, 3, hash) };
+    for task in [named, reads, makes] {
+        let mut out = Vec::new();
+        let message = TaskToServer::RunTasks { tasks: vec![task], supplies: Vec::new() }.into();
+        server.handle(Time(1), Input::Received { from: CLIENT, message }, &mut out);
+        let told = format!("{out:?}");
+        assert!(told.contains("it bears another client's name, or reads another's data"), "{told}");
+        assert_eq!(server.load().0, 0);
+    }
+}
+
 const USER: NodeId = NodeId(7);
 const CALIBRATOR: NodeId = NodeId(8);
 

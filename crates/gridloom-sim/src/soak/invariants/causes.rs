@@ -73,9 +73,11 @@ impl Causes {
         let no_agent = ledger.damage.agent_is_gone(now) || is_new && ledger.damage.agent_is_away(now);
         let no_server = no_agent || ledger.damage.losses() >= LOSSES_OF_ALL;
         let (what, has_cause) = match error {
-            // What has room by itself finds it.
             TaskError::StoreFull { needed, limit, .. } => {
-                ("a store was too small", ledger.is_tight && (needed > limit || ledger.damage.was_full()))
+                // What has room by itself finds it, unless others fill the store or data were placed there to stay.
+                let is_taken = !ledger.insiders.is_empty() || !ledger.placements.is_empty();
+                let has_cause = ledger.is_tight && (needed > limit || is_taken || ledger.damage.was_full());
+                ("a store was too small", has_cause)
             }
             TaskError::Cancelled => {
                 // Or what it reads was to be made by one that was, and has been forgotten since.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::graph::Task;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{TaskId, Time};
+use gridloom_perf::is_work;
 
 #[derive(Debug, Default)]
 pub(super) struct RunningTasks {
@@ -28,7 +29,7 @@ impl RunningTasks {
     /// A task has started; so many compute from now on.
     pub(super) fn started(&mut self, now: Time, task: &Task, computing: u32) {
         self.set_computing(now, computing);
-        let (function, work_flops) = (task.name().to_string(), task.work_flops);
+        let (function, work_flops) = (task.name().to_string(), task.work_flops.filter(|work| is_work(*work)));
         self.tasks.insert(task.id, Running { since: now, function, work_flops, task_s: self.task_s });
     }
 

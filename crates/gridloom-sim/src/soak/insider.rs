@@ -1,0 +1,291 @@
+//! A client that knows the grid's secret and means ill: it says what no client says, in the names of others, and fills stores.
+//!
+//! What it may do by rights is left out: read data of which it knows the names, and end calls as somebody who looks after the grid.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
+use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NodeId, SplitMix64, TaskError, TaskId, Time};
+use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind, Terms};
+use gridloom_core::node::message::{
+    DataMessage, DirectoryToAgent, LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration,
+    Supply, TaskReport, TaskToClient, TaskToServer, Timing,
+};
+use gridloom_core::node::{Effect, Input, Role, Timer};
+use gridloom_map::{MapBy, Outline, OutlineDatum, OutlineTask};
+use gridloom_perf::LinkEstimate;
+
+use super::workload::{Hashes, MIX_NAME};
+
+/// It says so much, within this time.
+const SAID_MAX: u64 = 200;
+const WITHIN_NS: u64 = 4 * SECOND_NS;
+/// It stays for as long, so that what it holds is in the way.
+const STAYS_NS: u64 = 20 * SECOND_NS;
+const SAY: Timer = Timer::Numbered(1);
+const LEAVE: Timer = Timer::Numbered(2);
+
+/// Its own data, from here on; it has that many.
+pub(super) const OWN_FROM: u64 = 1 << 30;
+pub(super) const OWN: u64 = 40;
+/// So many wrong values it has under the names of the first victim's data.
+pub(super) const FORGED: u64 = 300;
+
+/// The machine.
+pub(super) struct Insider {
+    pub(super) id: NodeId,
+    pub(super) random: SplitMix64,
+    /// Addresses that it dials.
+    pub(super) addresses: Vec<String>,
+    /// In whose names it speaks.
+    pub(super) victims: Vec<NodeId>,
+    pub(super) elements: u64,
+    pub(super) hashes: Hashes,
+    pub(super) peers: BTreeMap<NodeId, Role>,
+    pub(super) next: u64,
+}
+
+impl Machine for Insider {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Start => {
+                out.extend(self.addresses.iter().map(|address| Effect::Dial { address: address.clone() }));
+                out.extend((0..SAID_MAX).map(|number| {
+                    let at = now + 10 * MILLISECOND_NS + self.random.below(WITHIN_NS);
+                    Effect::SetTimer { timer: Timer::Numbered(SAID_MAX + number), at }
+                }));
+                out.push(Effect::SetTimer { timer: LEAVE, at: now + STAYS_NS });
+            }
+            Input::PeerUp { peer, role, .. } => _ = self.peers.insert(peer, role),
+            Input::PeerLost { peer, .. } => {
+                self.peers.remove(&peer);
+                // It is put out for some of what it says, and comes again.
+                out.push(Effect::SetTimer { timer: SAY, at: now + 100 * MILLISECOND_NS });
+            }
+            Input::Timer(SAY) => {
+                out.extend(self.addresses.iter().map(|address| Effect::Dial { address: address.clone() }))
+            }
+            Input::Timer(LEAVE) => out.push(Effect::Exit { why: "it has done its worst".into() }),
+            Input::Timer(_) => self.speak(out),
+            Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
+                out.push(Effect::Send { to: from, message: LinkMessage::Pong { token }.into() });
+            }
+            // All else it leaves unanswered.
+            _ => {}
+        }
+    }
+}
+
+impl Insider {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
+    fn speak(&mut self, out: &mut Vec<Effect>) {
+        if self.peers.is_empty() {
+            return;
+        }
+        let at = self.below(self.peers.len() as u64) as usize;
+        let (to, role) = self.peers.iter().nth(at).map(|(peer, role)| (*peer, *role)).expect("counted above");
+        if role == Role::Server && self.below(12) == 0 {
+            // It has wrong values of others in its store.
+            let datum = match self.below(2) {
+                0 => DatumId { client: self.victims[0], serial: self.below(FORGED) },
+                _ => self.own(),
+            };
+            return out.push(Effect::SendDatum { to, datum });
+        }
+        let message = if role == Role::Agent { self.say_to_agent() } else { self.say_to_server() };
+        out.push(Effect::Send { to, message });
+    }
+
+    // ---- names
+
+    fn victim(&mut self) -> NodeId {
+        self.victims[self.random.below(self.victims.len() as u64) as usize]
+    }
+
+    fn serial(&mut self) -> u64 {
+        match self.below(2) {
+            0 => self.below(2_200),
+            _ => 1_000_000 + self.below(600),
+        }
+    }
+
+    fn datum(&mut self) -> DatumId {
+        DatumId { client: self.victim(), serial: self.serial() }
+    }
+
+    fn own(&mut self) -> DatumId {
+        DatumId { client: self.id, serial: OWN_FROM + self.below(OWN) }
+    }
+
+    fn task_id(&mut self) -> TaskId {
+        TaskId { client: self.victim(), serial: self.serial() }
+    }
+
+    fn group(&mut self) -> GroupId {
+        GroupId { client: self.victim(), serial: 1 + self.below(3) }
+    }
+
+    fn many<T>(&mut self, mut draw: impl FnMut(&mut Insider) -> T) -> Vec<T> {
+        (0..1 + self.below(20)).map(|_| draw(self)).collect()
+    }
+
+    fn node(&mut self) -> NodeId {
+        NodeId(self.below(12))
+    }
+
+    fn meta(&self) -> Meta {
+        Meta::array(Dtype::Float64, &[self.elements])
+    }
+
+    fn supply(&mut self, datum: DatumId) -> Supply {
+        let address = ["", "sim://host-0:1", "nowhere"][self.below(3) as usize].into();
+        Supply { datum, meta: self.meta(), from: if self.below(2) == 0 { self.id } else { self.node() }, address }
+    }
+
+    // ---- what it says
+
+    fn say_to_server(&mut self) -> Message {
+        match self.below(14) {
+            0 => TaskToServer::Release { data: self.many(Insider::datum) }.into(),
+            1 => TaskToServer::Cancel { tasks: self.many(Insider::task_id) }.into(),
+            2 => TaskToServer::HasCopies { data: self.many(Insider::datum) }.into(),
+            3 => TaskToServer::HasNoCopies { data: self.many(Insider::datum) }.into(),
+            4 => TaskToServer::CalledBack { task: self.task_id(), answer: Err("no".into()) }.into(),
+            5 => {
+                let group = if self.below(2) == 0 { Some(self.group()) } else { None };
+                TaskToServer::Recall { group, tasks: self.many(Insider::task_id) }.into()
+            }
+            6 => {
+                let supplies = self.many(|insider| {
+                    let datum = insider.datum();
+                    insider.supply(datum)
+                });
+                TaskToServer::Resupply { supplies }.into()
+            }
+            7 => DataMessage::Fetch { datum: self.datum() }.into(),
+            8 => DataMessage::FetchRefused { datum: self.datum(), why: "so".into() }.into(),
+            9 => self.in_the_name_of_another(),
+            10 => {
+                let outcome = Err(TaskError::Cancelled);
+                let timing = Timing { run_ns: u64::MAX, age_ns: u64::MAX };
+                let reports = vec![TaskReport { task: self.task_id(), outcome, timing }];
+                TaskToClient::TasksEnded { reports, transfers: Vec::new(), others: u32::MAX }.into()
+            }
+            _ => self.filling(),
+        }
+    }
+
+    /// A task under another's name, or with another's results or data.
+    fn in_the_name_of_another(&mut self) -> Message {
+        let mut task = self.task();
+        match self.below(3) {
+            0 => task.id = self.task_id(),
+            1 => task.outputs.iter_mut().for_each(|output| output.datum = self.datum()),
+            _ => task.args = vec![Argument::Datum(self.datum()); task.args.len()],
+        }
+        let supplies: Vec<Supply> = task.inputs().map(|datum| self.supply(datum)).collect();
+        TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
+    }
+
+    /// Work of its own that fills the store: results that it never takes, and copies that are to stay.
+    fn filling(&mut self) -> Message {
+        let mut task = self.task();
+        if self.below(2) == 0 {
+            task.kind = TaskKind::Replicate(if self.below(4) == 0 { Copies::Cached } else { Copies::Kept });
+            task.args = vec![Argument::Datum(self.own())];
+            task.outputs.clear();
+        }
+        let meta = self.meta();
+        let supplies: Vec<Supply> = task
+            .inputs()
+            .map(|datum| Supply { datum, meta: meta.clone(), from: self.id, address: String::new() })
+            .collect();
+        TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
+    }
+
+    /// A task as the program's other clients have them.
+    fn task(&mut self) -> Task {
+        self.next += 1;
+        let (x, y) = (self.own(), self.own());
+        let n = (self.elements as i32).to_ne_bytes().to_vec();
+        let meta = self.meta();
+        Task {
+            id: TaskId { client: self.id, serial: self.next },
+            kind: TaskKind::call(MIX_NAME, self.hashes[0]),
+            args: vec![
+                Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: n },
+                Argument::Datum(x),
+                Argument::Datum(y),
+            ],
+            outputs: vec![Output { datum: DatumId { client: self.id, serial: self.next }, meta }],
+            work_flops: [None, Some(1e6), Some(f64::NAN), Some(-1.0)][self.below(4) as usize],
+            terms: Terms::default(),
+        }
+    }
+
+    fn say_to_agent(&mut self) -> Message {
+        let odd = [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300][self.below(5) as usize];
+        let to = self.node();
+        match self.below(10) {
+            0 => MapToAgent::GroupEnded { group: self.group() }.into(),
+            1 => LinkToAgent::LinkMeasured { to, link: LinkEstimate { latency_s: odd, bandwidth: odd } }.into(),
+            2 => LinkToAgent::LinkBroken { to }.into(),
+            3 => LinkToAgent::TurnOver { to }.into(),
+            4 => LinkToAgent::AskTurn { to }.into(),
+            5 => DirectoryToAgent::CannotRun { function: MIX_NAME.into(), why: "so".into() }.into(),
+            6 => DirectoryToAgent::Pace { pace: odd }.into(),
+            7 => {
+                let (name, address) = (format!("server-{}", 1 + self.below(4)), "nowhere".to_string());
+                let (slots, memory_bytes, slowdown) = (u32::MAX, u64::MAX, odd);
+                let (functions, codes) = (Vec::new(), BTreeMap::new());
+                let plain = false;
+                let new = Registration { name, address, slots, plain, memory_bytes, slowdown, functions, codes };
+                DirectoryToAgent::Register(new).into()
+            }
+            8 => DirectoryToAgent::ModelsTold { client: self.victim() }.into(),
+            _ => self.long_question(),
+        }
+    }
+
+    /// A group to be mapped: in the name of another, of tasks that are not there, or one that takes long.
+    fn long_question(&mut self) -> Message {
+        let count = 1 + self.below(30) as u32;
+        let wrong = if self.below(3) == 0 { 1_000 } else { 0 };
+        let task = |number: u32| OutlineTask {
+            function: if number == 0 { wrong } else { 0 },
+            work_flops: Some(1e9),
+            only: None,
+            inputs: if number == 0 { vec![] } else { vec![number - 1 + wrong] },
+            outputs: vec![number],
+        };
+        let datum = |number: u32| OutlineDatum {
+            size_bytes: u64::MAX >> (number % 40),
+            producer: Some(number),
+            at: Vec::new(),
+            wanted: true,
+        };
+        let tasks = (0..count).map(task).collect();
+        let outline = Outline { functions: vec![MIX_NAME.into()], tasks, data: (0..count).map(datum).collect() };
+        let client = if self.below(3) == 0 { self.victim() } else { self.id };
+        let request = MapRequest {
+            group: GroupId { client, serial: 1 + self.below(3) },
+            round: self.below(3),
+            outline,
+            heuristic: MapBy::Heuristic(
+                ["auto[steps=3000]", "anneal[steps=2000]", "heft", "none"][self.below(4) as usize].into(),
+            ),
+            purpose: [Purpose::Run, Purpose::Look, Purpose::Follow][self.below(3) as usize],
+            client_links: vec![(self.node(), LinkEstimate { latency_s: f64::NAN, bandwidth: -1.0 })],
+            guessed: Default::default(),
+            without: self.many(Insider::node),
+            busy: vec![(self.node(), f64::NAN), (self.node(), f64::INFINITY)],
+        };
+        MapToAgent::MapGroup(Box::new(request)).into()
+    }
+}
