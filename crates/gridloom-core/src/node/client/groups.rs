@@ -274,7 +274,7 @@ impl Client {
         match self.data.get_mut(&datum).filter(|run| run.error.is_none()) {
             Some(run) => {
                 run.holders.insert(server);
-                if run.wanted || !run.fetchers.is_empty() {
+                if self.is_to_come_here(datum) {
                     self.fetch_here(datum, out);
                 }
                 self.supply_waiting(now, datum, out);

@@ -355,8 +355,9 @@ impl Client {
         let waiting: Vec<DatumId> = self
             .data
             .iter()
-            .filter(|(_, run)| run.fetching.is_none() && !run.here && (run.wanted || !run.fetchers.is_empty()))
+            .filter(|(_, run)| run.fetching.is_none() && !run.here)
             .map(|(datum, _)| *datum)
+            .filter(|datum| self.is_to_come_here(*datum))
             .collect();
         for datum in waiting {
             self.fetch_here(datum, out);

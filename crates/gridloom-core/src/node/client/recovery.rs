@@ -181,7 +181,7 @@ impl Client {
     }
 
     /// Whether the program asked for a datum, a server is to get it from here, or one has no room for it.
-    fn is_to_come_here(&self, datum: DatumId) -> bool {
+    pub(super) fn is_to_come_here(&self, datum: DatumId) -> bool {
         let asked = self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty());
         asked || self.supplies.is_to_come_home(datum)
     }
@@ -279,6 +279,10 @@ impl Client {
             run.producer.and_then(|id| self.tasks.get(&id)).is_some_and(|run| run.status == Status::Sent(server));
         if run.fetching == Some(server) && !makes_it {
             run.fetching = None;
+            run.holders.remove(&server);
+            if self.is_to_come_here(datum) {
+                self.fetch_here(datum, out);
+            }
         }
         match fault {
             // The source says so itself; it may have made it again since this was sent.
