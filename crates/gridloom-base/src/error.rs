@@ -92,6 +92,18 @@ pub enum TaskError {
         /// How it was lost.
         why: String,
     },
+    /// A node has no memory for a datum that it needs.
+    #[error(
+        "there is no memory for {datum} {place}: {why}; free memory there, release results that are no longer needed, or take fewer \
+         at a time"
+    )]
+    OutOfMemory {
+        datum: DatumId,
+        /// Where, in words: "in this program", "on server 'x'".
+        place: String,
+        /// What the system says.
+        why: String,
+    },
     /// A task that it depends on failed.
     #[error("a call that it depends on failed: {why}")]
     DependencyFailed {

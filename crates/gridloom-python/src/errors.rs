@@ -156,6 +156,11 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             set("why", why)?;
             "DatumLost"
         }
+        TaskError::OutOfMemory { place, why, .. } => {
+            set("place", place)?;
+            set("why", why)?;
+            "OutOfMemory"
+        }
         TaskError::DependencyFailed { why, .. } => {
             set("why", why)?;
             "DependencyFailed"

@@ -117,7 +117,7 @@ impl Simulation {
             Cargo::Probe { .. } => return self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
             Cargo::Datum { datum, .. } if end < self.node(to).full_until => {
                 let why = "no memory to take it in".to_string();
-                return self.handle(to, Input::DatumBroken { from, datum, why }, 0);
+                return self.handle(to, Input::DatumBroken { from, datum, no_memory: true, why }, 0);
             }
             Cargo::Datum { datum, .. } if !self.node(from).role.may_send(from, datum) => {
                 let why = format!("it sent {datum}, which is another client's");

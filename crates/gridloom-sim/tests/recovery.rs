@@ -92,3 +92,56 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
     assert_eq!(outcomes, [(5, true), (6, false)]);
     assert!(sim.now() < Time(120_000_000_000));
 }
+
+/// Where there is no memory for what has to come, the error says so and where; nothing is lost.
+#[test]
+fn a_node_without_memory_is_named() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
+    sim.set_bodies(Box::new(FailsLater { runs: Arc::default() }));
+    let strike = |sim: &mut gridloom_sim::Simulation, faults: &str| {
+        let scenario = gridloom_sim::faults::Scenario::parse(faults, "f").unwrap();
+        let strikes = scenario.strikes(&Default::default(), &mut gridloom_base::SplitMix64::new(0), sim.now());
+        sim.schedule(strikes);
+    };
+    let [a, b, s] = [1, 2, 3].map(|serial| DatumId { client, serial });
+    let array = Meta::array(Dtype::Float64, &[ELEMENTS]);
+    let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() };
+    let two = Task {
+        id: TaskId { client, serial: 1 },
+        kind: TaskKind::call("t/two", definitions[0].signature.hash()),
+        args: vec![n.clone()],
+        outputs: [a, b].map(|datum| Output { datum, meta: array.clone() }).to_vec(),
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    };
+    let group =
+        Group { id: GroupId { client, serial: 1 }, tasks: vec![two], sources: Default::default(), wanted: Vec::new() };
+    sim.command(client, Command::Run { group, heuristic: "heft".into() });
+    wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    strike(&mut sim, "at 0s full client for 30s");
+    sim.command(client, Command::Get { datum: a });
+    let lost = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
+    let Event::DatumLost { error: TaskError::OutOfMemory { place, .. }, .. } = &lost else { panic!("{lost:?}") };
+    assert_eq!(place, "in this program");
+    while sim.now() < Time(60_000_000_000) && sim.step() {}
+    sim.command(client, Command::Get { datum: a });
+    wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { datum, .. } if *datum == a));
+    // A call by itself, and its argument.
+    strike(&mut sim, "at 0s full server-1 for 60s\nat 0s full server-2 for 60s");
+    let argument = DatumId { client, serial: 10 };
+    sim.put(client, argument, array.clone(), Some(vec![1; array.size_bytes() as usize].into()));
+    let sum = Task {
+        id: TaskId { client, serial: 2 },
+        kind: TaskKind::call("t/sum", definitions[1].signature.hash()),
+        args: vec![n, Argument::Datum(argument)],
+        outputs: vec![Output { datum: s, meta: Meta::scalar(Dtype::Float64) }],
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    };
+    sim.command(client, Command::Call { task: sum, sources: vec![(argument, array)], limit_ns: None });
+    let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    let Event::TaskEnded { report, .. } = &ended else { unreachable!("waited for") };
+    let Err(TaskError::OutOfMemory { place, .. }) = &report.outcome else { panic!("{ended:?}") };
+    assert!(place.starts_with("on server 'server-"), "{place}");
+}

@@ -76,9 +76,12 @@ impl Failed {
     /// Why a result is not had: it is lost, or the call that was to make it failed.
     pub(super) fn without_value(error: Error, name: impl std::fmt::Display) -> Failed {
         let code = match &error {
-            Error::Task(TaskError::DatumLost { .. } | TaskError::ServerLost { .. } | TaskError::NotMapped { .. }) => {
-                GRPC_INVALID_DATA_NP
-            }
+            Error::Task(
+                TaskError::DatumLost { .. }
+                | TaskError::OutOfMemory { .. }
+                | TaskError::ServerLost { .. }
+                | TaskError::NotMapped { .. },
+            ) => GRPC_INVALID_DATA_NP,
             Error::Task(_) | Error::Discarded { .. } => GRPC_SESSION_FAILED,
             _ => return error.into(),
         };
@@ -105,7 +108,7 @@ impl From<TaskError> for Failed {
             | TaskError::Refused { .. }
             | TaskError::StoreFull { .. }
             | TaskError::GaveWay { .. } => GRPC_RPC_REFUSED,
-            TaskError::DatumLost { .. } => GRPC_INVALID_DATA_NP,
+            TaskError::DatumLost { .. } | TaskError::OutOfMemory { .. } => GRPC_INVALID_DATA_NP,
             TaskError::Cancelled => GRPC_CANCELED_NP,
             TaskError::DeadlineExceeded { .. } => GRPC_TIMEOUT_NP,
             // The enum may grow: a new one is at least a failure with a text.

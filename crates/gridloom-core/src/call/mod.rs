@@ -67,8 +67,8 @@ pub struct Call {
     promised_s: f64,
     /// How often an argument did not arrive.
     astray: BTreeMap<DatumId, u32>,
-    /// A result broke off on its way to the client.
-    is_broken: bool,
+    /// A result broke off on its way to the client: what its program hears if that goes on.
+    pub broken: Option<TaskError>,
 }
 
 impl Call {
@@ -191,7 +191,7 @@ impl Calls {
         let coming: BTreeSet<DatumId> = sources.iter().filter(is_large).map(|(datum, _)| *datum).collect();
         let is_there = coming.is_empty();
         let astray = BTreeMap::new();
-        let call = Call { request, server, ended: None, missing, coming, promised_s, astray, is_broken: false };
+        let call = Call { request, server, ended: None, missing, coming, promised_s, astray, broken: None };
         self.calls.insert(id, Box::new(call));
         is_there
     }
@@ -223,10 +223,10 @@ impl Calls {
     }
 
     /// A result broke off on its way from that server.
-    pub fn result_broken(&mut self, datum: DatumId, server: NodeId) {
+    pub fn result_broken(&mut self, datum: DatumId, server: NodeId, error: TaskError) {
         let call = self.of_datum.get(&datum).and_then(|task| self.calls.get_mut(task));
         if let Some(call) = call.filter(|call| call.server == server && call.missing.contains(&datum)) {
-            call.is_broken = true;
+            call.broken = Some(error);
             self.any_broken = true;
         }
     }
@@ -236,7 +236,7 @@ impl Calls {
         if !std::mem::take(&mut self.any_broken) {
             return Vec::new();
         }
-        let tasks: Vec<TaskId> = self.calls.iter().filter(|(_, c)| c.is_broken).map(|(task, _)| *task).collect();
+        let tasks: Vec<TaskId> = self.calls.iter().filter(|(_, c)| c.broken.is_some()).map(|(task, _)| *task).collect();
         tasks.into_iter().filter_map(|task| self.remove(task)).collect()
     }
 

@@ -112,7 +112,13 @@ pub enum Input {
         took_ns: u64,
     },
     /// A datum broke off on its way here, or found no room.
-    DatumBroken { from: NodeId, datum: DatumId, why: String },
+    DatumBroken {
+        from: NodeId,
+        datum: DatumId,
+        /// This node has no memory for it.
+        no_memory: bool,
+        why: String,
+    },
     /// A bandwidth probe came.
     ProbeArrived { from: NodeId, size_bytes: u64 },
     /// A timer fired.

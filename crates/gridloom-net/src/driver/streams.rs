@@ -218,7 +218,7 @@ impl Streams {
             }
             Notice::NoRoom { link, stream, serial, cargo, why } => {
                 if let (true, Cargo::Datum { datum, .. }) = (self.is_up(link), cargo) {
-                    self.input(Input::DatumBroken { from: link.peer, datum, why });
+                    self.input(Input::DatumBroken { from: link.peer, datum, no_memory: true, why });
                 }
                 self.taken(link, stream, serial);
             }
@@ -259,7 +259,7 @@ impl Streams {
                     outgoing.released(&serials, retired);
                 }
             }
-            Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, why }),
+            Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, no_memory: false, why }),
             Aside::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
         }
         Ok(())

@@ -246,9 +246,8 @@ async def awaited(future: Any) -> Any:
     try:
         await end_of(future)
     except asyncio.CancelledError:
-        # One of `Grid.run` ends also where it runs.
-        if (cancel := getattr(future, "abort", None) or getattr(future, "cancel", None)) is not None:
-            cancel()
+        if hasattr(future, "cancel"):
+            future.cancel()
         raise
     try:
         return future.get()

@@ -296,6 +296,19 @@ class DatumLost(TaskError):
     why: str
 
 
+class OutOfMemory(TaskError, MemoryError):
+    """A server, or this program, has no memory for an argument or a result.
+
+    Attributes
+    ----------
+    place, why : str
+        Where ("in this program", "on server 'x'"), and what the system says.
+    """
+
+    place: str
+    why: str
+
+
 class DependencyFailed(TaskError):
     """A task that the call depends on failed.
 

@@ -210,12 +210,9 @@ def _initialize(setup: bytes) -> None:
     token = setup[:TOKEN_BYTES]
     if token not in _set_up:
         initializer, initargs = _unpickled(setup[TOKEN_BYTES:], "the initializer").value
-        process = os.getpid()
         try:
             initializer(*initargs)
-        except BaseException as error:  # SystemExit, too
-            if os.getpid() != process:
-                end_fork(error)
+        except Exception as error:
             _set_up[token] = error
         else:
             _set_up[token] = None

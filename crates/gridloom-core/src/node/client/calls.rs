@@ -1,5 +1,6 @@
 //! Plain calls: each mapped by itself when it is made, its results back to the client.
 
+use super::recovery::not_taken_in;
 use super::{Client, Status, mapping};
 use crate::call::{Call, Request};
 use crate::graph::Task;
@@ -136,7 +137,7 @@ impl Client {
         now: Time,
         server: NodeId,
         datum: DatumId,
-        why: &str,
+        fault: (bool, &str),
         out: &mut Vec<Effect>,
     ) {
         let Some((task, times)) = self.calls.astray(datum, server) else { return };
@@ -146,9 +147,7 @@ impl Client {
         }
         let call = self.calls.remove(task).expect("found above");
         self.contacts.post(server, TaskToServer::Cancel { tasks: vec![task] }, out);
-        let why =
-            format!("it went astray {times} times on its way to server '{}': {why}", self.contacts.name_of(server));
-        let error = TaskError::DatumLost { datum, why };
+        let error = not_taken_in(datum, Some(&self.contacts.name_of(server)), fault);
         self.call_failed(now, &call.request, Some(server), error, out);
     }
 
@@ -170,12 +169,11 @@ impl Client {
 
     /// Sends a call again of which a result broke off on its way here: its server has not kept it.
     fn call_again(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
-        let Call { mut request, server, .. } = call;
+        let Call { mut request, server, broken, .. } = call;
         request.losses += 1;
         if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once {
-            let datum = request.task.outputs.first().expect("only a result breaks off on its way here").datum;
-            let why = format!("a result of this call broke off on its way here {} times", request.losses);
-            self.call_failed(now, &request, Some(server), TaskError::DatumLost { datum, why }, out);
+            let error = broken.expect("a call is sent again because a result broke off");
+            self.call_failed(now, &request, Some(server), error, out);
         } else {
             self.send_call(now, request, out);
         }

@@ -439,7 +439,9 @@ impl Machine for Client {
                 let _ = self.contacts.heard(now, from);
                 self.on_arrived(now, from, datum, meta, took_ns, out);
             }
-            Input::DatumBroken { from, datum, why } => self.on_broken(now, from, datum, &why, out),
+            Input::DatumBroken { from, datum, no_memory, why } => {
+                self.on_broken(now, from, datum, (no_memory, &why), out);
+            }
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Client(timer)) => self.on_timer(now, timer, out),
             Input::Timer(_)

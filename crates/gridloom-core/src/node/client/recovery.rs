@@ -17,7 +17,7 @@ use super::{Client, LostServer, Status};
 use crate::node::message::{DataMessage, SupplyFault, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use crate::node::{Category, LogLine};
-use gridloom_base::limits::{BROKEN_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{DatumId, GroupId, Level, NodeId, TaskError, TaskId, Time};
 
 impl Client {
@@ -265,7 +265,7 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         if self.calls.of_datum(datum).is_some() {
-            self.argument_astray(now, server, datum, why, out);
+            self.argument_astray(now, server, datum, (fault == SupplyFault::NoMemory, why), out);
             return;
         }
         let name = self.contacts.name_of(server);
@@ -290,10 +290,10 @@ impl Client {
             SupplyFault::Unreachable => {
                 self.supplies.part(server, source);
             }
-            SupplyFault::Broken => {
+            SupplyFault::Broken | SupplyFault::NoMemory => {
                 if self.supplies.count_broken(datum, server) {
-                    let why = format!("it broke off {BROKEN_MAX} times on its way to server '{name}': {why}");
-                    self.fail_readers_at(now, server, datum, &why, out);
+                    let error = not_taken_in(datum, Some(&name), (fault == SupplyFault::NoMemory, why));
+                    self.fail_readers_at(now, server, datum, &error, out);
                 } else {
                     self.supplies.strayed(datum, server);
                 }
@@ -304,12 +304,12 @@ impl Client {
     }
 
     /// A server cannot take a datum in: the tasks there that read it fail.
-    fn fail_readers_at(&mut self, now: Time, server: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+    fn fail_readers_at(&mut self, now: Time, server: NodeId, datum: DatumId, error: &TaskError, out: &mut Vec<Effect>) {
         let consumers = self.data.get(&datum).map(|run| run.consumers.clone()).unwrap_or_default();
         let is_there = |id: &TaskId| self.tasks.get(id).is_some_and(|run| run.status == Status::Sent(server));
         let readers: Vec<TaskId> = consumers.into_iter().filter(is_there).collect();
         for reader in readers {
-            self.fail_task(now, reader, TaskError::DatumLost { datum, why: why.into() }, out);
+            self.fail_task(now, reader, error.clone(), out);
         }
     }
 
@@ -378,9 +378,16 @@ impl Client {
         }
     }
 
-    pub(super) fn on_broken(&mut self, now: Time, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn on_broken(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        datum: DatumId,
+        (no_memory, why): (bool, &str),
+        out: &mut Vec<Effect>,
+    ) {
         if self.calls.of_datum(datum).is_some() {
-            self.calls.result_broken(datum, from);
+            self.calls.result_broken(datum, from, not_taken_in(datum, None, (no_memory, why)));
             return;
         }
         let Some(run) = self.data.get_mut(&datum) else { return };
@@ -395,18 +402,30 @@ impl Client {
             return;
         }
         let run = self.data.get_mut(&datum).expect("found above");
-        let why = format!("it broke off {BROKEN_MAX} times on its way: {why}");
+        let error = not_taken_in(datum, None, (no_memory, why));
         let is_fetched = !run.fetchers.is_empty();
         self.has_no_copy(datum, out);
         let run = self.data.get_mut(&datum).expect("found above");
         if !is_fetched {
             // Where it is, it stays, and may be asked for again.
             if std::mem::take(&mut run.wanted) {
-                out.push(Effect::Emit(Event::DatumLost { datum, error: TaskError::DatumLost { datum, why } }));
+                out.push(Effect::Emit(Event::DatumLost { datum, error }));
             }
             self.tidy(datum, out);
         } else {
-            self.datum_lost(now, datum, &why, out);
+            self.datum_failed(now, datum, error, out);
+        }
+    }
+}
+
+/// The error of a datum that a place did not take in, however often it was tried: that of a server, or else of this client.
+pub(super) fn not_taken_in(datum: DatumId, server: Option<&str>, (no_memory, why): (bool, &str)) -> TaskError {
+    let place = |at: &str, here: &str| server.map_or(here.to_string(), |name| format!("{at} server '{name}'"));
+    match no_memory {
+        true => TaskError::OutOfMemory { datum, place: place("on", "in this program"), why: why.into() },
+        false => {
+            let way = place("to", "here");
+            TaskError::DatumLost { datum, why: format!("it broke off again and again on its way {way}: {why}") }
         }
     }
 }

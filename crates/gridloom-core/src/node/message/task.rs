@@ -108,6 +108,8 @@ pub enum SupplyFault {
     Unreachable,
     /// The datum broke off on its way.
     Broken,
+    /// The server has no memory for it.
+    NoMemory,
 }
 
 /// A task's measured course.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use crate::member::Members;
 use crate::node::message::{
     DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToAgent,
-    LinkToProber, Message, Supply, TaskMessage, TaskToClient, TaskToServer,
+    LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient, TaskToServer,
 };
 use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
@@ -384,8 +384,9 @@ impl Machine for Server {
                 let _ = self.members.heard(now, from);
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
-            Input::DatumBroken { from, datum, why } => {
-                self.admitting(now, out, |admission, _, out| admission.fetches.broken(from, datum, &why, out));
+            Input::DatumBroken { from, datum, no_memory, why } => {
+                let fault = if no_memory { SupplyFault::NoMemory } else { SupplyFault::Broken };
+                self.admitting(now, out, |admission, _, out| admission.fetches.broken(from, datum, fault, &why, out));
             }
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Server(timer)) => self.on_timer(now, timer, out),

@@ -146,10 +146,17 @@ impl Fetches {
     }
 
     /// A datum broke off on its way here.
-    pub(in crate::node::server) fn broken(&mut self, from: NodeId, datum: DatumId, why: &str, out: &mut Vec<Output>) {
+    pub(in crate::node::server) fn broken(
+        &mut self,
+        from: NodeId,
+        datum: DatumId,
+        fault: SupplyFault,
+        why: &str,
+        out: &mut Vec<Output>,
+    ) {
         if let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from) {
             awaited.comes_unasked = false;
-            self.failed(datum, SupplyFault::Broken, why, out);
+            self.failed(datum, fault, why, out);
         }
     }
 
