@@ -293,7 +293,7 @@ def test_a_map_takes_an_endless_iterable(grid):
 
 
 def test_large_arguments_are_not_submitted_far_ahead(grid, monkeypatch):
-    monkeypatch.setattr("gridloom._map._LEAD_BYTES", 1 << 20)
+    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1 << 20)
     taken = []
 
     def blocks():
@@ -527,3 +527,79 @@ def test_a_working_directory_that_was_removed(program, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
     assert done.stdout == "8 4\n", done.stderr
+
+
+def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
+    """Past the bound, only as many calls run as there are results soon to be taken."""
+    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
+    results = grid.map(bytes, itertools.repeat(400_000))
+    # Two calls run at a time: both may have begun before the bound was passed.
+    least, calls = 4, results._futures
+    deadline = time.monotonic() + 60
+    while sum(call.done() for call in calls) < least and time.monotonic() < deadline:
+        time.sleep(0.001)
+    # These come later, and run before what is held back would.
+    assert [grid.run(twice, n).get(60) for n in range(20)] == [2 * n for n in range(20)]
+    assert least <= sum(call.done() for call in calls) <= least + 2 < len(calls)
+    assert [len(next(results)) for _ in range(30)] == [400_000] * 30
+    assert sum(call.done() for call in calls) <= least + 2
+    results.close()
+    assert grid.run(twice, 1).get(60) == 2
+
+
+def test_calls_of_a_map_that_are_held_back_can_be_cancelled(grid, monkeypatch):
+    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
+    results = grid.map(bytes, [400_000] * 40)
+    last = results._futures[-1]
+    while sum(call.done() for call in results._futures) < 4:
+        time.sleep(0.001)
+    assert last.cancel() and last.cancelled()
+    with pytest.raises(CancelledError):
+        list(results)
+    assert not grid._runner._held_back and not grid._runner._waiting
+
+
+def hang(gate):
+    Path(f"{gate}.{os.getpid()}").touch()
+    while True:
+        time.sleep(1)
+
+
+def test_a_map_that_times_out_ends_the_calls_that_hang(program, gate):
+    with gl.local(servers=1) as grid:
+        assert grid.run(twice, 1).get(60) == 2
+        with pytest.raises(TimeoutError):
+            list(grid.map(hang, [str(gate.path)] * 3, timeout=0.3))
+        assert grid.run(twice, 2).get(60) == 4
+        # An error of the function that is of that kind leaves the others.
+        with pytest.raises(TimeoutError, match="mine"):
+            list(grid.map(raise_timeout, range(3), timeout=60))
+        assert grid.run(twice, 2).get(60) == 4
+
+
+def raise_timeout(_):
+    raise TimeoutError("mine")
+
+
+def test_a_wait_that_is_cancelled_ends_the_call_where_it_runs(program, gate):
+    import asyncio
+
+    async def wait(grid):
+        await asyncio.wait_for(grid.run(hang, str(gate.path)), 0.3)
+
+    with gl.local(servers=1) as grid:
+        assert grid.run(twice, 1).get(60) == 2
+        with pytest.raises(asyncio.TimeoutError):
+            asyncio.run(wait(grid))
+        assert grid.run(twice, 2).get(60) == 4
+
+
+def test_a_call_may_have_a_time_limit(program, gate):
+    with gl.local(servers=1) as grid:
+        assert grid.options(timeout=60).run(twice, 1).get(60) == 2
+        call = grid.options(timeout=0.3, retries=2).run(hang, str(gate.path))
+        with pytest.raises(gl.DeadlineExceeded, match="time limit of 0.3 s"):
+            call.get(60)
+        assert grid.run(twice, 2).get(60) == 4
+        with pytest.raises(gl.UsageError, match="options: timeout is a number of seconds"):
+            grid.options(timeout=-1)

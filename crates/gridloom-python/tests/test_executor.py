@@ -186,6 +186,30 @@ def test_an_initializer_that_fails_breaks_the_executor(grid, gate):
     executor.shutdown()
 
 
+def end_process(how):
+    how(3)
+
+
+@pytest.mark.parametrize("how", [sys.exit, os._exit])
+def test_an_initializer_that_ends_its_process_breaks_the_executor(program, how):
+    with gl.Executor(1, initializer=end_process, initargs=(how,)) as executor:
+        calls = [executor.submit(twice, n) for n in range(5)]
+        for call in calls:
+            with pytest.raises(futures.BrokenExecutor, match="the initializer"):
+                call.result(60)
+        with pytest.raises(futures.BrokenExecutor, match="the initializer"):
+            executor.submit(twice, 1)
+
+
+def test_a_function_that_ends_its_process_fails_alone(program):
+    with gl.Executor(1, initializer=set_up, initargs=("set",)) as executor:
+        calls = [executor.submit(state), executor.submit(end_process, os._exit), executor.submit(state)]
+        assert [calls[0].result(60), calls[2].result(60)] == ["set", "set"]
+        with pytest.raises(gl.Crashed):
+            calls[1].result(60)
+        assert executor.submit(state).result(60) == "set"
+
+
 def test_an_executor_of_its_own(program):
     with gl.Executor(2) as executor:
         workers = set(executor.map(lambda _: (time.sleep(0.01), os.getpid())[1], range(20)))

@@ -246,8 +246,9 @@ async def awaited(future: Any) -> Any:
     try:
         await end_of(future)
     except asyncio.CancelledError:
-        if hasattr(future, "cancel"):
-            future.cancel()
+        # One of `Grid.run` ends also where it runs.
+        if (cancel := getattr(future, "abort", None) or getattr(future, "cancel", None)) is not None:
+            cancel()
         raise
     try:
         return future.get()

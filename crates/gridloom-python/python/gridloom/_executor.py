@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._called_back import quick
-from ._errors import ArgumentError, RemoteError, UsageError
+from ._errors import ArgumentError, Crashed, RemoteError, UsageError
 from ._grid import Grid
 from ._map import MapResults, mapped
 from ._packing import RemoteTraceback, is_raised, name_of, pack_call, pack_function, pack_setup
@@ -19,7 +19,9 @@ from ._run_future import RunFuture
 from ._sessions import local
 
 if TYPE_CHECKING:
+    from ._lead import Lead
     from ._retry import RetryOn
+    from ._runner import Call
 
 _T = TypeVar("_T")
 
@@ -34,8 +36,8 @@ class Executor(concurrent.futures.Executor):
     grid : Grid, optional
         The grid instead of one of its own. It stays open after `shutdown`.
     initializer : function, optional
-        Is called in each worker process before the first call of this executor there. If it raises an exception, the executor is
-        broken: all calls that have not ended, and all that are submitted later, raise ``BrokenExecutor``.
+        Is called in each worker process before the first call of this executor there. If it raises an exception or ends its process, the
+        executor is broken: all calls that have not ended, and all that are submitted later, raise ``BrokenExecutor``.
     initargs : tuple, optional
         Arguments of `initializer`.
     retries : int, optional
@@ -212,14 +214,16 @@ class Executor(concurrent.futures.Executor):
         if self._shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
-    def _submit(self, function: bytes, name: str, arguments: Any) -> RunFuture[Any]:
+    def _submit(self, function: bytes, name: str, arguments: Any, lead: Lead | None = None) -> RunFuture[Any]:
         future: RunFuture[Any] = RunFuture()
         future.add_done_callback(self._ended)
         try:
             with self._lock:
                 self._check()
                 self._futures.add(future)
-            return self._runner.submit(function, name, arguments, self._setup, self._failed, future, self._retry)
+            return self._runner.submit(
+                function, name, arguments, self._setup, self._failed, future, self._retry, lead=lead
+            )
         except BaseException:
             self._ended(future)
             raise
@@ -229,12 +233,39 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             self._futures.discard(future)
 
-    def _failed(self, error: BaseException) -> BaseException:
-        """Tell that the initializer failed: to the calls that wait, too."""
-        if is_raised(error) or not isinstance(error, RemoteError) or error.kind != "CannotSetUp":
-            return error
-        broken = concurrent.futures.BrokenExecutor(f"the initializer failed on server '{error.server}': {error.message}")
-        broken.__cause__ = RemoteTraceback(error.traceback)
+    def _failed(self, call: Call, error: BaseException) -> BaseException | None:
+        """Look whether the initializer failed."""
+        if isinstance(error, Crashed) and not is_raised(error) and self._setup:
+            self._ask(call.future, error)
+            return None
+        return (None if isinstance(error, Crashed) else self._broken_by(error)) or error
+
+    def _ask(self, future: RunFuture[Any], error: Crashed) -> None:
+        """Give a call whose process has ended its error. A call of nothing tells whether the initializer ends processes."""
+
+        @quick
+        def tell(asked: concurrent.futures.Future[Any]) -> None:
+            future.set_exception(self._broken_by(asked.exception()) or error)
+
+        name = name_of(bool)
+        try:
+            asked = self._runner.submit(pack_function(bool), name, pack_call(name, (), {}), self._setup, only=error.server)
+            asked.add_done_callback(tell)
+        except UsageError:  # the grid was closed
+            future.set_exception(error)
+
+    def _broken_by(self, error: BaseException | None) -> BaseException | None:
+        """The error of an executor of which the initializer failed so, which calls that wait get, too; ``None`` if it did not."""
+        if error is None or is_raised(error):
+            return None
+        if isinstance(error, Crashed):
+            told, why = f"the initializer ended its process on server '{error.server}': {error.how}", None
+        elif isinstance(error, RemoteError) and error.kind == "CannotSetUp":
+            told, why = f"the initializer failed on server '{error.server}': {error.message}", RemoteTraceback(error.traceback)
+        else:
+            return None
+        broken = concurrent.futures.BrokenExecutor(told)
+        broken.__cause__ = why
         with self._lock:
             self._broken = self._broken or broken
             futures = list(self._futures)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from . import _gridloom, _html, _notebook, _progress
 from ._calibration import Calibration, CalibrationCall, calibrate
+from ._checks import seconds
 from ._ends import Ends
 from ._errors import GridloomError, UnreadErrorWarning, UsageError
 from ._facts import ServerInfo, Simulation, Traffic
@@ -163,9 +164,9 @@ class Grid(OfSession):
         It is not recorded in the block of a group. Servers that run such functions run whatever code the program sends; and the
         program unpickles what they give, so that it trusts them as they trust it.
         """
-        return self._run(function, args, kwargs, None)
+        return self._run(function, args, kwargs, None, None)
 
-    def options(self, *, retries: int = 0, retry_on: RetryOn | None = None) -> Options:
+    def options(self, *, retries: int = 0, retry_on: RetryOn | None = None, timeout: float | None = None) -> Options:
         """Say on what terms functions run: ``grid.options(retries=3).run(f, x)``.
 
         Parameters
@@ -174,6 +175,9 @@ class Grid(OfSession):
             How often a call that has failed runs again at most: on another server, if there is one.
         retry_on : exception class or tuple of them, optional
             After which errors: what the function raises, and `Crashed`. By default after all of these.
+        timeout : float, optional
+            Time limit of the call, seconds, from when it is sent to a server: for all its runs together. A call that takes longer is
+            ended, with its worker process, and raises `DeadlineExceeded`.
 
         Returns
         -------
@@ -183,16 +187,23 @@ class Grid(OfSession):
         Raises
         ------
         UsageError
-            If `retries` or `retry_on` cannot be meant.
+            If `retries`, `retry_on` or `timeout` cannot be meant.
         """
-        return Options(self, retry_of("options", retries, retry_on))
+        return Options(self, retry_of("options", retries, retry_on), seconds("options: timeout", timeout))
 
-    def _run(self, function: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry | None) -> RunFuture[_T]:
+    def _run(
+        self,
+        function: Callable[..., _T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        retry: Retry | None,
+        limit: float | None,
+    ) -> RunFuture[_T]:
         name = name_of(function)
         future: RunFuture[_T] = RunFuture()
         future._unread, future._name = self._ends.unread, name
         arguments = pack_call(name, args, kwargs)
-        return self._any().submit(pack_function(function), name, arguments, future=future, retry=retry)
+        return self._any().submit(pack_function(function), name, arguments, future=future, retry=retry, limit=limit)
 
     def map(
         self,
@@ -215,12 +226,12 @@ class Grid(OfSession):
         *iterables : iterable
             Its arguments, one of each iterable for a call. They may be endless.
         timeout : float, optional
-            Seconds from now in which the results have to be there.
+            Seconds from now in which the results have to be there. After that, the calls are ended, also those under way.
         chunksize : int, optional
             Calls that are sent together; more than 1 pays for calls of less than a millisecond.
         lead : int, optional
             Calls, or chunks, of which the result was not taken yet, that are submitted: at least 1, by default four for each slot of the
-            servers, and no fewer than 64. Beyond 256 MiB of arguments, no more than two for each slot.
+            servers, and no fewer than 64. Beyond 256 MiB of arguments and results, no more than two for each slot.
         retries : int, optional
             How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
         retry_on : exception class or tuple of them, optional

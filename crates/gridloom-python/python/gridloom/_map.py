@@ -1,7 +1,8 @@
 """Results of a function for many items, in order: what ``Grid.map`` and ``Executor.map`` give.
 
 **Invariants.** If `lead` says so, the number of calls is bounded that are submitted and of which no result was taken, and so are the
-bytes of their arguments: past `_LEAD_BYTES` a call is submitted only for a slot that may be free. An error ends the iterator. An iterator that has ended cancels the calls that were not sent.
+bytes of their arguments and results, by `_lead`. An error ends the iterator. An iterator that has ended cancels the calls that were not
+sent; one that has timed out ends the others, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ._bars import Bar, are_shown
 from ._called_back import quick
 from ._completed import end_of
 from ._errors import WaitTimedOut
+from ._lead import Lead
 from ._packing import pack_call, pack_chunk
 
 if TYPE_CHECKING:
@@ -24,16 +26,13 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Arguments of calls that are submitted ahead.
-_LEAD_BYTES = 256 << 20
-
 
 class MapResults(Generic[_T]):
     """Results in order: an iterator, also for ``async for``."""
 
     def __init__(
         self,
-        submit: Callable[[Any], tuple[RunFuture[Any], int]],
+        submit: Callable[[Any, Lead | None], RunFuture[Any]],
         items: Iterable[Any],
         lead: int | None,
         least: int,
@@ -43,10 +42,7 @@ class MapResults(Generic[_T]):
     ) -> None:
         self._bar = bar
         self._futures: collections.deque[RunFuture[Any]] = collections.deque()
-        # Bytes of the arguments of each, and of all.
-        self._sizes: collections.deque[int] = collections.deque()
-        self._held_bytes = 0
-        # What submits a call, and says how many bytes it has.
+        self._ahead = None if lead is None else Lead(least)
         self._submit = submit
         self._items = iter(items)
         self._lead, self._least = lead, least
@@ -74,8 +70,8 @@ class MapResults(Generic[_T]):
             except StopIteration as error:
                 self.close()
                 raise RuntimeError("a call of the map raised StopIteration") from error
-            except BaseException:
-                self.close()
+            except BaseException as error:
+                self._fail(error)
                 raise
         return self._rest.pop()
 
@@ -95,20 +91,27 @@ class MapResults(Generic[_T]):
             except StopAsyncIteration as error:
                 self.close()
                 raise RuntimeError("a call of the map raised StopAsyncIteration") from error
-            except BaseException:
-                self.close()
+            except BaseException as error:
+                self._fail(error)
                 raise
         return self._rest.pop()
 
     def close(self) -> None:
         """End it: calls that were not sent are cancelled."""
         self._rest.clear()
-        self._sizes.clear()
         # A generator that nothing else holds ends, too.
         self._items = iter(())
         while self._futures:
             self._futures.popleft().cancel()
         self._end_bar()
+
+    def _fail(self, error: BaseException) -> None:
+        """End it after an error. If the time is over, calls that hang would keep their slots."""
+        late = [future for future in self._futures if not future.done()]
+        is_late = isinstance(error, TimeoutError) and bool(late) and late[0] is self._futures[0]
+        self.close()
+        if is_late and (runner := late[0]._runner) is not None:
+            runner.abort(late)
 
     def _end_bar(self) -> None:
         if self._bar is not None:
@@ -127,13 +130,10 @@ class MapResults(Generic[_T]):
     def _submit_ahead(self, taken: int) -> None:
         """Submit calls as far as there is room, if so many results are about to be taken."""
         while self._lead is None or len(self._futures) - taken < self._lead:
-            if self._lead is not None and self._held_bytes > _LEAD_BYTES and len(self._futures) - taken >= self._least:
+            if self._ahead is not None and self._ahead.is_full and len(self._futures) - taken >= self._least:
                 return
             for items in itertools.islice(self._items, 1):
-                future, size = self._submit(items)
-                self._futures.append(future)
-                self._sizes.append(size)
-                self._held_bytes += size
+                self._futures.append(self._submit(items, self._ahead))
                 break
             else:
                 return
@@ -154,8 +154,9 @@ class MapResults(Generic[_T]):
         return first.result()
 
     def _take(self, result: Any) -> None:
-        del self._futures[0]
-        self._held_bytes -= self._sizes.popleft()
+        future = self._futures.popleft()
+        if self._ahead is not None and future._runner is not None:
+            future._runner.taken(self._ahead, future)
         self._rest = result[::-1] if self._chunked else [result]
 
     def _seconds_left(self) -> float | None:
@@ -180,9 +181,9 @@ def mapped(
     calls = zip(*iterables)
     bar = Bar(name.rpartition(":")[2], "calls", _length(iterables)) if progress and are_shown() else None
 
-    def call(args: Any) -> tuple[RunFuture[Any], int]:
+    def call(args: Any, ahead: Lead | None) -> RunFuture[Any]:
         packed = pack_call(name, args, {}) if chunksize == 1 else pack_chunk(name, args)
-        return submit(function, name, packed), packed.nbytes
+        return submit(function, name, packed, lead=ahead)
 
     if chunksize == 1:
         return MapResults(_counted(call, bar, lambda args: 1), calls, lead, least, timeout, False, bar)
@@ -197,15 +198,15 @@ def _length(iterables: tuple[Iterable[Any], ...]) -> int | None:
 
 
 def _counted(
-    submit: Callable[[Any], tuple[RunFuture[Any], int]], bar: Bar | None, count: Callable[[Any], int]
-) -> Callable[[Any], tuple[RunFuture[Any], int]]:
+    submit: Callable[[Any, Lead | None], RunFuture[Any]], bar: Bar | None, count: Callable[[Any], int]
+) -> Callable[[Any, Lead | None], RunFuture[Any]]:
     """Submit, and move the bar when the call has ended."""
     if bar is None:
         return submit
 
-    def counted(items: Any) -> tuple[RunFuture[Any], int]:
-        calls, (future, size) = count(items), submit(items)
+    def counted(items: Any, ahead: Lead | None) -> RunFuture[Any]:
+        calls, future = count(items), submit(items, ahead)
         future.add_done_callback(quick(lambda ended: None if ended.cancelled() else bar.advance(calls)))
-        return future, size
+        return future
 
     return counted

@@ -21,9 +21,10 @@ class Options(OfSession):
     _why = "a gridloom.Options is of a session of this process"
     _remedy = "open a session by gridloom.connect() where it is used"
 
-    def __init__(self, grid: Grid, retry: Retry | None) -> None:
+    def __init__(self, grid: Grid, retry: Retry | None, timeout: float | None) -> None:
         self._grid = grid
         self._retry = retry
+        self._timeout = timeout
 
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
         """Have any Python function run on a server, as `Grid.run` does, on these terms.
@@ -45,8 +46,9 @@ class Options(OfSession):
         ArgumentError, TaskError, UnknownFunctionError, UsageError
             As `Grid.run`.
         """
-        return self._grid._run(function, args, kwargs, self._retry)
+        return self._grid._run(function, args, kwargs, self._retry, self._timeout)
 
     def __repr__(self) -> str:
-        retry = self._retry
-        return "<gridloom.Options: none>" if retry is None else f"<gridloom.Options: {retry.times} retries>"
+        terms = [] if self._retry is None else [f"{self._retry.times} retries"]
+        terms += [] if self._timeout is None else [f"{self._timeout} s"]
+        return f"<gridloom.Options: {', '.join(terms) or 'none'}>"

@@ -32,6 +32,8 @@ class RunFuture(CalledBack[_T]):
     _unread: Unread | None = None
     _is_read = False
     _name = ""
+    # Of a map: bytes of its arguments, and once it has ended those of its result.
+    _bytes = 0
 
     def __init__(self) -> None:
         super().__init__()

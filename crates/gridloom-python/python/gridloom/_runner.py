@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ._ends import Ends
+    from ._lead import Lead
     from ._retry import Retry
 
 # How long it is believed how many slots the servers have, seconds.
@@ -62,9 +63,17 @@ class Call:
     setup: bytes
     function: bytes
     arguments: npt.NDArray[np.uint8]
-    # Looks at an error before the future has it.
-    failed: Callable[[BaseException], BaseException]
+    # Looks at an error before the future has it; without one, it gives the future its end itself.
+    failed: Callable[[Call, BaseException], BaseException | None]
     sent: float = 0.0
+    # How long it may take from when it is first sent, seconds, and until when that is.
+    limit: float | None = None
+    deadline: float | None = None
+    # The map that it is of, and its number there.
+    lead: Lead | None = None
+    number: int = 0
+    # The server that has to run it, if one has to.
+    only: str | None = None
     # When it runs again, how often it has failed, and where.
     retry: Retry | None = None
     failures: int = 0
@@ -98,6 +107,8 @@ class Runner:
         self._waiting: collections.OrderedDict[concurrent.futures.Future[Any], Call] = collections.OrderedDict()
         # Calls under way by number: those that any server runs, and those that are bound to one.
         self._free: dict[int, Call] = {}
+        # Calls of maps that run too far ahead of what the program takes: they wait, too.
+        self._held_back: dict[concurrent.futures.Future[Any], Call] = {}
         self._bound: dict[int, Call] = {}
         self._closed = False
         # Slots by server.
@@ -124,19 +135,26 @@ class Runner:
         name: str,
         arguments: npt.NDArray[np.uint8],
         setup: bytes = b"",
-        failed: Callable[[BaseException], BaseException] = lambda error: error,
+        failed: Callable[[Call, BaseException], BaseException | None] = lambda call, error: error,
         future: RunFuture[Any] | None = None,
         retry: Retry | None = None,
+        limit: float | None = None,
+        lead: Lead | None = None,
+        only: str | None = None,
     ) -> RunFuture[Any]:
-        """Have a call run; the future, if it is given, gets its end."""
+        """Have a call run; the future, if it is given, gets its end. One for a certain server goes before others."""
         future = future or RunFuture()
         future._runner, future._crew = self, self._ends.callbacks
-        call = Call(future, name, setup, function, arguments, failed, retry=retry)
+        call = Call(future, name, setup, function, arguments, failed, retry=retry, limit=limit, lead=lead, only=only)
         try:
             with self._lock:
                 if self._closed:
                     raise UsageError("the grid is closed; open another with gridloom.local or connect")
+                if lead is not None:
+                    lead.add(call)
                 self._waiting[future] = call
+                if only is not None:
+                    self._waiting.move_to_end(future, last=False)
             self._send()
         except BaseException:  # an interrupt, say: nothing gets the future
             self._withdraw(call)
@@ -145,9 +163,7 @@ class Runner:
 
     def drop(self, future: RunFuture[Any]) -> None:
         """A cancelled call is not sent."""
-        with self._lock:
-            call = self._waiting.pop(future, None)
-        if call is not None:
+        if self._take_out(future) is not None:
             future._begin()
 
     def abort(self, futures: Iterable[RunFuture[Any]]) -> None:
@@ -164,9 +180,7 @@ class Runner:
 
     def fail(self, futures: Iterable[concurrent.futures.Future[Any]], error: BaseException) -> None:
         """Fail those of these calls that were not sent."""
-        with self._lock:
-            found = [self._waiting.pop(future, None) for future in futures]
-        for call in found:
+        for call in [self._take_out(future) for future in futures]:
             if call is not None and not self._is_over(call) and call.future._begin():
                 call.future.set_exception(error)
 
@@ -174,11 +188,9 @@ class Runner:
         """Fail what has not ended: the session is about to be closed, or was."""
         with self._lock:
             self._closed = True
-            left = dict.fromkeys([*self._under_way(), *self._waiting.values()])
-            self._free.clear()
-            self._bound.clear()
-            self._waiting.clear()
-        for call in left:
+            left = [*self._under_way(), *self._waiting.values(), *self._held_back.values()]
+            self._clear()
+        for call in dict.fromkeys(left):
             if call.future._begin():
                 _end(call, error=UsageError(f"the grid was closed before {call.name} had ended"))
 
@@ -186,13 +198,39 @@ class Runner:
         """In a forked child nothing of it works."""
         self._lock = threading.RLock()
         self._closed = True
+        self._clear()
+
+    def taken(self, lead: Lead, future: RunFuture[Any]) -> None:
+        """The program has taken the next result of a map."""
+        with self._lock:
+            lead.take(future._bytes)
+            is_free = self._free_lead(lead)
+        if is_free:
+            self._send()
+
+    def _free_lead(self, lead: Lead) -> bool:
+        """Have the calls of a map wait for servers that were held back; whether there are any."""
+        freed = lead.freed()
+        for call in reversed(freed):
+            if self._held_back.pop(call.future, None) is not None:
+                self._waiting[call.future] = call
+                self._waiting.move_to_end(call.future, last=False)
+        return bool(freed)
+
+    def _clear(self) -> None:
         self._waiting.clear()
+        self._held_back.clear()
         self._free.clear()
         self._bound.clear()
 
+    def _take_out(self, future: concurrent.futures.Future[Any]) -> Call | None:
+        """Take a call out of those that wait."""
+        with self._lock:
+            return self._waiting.pop(future, None) or self._held_back.pop(future, None)
+
     def _withdraw(self, call: Call) -> None:
         with self._lock:
-            self._waiting.pop(call.future, None)
+            self._take_out(call.future)
             if self._is_under_way(call):
                 _stop(call.pending)
 
@@ -225,8 +263,12 @@ class Runner:
             return
         pending = None
         try:
-            pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, None, call.name)
-            call.pending, call.serial, call.sent = pending, pending.serial(), time.monotonic()
+            now = time.monotonic()
+            if call.limit is not None and call.deadline is None:
+                call.deadline = now + call.limit
+            left = None if call.deadline is None else max(call.deadline - now, 0.0)
+            pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, left, call.name)
+            call.pending, call.serial, call.sent = pending, pending.serial(), now
             if not self._ends.note(pending, call.serial, self):
                 raise UsageError("the grid is closed")
             call.attempts += 1
@@ -240,13 +282,19 @@ class Runner:
 
     def _next(self) -> Call | None:
         """The first call that can be sent now."""
-        while self._waiting and self._is_over(next(iter(self._waiting.values()))):
+        while self._waiting:
+            first = next(iter(self._waiting.values()))
+            if first.lead is not None and first.lead.holds(first):
+                first.lead.hold_back(first)
+                self._held_back[first.future] = first
+            elif not self._is_over(first):
+                break
             self._waiting.popitem(last=False)
         if not self._waiting:
             return None
         room = self._room()
         for call in itertools.islice(self._waiting.values(), _PASSED_MAX + 1):
-            if self._is_over(call):
+            if self._is_over(call) or (call.lead is not None and call.lead.holds(call)):
                 continue
             call.bound_to = self._server_for(call)
             if call.bound_to is None:
@@ -272,6 +320,8 @@ class Runner:
 
     def _server_for(self, call: Call) -> str | None:
         """The server that a call is bound to which has failed: one where it has not, rather than one that has its modules only."""
+        if call.only is not None:
+            return call.only if call.only in self._servers else None
         if not call.lacking and not call.failed_on:
             return None
         able = self._servers.keys() - call.lacking
@@ -355,11 +405,20 @@ class Runner:
             given = call.pending.result(None)
         except BaseException as error:
             failed = error
+        if call.lead is not None:
+            self._count(call.lead, call, len(given or b""))
         finish = functools.partial(self._finish, call, server, given, failed)
         if given is not None and runs_code(given):
             self._ends.loads.run(finish)
         else:
             finish()
+
+    def _count(self, lead: Lead, call: Call, result_bytes: int) -> None:
+        with self._lock:
+            lead.end(call, result_bytes)
+            is_free = self._free_lead(lead)
+        if is_free:
+            self._send()
 
     def _finish(self, call: Call, server: str | None, given: bytes | None, failed: BaseException | None) -> None:
         try:
@@ -402,6 +461,7 @@ def _end(call: Call, value: Any = None, error: BaseException | None = None) -> N
     if error is None:
         call.future.set_result(value)
         return
-    error = call.failed(renamed(error, call.name))
-    # The traceback is that of the thread, of no use to the program, and holds the call.
-    call.future.set_exception(BaseException.with_traceback(error, None))
+    told = call.failed(call, renamed(error, call.name))
+    if told is not None:
+        # The traceback is that of the thread, of no use to the program, and holds the call.
+        call.future.set_exception(BaseException.with_traceback(told, None))

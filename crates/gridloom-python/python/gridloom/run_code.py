@@ -210,9 +210,12 @@ def _initialize(setup: bytes) -> None:
     token = setup[:TOKEN_BYTES]
     if token not in _set_up:
         initializer, initargs = _unpickled(setup[TOKEN_BYTES:], "the initializer").value
+        process = os.getpid()
         try:
             initializer(*initargs)
-        except Exception as error:
+        except BaseException as error:  # SystemExit, too
+            if os.getpid() != process:
+                end_fork(error)
             _set_up[token] = error
         else:
             _set_up[token] = None
