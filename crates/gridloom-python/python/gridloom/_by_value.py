@@ -19,6 +19,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 
 from . import _rebuilt
+from ._buffers import Aside
 from ._define import _ATTRIBUTE
 from ._pickles import CannotPickle
 from ._sources import trailer
@@ -40,10 +41,10 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 
-def dumps(value: Any, fetches: bool = False) -> bytes:
+def dumps(value: Any, fetches: bool = False, aside: Aside | None = None) -> bytes:
     """Pickle for a process that runs functions of the program; handles as their values, if these are to be fetched."""
     made = io.BytesIO()
-    pickler = Pickler(made, fetches=fetches)
+    pickler = Pickler(made, fetches=fetches, aside=aside)
     pickler.dump(value)
     if pickler.modules:
         made.write(trailer(pickler.modules))
@@ -61,6 +62,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         Whether functions find common global variables there. They do not where the program itself reads them: a result's are its own.
     fetches : bool
         Whether the value of a handle goes in its place. Otherwise it is refused.
+    aside : Aside, optional
+        Takes large arrays.
 
     Attributes
     ----------
@@ -68,8 +71,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         Of functions and classes that go by their names.
     """
 
-    def __init__(self, file: Any, shares: bool = True, fetches: bool = False) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+    def __init__(self, file: Any, shares: bool = True, fetches: bool = False, aside: Aside | None = None) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL, aside and aside.keep)
         self._shares, self._fetches = shares, fetches
         self.modules: set[str] = set()
 

@@ -123,7 +123,7 @@ class Executor(concurrent.futures.Executor):
         self._check()
         name = name_of(fn)
         try:
-            return self._submit(pack_function(fn), name, pack_call(name, args, kwargs))
+            return self._submit(pack_function(fn), name, pack_call(name, args, kwargs, self._runner.room))
         except ArgumentError as error:
             failed: RunFuture[_T] = RunFuture()
             failed.set_exception(error)
@@ -178,6 +178,7 @@ class Executor(concurrent.futures.Executor):
             chunksize=chunksize,
             lead=buffersize,
             submit=self._submit,
+            room=self._runner.room,
         )
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -249,7 +250,7 @@ class Executor(concurrent.futures.Executor):
 
         name = name_of(bool)
         try:
-            asked = self._runner.submit(pack_function(bool), name, pack_call(name, (), {}), self._setup, only=error.server)
+            asked = self._runner.submit(pack_function(bool), name, pack_call(name, (), {}, self._runner.room), self._setup, only=error.server)
             asked.add_done_callback(tell)
         except UsageError:  # the grid was closed
             future.set_exception(error)

@@ -202,8 +202,9 @@ class Grid(OfSession):
         name = name_of(function)
         future: RunFuture[_T] = RunFuture()
         future._unread, future._name = self._ends.unread, name
-        arguments = pack_call(name, args, kwargs)
-        return self._any().submit(pack_function(function), name, arguments, future=future, retry=retry, limit=limit)
+        runner = self._any()
+        arguments = pack_call(name, args, kwargs, runner.room)
+        return runner.submit(pack_function(function), name, arguments, future=future, retry=retry, limit=limit)
 
     def map(
         self,
@@ -270,6 +271,7 @@ class Grid(OfSession):
             chunksize=chunksize,
             lead=lead,
             least=2 * runner.slots,
+            room=runner.room,
             submit=functools.partial(runner.submit, retry=retry_of("map", retries, retry_on)),
             progress=self._shows(progress),
         )
@@ -317,8 +319,7 @@ class Grid(OfSession):
         -----
         It has a process of its own on the server with the fewest of them, which takes a slot while it makes a value.
         """
-        self._any()
-        return Stream(self._raw, self._ends, function, args, kwargs, lead, timeout)
+        return Stream(self._raw, self._ends, self._any().room, function, args, kwargs, lead, timeout)
 
     def _any(self) -> Runner:
         """What sends calls of any function."""

@@ -113,7 +113,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             future.add_done_callback(callback)
         name = name_of(func.items[0][0])
         try:
-            arguments = packed_array(((func,), {}), lambda: f"a call of {name}", lambda: _parts(func))
+            arguments = packed_array(((func,), {}), lambda: f"a call of {name}", lambda: _parts(func), self._room)
         except Exception as error:
             # This may be the thread that calls back, where nothing catches it.
             future.set_exception(error)
@@ -171,6 +171,11 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             if os.getpid() not in _connected:
                 _connected[os.getpid()] = connect()
             return _connected[os.getpid()]._any()
+
+    def _room(self, size_bytes: int) -> Any:
+        runner = self._runner()
+        assert runner is not None, "configure has seen to it"
+        return runner.room(size_bytes)
 
     def _send(self, future: RunFuture[list[Any]], name: str, arguments: Any) -> None:
         try:

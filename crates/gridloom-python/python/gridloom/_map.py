@@ -19,7 +19,7 @@ from ._called_back import quick
 from ._completed import end_of
 from ._errors import WaitTimedOut
 from ._lead import Lead
-from ._packing import pack_call, pack_chunk
+from ._packing import Room, pack_call, pack_chunk
 
 if TYPE_CHECKING:
     from ._run_future import RunFuture
@@ -171,6 +171,7 @@ def mapped(
     chunksize: int,
     lead: int | None,
     submit: Callable[..., RunFuture[Any]],
+    room: Room,
     least: int = 1,
     progress: bool = False,
 ) -> MapResults[Any]:
@@ -182,7 +183,7 @@ def mapped(
     bar = Bar(name.rpartition(":")[2], "calls", _length(iterables)) if progress and are_shown() else None
 
     def call(args: Any, ahead: Lead | None) -> RunFuture[Any]:
-        packed = pack_call(name, args, {}) if chunksize == 1 else pack_chunk(name, args)
+        packed = pack_call(name, args, {}, room) if chunksize == 1 else pack_chunk(name, args, room)
         return submit(function, name, packed, lead=ahead)
 
     if chunksize == 1:

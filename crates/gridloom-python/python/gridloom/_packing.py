@@ -7,12 +7,13 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _errors
+from ._buffers import Aside
 from ._by_value import dumps
 from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult, text_of
 from ._pickles import CannotPickle
@@ -25,6 +26,9 @@ _IMPORTS = frozenset(b"ci\x82\x83\x84\x93")
 _LOOKED_THROUGH_BYTES = 256
 # Their arguments, for errors.
 _PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments"}
+
+# Gives memory for arguments, of so many bytes.
+Room: TypeAlias = Callable[[int], npt.NDArray[np.uint8]]
 
 
 class RemoteTraceback(Exception):
@@ -58,7 +62,7 @@ def pack_setup(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> by
     return os.urandom(TOKEN_BYTES) + _packed((initializer, initargs), lambda: f"the initializer {name_of(initializer)}", _none)
 
 
-def pack_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> npt.NDArray[np.uint8]:
+def pack_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], room: Room) -> npt.NDArray[np.uint8]:
     """Pickle the arguments of a call."""
 
     def parts() -> Iterator[tuple[str, Any]]:
@@ -67,10 +71,10 @@ def pack_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> npt.N
         for key, value in kwargs.items():
             yield f"argument '{key}'", value
 
-    return packed_array((args, kwargs), lambda: f"an argument of {name}", parts)
+    return packed_array((args, kwargs), lambda: f"an argument of {name}", parts, room)
 
 
-def pack_chunk(name: str, calls: list[tuple[Any, ...]]) -> npt.NDArray[np.uint8]:
+def pack_chunk(name: str, calls: list[tuple[Any, ...]], room: Room) -> npt.NDArray[np.uint8]:
     """Pickle the arguments of several calls, by position."""
 
     def parts() -> Iterator[tuple[str, Any]]:
@@ -78,21 +82,33 @@ def pack_chunk(name: str, calls: list[tuple[Any, ...]]) -> npt.NDArray[np.uint8]
             for number, value in enumerate(args, start=1):
                 yield f"argument {number} of call {call} of the chunk", value
 
-    return packed_array(calls, lambda: f"an argument of {name}", parts)
+    return packed_array(calls, lambda: f"an argument of {name}", parts, room)
 
 
-def packed_array(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]]) -> npt.NDArray[np.uint8]:
-    """Pickle arguments. If they cannot be pickled, the error has what they are, and names the first of the parts that cannot."""
-    return np.frombuffer(_packed(value, what, parts, fetches=True), np.uint8)
+def packed_array(
+    value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]], room: Room
+) -> npt.NDArray[np.uint8]:
+    """Pickle arguments, large arrays into memory that `room` gives for so many bytes.
+
+    If they cannot be pickled, the error has what they are, and names the first of the parts that cannot.
+    """
+    aside = Aside()
+    return aside.join(_packed(value, what, parts, True, aside), room)
 
 
 def _none() -> Iterator[tuple[str, Any]]:
     return iter(())
 
 
-def _packed(value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]], fetches: bool = False) -> bytes:
+def _packed(
+    value: Any,
+    what: Callable[[], str],
+    parts: Callable[[], Iterator[tuple[str, Any]]],
+    fetches: bool = False,
+    aside: Aside | None = None,
+) -> bytes:
     try:
-        return dumps(value, fetches)
+        return dumps(value, fetches, aside)
     except TaskError:  # of a handle
         raise
     except Exception as error:

@@ -14,7 +14,7 @@ import linecache
 import pickle
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
@@ -81,11 +81,11 @@ class Rebuilt:
         return all(namespace.changes == changes for namespace, changes in self.changes)
 
 
-def rebuild(pickled: bytes | memoryview) -> Rebuilt:
-    """Unpickle what `_by_value` pickled."""
+def rebuild(pickled: bytes | memoryview, arrays: Iterable[Any] = ()) -> Rebuilt:
+    """Unpickle what `_by_value` pickled; arrays that stand beside the pickle are taken as they are."""
     _come.clear()
     _used.clear()
-    value = pickle.loads(pickled)
+    value = pickle.loads(pickled, buffers=arrays)
     for (key, name), variable in _come.items():
         _namespaces[key].put(name, variable)
     _come.clear()

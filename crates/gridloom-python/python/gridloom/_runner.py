@@ -24,6 +24,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import _gridloom
 from ._crew import attempt
 from ._errors import Cancelled, InputError, RemoteError, ServerLost, UnknownFunctionError, UsageError
@@ -32,7 +34,6 @@ from ._run_future import RunFuture
 from .run_code import FUNCTION, CannotImport, OtherVersion
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from ._ends import Ends
@@ -117,6 +118,10 @@ class Runner:
         self._mean_seconds = 1.0
         self._ended_at = -float("inf")
         ends.looks.append(self._look)
+
+    def room(self, size_bytes: int) -> npt.NDArray[np.uint8]:
+        """Memory for arguments, from which they go out without a copy."""
+        return self._raw.empty([size_bytes], np.dtype(np.uint8), "C")
 
     @property
     def slots(self) -> int:

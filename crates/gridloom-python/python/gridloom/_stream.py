@@ -15,7 +15,7 @@ from ._checks import seconds
 from ._completed import end_of
 from ._errors import GridloomError, WaitTimedOut
 from ._function import Future
-from ._packing import name_of, pack_call, pack_function, renamed, unpack
+from ._packing import Room, name_of, pack_call, pack_function, renamed, unpack
 from ._pickles import OfSession
 from .run_code import END, STREAM
 
@@ -39,6 +39,7 @@ class Stream(OfSession, Generic[_T]):
         self,
         raw: _gridloom.RawGrid,
         ends: Ends,
+        room: Room,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -52,7 +53,7 @@ class Stream(OfSession, Generic[_T]):
             raise ValueError(f"lead must be >= 1, got {lead}")
         self._name, self._lead, self._ends = name_of(function), lead, ends
         self._limit = seconds("timeout", timeout)
-        begun = (pack_function(function), pack_call(self._name, args, kwargs))
+        begun = (pack_function(function), pack_call(self._name, args, kwargs, room))
         self._object = raw.object(STREAM)
         try:
             self._next = self._object.method("next")

@@ -23,6 +23,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from . import _rebuilt
+from ._buffers import copied, split
 from ._by_value import Pickler
 from ._define import Array, function
 from ._errors import text_of
@@ -237,7 +238,8 @@ def _loaded(pickled: bytes) -> Any:
     return found.value
 
 
-def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
+def _unpickled(given: bytes | memoryview, what: str) -> Rebuilt:
+    pickled, arrays = split(memoryview(given))
     digests = digests_in(pickled)
     if digests and drop_outdated(digests):
         # What is left of the earlier modules goes, too.
@@ -245,7 +247,7 @@ def _unpickled(pickled: bytes | memoryview, what: str) -> Rebuilt:
         _functions.clear()
         _set_up.clear()
     try:
-        made = rebuild(pickled)
+        made = rebuild(pickled, copied(arrays))
     except ModuleNotFoundError as error:
         raise CannotImport(
             f"{what} needs the module '{error.name}', which the server cannot import ({sys.executable}): install it there, "
