@@ -96,7 +96,7 @@ fn accuracy_json(accuracy: &Accuracy) -> Value {
     })
 }
 
-fn link_json(link: &LinkReport) -> Value {
+pub(super) fn link_json(link: &LinkReport) -> Value {
     json!({
         "from": link.from,
         "to": link.to,

@@ -7,17 +7,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gridloom_core::node::message::Stage;
+use gridloom_perf::LinkReport;
 use serde_json::json;
 
 use super::calls::{Servers, ask, call_json, lines};
+use super::models::link_json;
 use super::{GridOption, print_json, print_text};
+use crate::drawing::words::scaled;
 
 /// Calls shown on a page.
 const CALLS_SHOWN: usize = 20;
+/// Links shown on a page.
+const LINKS_SHOWN: usize = 10;
 /// Clears a terminal and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Show what the servers do: slots, calls, and store; again and again on a terminal.
+/// Show what the servers do: slots, calls, store and links; again and again on a terminal.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom top\n  gridloom top --once --json")]
 pub struct Options {
@@ -43,13 +48,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = options.grid.connect()?;
     let is_once = options.once || !std::io::stdout().is_terminal();
     loop {
-        let servers = ask(&grid)?;
+        let (servers, links) = (ask(&grid)?, grid.links()?);
         if options.json {
-            print_look(&servers)?;
+            print_look(&servers, &links)?;
         } else if is_once {
-            print_text(&page(&servers))?;
+            print_text(&page(&servers, &links))?;
         } else {
-            print_text(&format!("{CLEAR}{}", page(&servers)))?;
+            print_text(&format!("{CLEAR}{}", page(&servers, &links)))?;
         }
         if is_once {
             return Ok(ExitCode::SUCCESS);
@@ -58,7 +63,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-fn print_look(servers: &Servers) -> Result<()> {
+fn print_look(servers: &Servers, links: &[LinkReport]) -> Result<()> {
     let rows = servers.iter().map(|(server, status)| {
         let calls = status.iter().flat_map(|status| &status.tasks).map(|task| call_json(server, task));
         json!({
@@ -71,10 +76,11 @@ fn print_look(servers: &Servers) -> Result<()> {
             "shown": calls.collect::<Vec<_>>(),
         })
     });
-    print_json(&json!({ "servers": rows.collect::<Vec<_>>() }))
+    let links: Vec<_> = links.iter().map(link_json).collect();
+    print_json(&json!({ "servers": rows.collect::<Vec<_>>(), "links": links }))
 }
 
-fn page(servers: &Servers) -> String {
+fn page(servers: &Servers, links: &[LinkReport]) -> String {
     if servers.is_empty() {
         return "no servers; start one with 'gridloom serve'\n".into();
     }
@@ -97,9 +103,62 @@ fn page(servers: &Servers) -> String {
             }
         };
     }
+    text += &links_page(links);
     let calls = lines(servers, CALLS_SHOWN);
     if !calls.is_empty() {
         let _ = writeln!(text, "\n{}", calls.join("\n"));
     }
     text
+}
+
+/// The slowest links that were measured: what a plan avoids, and what somebody may mend.
+fn links_page(links: &[LinkReport]) -> String {
+    let mut measured: Vec<&LinkReport> = links.iter().filter(|link| link.measurements > 0).collect();
+    if measured.is_empty() {
+        return String::new();
+    }
+    measured.sort_by(|a, b| a.link.bandwidth.total_cmp(&b.link.bandwidth));
+    let mut text =
+        format!("\n{:<20} {:<20} {:>10} {:>12} {:>10}\n", "link from", "to", "latency", "bandwidth", "measured");
+    for link in measured.iter().take(LINKS_SHOWN) {
+        let (latency, bandwidth) = (scaled(link.link.latency_s, "s"), scaled(link.link.bandwidth, "B/s"));
+        let age = format!("{} ago", scaled(link.age_s, "s"));
+        let _ = writeln!(text, "{:<20} {:<20} {latency:>10} {bandwidth:>12} {age:>10}", link.from, link.to);
+    }
+    if measured.len() > LINKS_SHOWN {
+        let more = measured.len() - LINKS_SHOWN;
+        let _ = writeln!(text, "and {more} faster links; 'gridloom models --links' lists all");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_perf::{Accuracy, LinkEstimate};
+
+    use super::*;
+
+    #[test]
+    fn the_slowest_links_that_were_measured_are_shown() {
+        let link = |number: u64, measurements| LinkReport {
+            from: format!("host-{number}"),
+            to: "hub".into(),
+            link: LinkEstimate { latency_s: 1e-4, bandwidth: 1e6 * (20 - number) as f64 },
+            predictor: "last".into(),
+            forecast_error: 0.0,
+            measurements,
+            age_s: 3.0,
+            accuracy: Accuracy::default(),
+            shared: Vec::new(),
+        };
+        assert_eq!(links_page(&[link(1, 0)]), "");
+        let links: Vec<LinkReport> = (0..14).map(|number| link(number, number)).collect();
+        let page = links_page(&links);
+        let lines: Vec<&str> = page.lines().collect();
+        assert!(
+            lines[2].starts_with("host-13 ") && lines[2].contains("7 MB/s") && lines[2].contains("3 s ago"),
+            "{page}"
+        );
+        assert_eq!((lines.len(), lines[12]), (13, "and 3 faster links; 'gridloom models --links' lists all"));
+    }
 }

@@ -49,7 +49,9 @@ fn calls_are_listed_and_cancelled() {
     assert!(stages.contains(&"running") && both[0]["function"] == "os/nap" && both[0]["server"] == "one", "{both:?}");
     let page = succeeds(grid.command(&["top"]));
     assert!(page.contains("one                      1") && page.contains("os/nap"), "{page}");
+    assert!(!page.contains("link from"), "there is one host: {page}");
     let look = grid.json(&["top"]);
+    assert_eq!(look["links"], serde_json::json!([]));
     assert_eq!((&look["servers"][0]["calls"], look["servers"][0]["shown"].as_array().unwrap().len()), (&2.into(), 2));
 
     let name = running["call"].as_str().unwrap();
