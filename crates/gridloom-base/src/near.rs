@@ -2,8 +2,8 @@
 
 use strsim::osa_distance;
 
-/// Up to three of the `known` names that `name` may have meant, nearest first. Case does not count; `dgemm` also finds
-/// `linalg/dgemm`.
+/// Up to three of the `known` names that `name` may have meant, nearest first. Case does not count; `dgemm` and
+/// `other/dgemm` also find `linalg/dgemm`.
 pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let compared = |text: &str| text.to_lowercase().chars().take(LENGTH_MAX).collect::<String>();
     let wanted = compared(name);
@@ -14,6 +14,10 @@ pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<S
             let mut distance = osa_distance(&wanted, &compared(candidate));
             if let (Some((_, function)), false) = (candidate.rsplit_once('/'), name.contains('/')) {
                 distance = distance.min(osa_distance(&wanted, &compared(function)));
+            }
+            let named = |name: &str| name.rsplit_once('/').map(|(_, function)| compared(function));
+            if named(name).is_some() && named(name) == named(candidate) {
+                distance = distance.min(allowed);
             }
             (distance <= allowed && distance < length.max(1)).then_some((distance, candidate))
         })
@@ -57,6 +61,7 @@ mod tests {
     fn the_module_may_be_left_out() {
         assert_eq!(near("blur"), ["image/blur"]);
         assert_eq!(near("blru"), ["image/blur"], "an exchange of neighbours counts once");
+        assert_eq!(near("__main__/blur"), ["image/blur"]);
     }
 
     #[test]

@@ -107,6 +107,14 @@ impl Dtype {
     }
 }
 
+impl Dtype {
+    /// One number of it in words, such as `an int64 number`.
+    pub fn number(self) -> String {
+        let article = if self.name().starts_with('i') { "an" } else { "a" };
+        format!("{article} {self} number")
+    }
+}
+
 impl fmt::Display for Dtype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -440,7 +440,7 @@ fn a_wrong_type_is_refused_before_native_code_sees_it() {
     let mut bench = bench();
     let error = bench.call("add", vec![small(1), number(2.0)], vec![out_scalar(Dtype::Float64)]).unwrap_err();
     assert!(matches!(&error, TaskError::Refused { server, .. } if server == "bench"), "{error}");
-    assert!(error.to_string().contains("'a' is a int32 number, expected a float64 number"), "{error}");
+    assert!(error.to_string().contains("'a' is an int32 number, expected a float64 number"), "{error}");
     let error = bench.call("add", vec![number(2.0)], vec![out_scalar(Dtype::Float64)]).unwrap_err();
     assert!(matches!(error, TaskError::Refused { .. }), "{error}");
 }

@@ -292,7 +292,7 @@ impl Target<'_> {
         let expected = param.map_or("a number, an array, a string or bytes".to_string(), |param| {
             match (param.base, param.is_array) {
                 (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
-                (BaseType::Number(dtype), false) => format!("a {dtype} number"),
+                (BaseType::Number(dtype), false) => dtype.number(),
                 (BaseType::Text, _) => "a string".to_string(),
                 (BaseType::String, false) => "a string, bytes or None".to_string(),
                 (BaseType::String, true) => "a list of strings, bytes and None".to_string(),

@@ -59,7 +59,7 @@ pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, executes: bo
 
 #[pyfunction]
 #[pyo3(signature = (*, servers, slots, plain, functions, run_code, libraries, memory_bytes, shared_memory, blas, python,
-                    program, environment, executes))]
+                    program, environment, silent, executes))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(crate) fn local(
     py: Python<'_>,
@@ -75,6 +75,7 @@ pub(crate) fn local(
     python: Option<PathBuf>,
     program: Option<PathBuf>,
     environment: Vec<(String, String)>,
+    silent: bool,
     executes: bool,
 ) -> PyResult<RawGrid> {
     let config = LocalConfig {
@@ -90,6 +91,7 @@ pub(crate) fn local(
         python,
         program,
         environment,
+        silent,
     };
     let grid = interruptible(py, move || Grid::local(config))?.or_raise(py)?;
     Ok(RawGrid::new(grid, executes))

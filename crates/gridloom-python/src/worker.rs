@@ -22,14 +22,17 @@ const TRACEBACK_BYTES_MAX: usize = 8 << 10;
 /// A longer message of an exception loses its middle.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Serves until the server closes the socket.
+/// Serves until the server closes the socket. Without a log, what calls print goes to their programs or nowhere.
 #[pyfunction]
-pub(crate) fn worker_main(py: Python<'_>, fd: i32) -> PyResult<()> {
+pub(crate) fn worker_main(py: Python<'_>, fd: i32, has_log: bool) -> PyResult<()> {
+    if !has_log {
+        nested::drop_what_is_not_taken();
+    }
     py.detach(|| serve(inherited(fd)?, &mut PythonFunctions::default()))?;
     Ok(())
 }
 
-/// A text that the running call prints. False if its program does not take it: then it is for the server's log.
+/// A text that the running call prints. False if it is for the server's log.
 #[pyfunction]
 pub(crate) fn print_to_program(py: Python<'_>, is_error: bool, text: &str) -> bool {
     py.detach(|| nested::print(is_error, text))
@@ -51,6 +54,8 @@ struct Loaded {
     callable: Py<PyAny>,
     /// For each input, whether the function takes it: sizes that only extents name are not passed.
     is_passed: Vec<bool>,
+    /// Names of the results.
+    results: Vec<String>,
 }
 
 impl Functions for PythonFunctions {
@@ -66,7 +71,9 @@ impl Functions for PythonFunctions {
             })?;
             let inputs = definition.signature.params.iter().filter(|param| param.is_input());
             let is_passed = inputs.map(|param| !param.hidden).collect();
-            self.loaded.insert(function, Loaded { callable: found.unbind(), is_passed });
+            let outputs = definition.signature.params.iter().filter(|param| param.is_output());
+            let results = outputs.map(|param| param.name.clone()).collect();
+            self.loaded.insert(function, Loaded { callable: found.unbind(), is_passed, results });
             Ok(())
         })
     }
@@ -90,7 +97,7 @@ impl Functions for PythonFunctions {
                 end_fork(py, result.err());
             }
             let result = result.map_err(|error| raised(py, &error))?;
-            store(py, &result, outs)
+            store(py, &result, &loaded.results, outs)
         })
     }
 }
@@ -175,11 +182,16 @@ fn wrong(why: String) -> TaskError {
 }
 
 /// Checks what the function returned and puts it where it belongs.
-fn store(py: Python<'_>, result: &Bound<'_, PyAny>, outs: &mut [OutView<'_>]) -> Result<(), TaskError> {
+fn store(
+    py: Python<'_>,
+    result: &Bound<'_, PyAny>,
+    names: &[String],
+    outs: &mut [OutView<'_>],
+) -> Result<(), TaskError> {
     match outs {
         [] if result.is_none() => Ok(()),
         [] => Err(wrong(format!("expected None, got {}", kind_of(result)))),
-        [one] => store_one(py, "result", result, one),
+        [one] => store_one(py, &names[0], result, one),
         several => {
             let items: Option<Vec<Bound<'_, PyAny>>> =
                 result.cast::<PyTuple>().ok().map(|tuple| tuple.iter().collect());
@@ -194,15 +206,16 @@ fn store(py: Python<'_>, result: &Bound<'_, PyAny>, outs: &mut [OutView<'_>]) ->
                     return Err(wrong(format!("expected a tuple of {expected} results, got {got}")));
                 }
             };
-            for (number, (item, out)) in items.iter().zip(several).enumerate() {
-                store_one(py, &format!("result {}", number + 1), item, out)?;
+            for ((item, out), name) in items.iter().zip(several).zip(names) {
+                store_one(py, name, item, out)?;
             }
             Ok(())
         }
     }
 }
 
-fn store_one(py: Python<'_>, what: &str, item: &Bound<'_, PyAny>, out: &mut OutView<'_>) -> Result<(), TaskError> {
+fn store_one(py: Python<'_>, name: &str, item: &Bound<'_, PyAny>, out: &mut OutView<'_>) -> Result<(), TaskError> {
+    let what = format!("result '{name}'");
     let unfit = |expected: &str| wrong(format!("{what}: expected {expected}, got {}", kind_of(item)));
     match (&out.meta, &mut out.room) {
         (Meta::Text { .. }, Room::Growing(room)) => {

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import CancelledError, as_completed
+from concurrent.futures import TimeoutError as FuturesTimeoutError
 from pathlib import Path
 
 import gridloom as gl
@@ -404,7 +405,8 @@ def test_servers_take_no_code_unless_they_say_so(program, platform):
         for attempt in (lambda: grid.run(twice, 1), lambda: grid.map(twice, [1]), lambda: gl.Executor(grid=grid)):
             with pytest.raises(gl.UnknownFunctionError, match="start one with 'gridloom serve --run-code'"):
                 attempt()
-    with gl.simulate(platform) as grid, pytest.raises(gl.UsageError, match="simulated"):
+    told = r"a simulated grid cannot run functions that the program sends.*offer it by functions=\[\.\.\.\]"
+    with gl.simulate(platform) as grid, pytest.raises(gl.UsageError, match=told):
         grid.run(twice, 1)
 
 
@@ -488,14 +490,16 @@ def test_servers_that_are_all_lost_are_named(program):
         while grid.servers():
             time.sleep(0.01)
         lost = "all servers were lost: server-1, server-2"
+        for attempt in (lambda: norm(np.ones(2)), lambda: grid.function("linalg/dnrm2")):
+            with pytest.raises(gl.UnknownFunctionError, match=lost):
+                attempt()
+        runs = f"^no server of this grid runs functions that programs send any more; {lost}: start one with 'gridloom serve --run-code'"
         for attempt in (
-            lambda: norm(np.ones(2)),
             lambda: grid.run(twice, 1).get(),
             lambda: list(grid.map(twice, [1])),
-            lambda: grid.function("linalg/dnrm2"),
             lambda: list(grid.stream(range, 3)),
         ):
-            with pytest.raises(gl.UnknownFunctionError, match=lost):
+            with pytest.raises(gl.UnknownFunctionError, match=runs):
                 attempt()
         with grid.group():
             handle = norm(np.ones(2))
@@ -603,3 +607,60 @@ def test_a_call_may_have_a_time_limit(program, gate):
         assert grid.run(twice, 2).get(60) == 4
         with pytest.raises(gl.UsageError, match="options: timeout is a number of seconds"):
             grid.options(timeout=-1)
+
+
+def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program):
+    program = Path(gl.__file__).parent / "bin" / "gridloom"
+    served = [program, "serve", "--no-agent", "--json", "--python", sys.executable, "--until-stdin-closes", "--name"]
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        subprocess.Popen([*served, "runs", "--run-code"], **piped) as runs,
+        subprocess.Popen([*served, "typed", "builtin:linalg"], **piped) as typed,
+    ):
+        addresses = [json.loads(one.stdout.readline())["address"] for one in (runs, typed)]
+        with gl.connect(servers=addresses) as grid:
+            assert grid.run(twice, 1).get() == 2
+            runs.kill()
+            while len(grid.servers()) > 1:
+                time.sleep(0.01)
+            told = "any more; those that did were lost: runs: start one with 'gridloom serve --run-code'"
+            for attempt in (lambda: grid.run(twice, 1).get(), lambda: list(grid.map(twice, [1])), lambda: list(grid.stream(range, 3))):
+                with pytest.raises(gl.UnknownFunctionError, match=told):
+                    attempt()
+
+
+def test_a_wait_that_is_too_long_says_so(grid, gate):
+    held = grid.run(stop, str(gate.path))
+    running(gate)
+    for wait in (held.get, held.result, held.exception):
+        with pytest.raises(FuturesTimeoutError, match=r"test_any_function:stop has not ended within 0.01 s; it goes on: get\(\) waits again"):
+            wait(0.01)
+    with pytest.raises(FuturesTimeoutError, match="a result of the map was not there within 0.01 s"):
+        next(grid.map(stop, [str(gate.path)], timeout=0.01))
+    gate.open()
+    assert held.get(60) is None
+
+    def times_out():
+        raise TimeoutError("of the function")
+
+    with pytest.raises(TimeoutError, match="^of the function$"):
+        grid.run(times_out).get(60)
+    with pytest.raises(TimeoutError, match="^of the function$"):
+        next(grid.map(lambda _: times_out(), [1], timeout=60))
+
+
+def test_a_testbed_runs_functions_if_it_is_told_to(program, platform, tmp_path):
+    program = Path(gl.__file__).parent / "bin" / "gridloom"
+    run = [program, "testbed", "run", "-p", platform, "--speeds", "none", "--quiet", "--overload"]
+    probe = subprocess.run([*run, "--no-grid", "--", "true"], capture_output=True, text=True, timeout=60)
+    if "does not let this user have" in probe.stderr:
+        pytest.skip(probe.stderr)
+    (tmp_path / "program.py").write_text(
+        "import gridloom as gl, socket\nwith gl.local() as grid:\n    print(grid.run(lambda x: (x, socket.gethostname()), 3).get())\n"
+    )
+    for told, code in (([], 1), (["--run-code"], 0)):
+        done = subprocess.run(
+            [*run, *told, "--", sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert ("(3, 's" if told else "'gridloom testbed run --run-code'") in done.stdout + done.stderr

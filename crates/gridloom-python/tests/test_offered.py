@@ -27,6 +27,7 @@ def scaled(x: gl.Array[NDArray[np.float64], "n"]) -> gl.Array[NDArray[np.float64
 with gl.local(servers=1, functions=[square, scaled]) as grid:
     print(grid.function("square")(3.0), grid.function("program/scaled").signature, grid.function("scaled")(np.ones(2)))
     print(hasattr(square, "__gridloom__"), square(1.0))
+    print(grid.function(square)(1.0), grid.function(scaled).name, grid.function(grid.function("square")).name)
 """
 
 
@@ -38,6 +39,7 @@ def test_functions_of_the_main_module(program, tmp_path):
     assert done.stdout.splitlines() == [
         "27.0 program/scaled(x: float64[n]; n: int64) -> out0: float64[n] [12. 12.]",
         "False 3.0",
+        "3.0 program/scaled program/square",
     ], done.stderr
     assert not list(tmp_path.glob("gridloom-functions-*")), "the folder goes with the grid"
 
@@ -60,6 +62,24 @@ def test_a_simulated_grid_takes_them(platform):
 
 def no_annotation(x):
     return x
+
+
+def test_what_names_no_function_is_told(grid):
+    for wrong, error, says in (
+        ("other/halve", gl.UnknownFunctionError, "no server offers function 'other/halve'; did you mean tests/halve"),
+        (module, gl.UsageError, "function: expected a name such as 'linalg/dgemm', or a declared function, got module"),
+        (no_annotation, gl.InputError, r"parameter 'x' has no annotation; .* grid.run\(no_annotation, ...\)"),
+        (len, gl.ArgumentError, "function: builtins:len is no function written in Python: run it by grid.run"),
+    ):
+        with pytest.raises(error, match=says):
+            grid.function(wrong)
+
+
+def test_a_grid_names_its_servers(grid, platform):
+    assert repr(grid) == "<gridloom.Grid: 2 servers: server-1, server-2>"
+    with gl.simulate(platform) as simulated:
+        assert repr(simulated) == "<gridloom.Grid: simulated, 3 servers: s0, s1, s2>"
+    assert repr(simulated) == "<gridloom.Grid: closed>"
 
 
 @pytest.mark.parametrize(

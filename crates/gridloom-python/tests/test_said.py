@@ -1,8 +1,11 @@
 """What functions print, and how far they have come: it reaches the program, within bounds."""
 
+import json
 import logging
 import os
+import subprocess
 import sys
+import threading
 import warnings
 
 import gridloom as gl
@@ -90,22 +93,46 @@ def test_lines_are_shown_with_their_origin(file, capsys):
     assert "[speak@server-1] odd 3\n" in err and "[talk@server-1] WARNING:root:careful\n" in err and "out of date" in err
 
 
-def test_without_logs_the_server_keeps_them(file, capfd):
+def test_without_logs_nothing_is_shown(file, capfd):
+    def talk():
+        print("printed")
+        print("odd", file=sys.stderr)
+        os.write(2, b"as C code does\n")
+        os.system("echo another process")
+
     with gl.local(1, functions=[file], logs=False) as grid:
         grid.function("spoken/speak")(5)
-    out, err = capfd.readouterr()
-    assert out == "" and "line 5\n" in err and "[" not in err
+        grid.run(talk).result()
+    assert capfd.readouterr() == ("", "")
 
 
-def test_a_flood_is_bounded_and_the_rest_stands_in_the_log(file, capfd):
+def test_a_flood_is_bounded_and_the_rest_is_dropped(file, capfd):
     said = []
     with gl.local(1, functions=[file], logs=said.append) as grid:
         assert grid.function("spoken/flood")(20_000) == 20_000
         assert grid.function("spoken/speak")(6) == 6
-    heard, logged = texts(said), capfd.readouterr().err
-    assert heard.startswith(f"{0:0999}\n") and "the rest stands in the server's log" in heard
-    assert len(heard) < 10e6 and heard.endswith("line 6\nbegun")
-    assert len(heard.splitlines()) + len(logged.splitlines()) >= 20_000
+    heard = texts(said)
+    assert heard.startswith(f"{0:0999}\n") and heard.count("the rest is dropped)\n") == 1
+    assert 1 << 20 < len(heard) < 10e6 and heard.endswith("line 6\nbegun")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_rest_of_a_flood_goes_to_the_log_of_a_server(file):
+    program = gl.__path__[0] + "/bin/gridloom"
+    serve = [program, "serve", file, "--no-agent", "--json", "--python", sys.executable, "--until-stdin-closes"]
+    said = []
+    with subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        logged = []
+        reader = threading.Thread(target=lambda: logged.extend(server.stderr))
+        reader.start()
+        address = json.loads(server.stdout.readline())["address"]
+        with gl.connect(servers=[address], logs=said.append) as grid:
+            assert grid.function("spoken/flood")(20_000) == 20_000
+        server.stdin.close()
+        reader.join()
+    heard = texts(said)
+    assert heard.count("the rest goes to the server's log)\n") == 1
+    assert len(heard.splitlines()) + len(logged) >= 20_000
 
 
 def test_the_streams_are_as_others(file, capfd):

@@ -61,6 +61,8 @@ pub struct LocalConfig {
     pub program: Option<PathBuf>,
     /// Variables added to the servers' environment.
     pub environment: Vec<(String, String)>,
+    /// Whether what the processes say on standard error, once they run, is dropped rather than shown on that of the program.
+    pub silent: bool,
 }
 
 impl Default for LocalConfig {
@@ -78,6 +80,7 @@ impl Default for LocalConfig {
             python: None,
             program: None,
             environment: Vec::new(),
+            silent: false,
         }
     }
 }
@@ -149,11 +152,12 @@ pub(crate) struct LocalProcesses {
     servers: Vec<Started>,
 }
 
-/// A process of the grid. What it says on standard error is passed on from when it is ready; before, it is kept: it tells
-/// why the process did not start.
+/// A process of the grid. What it says on standard error is passed on from when it is ready, unless it is silent; before, it is
+/// kept: it tells why the process did not start.
 struct Started {
     child: Child,
     name: String,
+    is_silent: bool,
     said: Arc<Mutex<Option<String>>>,
     ended: Receiver<()>,
 }
@@ -172,7 +176,7 @@ impl LocalProcesses {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
             command
         };
-        let mut agent = Started::new(spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?, "agent")?;
+        let mut agent = Started::new(spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?, "agent", config.silent)?;
         let line = agent.first_line()?;
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
@@ -206,7 +210,7 @@ impl LocalProcesses {
             }
             command.envs(shared_threads((config.servers as u32).saturating_mul(config.slots)));
             command.envs(config.environment.iter().cloned());
-            processes.servers.push(Started::new(spawn(&mut command)?, &name)?);
+            processes.servers.push(Started::new(spawn(&mut command)?, &name, config.silent)?);
         }
         processes.servers.iter_mut().try_for_each(|server| server.first_line().map(drop))?;
         Ok(processes)
@@ -257,15 +261,15 @@ fn spawn(command: &mut Command) -> Result<Child, Error> {
 }
 
 impl Started {
-    fn new(mut child: Child, name: &str) -> Result<Started, Error> {
+    fn new(mut child: Child, name: &str, is_silent: bool) -> Result<Started, Error> {
         let error = child.stderr.take().expect("its errors are piped");
         let said = Arc::new(Mutex::new(Some(String::new())));
         let (heard, (end, ended)) = (said.clone(), channel());
         let thread = thread::Builder::new().name("gridloom-log".into());
         // Dropping `end` tells that all was heard.
-        let listener = threads::spawn(thread, move || drop((pass_on(error, &heard), end)));
+        let listener = threads::spawn(thread, move || drop((pass_on(error, &heard, is_silent), end)));
         match listener {
-            Ok(_) => Ok(Started { child, name: name.to_string(), said, ended }),
+            Ok(_) => Ok(Started { child, name: name.to_string(), is_silent, said, ended }),
             Err(error) => {
                 // It would wait for somebody to read what it says; it may have ended already.
                 let _ = child.kill();
@@ -282,7 +286,9 @@ impl Started {
         let length = BufReader::new(stdout).read_line(&mut line);
         if !matches!(length, Ok(0)) {
             let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
-            say(said.unwrap_or_default().as_bytes());
+            if !self.is_silent {
+                say(said.unwrap_or_default().as_bytes());
+            }
         }
         let name = &self.name;
         match length {
@@ -303,11 +309,12 @@ impl Started {
 
 /// Hands on what a process says on standard error, line by line; as long as it starts, it is kept instead. A line that does not
 /// end is handed on in pieces.
-fn pass_on(error: impl Read, said: &Mutex<Option<String>>) {
+fn pass_on(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
     let mut lines = BufReader::new(error);
     let mut line = Vec::new();
     while lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
         match &mut *said.lock().unwrap_or_else(PoisonError::into_inner) {
+            None if is_silent => {}
             None => say(&line),
             Some(said) => {
                 said.push_str(&String::from_utf8_lossy(&line));

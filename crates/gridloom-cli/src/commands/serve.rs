@@ -24,7 +24,7 @@ use super::{
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::{REGISTERED, Registering};
 
-/// Offer functions of shared libraries and of Python modules.
+/// Offer functions of shared libraries and of Python modules, and run those that programs send.
 ///
 /// FILES are interface descriptions (.idl), whose inline bodies are compiled, Python modules (.py), or words such as
 /// builtin:linalg: a few functions of linear algebra from the BLAS library that GRIDLOOM_BLAS names, or else the system's.
@@ -33,11 +33,12 @@ use crate::registered::{REGISTERED, Registering};
 /// or SIGTERM. The agent may start later: the server dials it again and again. If the agent refuses the server because of
 /// another secret or version, or if the address is no agent's, the command fails.
 #[derive(clap::Args)]
+#[command(override_usage = "gridloom serve [OPTIONS] <FILES...|--builtin <NAME>|--run-code|--no-functions>")]
+#[command(group(clap::ArgGroup::new("offered").args(["files", "builtin", "run_code", "no_functions"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:\n  gridloom serve linalg.idl --library libopenblas.so --slots 2\n  \
-gridloom serve functions.py\n  gridloom serve builtin:linalg --plain\n  gridloom serve --builtin blas --builtin lapack")]
+gridloom serve functions.py\n  gridloom serve --run-code\n  gridloom serve builtin:linalg --plain\n  gridloom serve --builtin blas --builtin lapack")]
 pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
-    #[arg(required_unless_present_any = ["builtin", "run_code", "no_functions"])]
     files: Vec<PathBuf>,
     /// A system library whose description is built in: linalg, blas, lapack, fftw; or files: those of the folder
     /// GRIDLOOM_FILES; may be repeated

@@ -92,6 +92,10 @@ fn wrong_calls_are_explained() {
     let (code, usage) = said(grid.command(&["call"]));
     assert_eq!(code, 2);
     assert!(usage.starts_with("gridloom: the following required arguments were not provided"), "{usage}");
+    let (code, usage) = said(grid.command(&["serve"]).env("GRIDLOOM_PYTHON", "python3"));
+    assert_eq!(code, 2);
+    let offers = "serve [OPTIONS] <FILES...|--builtin <NAME>|--run-code|--no-functions>\n";
+    assert!(usage.contains(offers) && !usage.contains("--python"), "{usage}");
 }
 
 #[test]

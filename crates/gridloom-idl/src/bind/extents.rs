@@ -85,7 +85,8 @@ impl Sizes<'_> {
         if shape.len() == param.dims.len() {
             return Ok(());
         }
-        let expected = format!("{} of {} dimensions", self.symbolic(param), param.dims.len());
+        let dimensions = if param.dims.len() == 1 { "dimension" } else { "dimensions" };
+        let expected = format!("{} of {} {dimensions}", self.symbolic(param), param.dims.len());
         Err(self.shape_error(param, shape, expected))
     }
 
@@ -184,7 +185,7 @@ impl Sizes<'_> {
 pub(super) fn wanted(param: &Param) -> String {
     match (param.base, param.is_array) {
         (BaseType::Number(dtype), true) => format!("an array of {dtype}"),
-        (BaseType::Number(dtype), false) => format!("a {dtype} number"),
+        (BaseType::Number(dtype), false) => dtype.number(),
         (BaseType::Text | BaseType::String, false) => "a string".to_string(),
         (BaseType::Text | BaseType::String, true) => "a list of strings".to_string(),
         (BaseType::Bytes, _) => "bytes".to_string(),
@@ -195,7 +196,7 @@ pub(super) fn wanted(param: &Param) -> String {
 
 pub(super) fn described(meta: &Meta) -> String {
     match meta {
-        Meta::Scalar { dtype, .. } => format!("a {dtype} number"),
+        Meta::Scalar { dtype, .. } => dtype.number(),
         Meta::Text { .. } => "a string".to_string(),
         Meta::Bytes { .. } => "bytes".to_string(),
         Meta::List { .. } => "a list".to_string(),

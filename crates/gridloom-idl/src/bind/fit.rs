@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(check(Some(&n), Some(&six), Some(&four), &three), Err(wrong.into()));
         assert_eq!(check(Some(&n), None, None, &four), Err(wrong.into()));
         let wrong = check(Some(&n), Some(&Meta::array(Dtype::Float64, &[2, 3])), None, &three).unwrap_err();
-        assert!(wrong.contains("'x' has shape [2, 3], expected [2*n] of 1 dimensions"), "{wrong}");
+        assert!(wrong.contains("'x' has shape [2, 3], expected [2*n] of 1 dimension"), "{wrong}");
         let wrong = check(Some(&n), Some(&Meta::array(Dtype::Float32, &[6])), None, &three).unwrap_err();
         assert!(wrong.contains("'x' is an array of float32, expected an array of float64"), "{wrong}");
         let wrong = check(Some(&n[..3]), None, None, &three).unwrap_err();

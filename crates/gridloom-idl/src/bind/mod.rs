@@ -346,7 +346,7 @@ impl Binding<'_> {
     }
 
     fn kind_error(&self, param: &Param, got: Dtype, want: Dtype) -> BindError {
-        let (expected, got) = (format!("a {want} number"), format!("a {got} number"));
+        let (expected, got) = (want.number(), got.number());
         BindError::Type { function: self.0.function(), param: param.name.clone(), expected, got, remedy: String::new() }
     }
 }

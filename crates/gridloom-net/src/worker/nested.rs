@@ -5,18 +5,20 @@
 //! gives the slot to another task meanwhile: what the function waits for may need it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::channel::Outbox;
 use super::protocol::{FromWorker, Run};
-use super::said::Speech;
+use super::said::{Rest, Speech};
 use crate::pid::pid;
 
 static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None });
 /// The worker itself; 0 in a process that is none. A process that a function forks has a copy of all this, and says nothing.
 static PID: AtomicU32 = AtomicU32::new(0);
+/// Whether what calls print goes to their programs alone, and never to the server's log.
+static DROPS: AtomicBool = AtomicBool::new(false);
 
 struct Worker {
     /// To the server; `None` in a process that is no worker.
@@ -47,6 +49,11 @@ pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std:
     Ok(())
 }
 
+/// What a call prints that its program does not take is dropped from now on: the server's log would be shown by the program.
+pub fn drop_what_is_not_taken() {
+    DROPS.store(true, Ordering::Relaxed);
+}
+
 /// Whether this process is a fork of a worker. Then it must not answer, nor read what the worker is sent.
 pub fn is_forked() -> bool {
     let worker = PID.load(Ordering::Relaxed);
@@ -55,7 +62,8 @@ pub fn is_forked() -> bool {
 
 /// A call begins. It has ended when the guard is dropped: threads that it leaves behind say nothing more.
 pub(super) fn begin(run: &Run) -> Running {
-    let speech = Speech::new(Instant::now());
+    let rest = if DROPS.load(Ordering::Relaxed) { Rest::Dropped } else { Rest::Log };
+    let speech = Speech::new(Instant::now(), rest);
     worker().call = Some(Call { serial: run.serial, depth: run.depth, waiting: 0, tells: run.tells, speech });
     Running
 }
@@ -74,7 +82,7 @@ impl Drop for Running {
 }
 
 /// A text that the running call prints, to standard output or standard error. The server keeps the last lines, and hands on what
-/// its program wants. False if that does not want it, or if it is too much: then it is for the server's log.
+/// its program wants. False if the text is for the server's log: if the program does not want it, or if it is too much.
 pub fn print(is_error: bool, text: &str) -> bool {
     if is_forked() {
         return false;
@@ -82,7 +90,7 @@ pub fn print(is_error: bool, text: &str) -> bool {
     let mut worker = worker();
     let Some(Call { serial, tells, speech, .. }) = &mut worker.call else { return false };
     let (serial, printed) = (*serial, speech.print(Instant::now(), is_error, text));
-    let is_taken = *tells && printed.is_ok();
+    let is_taken = *tells && printed.is_ok() || DROPS.load(Ordering::Relaxed);
     if let Ok(Some(saying)) | Err(Some(saying)) = printed {
         worker.tell(&FromWorker::Said { serial, saying });
     }

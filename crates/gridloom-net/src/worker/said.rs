@@ -12,8 +12,26 @@ const BYTES_PER_S: f64 = (64 << 10) as f64;
 const LINE_BYTES_MAX: usize = 8 << 10;
 /// Progress is not told more often.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(50);
-/// Said once, when the program gets no more.
-const BEYOND: &str = "(more than 1 MiB, and than 64 KiB a second: the rest stands in the server's log)\n";
+
+/// Where a text goes that is too much for its program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rest {
+    /// The server's log.
+    Log,
+    /// Nowhere: the server's log would be shown by the program.
+    Dropped,
+}
+
+impl Rest {
+    /// Said once, when the program gets no more.
+    fn notice(self) -> String {
+        let goes = match self {
+            Rest::Log => "goes to the server's log",
+            Rest::Dropped => "is dropped",
+        };
+        format!("(this call prints too much: the program gets 1 MiB at once and then 64 KiB a second; the rest {goes})\n")
+    }
+}
 
 /// What one call has said.
 #[derive(Debug)]
@@ -22,23 +40,24 @@ pub(super) struct Speech {
     begun: [String; 2],
     left_bytes: f64,
     since: Instant,
+    rest_to: Rest,
     is_beyond: bool,
     progress: Option<Instant>,
 }
 
 impl Speech {
-    pub(super) fn new(now: Instant) -> Speech {
-        Speech { begun: Default::default(), left_bytes: BURST_BYTES, since: now, is_beyond: false, progress: None }
+    pub(super) fn new(now: Instant, rest: Rest) -> Speech {
+        Speech { begun: Default::default(), left_bytes: BURST_BYTES, since: now, rest_to: rest, is_beyond: false, progress: None }
     }
 
-    /// Takes a text; gives what is to be sent now. `Err` with that if the text is too much: then it is for the server's log.
+    /// Takes a text; gives what is to be sent now. `Err` with that if the text is too much.
     pub(super) fn print(&mut self, now: Instant, is_error: bool, text: &str) -> Result<Option<Saying>, Option<Saying>> {
         let earned = now.saturating_duration_since(self.since).as_secs_f64() * BYTES_PER_S;
         self.left_bytes = (self.left_bytes + earned).min(BURST_BYTES);
         self.since = now;
         if text.len() as f64 > self.left_bytes {
             let is_first = !std::mem::replace(&mut self.is_beyond, true);
-            return Err(is_first.then(|| Saying::Text { is_error, text: self.whole(is_error) + BEYOND }));
+            return Err(is_first.then(|| Saying::Text { is_error, text: self.whole(is_error) + &self.rest_to.notice() }));
         }
         self.left_bytes -= text.len() as f64;
         let begun = &mut self.begun[usize::from(is_error)];
@@ -91,7 +110,7 @@ mod tests {
     #[test]
     fn lines_are_told_when_they_end() {
         let now = Instant::now();
-        let mut speech = Speech::new(now);
+        let mut speech = Speech::new(now, Rest::Log);
         assert_eq!(speech.print(now, false, "one"), Ok(None));
         assert_eq!(speech.print(now, false, " line\nand "), Ok(Some(text("one line\n"))));
         assert_eq!(speech.print(now, true, "half"), Ok(None));
@@ -102,10 +121,10 @@ mod tests {
     #[test]
     fn what_is_too_much_is_refused_and_said_once() {
         let now = Instant::now();
-        let (mut speech, megabyte) = (Speech::new(now), "x".repeat((1 << 20) - 2) + "\n");
+        let (mut speech, megabyte) = (Speech::new(now, Rest::Log), "x".repeat((1 << 20) - 2) + "\n");
         assert!(speech.print(now, false, &megabyte).is_ok());
         assert_eq!(speech.print(now, false, "a"), Ok(None));
-        assert_eq!(speech.print(now, false, "bc"), Err(Some(text(&format!("a\n{BEYOND}")))));
+        assert_eq!(speech.print(now, false, "bc"), Err(Some(text(&format!("a\n{}", Rest::Log.notice())))));
         assert_eq!(speech.print(now, false, "bc"), Err(None));
         let later = now + Duration::from_secs(1);
         assert_eq!(speech.print(later, false, "again\n"), Ok(Some(text("again\n"))));
@@ -115,7 +134,7 @@ mod tests {
     #[test]
     fn progress_is_told_now_and_then_and_at_the_end() {
         let now = Instant::now();
-        let mut speech = Speech::new(now);
+        let mut speech = Speech::new(now, Rest::Log);
         assert!(speech.progress(now, 1.0, Some(9.0)).is_some() && speech.progress(now, 2.0, Some(9.0)).is_none());
         assert!(speech.progress(now, 9.0, Some(9.0)).is_some());
         assert!(speech.progress(now + PROGRESS_PAUSE, 3.0, None).is_some());

@@ -21,7 +21,7 @@ from . import _gridloom, _html, _notebook, _progress
 from ._calibration import Calibration, CalibrationCall, calibrate
 from ._checks import seconds
 from ._ends import Ends
-from ._errors import GridloomError, UnreadErrorWarning, UsageError
+from ._errors import GridloomError, UnknownFunctionError, UnreadErrorWarning, UsageError
 from ._facts import ServerInfo, Simulation, Traffic
 from ._function import Function
 from ._graph import Graph, results_for
@@ -30,6 +30,7 @@ from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._loops import Loops
 from ._map import MapResults, mapped
 from ._models import Models, models_of
+from ._offered import offered_name
 from ._open_grids import open_grids
 from ._options import Options
 from ._packing import name_of, pack_call, pack_function
@@ -53,6 +54,8 @@ _T = TypeVar("_T")
 
 # Calls that `Grid.map` submits ahead.
 _LEAD_MIN = 64
+# So many servers are named where a grid is printed.
+_NAMED_MAX = 4
 # How long a display waits for what servers say, seconds.
 _LOOK_SECONDS = 0.5
 
@@ -319,7 +322,11 @@ class Grid(OfSession):
         -----
         It has a process of its own on the server with the fewest of them, which takes a slot while it makes a value.
         """
-        return Stream(self._raw, self._ends, self._any().room, function, args, kwargs, lead, timeout)
+        runner = self._any()
+        try:
+            return Stream(self._raw, self._ends, runner.room, function, args, kwargs, lead, timeout)
+        except UnknownFunctionError:
+            raise runner.no_server() from None
 
     def _any(self) -> Runner:
         """What sends calls of any function."""
@@ -328,13 +335,16 @@ class Grid(OfSession):
                 self._runner = self._runner or Runner(self._raw, self._ends)
         return self._runner
 
-    def function(self, name: str, *, retries: int = 0, retry_on: RetryOn | None = None) -> Function:
+    def function(
+        self, name: str | Callable[..., Any], *, retries: int = 0, retry_on: RetryOn | None = None
+    ) -> Function:
         """Find a function.
 
         Parameters
         ----------
-        name : str
-            ``module/function``, or ``function`` alone if only one module has it.
+        name : str or function
+            ``module/function``, or ``function`` alone if only one module has it; or a function with types in its annotations,
+            which the grid offers.
         retries : int, optional
             How often a call of it that has failed runs again at most, by itself or in a group: on another server, if one offers the
             function. Calls of objects' methods run once.
@@ -355,6 +365,7 @@ class Grid(OfSession):
         UsageError
             If `retries` or `retry_on` cannot be meant.
         """
+        name = name.name if isinstance(name, Function) else offered_name(name)
         retry = retry_of(f"function {name!r}", retries, retry_on)
         raw = self._raw.function(name)
         return Function(self, raw if retry is None else raw.retried(retry.times, retry.crashes, retry.raised))
@@ -641,8 +652,13 @@ class Grid(OfSession):
         return self._raw.empty(extents, np.dtype(dtype), order)
 
     def __repr__(self) -> str:
-        kind = "closed" if self._closed else "simulated" if self.simulated else "real"
-        return f"<gridloom.Grid: {kind}>"
+        if self._closed:
+            return "<gridloom.Grid: closed>"
+        names = [server["name"] for server in self._raw.servers()]
+        kind = "simulated, " if self.simulated else ""
+        servers = f"{len(names)} server{'' if len(names) == 1 else 's'}"
+        named = ", ".join(names[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
+        return f"<gridloom.Grid: {kind}{servers}{': ' if named else ''}{named}>"
 
     def _repr_html_(self) -> str:
         return _html.of_grid(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import concurrent.futures
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
@@ -71,7 +72,8 @@ class MapResults(Generic[_T]):
                 self.close()
                 raise RuntimeError("a call of the map raised StopIteration") from error
             except BaseException as error:
-                self._fail(error)
+                if self._fail(error):
+                    raise concurrent.futures.TimeoutError(self._late()) from None
                 raise
         return self._rest.pop()
 
@@ -105,13 +107,15 @@ class MapResults(Generic[_T]):
             self._futures.popleft().cancel()
         self._end_bar()
 
-    def _fail(self, error: BaseException) -> None:
-        """End it after an error. If the time is over, calls that hang would keep their slots."""
+    def _fail(self, error: BaseException) -> bool:
+        """End it after an error; whether it is that the time is over. Then calls that hang would keep their slots."""
         late = [future for future in self._futures if not future.done()]
-        is_late = isinstance(error, TimeoutError) and bool(late) and late[0] is self._futures[0]
+        is_limit = isinstance(error, (TimeoutError, concurrent.futures.TimeoutError))
+        is_late = is_limit and bool(late) and late[0] is self._futures[0]
         self.close()
         if is_late and (runner := late[0]._runner) is not None:
             runner.abort(late)
+        return is_late
 
     def _end_bar(self) -> None:
         if self._bar is not None:
@@ -148,10 +152,13 @@ class MapResults(Generic[_T]):
         first = self._first()
         await end_of(first, self._seconds_left())
         if not first.done():
-            error = WaitTimedOut(f"a result of the map was not there within {self._limit} s")
+            error = WaitTimedOut(self._late())
             error.limit_seconds = self._limit or 0.0
             raise error
         return first.result()
+
+    def _late(self) -> str:
+        return f"a result of the map was not there within {self._limit} s; all its calls are ended"
 
     def _take(self, result: Any) -> None:
         future = self._futures.popleft()

@@ -63,6 +63,15 @@ def files_of(functions: Iterable[Offer]) -> tuple[list[str], tempfile.TemporaryD
     return [*files, made], folder
 
 
+def offered_name(function: Any) -> str:
+    """The name on the grid of a function as `files_of` takes it; a name is given back."""
+    if isinstance(function, str):
+        return function
+    if callable(function):
+        return _signature_of(function, "function").name
+    raise UsageError(f"function: expected a name such as 'linalg/dgemm', or a declared function, got {type(function).__name__} {function!r}")
+
+
 def search_path() -> list[str]:
     """Folders where the program finds modules; not its working directory, if that was removed."""
     found = []
@@ -93,9 +102,9 @@ def _text(bodies: list[Callable[..., Any]], made: str) -> str:
     return _FILE.format(path=search_path(), pickled=pickled, definitions=DEFINITIONS, made=definitions)
 
 
-def _signature_of(body: Any) -> _gridloom.RawSignature:
+def _signature_of(body: Any, what: str = "functions") -> _gridloom.RawSignature:
     if not isinstance(body, types.FunctionType):
-        raise ArgumentError(f"functions: {name_of(body)} is no function written in Python: run it by grid.run, which takes anything")
+        raise ArgumentError(f"{what}: {name_of(body)} is no function written in Python: run it by grid.run, which takes anything")
     signature = getattr(body, _ATTRIBUTE, None)
     if signature is None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +47,8 @@ class RunFuture(CalledBack[_T]):
                 return super().result()
             with waiting():
                 return super().result(timeout)
+        except concurrent.futures.TimeoutError as error:
+            raise self._timed_out(timeout, error) from error.__cause__
         finally:
             self._is_read = self._is_read or self.done()
 
@@ -54,8 +57,18 @@ class RunFuture(CalledBack[_T]):
         try:
             with waiting():
                 return super().exception(timeout)
+        except concurrent.futures.TimeoutError as error:
+            raise self._timed_out(timeout, error) from error.__cause__
         finally:
             self._is_read = self._is_read or self.done()
+
+    def _timed_out(self, timeout: float | None, error: BaseException) -> BaseException:
+        """The error of a wait that has lasted too long, with a text; that of a function stays as it is."""
+        if self.done():
+            return error
+        return concurrent.futures.TimeoutError(
+            f"{self._name or 'the call'} has not ended within {timeout} s; it goes on: get() waits again, abort() ends it"
+        )
 
     def _begin(self) -> bool:
         """Have it run, unless it was cancelled; whether it runs."""

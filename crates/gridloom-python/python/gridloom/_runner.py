@@ -51,6 +51,8 @@ _AHEAD_AFTER_SECONDS = 0.01
 _ATTEMPTS_MAX = 5
 # So many calls that wait for a certain server are passed over for one that can run anywhere.
 _PASSED_MAX = 64
+# So many servers that were lost are named.
+_NAMED_MAX = 8
 # A new mean of a call's time counts so much.
 _NEWS = 0.2
 
@@ -94,16 +96,18 @@ class Runner:
 
     def __init__(self, raw: _gridloom.RawGrid, ends: Ends) -> None:
         if raw.simulated:
-            raise UsageError("a simulated grid runs no functions of the program: use gridloom.local or connect")
+            raise UsageError(
+                "a simulated grid cannot run functions that the program sends, as by Grid.run: give the function types in its "
+                "annotations and offer it by functions=[...] of gridloom.local or simulate, or run the program without a simulation"
+            )
         self._raw = raw
         self._ends = ends
+        # Servers that have run such functions.
+        self._known: set[str] = set()
         try:
             self._function = raw.function(FUNCTION)
-        except UnknownFunctionError as error:
-            told = "no server of this grid runs functions that programs send: start one with 'gridloom serve --run-code'"
-            unknown = UnknownFunctionError(told)
-            unknown.name = error.name
-            raise unknown from None
+        except UnknownFunctionError:
+            raise self.no_server() from None
         self._lock = threading.RLock()
         self._waiting: collections.OrderedDict[concurrent.futures.Future[Any], Call] = collections.OrderedDict()
         # Calls under way by number: those that any server runs, and those that are bound to one.
@@ -130,9 +134,23 @@ class Runner:
         if now - self._servers_at > _SLOTS_KNOWN:
             servers = self._raw.servers()
             self._servers = {one["name"]: one["slots"] for one in servers if FUNCTION in one["functions"]}
+            self._known.update(self._servers)
             self._servers_at = now
         # A server that is about to come back counts.
         return max(1, sum(self._servers.values()))
+
+    def no_server(self) -> UnknownFunctionError:
+        """The error where no server runs functions that programs send: it names those that did."""
+        left = [one["name"] for one in self._raw.servers()]
+        lost = sorted(self._known.difference(left))
+        those = "all servers were lost" if not left else "those that did were lost"
+        named = ", ".join(lost[:_NAMED_MAX]) + (f" and {len(lost) - _NAMED_MAX} more" if len(lost) > _NAMED_MAX else "")
+        error = UnknownFunctionError(
+            f"no server of this grid runs functions that programs send{f' any more; {those}: {named}' if lost else ''}: start one "
+            "with 'gridloom serve --run-code', a testbed with 'gridloom testbed run --run-code', or open a grid by gridloom.local"
+        )
+        error.name = FUNCTION
+        return error
 
     def submit(
         self,
@@ -256,7 +274,7 @@ class Runner:
                     self._waiting.pop(call.future, None)
                     failed = error
             if failed is not None:
-                _end(call, error=failed)
+                _end(call, error=self._told(failed))
             elif call.future._aborted:
                 _stop(call.pending)
 
@@ -360,12 +378,16 @@ class Runner:
             self._again(call)
             return
         if call.retry is None or call.failures >= call.retry.times or not call.retry.covers(error):
-            _end(call, error=error)
+            _end(call, error=self._told(error))
             return
         call.failures += 1
         if server is not None:
             call.failed_on.add(server)
         self._again(call)
+
+    def _told(self, error: BaseException) -> BaseException:
+        """What the program gets: it knows nothing of the function that runs its own."""
+        return self.no_server() if isinstance(error, UnknownFunctionError) and error.name == FUNCTION else error
 
     def _again(self, call: Call) -> None:
         """Send a call anew, before others."""

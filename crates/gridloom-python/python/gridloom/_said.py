@@ -13,6 +13,9 @@ from . import _gridloom
 from ._bars import Bar, print_above
 from ._errors import UsageError
 
+NO_LOG_VARIABLE = "GRIDLOOM_NO_LOG_OF_CALLS"
+"""Set in workers of servers whose log a program shows: those of `gridloom.local`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Said:
@@ -125,7 +128,7 @@ class Shown:
 
 
 class ToProgram(io.TextIOBase):
-    """Standard output or standard error of a worker: what is written goes to the program of the running call, or to the log."""
+    """Standard output or standard error of a worker: what is written goes to the program of the running call, or to the server's log."""
 
     def __init__(self, log: TextIO, is_error: bool) -> None:
         self._log, self._is_error = log, is_error

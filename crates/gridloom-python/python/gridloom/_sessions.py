@@ -15,7 +15,7 @@ from ._errors import UnreachableWarning, UsageError
 from ._grid import Grid
 from ._offered import Offer, files_of, search_path
 from ._progress import wanted
-from ._said import Said, listener
+from ._said import NO_LOG_VARIABLE, Said, listener
 from .run_code import PATH_VARIABLE
 
 _Path = str | os.PathLike[str]
@@ -64,7 +64,7 @@ def local(
     logs : bool or callable, optional
         What functions print in Python, with warnings and lines of `logging`, and what they tell `gridloom.progress`: ``True``
         shows it here while the program waits for results, with the function and the server before each line; ``False``
-        leaves it in the log of the server; a function gets each as a `Said`.
+        shows nothing, also of what C code prints; a function gets each as a `Said`.
     progress : bool, optional
         Whether a terminal or notebook shows how far groups and maps are, and values that take long on the network.
 
@@ -103,7 +103,8 @@ def local(
         blas=_blas(),
         python=sys.executable or None,
         program=program(),
-        environment=[(PATH_VARIABLE, os.pathsep.join(search_path())), *(environment or {}).items()],
+        environment=[(PATH_VARIABLE, os.pathsep.join(search_path())), (NO_LOG_VARIABLE, "1"), *(environment or {}).items()],
+        silent=hear is None,
         executes=_executes(),
     )
     return Grid(raw, hear, progress=shows, folder=folder)
@@ -129,7 +130,7 @@ def connect(
         ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
         cannot be used are told in an `UnreachableWarning`; they are used as soon as they answer.
     logs : bool or callable, optional
-        What functions print, and how far they have come, as in `local`.
+        What functions print, and how far they have come, as in `local`. With ``False`` it goes to the log of the server.
     progress : bool, optional
         Whether bars are shown, as in `local`.
 

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from . import _gridloom
-from ._said import ToProgram
+from ._said import NO_LOG_VARIABLE, ToProgram
 from ._waits import begin_worker
 
 
@@ -33,8 +33,9 @@ def main(arguments: list[str]) -> int:
     # By the line, as at a terminal: a crash loses none that was printed.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)
+    has_log = os.environ.pop(NO_LOG_VARIABLE, None) is None
     try:
-        _gridloom.worker_main(descriptor)
+        _gridloom.worker_main(descriptor, has_log)
     except OSError as error:
         print(f"gridloom.worker: {error}", file=sys.stderr)
         return 1

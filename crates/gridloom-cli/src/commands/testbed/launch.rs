@@ -83,6 +83,9 @@ struct Common {
     no_grid: bool,
     #[command(flatten)]
     offering: OfferingOptions,
+    /// Servers run any Python function that the program sends, as those of gridloom.local do
+    #[arg(long)]
+    run_code: bool,
     /// Let delays of links vary by up to this part of their latency, up and down
     #[arg(long, default_value_t = 0.0, value_parser = parse_part, value_name = "PART")]
     jitter: f64,
@@ -203,7 +206,9 @@ impl Common {
             None if !is_asked_for => offered.insert(0, BUILTIN_LINALG.into()),
             _ => {}
         }
-        if offered.is_empty() {
+        if self.run_code {
+            offered.push("--run-code".into());
+        } else if offered.is_empty() {
             offered.push("--no-functions".into());
         }
         for library in &libraries {
