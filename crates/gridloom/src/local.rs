@@ -176,7 +176,8 @@ impl LocalProcesses {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
             command
         };
-        let mut agent = Started::new(spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?, "agent", config.silent)?;
+        let mut agent =
+            Started::new(spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?, "agent", config.silent)?;
         let line = agent.first_line()?;
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()

@@ -29,7 +29,9 @@ impl Rest {
             Rest::Log => "goes to the server's log",
             Rest::Dropped => "is dropped",
         };
-        format!("(this call prints too much: the program gets 1 MiB at once and then 64 KiB a second; the rest {goes})\n")
+        format!(
+            "(this call prints too much: the program gets 1 MiB at once and then 64 KiB a second; the rest {goes})\n"
+        )
     }
 }
 
@@ -47,7 +49,14 @@ pub(super) struct Speech {
 
 impl Speech {
     pub(super) fn new(now: Instant, rest: Rest) -> Speech {
-        Speech { begun: Default::default(), left_bytes: BURST_BYTES, since: now, rest_to: rest, is_beyond: false, progress: None }
+        Speech {
+            begun: Default::default(),
+            left_bytes: BURST_BYTES,
+            since: now,
+            rest_to: rest,
+            is_beyond: false,
+            progress: None,
+        }
     }
 
     /// Takes a text; gives what is to be sent now. `Err` with that if the text is too much.
@@ -57,7 +66,9 @@ impl Speech {
         self.since = now;
         if text.len() as f64 > self.left_bytes {
             let is_first = !std::mem::replace(&mut self.is_beyond, true);
-            return Err(is_first.then(|| Saying::Text { is_error, text: self.whole(is_error) + &self.rest_to.notice() }));
+            return Err(
+                is_first.then(|| Saying::Text { is_error, text: self.whole(is_error) + &self.rest_to.notice() })
+            );
         }
         self.left_bytes -= text.len() as f64;
         let begun = &mut self.begun[usize::from(is_error)];
