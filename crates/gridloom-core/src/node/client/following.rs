@@ -3,7 +3,7 @@
 //! The agent has mapped the whole and is not asked again. The client may know better now where data are: it takes the
 //! plan's sources while they are there, and others else. A task is mapped by itself if its server is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Client, LostServer, Mapping, Status};
 use crate::node::message::MapToAgent;
@@ -16,6 +16,15 @@ use gridloom_map::{Assignment, Plan, Transfer};
 pub(super) struct Placed {
     pub(super) server: NodeId,
     pub(super) from: BTreeMap<DatumId, NodeId>,
+}
+
+/// Plans that calls follow as they come.
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    /// Described groups with a plan that may be made again.
+    pub(super) groups: BTreeSet<GroupId>,
+    /// Data to be taken to servers once they have a place.
+    pub(super) early: Vec<(GroupId, Vec<TaskId>, Placed)>,
 }
 
 impl Client {
@@ -71,7 +80,7 @@ impl Client {
     /// What is to be taken to a server is not anywhere yet.
     fn place_later(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
         let lost = self.without_a_place(&tasks);
-        self.early_placements.push((id, tasks, placed.clone()));
+        self.following.early.push((id, tasks, placed.clone()));
         for datum in lost {
             self.missing(now, datum, "no server holds it any more", out);
         }
@@ -92,7 +101,7 @@ impl Client {
 
     /// Tries again what had to wait.
     pub(super) fn place_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for (id, tasks, placed) in std::mem::take(&mut self.early_placements) {
+        for (id, tasks, placed) in std::mem::take(&mut self.following.early) {
             self.place(now, id, tasks, &placed, out);
         }
     }
@@ -107,7 +116,7 @@ impl Client {
     /// Nothing more will be placed by that plan: its servers are no longer promised.
     pub(super) fn on_end_plan(&mut self, group: GroupId, out: &mut Vec<Effect>) {
         self.groups.remove(&group);
-        self.followed.remove(&group);
+        self.following.groups.remove(&group);
         self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
     }
 }

@@ -13,7 +13,7 @@ impl Client {
             ("data", self.data.len()),
             ("groups", self.groups.len()),
             ("calls and plans that wait for nodes", self.waiting_calls.len() + self.early_plans.len()),
-            ("data to be placed", self.early_placements.len()),
+            ("data to be placed", self.following.early.len()),
             ("servers with messages that wait for a connection", self.contacts.awaited()),
             ("data that a server waits for", waiting),
             ("data that broke off on their way", astray),

@@ -292,7 +292,7 @@ impl Client {
         }));
         if let Some(question) = &self.groups[&group].question {
             if question.2 == Purpose::Follow && !is_steadfast(&question.1) {
-                self.followed.insert(group);
+                self.following.groups.insert(group);
             }
             self.groups.remove(&group);
             return;

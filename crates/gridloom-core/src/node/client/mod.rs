@@ -35,7 +35,7 @@ use crate::node::message::{
 use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{Category, ClientTimer, LogLine, Timer};
 use contacts::Contacts;
-use following::Placed;
+use following::{Following, Placed};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
@@ -162,12 +162,9 @@ pub struct Client {
     queues: Queues,
     /// Calls made before the first directory came, and such as no server can run until one is back.
     waiting_calls: WaitingCalls,
-    /// Data to be taken to servers once they have a place.
-    early_placements: Vec<(GroupId, Vec<TaskId>, Placed)>,
     /// Groups to be planned once the links are measured and what they read has a place.
     early_plans: Vec<(Group, MapBy, Purpose)>,
-    /// Described groups with a plan that may be made again.
-    followed: BTreeSet<GroupId>,
+    following: Following,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -189,9 +186,8 @@ impl Client {
             calls: Calls::default(),
             queues: Queues::default(),
             waiting_calls: WaitingCalls::default(),
-            early_placements: Vec::new(),
             early_plans: Vec::new(),
-            followed: BTreeSet::new(),
+            following: Following::default(),
             tasks: BTreeMap::new(),
             data: BTreeMap::new(),
             groups: BTreeMap::new(),

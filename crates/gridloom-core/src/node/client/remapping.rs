@@ -67,7 +67,7 @@ impl Client {
     }
 
     pub(super) fn on_stale(&mut self, now: Time, group: GroupId, why: &str, out: &mut Vec<Effect>) {
-        if self.followed.contains(&group) {
+        if self.following.groups.contains(&group) {
             // The session knows which of its calls have come.
             out.push(Effect::Emit(Event::PlanStale { group, why: why.to_string() }));
             return;
