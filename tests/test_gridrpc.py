@@ -158,6 +158,71 @@ def test_a_simulated_program_that_does_not_finalize_has_a_report(suite):
     assert (suite / "unfinished.json").exists() and "no grid was used" not in done.stdout + done.stderr
 
 
+MPI_H = """static int MPI_COMM_WORLD, MPI_BYTE;
+#define MPI_Init(argc, argv) 0
+#define MPI_Comm_rank(all, rank) (*(rank) = 0)
+#define MPI_Comm_size(all, size) (*(size) = atoi(getenv("RANKS")))
+#define MPI_Bcast(what, count, type, rank, all) ((void)(what))
+#define MPI_Abort(all, status) exit(status)
+#define MPI_Finalized(is_over) (*(is_over) = MPI_COMM_WORLD + MPI_BYTE)
+#define MPI_Finalize() 0
+"""
+RANKS = """#include <grpc.h>
+int main(int argc, char **argv) {
+    grpc_handle_attr_t_np attr;
+    grpc_function_handle_t handle;
+    if (grpc_initialize(argv[argc - 1]) || grpc_handle_attr_initialize_np(&attr)) return 1;
+    grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, (void *)"ranks/size");
+    for (int ranks = -1; ranks <= 4; ranks++) {
+        int size = -1, *told = NULL;
+        grpc_error_t error;
+        grpc_handle_attr_t_np known;
+        grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_MPI_NCPUS, &ranks);
+        error = grpc_function_handle_init_with_attr_np(&handle, &attr);
+        if (error == GRPC_NO_ERROR) error = grpc_call(&handle, &size);
+        if (grpc_function_handle_get_attr_np(&handle, &known) == GRPC_NO_ERROR) {
+            grpc_handle_attr_get_np(&known, GRPC_HANDLE_ATTR_MPI_NCPUS, (void **)&told);
+            grpc_handle_attr_destruct_np(&known);
+        }
+        printf("%d: %s, %d ranks, the handle has %d\\n", ranks, grpc_error_string(error), size, told == NULL ? -1 : *told);
+        grpc_handle_attr_release_np(told);
+    }
+    grpc_handle_attr_destruct_np(&attr);
+    return grpc_finalize();
+}
+"""
+
+
+def test_a_handle_says_on_how_many_ranks_its_calls_run(tmp_path, monkeypatch):
+    """By an mpirun that starts the first rank only, and tells it how many there are."""
+    for name, text in {
+        "mpi.h": MPI_H,
+        "mpicc": '#!/bin/sh\nexec cc -I"$(dirname "$0")" "$@"\n',
+        "mpirun": '#!/bin/sh\nexport RANKS="$2"\nshift 2\nexec "$@"\n',
+        "ranks.idl": 'Module ranks;\nDefine size(OUT int *size) Backend "MPI" { MPI_Comm_size(MPI_COMM_WORLD, size); }\n',
+        "grid.toml": '[local]\nservers = 1\nfunctions = ["ranks.idl"]\n',
+        "ranks.c": RANKS,
+    }.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("GRIDLOOM_MPIRUN", str(tmp_path / "mpirun"))
+    monkeypatch.setenv("GRIDLOOM_MPI_RANKS", "3")
+    monkeypatch.setenv("GRIDLOOM_CACHE", str(tmp_path / "cache"))
+    program = compile_c([tmp_path / "ranks.c"], tmp_path / "ranks", "-std=c99")
+    done = subprocess.run([program, "grid.toml"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    right = "GRPC_NO_ERROR"
+    assert done.stdout.splitlines() == [
+        "-1: GRPC_OTHER_ERROR_CODE, -1 ranks, the handle has -1",
+        f"0: {right}, 3 ranks, the handle has 0",
+        f"1: {right}, 1 ranks, the handle has 1",
+        f"2: {right}, 2 ranks, the handle has 2",
+        f"3: {right}, 3 ranks, the handle has 3",
+        "4: GRPC_COMMUNICATION_FAILED, -1 ranks, the handle has 4",
+    ], done.stdout + done.stderr
+    assert "the call wants 4, and this server has at most 3 (GRIDLOOM_MPI_RANKS)" in done.stderr
+
+
 MIXED = """import gridloom as gl
 
 @gl.function

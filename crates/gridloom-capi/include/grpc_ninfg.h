@@ -59,7 +59,8 @@ typedef enum grpc_handle_attr_name_e_np {
     GRPC_HANDLE_ATTR_JOBSTOPTIMEOUT,    /* int *; without meaning */
     GRPC_HANDLE_ATTR_WAIT_ARG_TRANSFER, /* grpc_argument_transfer_t_np *; without meaning */
     GRPC_HANDLE_ATTR_QUEUENAME,         /* char *; without meaning */
-    GRPC_HANDLE_ATTR_MPI_NCPUS          /* int *; without meaning: the server says how many ranks a function has */
+    GRPC_HANDLE_ATTR_MPI_NCPUS          /* int *: ranks of each call, if the function runs on ranks (Backend "MPI"); 0 for those of
+                                           the server, which is the most */
 } grpc_handle_attr_name_t_np;
 
 /* Sets all attributes to nothing. @return GRPC_OTHER_ERROR_CODE for NULL. MT-safe. */

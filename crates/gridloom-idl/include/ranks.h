@@ -49,11 +49,32 @@ GRIDLOOM_STATIC void gridloom_take(FILE *file, void *into, size_t size) {
     if (size > 0 && fread(into, 1, size, file) != size) gridloom_wrong("their results");
 }
 
-/* Runs the function `symbol` of the library that has `here` on the ranks: GRIDLOOM_MPIRUN -n GRIDLOOM_MPI_RANKS. */
+/* How many ranks the call wants, 0 for those of the server: set by the worker when it loads the library. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+__attribute__((weak)) int (*gridloom_ranks_np)(void) = 0;
+#ifdef __cplusplus
+}
+#endif
+
+/* The number of ranks, as text. */
+GRIDLOOM_STATIC void gridloom_count(char count[24]) {
+    const char *own = getenv("GRIDLOOM_MPI_RANKS");
+    const int wanted = gridloom_ranks_np != 0 ? gridloom_ranks_np() : 0;
+    long most = own != NULL && *own != 0 ? atol(own) : sysconf(_SC_NPROCESSORS_ONLN);
+    if (wanted > most) {
+        fprintf(stderr, "gridloom: ranks: the call wants %d, and this server has at most %ld (GRIDLOOM_MPI_RANKS)\n", wanted, most);
+        _exit(1);
+    }
+    snprintf(count, 24, "%ld", wanted > 0 ? (long)wanted : most);
+}
+
+/* Runs the function `symbol` of the library that has `here` on the ranks: GRIDLOOM_MPIRUN -n RANKS. */
 GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, void *here) {
     enum { WORDS_MAX = 64 };
     static char count[24], program[PATH_MAX], copy[4096];
-    const char *command = getenv("GRIDLOOM_MPIRUN"), *ranks = getenv("GRIDLOOM_MPI_RANKS");
+    const char *command = getenv("GRIDLOOM_MPIRUN");
     char *words[WORDS_MAX + 16], *rest = NULL, *word;
     int at = 0, status = 0, i;
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -66,8 +87,7 @@ GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, v
     snprintf(copy, sizeof copy, "%s", command != NULL && *command != 0 ? command : "mpirun");
     for (word = strtok_r(copy, " ", &rest); word != NULL && at < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
         words[at++] = word;
-    if (ranks != NULL && *ranks != 0) snprintf(count, sizeof count, "%s", ranks);
-    else snprintf(count, sizeof count, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    gridloom_count(count);
     {
         const char *last[] = {"-n", count, program, "worker", "--rank", library.dli_fname, symbol, path, NULL};
         for (i = 0; i < 9; i++) words[at + i] = (char *)last[i];

@@ -93,6 +93,8 @@ pub struct Function {
     pub(crate) unwanted_files: Vec<usize>,
     /// What people see for its name.
     pub(crate) label: Option<Box<str>>,
+    /// How many ranks its calls want; 0 for those of the server.
+    pub(crate) ranks: u32,
 }
 
 /// Longer labels are cut.
@@ -102,6 +104,16 @@ impl Function {
     /// The same with calls that people see under another name: that of the function that it is given to run.
     pub fn labelled(&self, label: &str) -> Function {
         Function { label: Some(label.chars().take(LABEL_CHARACTERS_MAX).collect::<String>().into()), ..self.clone() }
+    }
+
+    /// The same with calls on so many ranks, if it runs on ranks of MPI; 0 for as many as the server has, which is the most.
+    pub fn on_ranks(self, ranks: u32) -> Function {
+        Function { ranks, ..self }
+    }
+
+    /// How many ranks its calls want; 0 for those of the server.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
     }
 
     /// As a method of that object.
@@ -323,6 +335,7 @@ impl Function {
                 only: self.server(),
                 retry: self.retry.clone(),
                 label: self.label.clone(),
+                ranks: self.ranks,
                 ..self.grid.terms()
             },
         };

@@ -188,6 +188,7 @@ impl Object {
             retry: None,
             unwanted_files: Vec::new(),
             label: None,
+            ranks: 0,
         }
     }
 

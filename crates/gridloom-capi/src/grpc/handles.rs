@@ -53,6 +53,11 @@ impl Bound {
         Ok(Bound { function, plan, server, limit: Mutex::new(limit) })
     }
 
+    /// The same with calls that want so many ranks.
+    pub(super) fn on_ranks(self, ranks: u32) -> Bound {
+        Bound { function: self.function.on_ranks(ranks), ..self }
+    }
+
     /// The time that a call may take.
     pub(super) fn limit(&self) -> Option<Duration> {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner)

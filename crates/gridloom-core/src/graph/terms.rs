@@ -21,6 +21,8 @@ pub struct Terms {
     pub is_once: bool,
     /// Its program wants what it says. Else that goes to the log of the server. The server keeps the last lines in any case.
     pub tells: bool,
+    /// How many ranks it wants, if its function runs on several; 0 for those of the server.
+    pub ranks: u32,
     /// What people see for its function: the name of the one that a program sends along, which its function runs.
     pub label: Option<Box<str>>,
     /// After which errors its client has it run again. Servers do not see it.

@@ -309,6 +309,7 @@ impl Link {
             function: pending.function,
             depth: pending.task.terms.depth,
             tells: pending.task.terms.tells,
+            ranks: pending.task.terms.ranks,
             args,
             outs,
         };

@@ -3,8 +3,8 @@
 //! [`serve`] is the loop that every kind of worker has; what a function is, a [`Functions`] knows: [`native`] calls
 //! symbols of shared libraries, the Python package calls Python functions.
 
+mod asked;
 mod call_back;
-mod canceled;
 pub(crate) mod channel;
 pub mod convert;
 mod files;

@@ -6,7 +6,7 @@
 //! **Not checked, because it cannot be:** that the symbol is the function that its signature describes. A wrong
 //! signature crashes this process, and no other.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
 use libloading::os::unix as os;
 
+use super::asked::{ANSWERS, Answer};
 use super::call_back::{Context, Line, Program};
-use super::canceled;
 use super::convert::Aligned;
 use super::marshalled::MarshalledArgs;
 use super::values::refused;
@@ -60,12 +60,14 @@ pub struct Native {
     scratch: PathBuf,
 }
 
-/// Lets bodies that a library was compiled of ask whether their calls were cancelled.
-fn hear_of_cancels(library: &os::Library) {
-    // SAFETY: a variable of that name and type is in libraries that the server has compiled, and only there.
-    if let Ok(place) = unsafe { library.get::<*mut Option<extern "C" fn() -> c_int>>(canceled::POINTER) } {
-        // SAFETY: as above; no function of the library runs yet.
-        unsafe { place.write(Some(canceled::is_canceled)) };
+/// Lets bodies that a library was compiled of ask about their calls.
+fn answer(library: &os::Library) {
+    for (name, answer) in ANSWERS {
+        // SAFETY: a variable of that name and type is in libraries that the server has compiled, and only there.
+        if let Ok(place) = unsafe { library.get::<*mut Option<Answer>>(name) } {
+            // SAFETY: as above; no function of the library runs yet.
+            unsafe { place.write(Some(answer)) };
+        }
     }
 }
 
@@ -88,7 +90,7 @@ impl Functions for Native {
             // is there to run its code.
             // All its symbols are resolved now: one that is missing is noticed here, and not in the middle of a call.
             let library = unsafe { os::Library::open(Some(path), os::RTLD_NOW | os::RTLD_LOCAL) };
-            let library = library.inspect(hear_of_cancels);
+            let library = library.inspect(answer);
             self.libraries.push((path.clone(), library.map(Library::from).map_err(|error| reason(&error))));
         }
         Ok(())

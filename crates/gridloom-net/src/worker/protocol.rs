@@ -62,6 +62,8 @@ pub(crate) struct Run {
     pub(crate) depth: u16,
     /// Its program wants what it says.
     pub(crate) tells: bool,
+    /// Ranks that it wants, if it runs on several; 0 for those of the server.
+    pub(crate) ranks: u32,
     /// `IN` and `INOUT` parameters.
     pub(crate) args: Vec<Value>,
     /// `OUT` and `INOUT` parameters, and where the result shall be; an inline one comes back in the answer.

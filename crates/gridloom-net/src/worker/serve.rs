@@ -17,7 +17,7 @@ use gridloom_idl::Definition;
 use super::channel::{Inbox, Outbox, Received};
 use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
-use super::{ArgView, Functions, OutView, Program, canceled, nested};
+use super::{ArgView, Functions, OutView, Program, asked, nested};
 use crate::jobs::speed::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 use crate::spin::SpinPolicy;
@@ -217,7 +217,7 @@ impl Worker {
         let board = Board(words.words());
         if board.claim(run.serial) {
             let (serial, function) = (run.serial, run.function);
-            let asks = canceled::begin(&words, serial);
+            let asks = asked::begin(&words, &run);
             let (outcome, run_ns) = self.call(run, inline, functions, incoming);
             drop(asks);
             board.finish(serial);

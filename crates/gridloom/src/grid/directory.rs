@@ -165,6 +165,7 @@ impl Grid {
             retry: None,
             unwanted_files,
             label: None,
+            ranks: 0,
         })
     }
 

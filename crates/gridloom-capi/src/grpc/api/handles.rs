@@ -16,22 +16,23 @@ impl Library {
         }
     }
 
-    /// As many handles as there are places, or none.
+    /// As many handles as there are places, or none. Their calls want so many ranks; 0 for those of the server.
     ///
     /// # Safety
     /// The names are texts, or null where one may be left out; the places are for handles.
-    unsafe fn make_handles(
+    pub(super) unsafe fn make_handles(
         &self,
         places: *mut CFunctionHandle,
         count: usize,
         server: *const c_char,
         function: *const c_char,
+        ranks: u32,
     ) -> Outcome<()> {
         // SAFETY: texts, promised by the caller.
         let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
         // SAFETY: as above.
         let server = unsafe { server_or_any(server) }?;
-        let make = || Ok(self.handles.add(self.bind(server, function)?));
+        let make = || Ok(self.handles.add(self.bind(server, function)?.on_ranks(ranks)));
         let give_up = |handle: CFunctionHandle| self.end_handle(&handle);
         // SAFETY: as above.
         unsafe { make_all(places, count, make, give_up) }
@@ -88,7 +89,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_default(
     func_name: *const c_char,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { library()?.make_handles(handle, 1, std::ptr::null(), func_name) })
+    run(|| unsafe { library()?.make_handles(handle, 1, std::ptr::null(), func_name, 0) })
 }
 
 /// See `grpc.h`.
@@ -99,7 +100,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_init(
     func_name: *const c_char,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { library()?.make_handles(handle, 1, server_name, func_name) })
+    run(|| unsafe { library()?.make_handles(handle, 1, server_name, func_name, 0) })
 }
 
 /// See `grpc.h`.
@@ -120,7 +121,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_default_np(
     func_name: *const c_char,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { library()?.make_handles(handles, count, std::ptr::null(), func_name) })
+    run(|| unsafe { library()?.make_handles(handles, count, std::ptr::null(), func_name, 0) })
 }
 
 /// See `grpc_extensions.h`.
@@ -132,7 +133,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_np(
     func_name: *const c_char,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { library()?.make_handles(handles, count, server_name, func_name) })
+    run(|| unsafe { library()?.make_handles(handles, count, server_name, func_name, 0) })
 }
 
 /// See `grpc_extensions.h`.

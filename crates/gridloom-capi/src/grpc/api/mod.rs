@@ -1,10 +1,12 @@
 //! The functions of the headers, a file for each part. Pointers, numbers and texts of C become types of Rust here, and errors
 //! become codes ([`run`](super::code::run)). The headers say what each function does.
 
+mod attributes;
 mod calls;
 mod data;
 mod extensions;
 mod graph;
+mod handle_attributes;
 mod handles;
 mod heuristic;
 mod library;
@@ -13,6 +15,7 @@ mod ninfg;
 mod objects;
 mod plan;
 mod remote;
+mod session_attributes;
 mod session_info;
 mod stacks;
 mod waits;
@@ -21,6 +24,7 @@ pub use calls::*;
 pub use data::*;
 pub use extensions::*;
 pub use graph::*;
+pub use handle_attributes::*;
 pub use handles::*;
 pub use heuristic::*;
 pub use library::*;
@@ -29,6 +33,7 @@ pub use ninfg::*;
 pub use objects::*;
 pub use plan::*;
 pub use remote::*;
+pub use session_attributes::*;
 pub use session_info::*;
 pub use stacks::*;
 pub use waits::*;

@@ -1,0 +1,79 @@
+//! What attributes of handles and of sessions have in common: fields that are set to copies, and given as copies.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::super::code::{Failed, Outcome};
+use super::super::memory;
+
+/// `GRPC_ARGUMENT_TRANSFER_WAIT`.
+pub(super) const WAIT: c_int = 1;
+
+/// Where an attribute lies.
+pub(super) enum Field {
+    Text(*mut *mut c_char),
+    Number(*mut c_int),
+}
+
+pub(super) fn no_attribute(name: c_int) -> Failed {
+    Failed::other(format!("there is no attribute {name}; the header names those that there are"))
+}
+
+/// Sets a field to a copy of a value.
+///
+/// # Safety
+/// The value is of the field's type, or null.
+pub(super) unsafe fn set(field: Field, value: *mut c_void) -> Outcome<()> {
+    // SAFETY: promised by the caller; texts in fields are of `malloc`.
+    unsafe {
+        match field {
+            Field::Text(place) => {
+                let copy = copied(value.cast())?;
+                libc::free((*place).cast());
+                *place = copy;
+            }
+            Field::Number(place) => *place = memory::place(value.cast::<c_int>(), "the attribute's value")?.read(),
+        }
+    }
+    Ok(())
+}
+
+/// Gives a copy of a field.
+///
+/// # Safety
+/// A place for a pointer.
+pub(super) unsafe fn get(field: Field, value: *mut *mut c_void) -> Outcome<()> {
+    let place = memory::place(value, "the place for the attribute's value")?;
+    // SAFETY: promised by the caller.
+    unsafe {
+        let copy: *mut c_void = match field {
+            Field::Text(text) => copied(*text)?.cast(),
+            Field::Number(number) => {
+                let copy: *mut c_int = libc::malloc(size_of::<c_int>()).cast();
+                if copy.is_null() {
+                    return Err(no_memory());
+                }
+                copy.write(*number);
+                copy.cast()
+            }
+        };
+        place.write(copy);
+    }
+    Ok(())
+}
+
+/// A copy of `malloc`; null of null.
+///
+/// # Safety
+/// Null, or a text.
+pub(super) unsafe fn copied(text: *const c_char) -> Outcome<*mut c_char> {
+    if text.is_null() {
+        return Ok(std::ptr::null_mut());
+    }
+    // SAFETY: promised by the caller.
+    let copy = unsafe { libc::strdup(text) };
+    if copy.is_null() { Err(no_memory()) } else { Ok(copy) }
+}
+
+fn no_memory() -> Failed {
+    Failed::other("no memory for an attribute")
+}

@@ -1,0 +1,261 @@
+//! Attributes of handles (`grpc_ninfg.h`): kept, and what handles are made with.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+
+use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, last, run, run_for};
+use super::super::handles::{CFunctionHandle, CObjectHandle};
+use super::super::library::library;
+use super::super::memory;
+use super::attributes::{Field, WAIT, copied, get, no_attribute, set};
+use super::calls::call_of;
+use super::objects::grpc_object_handle_array_init_np;
+
+/// `grpc_handle_attr_t_np`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CHandleAttr {
+    host: *mut c_char,
+    port: c_int,
+    job_manager: *mut c_char,
+    subject: *mut c_char,
+    function: *mut c_char,
+    start_timeout: c_int,
+    stop_timeout: c_int,
+    transfer: c_int,
+    queue: *mut c_char,
+    ranks: c_int,
+}
+
+/// The attribute of that number, which C counts from 0.
+///
+/// # Safety
+/// Attributes that were initialized.
+unsafe fn handle_field(attr: *mut CHandleAttr, name: c_int) -> Outcome<Field> {
+    let attr = memory::place(attr, "the attributes")?.pointer();
+    // SAFETY: promised by the caller; fields are only pointed to.
+    unsafe {
+        Ok(match name {
+            0 => Field::Text(&raw mut (*attr).host),
+            1 => Field::Number(&raw mut (*attr).port),
+            2 => Field::Text(&raw mut (*attr).job_manager),
+            3 => Field::Text(&raw mut (*attr).subject),
+            4 => Field::Text(&raw mut (*attr).function),
+            5 => Field::Number(&raw mut (*attr).start_timeout),
+            6 => Field::Number(&raw mut (*attr).stop_timeout),
+            7 => Field::Number(&raw mut (*attr).transfer),
+            8 => Field::Text(&raw mut (*attr).queue),
+            9 => Field::Number(&raw mut (*attr).ranks),
+            _ => return Err(no_attribute(name)),
+        })
+    }
+}
+
+impl CHandleAttr {
+    fn empty() -> CHandleAttr {
+        let none = std::ptr::null_mut();
+        CHandleAttr {
+            host: none,
+            port: 0,
+            job_manager: none,
+            subject: none,
+            function: none,
+            start_timeout: 0,
+            stop_timeout: 0,
+            transfer: WAIT,
+            queue: none,
+            ranks: 0,
+        }
+    }
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_handle_attr_initialize_np(attr: *mut CHandleAttr) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        memory::place(attr, "the attributes")?.write_new(CHandleAttr::empty());
+        Ok(())
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_handle_attr_destruct_np(attr: *mut CHandleAttr) -> c_int {
+    // SAFETY: as the header asks: initialized, so that its texts are of `malloc` or null.
+    run(|| unsafe {
+        for name in [0, 2, 3, 4, 8] {
+            set(handle_field(attr, name)?, std::ptr::null_mut())?;
+        }
+        Ok(())
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_handle_attr_set_np(
+    attr: *mut CHandleAttr,
+    name: CHandleAttrName,
+    value: *mut c_void,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { set(handle_field(attr, name as c_int)?, value) })
+}
+
+/// `grpc_handle_attr_name_t_np`, as C passes an enumeration.
+pub type CHandleAttrName = u32;
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_handle_attr_get_np(
+    attr: *mut CHandleAttr,
+    name: CHandleAttrName,
+    value: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { get(handle_field(attr, name as c_int)?, value) })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_handle_attr_release_np(value: *mut c_void) -> c_int {
+    // SAFETY: as the header asks: what was given as a copy, or null.
+    unsafe { libc::free(value) };
+    GRPC_NO_ERROR
+}
+
+/// What handles are made with.
+struct Named {
+    server: Option<CString>,
+    /// Of a function, or of a class.
+    name: *const c_char,
+    ranks: u32,
+}
+
+/// What attributes tell.
+///
+/// # Safety
+/// Attributes that were initialized.
+unsafe fn named(attr: *mut CHandleAttr) -> Outcome<Named> {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let attr = &*memory::place(attr, "the attributes")?.pointer();
+        let host = memory::string_or_null(attr.host.cast()).map(|host| String::from_utf8_lossy(host).into_owned());
+        let server = match attr.port {
+            0 => host,
+            port => host.map(|host| format!("{host}:{port}")),
+        };
+        let ranks = u32::try_from(attr.ranks).map_err(|_| {
+            let what = format!("GRPC_HANDLE_ATTR_MPI_NCPUS is {}", attr.ranks);
+            Failed::other(format!("{what}; give the number of ranks, or 0 for those of the server"))
+        })?;
+        Ok(Named { server: to_text(server)?, name: attr.function, ranks })
+    }
+}
+
+/// As C passes a server's name.
+fn to_text(server: Option<String>) -> Outcome<Option<CString>> {
+    let text = server.map(CString::new).transpose();
+    text.map_err(|_| Failed::other("the server's name has a zero byte in it"))
+}
+
+fn pointer(server: Option<&CString>) -> *const c_char {
+    server.map_or(std::ptr::null(), |server| server.as_ptr())
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_with_attr_np(
+    handles: *mut CFunctionHandle,
+    count: usize,
+    attr: *mut CHandleAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        let Named { server, name, ranks } = named(attr)?;
+        library()?.make_handles(handles, count, pointer(server.as_ref()), name, ranks)
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_init_with_attr_np(
+    handle: *mut CFunctionHandle,
+    attr: *mut CHandleAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    unsafe { grpc_function_handle_array_init_with_attr_np(handle, 1, attr) }
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_with_attr_np(
+    handles: *mut CObjectHandle,
+    count: usize,
+    attr: *mut CHandleAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    match run_for(|| unsafe { named(attr) }.map(Some), None) {
+        // SAFETY: as above.
+        Some(told) => unsafe {
+            grpc_object_handle_array_init_np(handles, count, pointer(told.server.as_ref()), told.name)
+        },
+        None => last().0,
+    }
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_init_with_attr_np(
+    handle: *mut CObjectHandle,
+    attr: *mut CHandleAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    unsafe { grpc_object_handle_array_init_with_attr_np(handle, 1, attr) }
+}
+
+/// Writes what a handle was made with.
+///
+/// # Safety
+/// A place for attributes.
+unsafe fn tell(attr: *mut CHandleAttr, server: Option<&str>, name: &str, ranks: u32) -> Outcome<()> {
+    let place = memory::place(attr, "the place for the attributes")?;
+    let text = |text: &str| CString::new(text).map_err(|_| Failed::other("a name has a zero byte in it"));
+    let (name, server) = (text(name)?, server.map(text).transpose()?);
+    let mut told = CHandleAttr { ranks: c_int::try_from(ranks).unwrap_or(c_int::MAX), ..CHandleAttr::empty() };
+    // SAFETY: promised by the caller; texts of this function.
+    unsafe {
+        told.function = copied(name.as_ptr())?;
+        told.host = copied(pointer(server.as_ref()))?;
+        place.write_new(told);
+    }
+    Ok(())
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_get_attr_np(
+    handle: *mut CFunctionHandle,
+    attr: *mut CHandleAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        let call = call_of(handle)?;
+        tell(attr, call.bound.server.as_deref(), call.function().name(), call.function().ranks())
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_object_handle_get_attr_np(
+    handle: *mut CObjectHandle,
+    attr: *mut CHandleAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        let library = library()?;
+        let held = library.objects.find(&memory::place(handle, "the handle")?.read())?;
+        let view = library.grid.servers();
+        let server = held.server().and_then(|node| view.servers.iter().find(|server| server.node == node));
+        tell(attr, server.map(|server| server.name.as_str()), held.class(), 0)
+    })
+}

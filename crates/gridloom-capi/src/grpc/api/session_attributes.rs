@@ -1,0 +1,186 @@
+//! Attributes of sessions (`grpc_ninfg.h`), and calls with them.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::time::Duration;
+
+use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run, run_for};
+use super::super::config;
+use super::super::handles::{CFunctionHandle, CObjectHandle};
+use super::super::library::library;
+use super::super::memory;
+use super::attributes::{Field, WAIT, get, no_attribute, set};
+use super::calls::{OpenCall, call_of, method_of};
+use super::stacks::{ArgStack, begin_stack, call_stack};
+
+/// `grpc_session_attr_t_np`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CSessionAttr {
+    transfer: c_int,
+    timeout: c_int,
+    transfers: [c_int; 4],
+}
+
+/// Likewise, of a session.
+///
+/// # Safety
+/// Attributes that were initialized.
+unsafe fn session_field(attr: *mut CSessionAttr, name: c_int) -> Outcome<Field> {
+    let attr = memory::place(attr, "the attributes")?.pointer();
+    // SAFETY: promised by the caller; fields are only pointed to.
+    unsafe {
+        Ok(match name {
+            0 => Field::Number(&raw mut (*attr).transfer),
+            1 => Field::Number(&raw mut (*attr).timeout),
+            2..=5 => Field::Number((&raw mut (*attr).transfers).cast::<c_int>().add(name as usize - 2)),
+            _ => return Err(no_attribute(name)),
+        })
+    }
+}
+
+/// `grpc_session_attr_name_t_np`.
+pub type CSessionAttrName = u32;
+
+/// Writes the attributes that calls have by themselves.
+///
+/// # Safety
+/// A place for attributes.
+unsafe fn begin_attributes(attr: *mut CSessionAttr, limit: Option<Duration>) -> Outcome<()> {
+    let timeout = limit.map_or(0, |limit| c_int::try_from(limit.as_secs().max(1)).unwrap_or(c_int::MAX));
+    let fresh = CSessionAttr { transfer: WAIT, timeout, transfers: [0; 4] };
+    // SAFETY: promised by the caller.
+    unsafe { memory::place(attr, "the place for the attributes")?.write_new(fresh) };
+    Ok(())
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_np(
+    handle: *mut CFunctionHandle,
+    attr: *mut CSessionAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { begin_attributes(attr, call_of(handle)?.bound.limit()) })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_with_object_handle_np(
+    handle: *mut CObjectHandle,
+    attr: *mut CSessionAttr,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe {
+        let library = library()?;
+        library.objects.find(&memory::place(handle, "the handle")?.read())?;
+        begin_attributes(attr, library.limit)
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_attr_destruct_np(attr: *mut CSessionAttr) -> c_int {
+    run(|| memory::place(attr, "the attributes").map(drop))
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_attr_set_np(
+    attr: *mut CSessionAttr,
+    name: CSessionAttrName,
+    value: *mut c_void,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { set(session_field(attr, name as c_int)?, value) })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_attr_get_np(
+    attr: *mut CSessionAttr,
+    name: CSessionAttrName,
+    value: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run(|| unsafe { get(session_field(attr, name as c_int)?, value) })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_session_attr_release_np(value: *mut c_void) -> c_int {
+    // SAFETY: as the header asks: what was given as a copy, or null.
+    unsafe { libc::free(value) };
+    GRPC_NO_ERROR
+}
+
+/// The time limit that attributes give a call.
+///
+/// # Safety
+/// Attributes that were initialized.
+unsafe fn limit_of(attr: *const CSessionAttr) -> Outcome<Option<Duration>> {
+    // SAFETY: promised by the caller.
+    let timeout = unsafe { (*memory::place(attr.cast_mut(), "the attributes")?.pointer()).timeout };
+    config::limit(f64::from(timeout)).map_err(|why| Failed::other(format!("a time limit of {why}")))
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_within(call: *mut OpenCall, attr: *const CSessionAttr) -> c_int {
+    // SAFETY: `calls.c` opened it; the attributes are as the header asks.
+    run(|| unsafe {
+        match limit_of(attr) {
+            Ok(limit) => (*call).limit(limit),
+            Err(failed) => {
+                (*call).give_up();
+                return Err(failed);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_call_arg_stack_with_attr_np(
+    handle: *mut CFunctionHandle,
+    attr: *mut CSessionAttr,
+    stack: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run_for(|| unsafe { call_stack(&call_of(handle)?.within(limit_of(attr)?), stack) }.map(|()| 0), -1)
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async_with_attr_np(
+    handle: *mut CFunctionHandle,
+    attr: *mut CSessionAttr,
+    stack: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run_for(|| unsafe { begin_stack(&call_of(handle)?.within(limit_of(attr)?), stack) }, -1)
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_with_attr_np(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    attr: *mut CSessionAttr,
+    stack: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run_for(|| unsafe { call_stack(&method_of(handle, method)?.within(limit_of(attr)?), stack) }.map(|()| 0), -1)
+}
+
+/// See `grpc_ninfg.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_with_attr_np(
+    handle: *mut CObjectHandle,
+    method: *const c_char,
+    attr: *mut CSessionAttr,
+    stack: *mut ArgStack,
+) -> c_int {
+    // SAFETY: as the header asks.
+    run_for(|| unsafe { begin_stack(&method_of(handle, method)?.within(limit_of(attr)?), stack) }, -1)
+}
