@@ -152,8 +152,14 @@ impl Calls {
         let mut best: Option<(f64, NodeId, f64)> = None;
         for server in grid.servers.iter().filter(|server| may_run(server.node)) {
             let Some(model) = server.functions.get(request.task.name()) else { continue };
-            let predicted = model.predict(size, server.speed_flops).map(|predicted| predicted.seconds);
-            let run_s = predicted.unwrap_or_else(|| model.seconds(size, server.speed_flops)) * server.pace;
+            let runs_any = request.task.runs_any();
+            let predicted =
+                model.predict(size, server.speed_flops).filter(|_| !runs_any).map(|predicted| predicted.seconds);
+            let run_s = match (predicted, runs_any) {
+                (Some(run_s), _) => run_s * server.pace,
+                (None, true) => 0.0,
+                (None, false) => model.seconds(size, server.speed_flops) * server.pace,
+            };
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
             let load = self.loads.get(&server.node).copied().unwrap_or_default();
             // Calls already there share its slots; what they were predicted to take is worked off evenly.
@@ -366,6 +372,23 @@ mod tests {
             calls.sent(request, node, run_s);
         }
         assert_eq!(order, [3, 3, 3, 2, 3]);
+    }
+
+    #[test]
+    fn functions_of_programs_go_to_free_slots() {
+        // Whatever is known of the function that runs them all, a slot that is free is better.
+        let mut slow = server("b", 3, 1e9);
+        slow.pace = 100.0;
+        let grid = GridView { servers: vec![server("a", 2, 1e9), slow], ..GridView::default() };
+        let (links, mut calls, mut order) = (BTreeMap::new(), Calls::default(), Vec::new());
+        for serial in 0..4 {
+            let mut request = request(serial, None);
+            Arc::make_mut(&mut request.task).terms.label = Some("program:f".into());
+            let (node, run_s) = calls.choose(&grid, &links, &request).unwrap();
+            order.push(node.0);
+            calls.sent(request, node, run_s);
+        }
+        assert_eq!(order, [2, 3, 2, 3]);
     }
 
     #[test]

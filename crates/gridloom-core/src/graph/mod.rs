@@ -110,6 +110,11 @@ impl Task {
         self.terms.label.as_deref().unwrap_or_else(|| self.name())
     }
 
+    /// Whether its function runs one that its program sends along. Then models of its function do not tell how long it takes.
+    pub fn runs_any(&self) -> bool {
+        self.terms.label.is_some()
+    }
+
     /// Whether it runs nothing, but takes copies to its server.
     pub fn is_replicate(&self) -> bool {
         matches!(self.kind, TaskKind::Replicate(_))

@@ -196,7 +196,9 @@ impl Server {
         match &outcome {
             Ok(results) => {
                 let size = task.size(|datum| self.admission.size_bytes(datum));
-                let news = self.learning.learn(now, Call { function: name, size, run_ns, tasks, is_measured });
+                let runs_any = task.runs_any();
+                let call = Call { function: name, size, run_ns, tasks, is_measured, runs_any };
+                let news = self.learning.learn(now, call);
                 self.tell_learned(now, news, out);
                 dropped =
                     self.admitting(now, out, |admission, _, out| admission.made(now, &entry, results, client, out));

@@ -47,6 +47,8 @@ pub(super) struct Call<'a> {
     pub(super) tasks: f64,
     /// It was made to be measured.
     pub(super) is_measured: bool,
+    /// It ran a function that its program sent along, which says nothing of how fast the server is.
+    pub(super) runs_any: bool,
 }
 
 impl Learning {
@@ -98,7 +100,7 @@ impl Learning {
         let tasks = if seconds < PACE_CALL_S_MIN { 1.0 } else { call.tasks.min(f64::from(self.slots)) };
         known.learn(call.size, seconds, tasks, is_cold);
         let mut news = Vec::new();
-        if !is_cold && seconds >= PACE_CALL_S_MIN {
+        if !is_cold && !call.runs_any && seconds >= PACE_CALL_S_MIN {
             self.pace.measured(call.function, call.size, seconds, tasks);
             news.extend(self.take_pace(now));
         }
@@ -154,11 +156,27 @@ mod tests {
     use super::*;
     use crate::node::server::tests::offering_nothing;
 
+    fn call(run_ns: u64, runs_any: bool) -> Call<'static> {
+        Call { function: "m/f", size: Size::Work(1e9), run_ns, tasks: 1.0, is_measured: false, runs_any }
+    }
+
+    #[test]
+    fn functions_of_programs_tell_nothing_of_the_pace() {
+        for runs_any in [false, true] {
+            let mut learning = Learning::new(&offering_nothing());
+            let news: Vec<News> = [1_000_000_000_u64, 1_000_000_000]
+                .into_iter()
+                .chain([20_000_000_000; 4])
+                .flat_map(|run_ns| learning.learn(Time(1), call(run_ns, runs_any)))
+                .collect();
+            assert_eq!(news.iter().any(|one| matches!(one, News::Pace(_))), !runs_any, "{news:?}");
+        }
+    }
+
     #[test]
     fn a_cold_call_is_told_at_once_and_a_warm_one_by_the_timer() {
         let mut learning = Learning::new(&offering_nothing());
-        let call =
-            Call { function: "m/f", size: Size::Work(1e9), run_ns: 1_000_000_000, tasks: 1.0, is_measured: false };
+        let call = call(1_000_000_000, false);
         let is_model = |news: &[News]| matches!(news, [News::Model(function, _)] if function == "m/f");
         assert!(is_model(&learning.learn(Time(1), call)), "one for each slot is cold");
         assert_eq!(learning.learn(Time(2), call), [News::SetTimer]);
