@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gridloom_idl::parse;
-use gridloom_core::node::message::{DirectoryToClient, Message};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskId};
+use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind};
+use gridloom_core::node::message::{DataMessage, DirectoryToClient, Message, Supply, TaskToServer};
 use gridloom_perf::GridView;
 use gridloom_channel::frame::{Encoder, Kind};
 
@@ -32,6 +34,14 @@ fn main() {
             write("frames", &format!("functions-{at}-{number}"), &frame);
         }
     }
+    for (at, messages) in conversations().into_iter().enumerate() {
+        // To the server, from its first client: see the target.
+        let bytes = messages.iter().flat_map(|message| {
+            let body = postcard::to_stdvec(message).expect("a message is written");
+            std::iter::once(0x16).chain(body).collect::<Vec<u8>>()
+        });
+        write("machines", &format!("conversation-{at}"), &std::iter::once(0).chain(bytes).collect::<Vec<u8>>());
+    }
     for (at, file) in files(&root, "hex").into_iter().enumerate() {
         let text = fs::read_to_string(&file).expect("it can be read");
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -42,6 +52,38 @@ fn main() {
     for (at, file) in files(&root, "h").into_iter().enumerate() {
         write("messages", &format!("header-{at}"), &fs::read(file).expect("it can be read"));
     }
+}
+
+/// What clients say to servers.
+fn conversations() -> Vec<Vec<Message>> {
+    let client = NodeId(3);
+    let datum = |serial| DatumId { client, serial };
+    let (task, meta) = (TaskId { client, serial: 1 }, Meta::array(Dtype::Float64, &[1]));
+    let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: 1i32.to_ne_bytes().to_vec() };
+    let one = Task {
+        id: task,
+        kind: TaskKind::call("m/f", 0),
+        args: vec![n, Argument::Datum(datum(1))],
+        outputs: vec![Output { datum: datum(2), meta: meta.clone() }],
+        work_flops: Some(1.0),
+        terms: Default::default(),
+    };
+    let placed = Task {
+        kind: TaskKind::Replicate(Copies::Kept),
+        args: vec![Argument::Datum(datum(1))],
+        outputs: Vec::new(),
+        ..one.clone()
+    };
+    let supply = Supply { datum: datum(1), meta: meta.clone(), from: client, address: String::new() };
+    let run = |task: &Task| TaskToServer::RunTasks { tasks: vec![task.clone()], supplies: vec![supply.clone()] }.into();
+    vec![
+        vec![run(&one), TaskToServer::Recall { group: None, tasks: vec![task] }.into()],
+        vec![run(&one), TaskToServer::Cancel { tasks: vec![task] }.into()],
+        vec![run(&placed), TaskToServer::Release { data: vec![datum(1)] }.into()],
+        vec![run(&one), DataMessage::Fetch { datum: datum(2) }.into()],
+        vec![run(&one), TaskToServer::HasCopies { data: vec![datum(2)] }.into()],
+        vec![TaskToServer::Call { task: one, supplies: vec![(datum(1), meta)] }.into()],
+    ]
 }
 
 /// The files of the sources with that ending, in order.

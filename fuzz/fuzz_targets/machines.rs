@@ -1,0 +1,225 @@
+//! The machines of agent and server: whatever their peers say, and whenever, they do not panic, what must hold of them holds,
+//! and when all peers are gone nothing of theirs is left.
+
+#![no_main]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
+
+use gridloom_base::{DatumId, Machine, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_core::graph::{Task, TaskKind};
+use gridloom_core::node::message::{TaskMessage, TaskToServer};
+use gridloom_core::node::{
+    Agent, AgentConfig, AgentTimer, Effect, Input, Message, Role, Server, ServerConfig, ServerTimer, Timer,
+};
+use gridloom_idl::Signature;
+use gridloom_map::Stop;
+use libfuzzer_sys::fuzz_target;
+
+/// Peers have small numbers, so that messages meet.
+const AGENT: NodeId = NodeId(1);
+const SELF: NodeId = NodeId(2);
+const PEERS: [(NodeId, Role); 4] =
+    [(AGENT, Role::Agent), (NodeId(3), Role::Client), (NodeId(4), Role::Client), (NodeId(5), Role::Server)];
+const SECOND_NS: u64 = 1_000_000_000;
+const DESCRIPTION: &str = "Module m; Define f(IN int n, IN double x[n], OUT double y[n]) CalcOrder n Calls \"C\" f(n, x, y);
+DefClass k { DefMethod _initialize() Calls \"C\" b(); DefMethod m(IN int n) Calls \"C\" m(n); DefMethod _finalize() Calls \"C\" e(); }";
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((which, rest)) = bytes.split_first() else { return };
+    match which % 2 {
+        0 => Play::new(Node::Server(Box::new(server()))).all(rest),
+        _ => Play::new(Node::Agent(Box::new(Agent::new(AgentConfig { id: SELF, name: "a".into() })))).all(rest),
+    }
+});
+
+fn functions() -> Vec<Signature> {
+    static FUNCTIONS: LazyLock<Vec<Signature>> = LazyLock::new(|| {
+        let file = gridloom_idl::parse_file(DESCRIPTION, "t.idl").expect("it is valid");
+        let methods = file.classes.into_iter().flat_map(|class| class.methods);
+        file.definitions.into_iter().chain(methods).map(|definition| definition.signature).collect()
+    });
+    FUNCTIONS.clone()
+}
+
+fn server() -> Server {
+    Server::new(ServerConfig {
+        id: SELF,
+        name: "s".into(),
+        address: "there:1".into(),
+        agent: "agent:1".into(),
+        slots: 2,
+        queue_depth: 2,
+        plain: false,
+        memory_bytes: 1 << 12,
+        data_max: 16,
+        slowdown: 1.0,
+        functions: functions(),
+        codes: BTreeMap::new(),
+        models: BTreeMap::new(),
+    })
+}
+
+enum Node {
+    Agent(Box<Agent>),
+    Server(Box<Server>),
+}
+
+/// A machine with its world, which keeps the world's promises.
+struct Play {
+    node: Node,
+    now: Time,
+    up: BTreeSet<NodeId>,
+    started: BTreeMap<TaskId, Arc<Task>>,
+    hashes: BTreeMap<String, u64>,
+}
+
+impl Play {
+    fn new(node: Node) -> Play {
+        let hashes = functions().into_iter().map(|signature| (signature.name.clone(), signature.hash())).collect();
+        Play { node, now: Time(1), up: BTreeSet::new(), started: BTreeMap::new(), hashes }
+    }
+
+    fn all(mut self, mut rest: &[u8]) {
+        self.input(Input::Start);
+        PEERS.iter().for_each(|(peer, role)| self.peer_up(*peer, *role));
+        while let Some((what, after)) = rest.split_first() {
+            rest = self.one(*what, after);
+        }
+        // All go: nothing of theirs is left.
+        self.up.clone().into_iter().for_each(|peer| self.peer_lost(peer));
+        while let Some((task, _)) = self.started.pop_first() {
+            self.ended(task, Err(TaskError::Cancelled));
+        }
+        (0..60).for_each(|_| self.beat(SECOND_NS));
+        let left = match &self.node {
+            Node::Agent(agent) => agent.leftovers().to_vec(),
+            Node::Server(server) => server.leftovers(),
+        };
+        assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
+    }
+
+    fn one<'a>(&mut self, what: u8, rest: &'a [u8]) -> &'a [u8] {
+        let (peer, role) = PEERS[usize::from(what >> 4) % PEERS.len()];
+        let byte = rest.first().copied().unwrap_or(0);
+        match what % 16 {
+            0 => self.peer_lost(peer),
+            1 => self.peer_up(peer, role),
+            2 => {
+                self.beat(u64::from(byte) * SECOND_NS / 16);
+                return rest.get(1..).unwrap_or(&[]);
+            }
+            3 => {
+                if let Some(task) = self.started.keys().nth(usize::from(byte) % self.started.len().max(1)).copied() {
+                    let made = self.started.remove(&task).expect("found above");
+                    let outcome = match byte % 2 {
+                        0 => Ok(made.outputs.iter().map(|output| (output.datum, output.meta.clone())).collect()),
+                        _ => Err(TaskError::Cancelled),
+                    };
+                    self.ended(task, outcome);
+                }
+                return rest.get(1..).unwrap_or(&[]);
+            }
+            4 => {
+                let Ok(((datum, meta), rest)) = postcard::take_from_bytes::<(DatumId, Meta)>(rest) else { return &[] };
+                // The store takes in what its bound allows, and of a client what is its own.
+                let fits = meta.checked_size_bytes().is_some_and(|size_bytes| size_bytes <= 1 << 10);
+                if fits && self.up.contains(&peer) && role.may_send(peer, datum) {
+                    self.input(Input::DatumArrived { from: peer, datum, meta, took_ns: 1 });
+                }
+                return rest;
+            }
+            5 => {
+                let Ok((datum, rest)) = postcard::take_from_bytes::<DatumId>(rest) else { return &[] };
+                if self.up.contains(&peer) {
+                    self.input(Input::DatumBroken { from: peer, datum, no_memory: byte % 2 == 0, why: "so".into() });
+                }
+                return rest;
+            }
+            _ => {
+                let Ok((mut message, rest)) = postcard::take_from_bytes::<Message>(rest) else { return &[] };
+                self.sign(&mut message);
+                if self.up.contains(&peer) {
+                    self.input(Input::Received { from: peer, message });
+                }
+                return rest;
+            }
+        }
+        rest
+    }
+
+    /// Puts the right hashes into calls: no fuzzer guesses them.
+    fn sign(&self, message: &mut Message) {
+        let Message::Task(TaskMessage::ToServer(message)) = message else { return };
+        let tasks = match message {
+            TaskToServer::Call { task, .. } => std::slice::from_mut(task),
+            TaskToServer::RunTasks { tasks, .. } => tasks.as_mut_slice(),
+            _ => return,
+        };
+        for task in tasks {
+            let name = task.name().to_string();
+            if let (TaskKind::Call { signature_hash, .. } | TaskKind::Method { signature_hash, .. }, Some(hash)) =
+                (&mut task.kind, self.hashes.get(&name))
+            {
+                *signature_hash = *hash;
+            }
+        }
+    }
+
+    fn peer_up(&mut self, peer: NodeId, role: Role) {
+        if self.up.insert(peer) {
+            let (name, address) = (format!("p{peer}"), if peer == AGENT { "agent:1".into() } else { format!("p{peer}:1") });
+            self.input(Input::PeerUp { peer, role, name, address });
+        }
+    }
+
+    fn peer_lost(&mut self, peer: NodeId) {
+        if self.up.remove(&peer) {
+            self.input(Input::PeerLost { peer, why: "so".into() });
+        }
+    }
+
+    fn beat(&mut self, after_ns: u64) {
+        self.now = self.now + after_ns;
+        let timers = match self.node {
+            Node::Agent(_) => vec![Timer::Agent(AgentTimer::Heartbeat)],
+            Node::Server(_) => vec![Timer::Server(ServerTimer::Heartbeat), Timer::Server(ServerTimer::Transfers)],
+        };
+        timers.into_iter().for_each(|timer| self.input(Input::Timer(timer)));
+    }
+
+    fn ended(&mut self, task: TaskId, outcome: Result<Vec<(DatumId, Meta)>, TaskError>) {
+        self.input(Input::TaskEnded { task, outcome, run_ns: 1_000_000 });
+    }
+
+    /// Handles it, and what follows from that in the world.
+    fn input(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        match &mut self.node {
+            Node::Agent(agent) => agent.handle(self.now, input, &mut effects),
+            Node::Server(server) => {
+                server.handle(self.now, input, &mut effects);
+                server.check().expect("what must hold");
+            }
+        }
+        let mut follow = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::StartTask { task } => {
+                    assert!(self.started.insert(task.id, task).is_none(), "a task runs once at a time");
+                    assert!(self.started.len() <= 4, "no more than slots times depth");
+                }
+                Effect::StopTask { task } if self.started.remove(&task).is_some() => {
+                    let outcome = Err(TaskError::Cancelled);
+                    follow.push(Input::TaskEnded { task, outcome, run_ns: 1 });
+                }
+                Effect::HangUp { peer } => _ = self.up.remove(&peer),
+                Effect::Map { number, job } => {
+                    follow.push(Input::Mapped { number, outcome: job.map(Stop::default()) });
+                }
+                _ => {}
+            }
+        }
+        follow.into_iter().for_each(|input| self.input(input));
+    }
+}
