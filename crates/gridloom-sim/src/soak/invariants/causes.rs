@@ -88,7 +88,10 @@ impl Causes {
             }
             TaskError::AgentLost { .. } => ("an agent was lost when it was needed", no_agent),
             // An object is lost with its server, or by the call of a method that was given up.
-            TaskError::ObjectLost { .. } | TaskError::ServerLost { .. } | TaskError::DatumLost { .. }
+            TaskError::ObjectLost { .. }
+            | TaskError::ServerLost { .. }
+            | TaskError::DatumLost { .. }
+            | TaskError::OutOfMemory { .. }
                 if task.is_some_and(|task| ledger.methods.contains(&task)) =>
             {
                 let is_given_up = |task: &TaskId| task.client == node && ledger.methods.contains(task);
@@ -106,6 +109,7 @@ impl Causes {
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
             }
+            TaskError::OutOfMemory { .. } => ("a node had no memory for a datum", ledger.damage.was_full()),
             TaskError::DatumLost { .. } => {
                 ("a datum could not be taken in", ledger.damage.was_full() || ledger.has_erased)
             }
