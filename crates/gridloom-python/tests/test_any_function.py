@@ -537,16 +537,16 @@ def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
     """Past the bound, only as many calls run as there are results soon to be taken."""
     monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
     results = grid.map(bytes, itertools.repeat(400_000))
-    # Two calls run at a time: both may have begun before the bound was passed.
-    least, calls = 4, results._futures
+    # Two calls run at a time and up to eight results are read: these may have begun before the bound was passed.
+    least, more, calls = 4, 10, results._futures
     deadline = time.monotonic() + 60
     while sum(call.done() for call in calls) < least and time.monotonic() < deadline:
         time.sleep(0.001)
     # These come later, and run before what is held back would.
     assert [grid.run(twice, n).get(60) for n in range(20)] == [2 * n for n in range(20)]
-    assert least <= sum(call.done() for call in calls) <= least + 2 < len(calls)
+    assert least <= sum(call.done() for call in calls) <= least + more < len(calls)
     assert [len(next(results)) for _ in range(30)] == [400_000] * 30
-    assert sum(call.done() for call in calls) <= least + 2
+    assert sum(call.done() for call in calls) <= least + more
     results.close()
     assert grid.run(twice, 1).get(60) == 2
 
@@ -619,12 +619,12 @@ def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program):
     ):
         addresses = [json.loads(one.stdout.readline())["address"] for one in (runs, typed)]
         with gl.connect(servers=addresses) as grid:
-            assert grid.run(twice, 1).get() == 2
+            assert grid.run(abs, -1).get() == 1
             runs.kill()
             while len(grid.servers()) > 1:
                 time.sleep(0.01)
             told = "any more; those that did were lost: runs: start one with 'gridloom serve --run-code'"
-            for attempt in (lambda: grid.run(twice, 1).get(), lambda: list(grid.map(twice, [1])), lambda: list(grid.stream(range, 3))):
+            for attempt in (lambda: grid.run(abs, 1).get(), lambda: list(grid.map(abs, [1])), lambda: list(grid.stream(range, 3))):
                 with pytest.raises(gl.UnknownFunctionError, match=told):
                     attempt()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -55,7 +56,7 @@ class Ends:
         Errors of calls that the program does not read.
     callbacks, loads : Crew
         What calls callbacks of the program, one after another, and what unpickles results.
-    looks : list of functions
+    looks : list of weak references to methods
         Are called from time to time while calls are under way.
     """
 
@@ -66,7 +67,7 @@ class Ends:
         self.unread = Unread()
         self.callbacks = Crew("gridloom-callbacks", 1)
         self.loads = Crew("gridloom-loads", _LOADS_MAX, InnerThread)
-        self.looks: list[Callable[[], None]] = []
+        self.looks: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._changed = Condition()
         self._listeners: dict[int, Listener] = {}
         self._thread: threading.Thread | None = None
@@ -186,8 +187,11 @@ class Ends:
                 self.close()
                 return
             self._tell(ended)
-            for look in self.looks:
-                attempt(look)
+            for weak in self.looks:
+                if (look := weak()) is not None:
+                    attempt(look)
+                    # Held no longer than it takes: this may be the last reference.
+                    del look
 
     def _tell(self, ended: list[int]) -> None:
         told: dict[Listener, list[int]] = {}

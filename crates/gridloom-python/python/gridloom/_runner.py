@@ -21,6 +21,7 @@ import functools
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,8 @@ class Runner:
         self._servers_at = -float("inf")
         self._mean_seconds = 1.0
         self._ended_at = -float("inf")
-        ends.looks.append(self._look)
+        # Weakly: a session that nothing holds any more ends at once.
+        ends.looks.append(weakref.WeakMethod(self._look))
 
     def room(self, size_bytes: int) -> npt.NDArray[np.uint8]:
         """Memory for arguments, from which they go out without a copy."""
