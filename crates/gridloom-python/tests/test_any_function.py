@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import datetime
 import functools
-import itertools
 import json
 import operator
 import os
@@ -19,6 +18,7 @@ from pathlib import Path
 import gridloom as gl
 import numpy as np
 import pytest
+from sent_functions import hang, running, stop, twice
 
 
 @dataclasses.dataclass
@@ -42,30 +42,12 @@ class WithConstructor(Exception):
         self.a = a
 
 
-def twice(x):
-    return 2 * x
-
-
 def noted(function):
     @functools.wraps(function)
     def inner(*args, **kwargs):
         return ["noted", function(*args, **kwargs)]
 
     return inner
-
-
-def stop(gate, x=None):
-    """Waits until the gate is open; says that it runs by a file."""
-    Path(f"{gate}.{os.getpid()}").touch()
-    while not os.path.exists(f"{gate}.open"):
-        time.sleep(0.001)
-    return x
-
-
-def running(gate):
-    """Waits until a call of `stop` runs."""
-    while not list(gate.path.parent.glob("gate.[0-9]*")):
-        time.sleep(0.001)
 
 
 VALUES = {
@@ -268,66 +250,6 @@ def test_what_cannot_be_pickled_is_named(grid):
         grid.run(3)
     with pytest.raises(gl.WrongResult, match="its result cannot be pickled: lock: .*; return plain data"):
         grid.run(threading.Lock).get()
-
-
-def test_results_come_in_order(grid):
-    assert list(grid.map(twice, range(200))) == [2 * x for x in range(200)]
-    assert list(grid.map(pow, [2, 3, 4], itertools.repeat(2))) == [4, 9, 16]
-    assert list(grid.map(twice, range(100), chunksize=7)) == [2 * x for x in range(100)]
-    assert list(grid.map(twice, [])) == []
-
-
-def test_a_map_takes_an_endless_iterable(grid):
-    taken = []
-
-    def numbers():
-        for number in itertools.count():
-            taken.append(number)
-            yield number
-
-    results = grid.map(twice, numbers(), lead=5)
-    assert len(taken) == 5
-    assert [next(results) for _ in range(10)] == [2 * x for x in range(10)]
-    assert len(taken) == 15
-    results.close()
-    assert len(taken) == 15
-
-
-def test_large_arguments_are_not_submitted_far_ahead(grid, monkeypatch):
-    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1 << 20)
-    taken = []
-
-    def blocks():
-        for number in range(40):
-            taken.append(number)
-            yield bytes(600_000)
-
-    results = grid.map(len, blocks())
-    assert len(taken) == 4, "two for each of two slots"
-    assert next(results) == 600_000 and len(taken) == 5
-    assert list(results) == [600_000] * 39
-
-
-def test_a_map_raises_where_it_fails(grid):
-    results = grid.map(lambda x: 1 / x, [1, 2, 0, 4])
-    assert [next(results), next(results)] == [1, 0.5]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-    with pytest.raises(StopIteration):
-        next(results)
-    lock = threading.Lock()
-    with pytest.raises(gl.ArgumentError, match="argument 1"):
-        list(grid.map(twice, [1, lock]))
-    with pytest.raises(ValueError, match="chunksize"):
-        grid.map(twice, [1], chunksize=0)
-    with pytest.raises(ValueError, match="lead"):
-        grid.map(twice, [1], lead=0)
-
-
-def test_a_map_may_have_a_time_limit(grid, gate):
-    results = grid.map(stop, [str(gate.path)], timeout=0.05)
-    with pytest.raises(TimeoutError):
-        next(results)
 
 
 def test_a_call_can_be_cancelled_until_it_is_sent(grid, gate):
@@ -533,58 +455,6 @@ def test_a_working_directory_that_was_removed(program, tmp_path):
     assert done.stdout == "8 4\n", done.stderr
 
 
-def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
-    """Past the bound, only as many calls run as there are results soon to be taken."""
-    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
-    results = grid.map(bytes, itertools.repeat(400_000))
-    # Two calls run at a time and up to eight results are read: these may have begun before the bound was passed.
-    least, more, calls = 4, 10, results._futures
-    deadline = time.monotonic() + 60
-    while sum(call.done() for call in calls) < least and time.monotonic() < deadline:
-        time.sleep(0.001)
-    # These come later, and run before what is held back would.
-    assert [grid.run(twice, n).get(60) for n in range(20)] == [2 * n for n in range(20)]
-    assert least <= sum(call.done() for call in calls) <= least + more < len(calls)
-    assert [len(next(results)) for _ in range(30)] == [400_000] * 30
-    assert sum(call.done() for call in calls) <= least + more
-    results.close()
-    assert grid.run(twice, 1).get(60) == 2
-
-
-def test_calls_of_a_map_that_are_held_back_can_be_cancelled(grid, monkeypatch):
-    monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
-    results = grid.map(bytes, [400_000] * 40)
-    last = results._futures[-1]
-    while sum(call.done() for call in results._futures) < 4:
-        time.sleep(0.001)
-    assert last.cancel() and last.cancelled()
-    with pytest.raises(CancelledError):
-        list(results)
-    assert not grid._runner._held_back and not grid._runner._waiting
-
-
-def hang(gate):
-    Path(f"{gate}.{os.getpid()}").touch()
-    while True:
-        time.sleep(1)
-
-
-def test_a_map_that_times_out_ends_the_calls_that_hang(program, gate):
-    with gl.local(servers=1) as grid:
-        assert grid.run(twice, 1).get(60) == 2
-        with pytest.raises(TimeoutError):
-            list(grid.map(hang, [str(gate.path)] * 3, timeout=0.3))
-        assert grid.run(twice, 2).get(60) == 4
-        # An error of the function that is of that kind leaves the others.
-        with pytest.raises(TimeoutError, match="mine"):
-            list(grid.map(raise_timeout, range(3), timeout=60))
-        assert grid.run(twice, 2).get(60) == 4
-
-
-def raise_timeout(_):
-    raise TimeoutError("mine")
-
-
 def test_a_wait_that_is_cancelled_ends_the_call_where_it_runs(program, gate):
     import asyncio
 
@@ -633,7 +503,7 @@ def test_a_wait_that_is_too_long_says_so(grid, gate):
     held = grid.run(stop, str(gate.path))
     running(gate)
     for wait in (held.get, held.result, held.exception):
-        with pytest.raises(FuturesTimeoutError, match=r"test_any_function:stop has not ended within 0.01 s; it goes on: get\(\) waits again"):
+        with pytest.raises(FuturesTimeoutError, match=r"sent_functions:stop has not ended within 0.01 s; it goes on: get\(\) waits again"):
             wait(0.01)
     with pytest.raises(FuturesTimeoutError, match="a result of the map was not there within 0.01 s"):
         next(grid.map(stop, [str(gate.path)], timeout=0.01))

@@ -8,7 +8,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from gridloom._unread import Unread
-from test_any_function import twice
+from sent_functions import twice
 
 X = np.ones(3)
 # What unpickling a result waits for, in this program.

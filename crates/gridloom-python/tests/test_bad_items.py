@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from test_any_function import twice
+from sent_functions import twice
 
 
 def test_a_hundred_thousand_calls(one):

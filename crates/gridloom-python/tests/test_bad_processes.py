@@ -15,7 +15,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from bad_functions import is_alive, is_free, wait_until
-from test_any_function import running, stop, twice
+from sent_functions import running, stop, twice
 
 # --- They do not end.
 

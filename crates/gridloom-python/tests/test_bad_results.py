@@ -8,7 +8,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from bad_functions import is_free
-from test_any_function import twice
+from sent_functions import twice
 
 # --- They return or raise what cannot be sent.
 

@@ -10,7 +10,7 @@ from concurrent import futures
 
 import gridloom as gl
 import pytest
-from test_any_function import running, stop, twice
+from sent_functions import running, stop, twice
 
 STATE = "unset"
 

@@ -19,7 +19,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from conftest import FUNCTIONS
-from test_any_function import stop, twice
+from sent_functions import stop, twice
 
 X = np.ones(3)
 

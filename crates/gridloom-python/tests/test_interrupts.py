@@ -10,7 +10,7 @@ import sys
 import gridloom as gl
 import numpy as np
 import pytest
-from test_any_function import twice
+from sent_functions import twice
 
 _LOOKS = ("CALL", "JUMP_BACKWARD")
 _FOLDERS = (os.path.dirname(gl.__file__), os.path.dirname(os.__file__) + "/concurrent", os.path.dirname(os.__file__) + "/threading.py")

@@ -10,7 +10,7 @@ from pathlib import Path
 import gridloom as gl
 import numpy as np
 import pytest
-from test_any_function import stop
+from sent_functions import stop
 
 joblib = pytest.importorskip("joblib", reason="joblib is not installed")
 Parallel, delayed = joblib.Parallel, joblib.delayed

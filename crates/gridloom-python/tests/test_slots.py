@@ -5,7 +5,7 @@ import time
 
 import gridloom as gl
 from gridloom import _grid
-from test_any_function import running, twice
+from sent_functions import running, twice
 from test_lost_programs import grids
 
 __all__ = ["grids"]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
 use gridloom_core::node::{Command, Event};
+use gridloom_idl::Definition;
 use gridloom_sim::Bodies;
 use lan::wait_for;
 
@@ -32,6 +33,26 @@ impl Bodies for FailsLater {
     }
 }
 
+fn array() -> Meta {
+    Meta::array(Dtype::Float64, &[ELEMENTS])
+}
+
+fn number_of_elements() -> Argument {
+    Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() }
+}
+
+/// The client's first task, which makes these two.
+fn two(definition: &Definition, made: [DatumId; 2]) -> Task {
+    Task {
+        id: TaskId { client: made[0].client, serial: 1 },
+        kind: TaskKind::call("t/two", definition.signature.hash()),
+        args: vec![number_of_elements()],
+        outputs: made.map(|datum| Output { datum, meta: array() }).to_vec(),
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    }
+}
+
 #[test]
 fn a_failed_second_run_leaves_what_the_first_has_made() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
@@ -39,16 +60,8 @@ fn a_failed_second_run_leaves_what_the_first_has_made() {
     let runs = Arc::new(AtomicU32::new(0));
     sim.set_bodies(Box::new(FailsLater { runs: runs.clone() }));
     let [a, b, s] = [1, 2, 3].map(|serial| DatumId { client, serial });
-    let array = Meta::array(Dtype::Float64, &[ELEMENTS]);
-    let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() };
-    let two = Task {
-        id: TaskId { client, serial: 1 },
-        kind: TaskKind::call("t/two", definitions[0].signature.hash()),
-        args: vec![n.clone()],
-        outputs: [a, b].map(|datum| Output { datum, meta: array.clone() }).to_vec(),
-        work_flops: Some(1e6),
-        terms: Default::default(),
-    };
+    let n = number_of_elements();
+    let two = two(&definitions[0], [a, b]);
     let sum = |serial, datum| Task {
         id: TaskId { client, serial },
         kind: TaskKind::call("t/sum", definitions[1].signature.hash()),
@@ -105,16 +118,8 @@ fn a_node_without_memory_is_named() {
         sim.schedule(strikes);
     };
     let [a, b, s] = [1, 2, 3].map(|serial| DatumId { client, serial });
-    let array = Meta::array(Dtype::Float64, &[ELEMENTS]);
-    let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() };
-    let two = Task {
-        id: TaskId { client, serial: 1 },
-        kind: TaskKind::call("t/two", definitions[0].signature.hash()),
-        args: vec![n.clone()],
-        outputs: [a, b].map(|datum| Output { datum, meta: array.clone() }).to_vec(),
-        work_flops: Some(1e6),
-        terms: Default::default(),
-    };
+    let (array, n) = (array(), number_of_elements());
+    let two = two(&definitions[0], [a, b]);
     let group =
         Group { id: GroupId { client, serial: 1 }, tasks: vec![two], sources: Default::default(), wanted: Vec::new() };
     sim.command(client, Command::Run { group, heuristic: "heft".into() });

@@ -152,14 +152,11 @@ impl Calls {
         let mut best: Option<(f64, NodeId, f64)> = None;
         for server in grid.servers.iter().filter(|server| may_run(server.node)) {
             let Some(model) = server.functions.get(request.task.name()) else { continue };
-            let runs_any = request.task.runs_any();
-            let predicted =
-                model.predict(size, server.speed_flops).filter(|_| !runs_any).map(|predicted| predicted.seconds);
-            let run_s = match (predicted, runs_any) {
-                (Some(run_s), _) => run_s * server.pace,
-                (None, true) => 0.0,
-                (None, false) => model.seconds(size, server.speed_flops) * server.pace,
-            };
+            // Of a function that a program sends along nothing is known.
+            let model = (!request.task.runs_any()).then_some(model);
+            let predicted = model.and_then(|model| model.predict(size, server.speed_flops)).map(|found| found.seconds);
+            let guessed = || model.map_or(0.0, |model| model.seconds(size, server.speed_flops));
+            let run_s = predicted.unwrap_or_else(guessed) * server.pace;
             let link = links.get(&server.node).copied().unwrap_or(LinkEstimate::UNMEASURED);
             let load = self.loads.get(&server.node).copied().unwrap_or_default();
             // Calls already there share its slots; what they were predicted to take is worked off evenly.

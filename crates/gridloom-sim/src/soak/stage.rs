@@ -9,7 +9,7 @@ use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::{HostId, Platform};
 
-use super::insider::{Insider, OWN, OWN_FROM};
+use super::insider::{FORGED, Insider, OWN, OWN_FROM};
 use super::ledger::Ledger;
 use super::places::{AGENT, AGENT_HOST, CLIENT_HOST, CLIENTS_MAX, PLATFORM, SERVERS};
 use super::workload::{Hashes, IDL, Mix, array};
@@ -101,7 +101,7 @@ impl Stage {
         ledger.insiders.insert(node);
         let meta = Meta::array(Dtype::Float64, &[elements]);
         let own = (0..OWN).map(|number| DatumId { client: node, serial: OWN_FROM + number });
-        let others = (0..300).map(|number| DatumId { client: first, serial: number });
+        let others = (0..FORGED).map(|number| DatumId { client: first, serial: number });
         let all: Vec<DatumId> = own.chain(others).collect();
         for datum in all {
             sim.put(node, datum, meta.clone(), Some(array(-1.0, &meta).into()));
