@@ -4,7 +4,6 @@ import collections
 import dataclasses
 import datetime
 import functools
-import json
 import operator
 import os
 import subprocess
@@ -322,34 +321,6 @@ def test_the_end_of_a_grid_ends_its_calls(program, tmp_path):
         grid.run(twice, 1)
 
 
-def test_servers_take_no_code_unless_they_say_so(program, platform):
-    with gl.local(servers=1, run_code=False) as grid:
-        for attempt in (lambda: grid.run(twice, 1), lambda: grid.map(twice, [1]), lambda: gl.Executor(grid=grid)):
-            with pytest.raises(gl.UnknownFunctionError, match="start one with 'gridloom serve --run-code'"):
-                attempt()
-    told = r"a simulated grid cannot run functions that the program sends.*offer it by functions=\[\.\.\.\]"
-    with gl.simulate(platform) as grid, pytest.raises(gl.UsageError, match=told):
-        grid.run(twice, 1)
-
-
-def test_servers_with_run_code(program):
-    program = Path(gl.__file__).parent / "bin" / "gridloom"
-    serve = [program, "serve", "--run-code", "--no-agent", "--json", "--python", sys.executable, "--until-stdin-closes"]
-    with subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        ready = json.loads(server.stdout.readline())
-        assert {name.split(".")[0] for name in ready["functions"]} == {"python/run", "python/stream"}
-        with gl.connect(servers=[ready["address"]]) as grid:
-            assert grid.run(lambda x: x + 1, 1).get() == 2
-
-
-def test_what_a_server_offers_is_what_the_module_says():
-    """The server has the definition built in, so that it starts without Python."""
-    describe = [sys.executable, "-m", "gridloom.describe", "gridloom.run_code"]
-    told = json.loads(subprocess.run(describe, capture_output=True, text=True, check=True).stdout)
-    kept = Path(__file__).parents[2] / "gridloom" / "functions" / "run_code.json"
-    assert json.loads(kept.read_text()) == told
-
-
 def test_a_call_can_be_awaited(grid):
     import asyncio
 
@@ -396,37 +367,6 @@ def test_functions_that_await_run_to_their_end(grid):
 def test_a_generator_is_for_a_stream(grid, function):
     with pytest.raises(gl.WrongResult, match="it gives values one by one, which grid.stream takes"):
         grid.run(function, 3).get()
-
-
-def test_lists_of_functions_leave_out_parts_of_streams(grid):
-    listed = set(grid.functions()) | {name for server in grid.servers() for name in server.functions}
-    assert "python/run" in listed and not [name for name in listed if name.startswith("python/stream")]
-
-
-def test_servers_that_are_all_lost_are_named(program):
-    with gl.local(servers=2) as grid:
-        norm = grid.function("linalg/dnrm2")
-        assert grid.run(twice, 1).get() == 2
-        for process in grid.server_processes():
-            os.kill(process, 9)
-        while grid.servers():
-            time.sleep(0.01)
-        lost = "all servers were lost: server-1, server-2"
-        for attempt in (lambda: norm(np.ones(2)), lambda: grid.function("linalg/dnrm2")):
-            with pytest.raises(gl.UnknownFunctionError, match=lost):
-                attempt()
-        runs = f"^no server of this grid runs functions that programs send any more; {lost}: start one with 'gridloom serve --run-code'"
-        for attempt in (
-            lambda: grid.run(twice, 1).get(),
-            lambda: list(grid.map(twice, [1])),
-            lambda: list(grid.stream(range, 3)),
-        ):
-            with pytest.raises(gl.UnknownFunctionError, match=runs):
-                attempt()
-        with grid.group():
-            handle = norm(np.ones(2))
-        with pytest.raises(gl.NotMapped, match=lost):
-            handle.get()
 
 
 def test_a_file_for_which_there_is_no_room_is_told(program, tmp_path):
@@ -479,26 +419,6 @@ def test_a_call_may_have_a_time_limit(program, gate):
             grid.options(timeout=-1)
 
 
-def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program):
-    program = Path(gl.__file__).parent / "bin" / "gridloom"
-    served = [program, "serve", "--no-agent", "--json", "--python", sys.executable, "--until-stdin-closes", "--name"]
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with (
-        subprocess.Popen([*served, "runs", "--run-code"], **piped) as runs,
-        subprocess.Popen([*served, "typed", "builtin:linalg"], **piped) as typed,
-    ):
-        addresses = [json.loads(one.stdout.readline())["address"] for one in (runs, typed)]
-        with gl.connect(servers=addresses) as grid:
-            assert grid.run(abs, -1).get() == 1
-            runs.kill()
-            while len(grid.servers()) > 1:
-                time.sleep(0.01)
-            told = "any more; those that did were lost: runs: start one with 'gridloom serve --run-code'"
-            for attempt in (lambda: grid.run(abs, 1).get(), lambda: list(grid.map(abs, [1])), lambda: list(grid.stream(range, 3))):
-                with pytest.raises(gl.UnknownFunctionError, match=told):
-                    attempt()
-
-
 def test_a_wait_that_is_too_long_says_so(grid, gate):
     held = grid.run(stop, str(gate.path))
     running(gate)
@@ -517,20 +437,3 @@ def test_a_wait_that_is_too_long_says_so(grid, gate):
         grid.run(times_out).get(60)
     with pytest.raises(TimeoutError, match="^of the function$"):
         next(grid.map(lambda _: times_out(), [1], timeout=60))
-
-
-def test_a_testbed_runs_functions_if_it_is_told_to(program, platform, tmp_path):
-    program = Path(gl.__file__).parent / "bin" / "gridloom"
-    run = [program, "testbed", "run", "-p", platform, "--speeds", "none", "--quiet", "--overload"]
-    probe = subprocess.run([*run, "--no-grid", "--", "true"], capture_output=True, text=True, timeout=60)
-    if "does not let this user have" in probe.stderr:
-        pytest.skip(probe.stderr)
-    (tmp_path / "program.py").write_text(
-        "import gridloom as gl, socket\nwith gl.local() as grid:\n    print(grid.run(lambda x: (x, socket.gethostname()), 3).get())\n"
-    )
-    for told, code in (([], 1), (["--run-code"], 0)):
-        done = subprocess.run(
-            [*run, *told, "--", sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert ("(3, 's" if told else "'gridloom testbed run --run-code'") in done.stdout + done.stderr
