@@ -4,10 +4,15 @@
 //! runs the earliest ready task first. So the first tasks of a queue, as many as the server has slots, are taken to run. Others
 //! are yet to come: they wait for their data to arrive there, or for the tasks that make these.
 
+mod queue;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, TaskId, Time};
+use queue::{Queue, Queued};
+
+pub(super) use queue::{Expected, For};
 
 /// A task that waits, as one that could be moved: the last of its queue comes first.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,25 +28,6 @@ pub(super) struct Waiting {
     pub(super) model_s: f64,
 }
 
-/// How long a task is expected to run on its server.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Expected {
-    pub(super) run_s: f64,
-    /// Calls of the function were measured there. If not, the time says little.
-    pub(super) is_measured: bool,
-    /// Another server may run it as well.
-    pub(super) may_move: bool,
-}
-
-/// What a task waits for that is not in the queue yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum For {
-    /// For data on their way to its server.
-    Data,
-    /// For tasks that make its data.
-    Results,
-}
-
 /// Where a task stands at its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
@@ -53,135 +39,10 @@ enum Place {
 
 /// It is not looked more often than this what could move.
 const LOOK_PAUSE_NS: u64 = 100_000;
-/// A task that runs so many times as long as was expected puts what was predicted there in doubt.
-const OVERRUN: f64 = 2.5;
 /// A move takes some messages: what waits less is left, seconds.
 const WAIT_S_MIN: f64 = 1e-3;
 /// Of how many tasks of a queue it is looked whether they pay to be moved, at most.
 const LOOKED_AT_MAX: usize = 32;
-
-#[derive(Clone, Copy, Debug)]
-struct Queued {
-    task: TaskId,
-    expected: Expected,
-    /// It is taken to run since then.
-    since: Option<Time>,
-}
-
-#[derive(Debug)]
-struct Queue {
-    slots: usize,
-    tasks: BTreeMap<u64, Queued>,
-    /// Number of the first task that waits, and of all after it.
-    first_waiting: u64,
-    waiting: usize,
-    /// Those among them that may move.
-    movable: usize,
-    /// What the measured ones among those that wait are expected to run, seconds.
-    waiting_s: f64,
-    waiting_unmeasured: usize,
-    /// Tasks that wait for data on their way, and for tasks that make their data.
-    coming: usize,
-    planned: usize,
-    /// Tasks of other clients that the server had when it reported last.
-    others: u32,
-    /// Since when tasks of other clients run that keep these waiting.
-    taken: Vec<Time>,
-    /// What the server was asked to give back and has not answered, and for which server.
-    recalled: Option<(BTreeSet<TaskId>, NodeId)>,
-}
-
-impl Queue {
-    fn new(slots: u32) -> Queue {
-        Queue {
-            slots: slots.max(1) as usize,
-            tasks: BTreeMap::new(),
-            first_waiting: 0,
-            waiting: 0,
-            movable: 0,
-            waiting_s: 0.0,
-            waiting_unmeasured: 0,
-            coming: 0,
-            planned: 0,
-            others: 0,
-            taken: Vec::new(),
-            recalled: None,
-        }
-    }
-
-    fn count(&mut self, what: For) -> &mut usize {
-        match what {
-            For::Data => &mut self.coming,
-            For::Results => &mut self.planned,
-        }
-    }
-
-    fn count_waiting(&mut self, expected: Expected, is_more: bool) {
-        let sign = if is_more { 1.0 } else { -1.0 };
-        match is_more {
-            true => self.waiting += 1,
-            false => self.waiting -= 1,
-        }
-        match (expected.may_move, is_more) {
-            (true, true) => self.movable += 1,
-            (true, false) => self.movable -= 1,
-            (false, _) => {}
-        }
-        match (expected.is_measured, is_more) {
-            (true, _) => self.waiting_s += sign * expected.run_s,
-            (false, true) => self.waiting_unmeasured += 1,
-            (false, false) => self.waiting_unmeasured -= 1,
-        }
-        if self.waiting == self.waiting_unmeasured {
-            self.waiting_s = 0.0;
-        }
-    }
-
-    fn push(&mut self, number: u64, queued: Queued) {
-        self.count_waiting(queued.expected, true);
-        self.tasks.insert(number, queued);
-    }
-
-    fn take(&mut self, number: u64) {
-        let queued = self.tasks.remove(&number).expect("its place is known");
-        if queued.since.is_none() {
-            self.count_waiting(queued.expected, false);
-        }
-    }
-
-    /// As many run as there are slots, less those that others have.
-    fn start_next(&mut self, now: Time) {
-        while self.waiting > 0 && self.tasks.len() - self.waiting + self.taken.len() < self.slots {
-            let next = self.tasks.range(self.first_waiting..).find(|(_, queued)| queued.since.is_none());
-            let number = *next.expect("one waits").0;
-            let queued = self.tasks.get_mut(&number).expect("found above");
-            queued.since = Some(now);
-            let expected = queued.expected;
-            self.count_waiting(expected, false);
-            self.first_waiting = number + 1;
-        }
-    }
-
-    /// Others have slots in which tasks were taken to run: the last of these wait.
-    fn stop_last(&mut self) {
-        while self.tasks.len() - self.waiting + self.taken.len() > self.slots {
-            let running = self.tasks.iter().filter(|(_, queued)| queued.since.is_some());
-            let Some((number, _)) = running.max_by_key(|(number, queued)| (queued.since, **number)) else { return };
-            let number = *number;
-            let queued = self.tasks.get_mut(&number).expect("found above");
-            queued.since = None;
-            let expected = queued.expected;
-            self.count_waiting(expected, true);
-            self.first_waiting = self.first_waiting.min(number);
-        }
-    }
-
-    fn running(&self) -> impl Iterator<Item = (f64, &Queued)> {
-        // What runs began in the order of the numbers.
-        let running = self.tasks.range(..self.first_waiting).map(|(_, queued)| queued);
-        running.filter_map(|queued| Some((ns_to_seconds(queued.since?.0), queued)))
-    }
-}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -389,7 +250,7 @@ impl Queues {
     /// wait first.
     pub(super) fn with_surplus(&self, now: Time) -> Vec<NodeId> {
         let waiting = self.servers.iter().filter(|(_, queue)| queue.movable > 0 && queue.recalled.is_none());
-        let servers = waiting.map(|(server, queue)| (wait_s(queue, now), *server));
+        let servers = waiting.map(|(server, queue)| (queue.wait_s(now), *server));
         let mut servers: Vec<(f64, NodeId)> = servers.filter(|(wait_s, _)| *wait_s >= WAIT_S_MIN).collect();
         servers.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         servers.into_iter().map(|(_, server)| server).collect()
@@ -398,8 +259,8 @@ impl Queues {
     /// The tasks that wait at a server and may move, the last first, and how many wait there.
     pub(super) fn waiting(&self, server: NodeId, now: Time) -> (Vec<Waiting>, usize) {
         let Some(queue) = self.servers.get(&server) else { return (Vec::new(), 0) };
-        let (longest_s, is_doubtful) = (longest_s(queue, now), has_overrun(queue, now));
-        let (mut ahead_s, running_s) = (wait_s(queue, now), running_s(queue, now) / queue.slots as f64);
+        let (longest_s, is_doubtful) = (queue.longest_s(now), queue.has_overrun(now));
+        let (mut ahead_s, running_s) = (queue.wait_s(now), queue.running_s(now) / queue.slots as f64);
         let mut waiting = Vec::new();
         let last_first = queue.tasks.range(queue.first_waiting..).rev().filter(|(_, queued)| queued.since.is_none());
         for (_, queued) in last_first.take(LOOKED_AT_MAX) {
@@ -425,7 +286,7 @@ impl Queues {
                 let left_s = queued.expected.run_s - elapsed_s;
                 if left_s > 0.0 { left_s } else { elapsed_s }
             });
-            own.chain(taken_s(queue, now))
+            own.chain(queue.taken_s(now))
         });
         left.fold(1.0, f64::min).max(1e-3)
     }
@@ -457,45 +318,6 @@ impl Queues {
             }
         }
     }
-}
-
-/// What the tasks that run at a server are expected to take yet, seconds. One that runs longer than was expected is expected
-/// to run as long again, and so is one of another client.
-fn running_s(queue: &Queue, now: Time) -> f64 {
-    let left = queue.running().map(|(since_s, queued)| {
-        let elapsed_s = ns_to_seconds(now.0) - since_s;
-        match elapsed_s <= queued.expected.run_s {
-            true => queued.expected.run_s - elapsed_s,
-            false => elapsed_s,
-        }
-    });
-    left.sum::<f64>() + taken_s(queue, now).sum::<f64>()
-}
-
-/// How long the longest of the tasks that run has run, seconds.
-fn longest_s(queue: &Queue, now: Time) -> f64 {
-    let own = queue.running().map(|(since_s, _)| ns_to_seconds(now.0) - since_s);
-    own.chain(taken_s(queue, now)).fold(0.0, f64::max)
-}
-
-/// How long each task of another client has run that keeps tasks waiting, seconds.
-fn taken_s(queue: &Queue, now: Time) -> impl Iterator<Item = f64> {
-    queue.taken.iter().map(move |since| ns_to_seconds(now.since(*since)))
-}
-
-/// Whether a task has run so much longer than was expected that the other predictions there are in doubt.
-fn has_overrun(queue: &Queue, now: Time) -> bool {
-    queue.running().any(|(since_s, queued)| ns_to_seconds(now.0) - since_s > OVERRUN * queued.expected.run_s)
-}
-
-/// Seconds until a server has worked off its queue.
-fn wait_s(queue: &Queue, now: Time) -> f64 {
-    let longest_s = longest_s(queue, now);
-    let waiting_s = match has_overrun(queue, now) {
-        true => queue.waiting_s.max(queue.waiting as f64 * longest_s),
-        false => queue.waiting_s + queue.waiting_unmeasured as f64 * longest_s,
-    };
-    (running_s(queue, now) + waiting_s) / queue.slots as f64
 }
 
 #[cfg(test)]
