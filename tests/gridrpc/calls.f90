@@ -20,6 +20,7 @@ program calls
     call refused()
     call sessions()
     call waits()
+    call a_function_that_asks()
     call gives(grpc_finalize(), GRPC_NO_ERROR)
     call tell("finalize")
     call gives(grpc_wait_all(), GRPC_NOT_INITIALIZED)
@@ -279,6 +280,32 @@ contains
         call gives(grpc_cancel_all(), GRPC_NO_ERROR)
         call gives(grpc_wait(id), GRPC_SESSION_FAILED)
         call tell("all are cancelled")
+    end subroutine
+
+    subroutine a_function_that_asks()
+        type(grpc_function_handle_t) :: until_canceled
+        character(len=500) :: folder
+        integer(c_int), target, asynchronous :: rounds
+        integer(c_int) :: id
+        call get_environment_variable("PWD", folder)
+        call gives(grpc_function_handle_default(until_canceled, "fortran/until_canceled"), GRPC_NO_ERROR)
+        call gives(grpc_call_async(until_canceled, id, trim(folder) // "/runs" // c_null_char, &
+            trim(folder) // "/saw" // c_null_char, rounds), GRPC_NO_ERROR)
+        call await(trim(folder) // "/runs")
+        call gives(grpc_cancel(id), GRPC_NO_ERROR)
+        call await(trim(folder) // "/saw")
+        call gives(grpc_wait(id), GRPC_SESSION_FAILED)
+        call gives(grpc_get_error(id), GRPC_CANCELED_NP)
+        call tell("a function that sees that it is cancelled")
+    end subroutine
+
+    subroutine await(name)
+        character(len=*), intent(in) :: name
+        logical :: is_there
+        is_there = .false.
+        do while (.not. is_there)
+            inquire(file=name, exist=is_there)
+        end do
     end subroutine
 
     subroutine waits()

@@ -1,4 +1,4 @@
-! The functions of fortran.idl: gfortran -shared -fPIC -o libfortran.so functions.f90
+! The functions of fortran.idl: gfortran -shared -fPIC -o libfortran.so grpc_executable.f90 functions.f90
 subroutine pick(m, n, a, i, j, value)
     integer, intent(in) :: m, n, i, j
     double precision, intent(in) :: a(m, n)
@@ -83,4 +83,26 @@ subroutine forever(seed, never)
     do while (never == seed)
         call sleep(1)
     end do
+end subroutine
+
+subroutine until_canceled(runs, saw, rounds)
+    use grpc_executable
+    character(len=*), intent(in) :: runs, saw
+    integer, intent(out) :: rounds
+    logical :: is_canceled
+    rounds = 0
+    is_canceled = grpc_is_canceled_np()
+    call leave(runs)
+    do while (.not. is_canceled)
+        rounds = rounds + 1
+        is_canceled = grpc_is_canceled_np()
+    end do
+    call leave(saw)
+contains
+    subroutine leave(name)
+        character(len=*), intent(in) :: name
+        integer :: unit
+        open(newunit=unit, file=name, status="replace", action="write")
+        close(unit)
+    end subroutine
 end subroutine

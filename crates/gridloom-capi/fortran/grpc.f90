@@ -26,10 +26,15 @@
 !   for results until the wait; and copies of scalars and texts (push_value), for inputs. It grows as needed.
 ! - Calls stand in statements of their own: Fortran need not evaluate a function if the rest of an expression decides.
 !
-! The files beside this one, which it includes, say how blocks and data that stay on servers are written in Fortran. This is
-! the one to compile.
+! The files beside this one, which it includes, say how objects, attributes, blocks and data that stay on servers are written in
+! Fortran. This is the one to compile.
 include "grpc_texts.f90"
+include "grpc_errors.f90"
+include "grpc_stacks.f90"
 include "grpc_calls.f90"
+include "grpc_objects.f90"
+include "grpc_attributes.f90"
+include "grpc_sessions.f90"
 include "grpc_blocks.f90"
 include "grpc_plans.f90"
 include "grpc_heuristics.f90"
@@ -39,7 +44,12 @@ include "grpc_data.f90"
 
 ! All of it.
 module grpc
+    use grpc_errors
+    use grpc_stacks
     use grpc_calls
+    use grpc_objects
+    use grpc_attributes
+    use grpc_sessions
     use grpc_blocks
     use grpc_plans
     use grpc_heuristics
@@ -48,4 +58,6 @@ module grpc
     use grpc_data
     implicit none
     public
+    ! Of the modules alone.
+    private :: refuse, code_of, take_all, as_c, destruct
 end module grpc

@@ -57,5 +57,6 @@ extern "C" fn ranks() -> c_int {
 /// A function that takes nothing and gives a number.
 pub(super) type Answer = extern "C" fn() -> c_int;
 
-/// Variables of compiled libraries that lead to what they ask (`gridloom-idl/src/c_text.rs`, `gridloom-idl/include/ranks.h`).
+/// Variables of libraries that lead to what they ask (`gridloom-idl/src/c_text.rs`, `gridloom-idl/include/ranks.h`,
+/// `gridloom-capi/fortran/grpc_executable.f90`).
 pub(super) const ANSWERS: [(&[u8], Answer); 2] = [(b"gridloom_asks_np", is_canceled), (b"gridloom_ranks_np", ranks)];

@@ -60,10 +60,10 @@ pub struct Native {
     scratch: PathBuf,
 }
 
-/// Lets bodies that a library was compiled of ask about their calls.
+/// Lets functions of a library ask about their calls.
 fn answer(library: &os::Library) {
     for (name, answer) in ANSWERS {
-        // SAFETY: a variable of that name and type is in libraries that the server has compiled, and only there.
+        // SAFETY: where a library has a variable of that name, it is of that type (`ANSWERS`).
         if let Ok(place) = unsafe { library.get::<*mut Option<Answer>>(name) } {
             // SAFETY: as above; no function of the library runs yet.
             unsafe { place.write(Some(answer)) };
