@@ -106,7 +106,7 @@ demo: announced python
 
 # Says beforehand how long it takes, where nothing is built yet.
 announced:
-	@[ -e $(VENV)/installed ] || echo "The first time this compiles everything: four to eight minutes on two cores." \
+	@[ -e $(VENV)/installed ] || echo "The first time this compiles everything: four to eight minutes on two cores, up to twelve if the machine is busy." \
 		"Cargo shows how far it is."
 
 # Names of tests that were skipped, written by the Rust tests; pytest counts its own.

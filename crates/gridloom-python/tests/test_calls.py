@@ -59,7 +59,28 @@ def test_an_array_changed_between_two_recorded_calls_is_two(grid, size):
     assert np.isnan(after[0].get()) and after[1].get() == 5.0
 
 
-def test_a_forked_child_is_told_that_the_grid_is_not_its_own(grid):
+@pytest.mark.parametrize("ran", [False, True], ids=["a new grid", "a grid that has run a function"])
+def test_a_forked_child_is_told_that_the_grid_is_not_its_own(program, ran):
+    with gl.local(servers=1) as grid:
+        assert not ran or grid.run(pow, 2, 3).get(60) == 8
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                grid.run(pow, 2, 3)
+                said = "no error"
+            except gl.UsageError as error:
+                said = f"{error}; {grid!r}"
+            os.write(write, said.encode())
+            os._exit(0)
+        os.close(write)
+        with open(read) as heard:
+            said = heard.read()
+        assert os.waitpid(child, 0)[1] == 0
+    told = "the grid belongs to the process that forked this one; open another here"
+    assert said == f"{told}; <gridloom.Grid: of the process that forked this one>"
+
+
+def test_a_function_of_a_forked_child_is_not_its_own(grid):
     nothing = grid.function("tests/nothing")
     read, write = os.pipe()
     child = os.fork()
@@ -268,9 +289,22 @@ def test_futures(grid, gate):
 def test_cancel(grid, gate):
     future = grid.function("tests/hold").submit(X, str(gate.path))
     gate.server()
-    future.cancel()
+    assert future.cancel() and future.cancelled() and future.done()
     with pytest.raises(gl.Cancelled):
         future.get()
+    assert future.cancel(), "it is cancelled, as futures of the standard library say"
+    ended = grid.function("linalg/dnrm2").submit(np.ones(4))
+    assert ended.get() == 2 and not ended.cancel()
+
+
+def test_futures_of_both_kinds_can_be_aborted(grid, gate):
+    calls = [grid.function("tests/hold").submit(X, str(gate.path)), grid.run(time.sleep, 1000)]
+    gate.server()
+    for call in calls:
+        call.abort()
+        with pytest.raises(gl.Cancelled):
+            call.get(60)
+        assert call.cancelled()
 
 
 def test_time_limit(grid):

@@ -26,6 +26,13 @@ def describe(*files):
     return subprocess.run(run, capture_output=True, text=True)
 
 
+def test_a_function_of_no_module():
+    made = {"__name__": None}
+    exec("def f(x: float) -> float:\n    return x", made)
+    assert made["f"].__module__ is None
+    assert signature(gl.function(made["f"])).startswith("functions/f(x: float64)")
+
+
 def test_sizes_follow_from_arrays():
     @gl.function(module="m")
     def f(a: gl.Array["float64", "m", "k"], b: gl.Array["float32", "k", "n-1", gl.F], n: int) -> gl.Array[np.int8, 3]: ...

@@ -55,13 +55,33 @@ def test_a_map_raises_where_it_fails(grid):
         next(results)
     with pytest.raises(StopIteration):
         next(results)
-    lock = threading.Lock()
-    with pytest.raises(gl.ArgumentError, match="argument 1"):
-        list(grid.map(twice, [1, lock]))
     with pytest.raises(ValueError, match="chunksize"):
         grid.map(twice, [1], chunksize=0)
     with pytest.raises(ValueError, match="lead"):
         grid.map(twice, [1], lead=0)
+
+
+@pytest.mark.parametrize("by", ["a map", "an executor"])
+def test_an_item_that_cannot_be_sent_costs_no_result_before_it(grid, by):
+    items = [*range(80), threading.Lock(), 1]
+    run = grid.map if by == "a map" else gl.Executor(grid=grid).map
+    given, results = [], run(twice, items)
+    with pytest.raises(gl.ArgumentError, match="argument 1, of type lock, cannot be pickled"):
+        for result in results:
+            given.append(result)
+    assert given == [2 * x for x in range(80)]
+
+
+def test_an_iterable_that_fails_costs_no_result_before_it(grid):
+    def numbers():
+        yield from range(3)
+        raise KeyError("no more")
+
+    given, results = [], grid.map(twice, numbers())
+    with pytest.raises(KeyError, match="no more"):
+        for result in results:
+            given.append(result)
+    assert given == [0, 2, 4]
 
 
 def test_a_map_may_have_a_time_limit(grid, gate):
@@ -107,8 +127,10 @@ def raise_timeout(_):
 def test_a_map_that_times_out_ends_the_calls_that_hang(program, gate):
     with gl.local(servers=1) as grid:
         assert grid.run(twice, 1).get(60) == 2
-        with pytest.raises(TimeoutError):
-            list(grid.map(hang, [str(gate.path)] * 3, timeout=0.3))
+        results = grid.map(hang, [str(gate.path)] * 3, timeout=0.3)
+        for _ in range(2):  # never an empty rest
+            with pytest.raises(TimeoutError, match="not there within 0.3 s; all its calls are ended"):
+                list(results)
         assert grid.run(twice, 2).get(60) == 4
         # An error of the function that is of that kind leaves the others.
         with pytest.raises(TimeoutError, match="mine"):

@@ -82,7 +82,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             reduced = super().reducer_override(value)
             if reduced is not NotImplemented:
                 return self._function(value, reduced)
-            self.modules.add(value.__module__)
+            self._note_module(value)
             return reduced
         if kind is types.CodeType:
             return _rebuilt.make_code, (sys.version_info[:2], _shown_file(value), self.dispatch_table[kind](value)[1])
@@ -101,8 +101,12 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             return _rebuilt.same, (value.get(),)
         reduced = super().reducer_override(value)
         if reduced is NotImplemented and isinstance(value, type):
-            self.modules.add(value.__module__)
+            self._note_module(value)
         return reduced
+
+    def _note_module(self, value: Any) -> None:
+        if value.__module__ is not None:
+            self.modules.add(value.__module__)
 
     def _function(self, function: types.FunctionType, reduced: tuple[Any, ...]) -> Any:
         """A function by value: what cloudpickle makes of it, and how it finds its global variables there."""
@@ -147,7 +151,7 @@ def _own_attributes(wrapper: Any) -> dict[str, Any]:
 
 def _is_importable(value: Any) -> bool:
     """Whether a wrapped function is found by its module and name, and shall be."""
-    module = value.__module__
+    module = value.__module__ or "__main__"
     by_value = cloudpickle.list_registry_pickle_by_value()
     parents = {module.rsplit(".", dots)[0] for dots in range(module.count(".") + 1)}
     if module == "__main__" or parents & set(by_value):

@@ -281,7 +281,7 @@ def _cannot_offer(parameter: inspect.Parameter) -> str | None:
 
 def _stem(body: types.FunctionType) -> str:
     file = body.__globals__.get("__file__")
-    return Path(file).stem if file else body.__module__.rpartition(".")[2].strip("_")
+    return Path(file).stem if file else (body.__module__ or "functions").rpartition(".")[2].strip("_")
 
 
 def _results(annotation: Any) -> tuple[Any, ...]:

@@ -56,7 +56,8 @@ class Executor(concurrent.futures.Executor):
 
     Notes
     -----
-    What differs from ``ProcessPoolExecutor``: arguments are pickled by `submit`, and may change afterwards. ``sys.exit`` in a function,
+    Ctrl-C within its ``with`` block ends its calls, also those that run, as does one that ends the program. What differs from
+    ``ProcessPoolExecutor``: arguments are pickled by `submit`, and may change afterwards. ``sys.exit`` in a function,
     and the end of its process, fail its call alone, which raises `Crashed`.
 
     Examples
@@ -95,7 +96,7 @@ class Executor(concurrent.futures.Executor):
         assert self._grid is not None, "one of both"
         self._runner = self._grid._any()
         self._lock = threading.Lock()
-        self._futures: set[concurrent.futures.Future[Any]] = set()
+        self._futures: set[RunFuture[Any]] = set()
         self._broken: BaseException | None = None
         self._shut_down = False
         self._grid._executors.add(self)
@@ -187,7 +188,7 @@ class Executor(concurrent.futures.Executor):
         Parameters
         ----------
         wait : bool, optional
-            Whether to wait for the end of all calls.
+            Whether to wait for the end of all calls. Ctrl-C ends this wait, and with it the calls, also those that run.
         cancel_futures : bool, optional
             Whether to cancel the calls that were not sent to a server.
         """
@@ -205,9 +206,28 @@ class Executor(concurrent.futures.Executor):
     def _drain(self) -> None:
         with self._lock:
             futures = list(self._futures)
-        concurrent.futures.wait(futures)
-        if self._own is not None:
-            self._own.close()
+        try:
+            concurrent.futures.wait(futures)
+        except KeyboardInterrupt:
+            self._runner.abort(futures)
+            concurrent.futures.wait(futures)
+            raise
+        finally:
+            if self._own is not None:
+                self._own.close()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Shut it down. Calls that have not ended are awaited, but for an interrupt: then they are ended."""
+        self._end(aborts=kind is not None and issubclass(kind, KeyboardInterrupt))
+
+    def _end(self, *, aborts: bool) -> None:
+        """Shut it down, and wait for the calls, or end them first."""
+        if aborts:
+            with self._lock:
+                self._shut_down = True
+                futures = list(self._futures)
+            self._runner.abort(futures)
+        self.shutdown(wait=True)
 
     def _check(self) -> None:
         if self._broken is not None:

@@ -138,16 +138,22 @@ class Future(CalledBack[Any]):
         return isinstance(self._error, Cancelled)
 
     def cancel(self) -> bool:
-        """Ask for the call to be cancelled; `get` then raises `Cancelled`, unless it ended before.
+        """Cancel the call, also where it runs; `get` then raises `Cancelled`, unless it ended before.
 
         Returns
         -------
         bool
-            Whether it is cancelled already.
+            Whether it is cancelled.
         """
         if not self._ended:
             self._raw.cancel()
-        return isinstance(self._error, Cancelled)
+            # The session ends it at once, without waiting for the server.
+            self._fetch(None)
+        return self.cancelled()
+
+    def abort(self) -> None:
+        """End the call, as `cancel`."""
+        self.cancel()
 
     def _tell_unread(self, is_over: bool = False) -> bool:
         if self._is_read:

@@ -80,6 +80,8 @@ class Grid(OfSession):
         self._ends = Ends(raw)
         self._current: ContextVar[Group | None] = ContextVar("gridloom group", default=None)
         self._closed = False
+        # Whether this process is a forked child of the session's.
+        self._forked = False
         # Of the functions that the program has given it.
         self._folder = folder
         self._loops = Loops(raw)
@@ -652,6 +654,8 @@ class Grid(OfSession):
         return self._raw.empty(extents, np.dtype(dtype), order)
 
     def __repr__(self) -> str:
+        if self._forked:
+            return "<gridloom.Grid: of the process that forked this one>"
         if self._closed:
             return "<gridloom.Grid: closed>"
         names = [server["name"] for server in self._raw.servers()]

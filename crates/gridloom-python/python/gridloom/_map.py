@@ -1,8 +1,9 @@
 """Results of a function for many items, in order: what ``Grid.map`` and ``Executor.map`` give.
 
 **Invariants.** If `lead` says so, the number of calls is bounded that are submitted and of which no result was taken, and so are the
-bytes of their arguments and results, by `_lead`. An error ends the iterator. An iterator that has ended cancels the calls that were not
-sent; one that has timed out ends the others, too.
+bytes of their arguments and results, by `_lead`. An error ends the iterator, and comes after the results of the items before: also that of
+an item that cannot be sent, or of the iterable. An iterator that has ended cancels the calls that were not sent. One that has timed out
+or was interrupted ends the others, too, and says so whenever a result is asked for.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ import concurrent.futures
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ._bars import Bar, are_shown
 from ._called_back import quick
 from ._completed import end_of
-from ._errors import WaitTimedOut
+from ._errors import ArgumentError, Cancelled, WaitTimedOut
 from ._lead import Lead
-from ._packing import Room, pack_call, pack_chunk
-
-if TYPE_CHECKING:
-    from ._run_future import RunFuture
+from ._packing import Room, named, pack_call, pack_chunk
+from ._run_future import RunFuture
 
 _T = TypeVar("_T")
+
+_NO_ITEM = object()
 
 
 class MapResults(Generic[_T]):
@@ -52,6 +53,8 @@ class MapResults(Generic[_T]):
         self._chunked = chunked
         # Of a chunk those results that were not taken, the last one first.
         self._rest: list[_T] = []
+        # Once it has timed out or was interrupted: the error, as results are missing.
+        self._broken: Callable[[], BaseException] | None = None
         try:
             self._submit_ahead(0)
         except BaseException:
@@ -64,8 +67,7 @@ class MapResults(Generic[_T]):
     def __next__(self) -> _T:
         if not self._rest:
             if not self._futures:
-                self._end_bar()
-                raise StopIteration
+                raise self._end() or StopIteration
             try:
                 self._take(self._first().result(self._seconds_left()))
             except StopIteration as error:
@@ -73,7 +75,7 @@ class MapResults(Generic[_T]):
                 raise RuntimeError("a call of the map raised StopIteration") from error
             except BaseException as error:
                 if self._fail(error):
-                    raise concurrent.futures.TimeoutError(self._late()) from None
+                    raise self._late() from None
                 raise
         return self._rest.pop()
 
@@ -83,8 +85,7 @@ class MapResults(Generic[_T]):
     async def __anext__(self) -> _T:
         if not self._rest:
             if not self._futures:
-                self._end_bar()
-                raise StopAsyncIteration
+                raise self._end() or StopAsyncIteration
             try:
                 self._take(await self._await_first())
             except asyncio.CancelledError:
@@ -108,14 +109,27 @@ class MapResults(Generic[_T]):
         self._end_bar()
 
     def _fail(self, error: BaseException) -> bool:
-        """End it after an error; whether it is that the time is over. Then calls that hang would keep their slots."""
+        """End it after an error; whether it is that the time is over. Then calls that hang would keep their slots.
+
+        After an interrupt, nothing waits for its calls any more.
+        """
         late = [future for future in self._futures if not future.done()]
         is_limit = isinstance(error, (TimeoutError, concurrent.futures.TimeoutError))
         is_late = is_limit and bool(late) and late[0] is self._futures[0]
+        if is_late:
+            self._broken = self._late
+        elif isinstance(error, KeyboardInterrupt):
+            self._broken = _interrupted
         self.close()
-        if is_late and (runner := late[0]._runner) is not None:
+        runner = next((future._runner for future in late), None)
+        if runner is not None and self._broken is not None:
             runner.abort(late)
         return is_late
+
+    def _end(self) -> BaseException | None:
+        """All results are taken, or the error says why there are no more."""
+        self._end_bar()
+        return None if self._broken is None else self._broken()
 
     def _end_bar(self) -> None:
         if self._bar is not None:
@@ -136,11 +150,20 @@ class MapResults(Generic[_T]):
         while self._lead is None or len(self._futures) - taken < self._lead:
             if self._ahead is not None and self._ahead.is_full and len(self._futures) - taken >= self._least:
                 return
-            for items in itertools.islice(self._items, 1):
-                self._futures.append(self._submit(items, self._ahead))
-                break
-            else:
+            try:
+                items = next(self._items, _NO_ITEM)
+            except Exception as error:
+                if self._lead is None:  # as executors of Python do
+                    raise
+                self._futures.append(_failed(error))
+                self._items = iter(())
                 return
+            if items is _NO_ITEM:
+                return
+            future = self._submit(items, self._ahead)
+            self._futures.append(future)
+            if future._runner is None:  # it was not sent, and its error will be the last that the iterator gives
+                self._items = iter(())
 
     def _first(self) -> RunFuture[Any]:
         """The first call, once others were submitted in its place."""
@@ -152,13 +175,13 @@ class MapResults(Generic[_T]):
         first = self._first()
         await end_of(first, self._seconds_left())
         if not first.done():
-            error = WaitTimedOut(self._late())
+            error = WaitTimedOut(str(self._late()))
             error.limit_seconds = self._limit or 0.0
             raise error
         return first.result()
 
-    def _late(self) -> str:
-        return f"a result of the map was not there within {self._limit} s; all its calls are ended"
+    def _late(self) -> concurrent.futures.TimeoutError:
+        return concurrent.futures.TimeoutError(f"a result of the map was not there within {self._limit} s; all its calls are ended")
 
     def _take(self, result: Any) -> None:
         future = self._futures.popleft()
@@ -190,13 +213,27 @@ def mapped(
     bar = Bar(name.rpartition(":")[2], "calls", _length(iterables)) if progress and are_shown() else None
 
     def call(args: Any, ahead: Lead | None) -> RunFuture[Any]:
-        packed = pack_call(name, args, {}, room) if chunksize == 1 else pack_chunk(name, args, room)
+        try:
+            packed = pack_call(name, args, {}, room) if chunksize == 1 else pack_chunk(name, args, room)
+        except ArgumentError as error:
+            return _failed(error)
         return submit(function, name, packed, lead=ahead)
 
     if chunksize == 1:
         return MapResults(_counted(call, bar, lambda args: 1), calls, lead, least, timeout, False, bar)
     chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
     return MapResults(_counted(call, bar, len), chunks, lead, least, timeout, True, bar)
+
+
+def _failed(error: Exception) -> RunFuture[Any]:
+    """A call that was not sent."""
+    future: RunFuture[Any] = RunFuture()
+    future.set_exception(error)
+    return future
+
+
+def _interrupted() -> BaseException:
+    return named(Cancelled, "the map was interrupted, and its calls were ended; make it again for the results that are missing")
 
 
 def _length(iterables: tuple[Iterable[Any], ...]) -> int | None:

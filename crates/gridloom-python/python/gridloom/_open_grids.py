@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import weakref
 from typing import TYPE_CHECKING
 
@@ -17,18 +18,27 @@ open_grids: weakref.WeakSet[Grid] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
+    is_interrupted = _is_interrupted()
     for grid in list(open_grids):
-        # As executors of Python do, theirs end their calls first.
+        # As executors of Python do, theirs wait for their calls first. Ctrl-C ends these instead.
         for executor in list(grid._executors):
-            executor.shutdown()
+            try:
+                executor._end(aborts=is_interrupted)
+            except KeyboardInterrupt:
+                is_interrupted = True
         grid.close()
+
+
+def _is_interrupted() -> bool:
+    """Whether Ctrl-C has ended the program. A prompt goes on after it."""
+    return issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(sys, "ps1")
 
 
 def _forked() -> None:
     """In a forked child no session works: its threads and its connections are the parent's."""
     _gridloom.forked()
     for grid in list(open_grids):
-        grid._closed = True
+        grid._closed = grid._forked = True
         grid._ends.forget()
         if grid._runner is not None:
             grid._runner.forget()

@@ -117,6 +117,7 @@ class Runner:
         self._held_back: dict[concurrent.futures.Future[Any], Call] = {}
         self._bound: dict[int, Call] = {}
         self._closed = False
+        self._forked = False
         # Slots by server.
         self._servers: dict[str, int] = {}
         self._servers_at = -float("inf")
@@ -174,7 +175,7 @@ class Runner:
         try:
             with self._lock:
                 if self._closed:
-                    raise UsageError("the grid is closed; open another with gridloom.local or connect")
+                    raise self._no_session()
                 if lead is not None:
                     lead.add(call)
                 self._waiting[future] = call
@@ -222,8 +223,13 @@ class Runner:
     def forget(self) -> None:
         """In a forked child nothing of it works."""
         self._lock = threading.RLock()
-        self._closed = True
+        self._closed = self._forked = True
         self._clear()
+
+    def _no_session(self) -> UsageError:
+        if self._forked:
+            return UsageError("the grid belongs to the process that forked this one; open another here")
+        return UsageError("the grid is closed; open another with gridloom.local or connect")
 
     def taken(self, lead: Lead, future: RunFuture[Any]) -> None:
         """The program has taken the next result of a map."""
@@ -295,7 +301,7 @@ class Runner:
             pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, left, call.name)
             call.pending, call.serial, call.sent = pending, pending.serial(), now
             if not self._ends.note(pending, call.serial, self):
-                raise UsageError("the grid is closed")
+                raise self._no_session()
             call.attempts += 1
             (self._free if call.bound_to is None else self._bound)[call.serial] = call
             self._waiting.pop(call.future, None)
