@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SLOTS_MAX};
@@ -29,6 +29,9 @@ const PYTHON_VARIABLE: &str = "GRIDLOOM_PYTHON";
 
 /// How long the processes get to end by themselves.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long their listeners get after that. What a function has left behind may keep a pipe open for ever.
+const LISTENER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// So much of a line is kept until it ends.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -159,7 +162,9 @@ struct Started {
     name: String,
     is_silent: bool,
     said: Arc<Mutex<Option<String>>>,
+    /// Gives an error other than a timeout once the listener has heard all.
     ended: Receiver<()>,
+    listener: Option<JoinHandle<()>>,
 }
 
 impl LocalProcesses {
@@ -233,7 +238,7 @@ impl LocalProcesses {
             drop(child.stdin.take());
         }
         let deadline = Instant::now() + STOP_PATIENCE;
-        for child in children {
+        for child in &mut children {
             while matches!(child.try_wait(), Ok(None)) {
                 if Instant::now() > deadline {
                     // The process may have ended between the question and the kill: that is as well.
@@ -244,6 +249,8 @@ impl LocalProcesses {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        let deadline = Instant::now() + LISTENER_PATIENCE;
+        self.servers.iter_mut().chain(std::iter::once(&mut self.agent)).for_each(|started| started.join(deadline));
     }
 }
 
@@ -270,13 +277,28 @@ impl Started {
         // Dropping `end` tells that all was heard.
         let listener = threads::spawn(thread, move || drop((pass_on(error, &heard, is_silent), end)));
         match listener {
-            Ok(_) => Ok(Started { child, name: name.to_string(), is_silent, said, ended }),
+            Ok(listener) => {
+                let (name, listener) = (name.to_string(), Some(listener));
+                Ok(Started { child, name, is_silent, said, ended, listener })
+            }
             Err(error) => {
                 // It would wait for somebody to read what it says; it may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(Error::Connect(format!("{name} of the local grid: {error}")))
             }
+        }
+    }
+
+    /// The process has ended: waits for its listener, until then at the latest.
+    fn join(&mut self, deadline: Instant) {
+        let has_heard_all = !matches!(
+            self.ended.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            Err(RecvTimeoutError::Timeout)
+        );
+        if has_heard_all && let Some(listener) = self.listener.take() {
+            // Its panic was reported on its own thread.
+            let _ = listener.join();
         }
     }
 

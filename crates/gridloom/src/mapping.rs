@@ -228,7 +228,11 @@ fn run(
         .spawn(body)
         .map_err(|why| Error::from(TaskError::NotMapped { why: format!("no thread for the heuristic: {why}") }))?;
     match receive.recv_timeout(limit) {
-        Ok(outcome) => Ok(outcome),
+        Ok(outcome) => {
+            // It ends at once. A panic of what it drops was reported there.
+            let _ = thread.join();
+            Ok(outcome)
+        }
         Err(RecvTimeoutError::Timeout) => Ok(Err(took_too_long(limit))),
         Err(RecvTimeoutError::Disconnected) => {
             resume_unwind(thread.join().expect_err("a heuristic that gives nothing has panicked"))
