@@ -26,12 +26,12 @@ def the_program(monkeypatch):
     monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
 
 
-def compile_fortran(source, target):
-    """A program with the module, in its folder."""
+def compile_fortran(source, target, *before):
+    """A program with the module, and what it uses, in its folder."""
     # Numbers that went through a function unchanged are compared.
     warnings = ["-std=f2018", "-Wall", "-Wextra", "-Werror", "-Wno-compare-reals", "-O2", "-g"]
     library = [f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
-    subprocess.run(["gfortran", *warnings, MODULE, source, "-o", target, *library], check=True, cwd=target.parent)
+    subprocess.run(["gfortran", *warnings, MODULE, *before, source, "-o", target, *library], check=True, cwd=target.parent)
     return target
 
 
@@ -96,7 +96,7 @@ def test_calls_of_all_kinds(tmp_path):
     (tmp_path / "grid.toml").write_text(
         '[local]\nservers = 2\nfunctions = ["fortran.idl"]\nlibraries = ["libfortran.so"]\n'
     )
-    program = compile_fortran(SUITE / "calls.f90", tmp_path / "calls")
+    program = compile_fortran(SUITE / "calls.f90", tmp_path / "calls", SUITE / "suite.f90")
     command, environment = [program, "grid.toml", "server-1"], {**os.environ, "PWD": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
     said = done.stdout.splitlines()
@@ -112,7 +112,7 @@ def test_what_is_beside_the_standard(tmp_path, monkeypatch, name, is_simulated):
     for file in ("functions.idl", "ninfg.idl", "ninfg.h", "gridrpc.toml", "platform.toml"):
         shutil.copy(SUITE / file, tmp_path)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", SUITE / "functions.c", "-o", tmp_path / "libgridrpc.so"], check=True)
-    program = compile_fortran(SUITE / f"{name}.f90", tmp_path / name)
+    program = compile_fortran(SUITE / f"{name}.f90", tmp_path / name, SUITE / "suite.f90")
     simulate = [PROGRAM, "simulate", "-p", tmp_path / "platform.toml", "--execute", "--"] if is_simulated else []
     command = [*simulate, program, "gridrpc.toml"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)

@@ -1,11 +1,10 @@
 ! Blocks and data that stay on servers, as the modules of grpc.f90 have them: blocks CONFIGURATION. Prints a line a case.
 program blocks
     use grpc
+    use suite
     use, intrinsic :: iso_c_binding
     implicit none
     integer, parameter :: n = 3000
-    integer :: failed = 0
-    logical :: is_right = .true.
     character(len=200) :: configuration
     type(grpc_function_handle_t) :: axpy, total
     real(c_double), target, asynchronous :: x(n), y(n), z(n), sum
@@ -28,28 +27,8 @@ program blocks
     call a_matrix()
     call gives(grpc_finalize(), GRPC_NO_ERROR)
     call tell("finalize")
-    if (failed > 0) error stop 1
+    call leave()
 contains
-    ! Each in a statement of its own: operands of .and. need not be evaluated.
-    subroutine gives(error, expected)
-        integer(c_int), intent(in) :: error, expected
-        if (error == expected) return
-        is_right = .false.
-        print '(5a)', grpc_error_string(error), ", not ", grpc_error_string(expected), ": ", grpc_last_error_text_np()
-    end subroutine
-
-    subroutine holds(condition)
-        logical, intent(in) :: condition
-        is_right = is_right .and. condition
-    end subroutine
-
-    subroutine tell(shows)
-        character(len=*), intent(in) :: shows
-        print '(3a)', trim(merge("ok    ", "not ok", is_right)), " ", shows
-        if (.not. is_right) failed = failed + 1
-        is_right = .true.
-    end subroutine
-
     subroutine fill()
         x = 1
         y = 10

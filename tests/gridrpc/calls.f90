@@ -1,10 +1,9 @@
 ! The module grpc, function by function: calls CONFIGURATION SERVER. Prints a line a case.
 program calls
     use grpc
+    use suite
     use, intrinsic :: iso_c_binding
     implicit none
-    integer :: failed = 0
-    logical :: is_right = .true.
     character(len=200) :: configuration, server
     call get_command_argument(1, configuration)
     call get_command_argument(2, server)
@@ -25,28 +24,8 @@ program calls
     call tell("finalize")
     call gives(grpc_wait_all(), GRPC_NOT_INITIALIZED)
     call tell("nothing after the end")
-    if (failed > 0) error stop 1
+    call leave()
 contains
-    ! Each in a statement of its own: operands of .and. need not be evaluated.
-    subroutine gives(error, expected)
-        integer(c_int), intent(in) :: error, expected
-        if (error == expected) return
-        is_right = .false.
-        print '(5a)', grpc_error_string(error), ", not ", grpc_error_string(expected), ": ", grpc_last_error_text_np()
-    end subroutine
-
-    subroutine holds(condition)
-        logical, intent(in) :: condition
-        is_right = is_right .and. condition
-    end subroutine
-
-    subroutine tell(shows)
-        character(len=*), intent(in) :: shows
-        print '(3a)', trim(merge("ok    ", "not ok", is_right)), " ", shows
-        if (.not. is_right) failed = failed + 1
-        is_right = .true.
-    end subroutine
-
     subroutine before_the_beginning()
         type(grpc_function_handle_t) :: handle
         call gives(grpc_function_handle_default(handle, "fortran/pick"), GRPC_NOT_INITIALIZED)

@@ -13,11 +13,10 @@ end module counted
 
 program objects
     use grpc
+    use suite
     use counted
     use, intrinsic :: iso_c_binding
     implicit none
-    integer :: failed = 0
-    logical :: is_right = .true.
     character(len=200) :: configuration
     character(len=:), allocatable :: server
     interface
@@ -38,28 +37,8 @@ program objects
     call the_rest()
     call gives(grpc_finalize(), GRPC_NO_ERROR)
     call tell("finalize")
-    if (failed > 0) error stop 1
+    call leave()
 contains
-    ! Each in a statement of its own: operands of .and. need not be evaluated.
-    subroutine gives(error, expected)
-        integer(c_int), intent(in) :: error, expected
-        if (error == expected) return
-        is_right = .false.
-        print '(5a)', grpc_error_string(error), ", not ", grpc_error_string(expected), ": ", grpc_last_error_text_np()
-    end subroutine
-
-    subroutine holds(condition)
-        logical, intent(in) :: condition
-        is_right = is_right .and. condition
-    end subroutine
-
-    subroutine tell(shows)
-        character(len=*), intent(in) :: shows
-        print '(3a)', trim(merge("ok    ", "not ok", is_right)), " ", shows
-        if (.not. is_right) failed = failed + 1
-        is_right = .true.
-    end subroutine
-
     ! The server that ran a session.
     function server_of(id) result(name)
         integer(c_int), intent(in) :: id

@@ -324,13 +324,7 @@ contains
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
         type(grpc_function_handle_t), intent(in), target :: handle
         type(grpc_session_attr_t_np), intent(in) :: attr
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         grpc_call_with_attr_np = grpc_call_arg_stack_with_attr_np(handle, attr, all)
     end function
 
@@ -341,13 +335,7 @@ contains
         type(grpc_function_handle_t), intent(in), target :: handle
         type(grpc_session_attr_t_np), intent(in) :: attr
         integer(c_int), intent(out) :: session_id
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         session_id = grpc_call_arg_stack_async_with_attr_np(handle, attr, all)
         grpc_call_async_with_attr_np = code_of(session_id)
     end function
@@ -385,13 +373,7 @@ contains
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
         type(grpc_session_attr_t_np), intent(in) :: attr
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         grpc_invoke_with_attr_np = grpc_invoke_arg_stack_with_attr_np(handle, method_name, attr, all)
     end function
 
@@ -403,13 +385,7 @@ contains
         character(len=*), intent(in) :: method_name
         type(grpc_session_attr_t_np), intent(in) :: attr
         integer(c_int), intent(out) :: session_id
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         session_id = grpc_invoke_arg_stack_async_with_attr_np(handle, method_name, attr, all)
         grpc_invoke_async_with_attr_np = code_of(session_id)
     end function

@@ -268,13 +268,7 @@ contains
         a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
         type(grpc_function_handle_t), intent(in), target :: handle
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         grpc_call = grpc_call_arg_stack(handle, all)
     end function
 
@@ -284,13 +278,7 @@ contains
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
         type(grpc_function_handle_t), intent(in), target :: handle
         integer(c_int), intent(out) :: session_id
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         session_id = grpc_call_arg_stack_async(handle, all)
         grpc_call_async = code_of(session_id)
     end function

@@ -138,13 +138,7 @@ contains
         a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         grpc_invoke_np = grpc_invoke_arg_stack_np(handle, method_name, all)
     end function
 
@@ -155,13 +149,7 @@ contains
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
         integer(c_int), intent(out) :: session_id
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        type(grpc_arg_stack_t) :: all
-        call take_all(all, &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
+        include "grpc_arguments.f90"
         session_id = grpc_invoke_arg_stack_async_np(handle, method_name, all)
         grpc_invoke_async_np = code_of(session_id)
     end function
