@@ -19,7 +19,7 @@ CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
 CASES = 280
 # Sources that are no part of the suite.
-APART = {f"{name}.c" for name in ("again", "functions", "cycles", "mixed")}
+APART = {f"{name}.c" for name in ("again", "functions", "cycles", "late", "mixed")}
 APART |= {f"lost{what}.c" for what in ("", "_block", "_bound", "_client", "_object")}
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
@@ -160,7 +160,7 @@ def test_a_simulated_program_that_does_not_finalize_has_a_report(suite):
 
 MPI_H = """static int MPI_COMM_WORLD, MPI_BYTE;
 #define MPI_Init(argc, argv) 0
-#define MPI_Comm_rank(all, rank) (*(rank) = 0)
+#define MPI_Comm_rank(all, rank) (*(rank) = atoi(getenv("RANK")))
 #define MPI_Comm_size(all, size) (*(size) = atoi(getenv("RANKS")))
 #define MPI_Bcast(what, count, type, rank, all) ((void)(what))
 #define MPI_Abort(all, status) exit(status)
@@ -193,22 +193,80 @@ int main(int argc, char **argv) {
 """
 
 
-def test_a_handle_says_on_how_many_ranks_its_calls_run(tmp_path, monkeypatch):
-    """By an mpirun that starts the first rank only, and tells it how many there are."""
+# Ranks that cannot talk.
+MPIRUN = """#!/bin/sh
+export RANKS="$2"
+shift 2
+for rank in $(seq 1 $((RANKS - 1))); do RANK=$rank "$@" & done
+RANK=0 "$@"
+status=$?
+wait
+exit $status
+"""
+RANKS_IDL = """Module ranks;
+Define size(OUT int *size) Backend "MPI" { MPI_Comm_size(MPI_COMM_WORLD, size); }
+Define asks(OUT int *rounds) Backend "MPI"
+{
+    char name[500];
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    snprintf(name, sizeof name, "%s/runs-%d", getenv("SAID"), rank);
+    if (!grpc_is_canceled_np(NULL)) fclose(fopen(name, "w"));
+    while (!grpc_is_canceled_np(NULL)) usleep(1000);
+    snprintf(name, sizeof name, "%s/saw-%d", getenv("SAID"), rank);
+    fclose(fopen(name, "w"));
+}
+"""
+CANCELS = """#include <grpc.h>
+static void await(const char *name) {
+    while (access(name, F_OK) != 0) usleep(1000);
+}
+int main(void) {
+    grpc_function_handle_t handle;
+    grpc_sessionid_t id;
+    int rounds = -1;
+    if (grpc_initialize("grid.toml") || grpc_function_handle_default(&handle, "ranks/asks")) return 1;
+    if (grpc_call_async(&handle, &id, &rounds) != GRPC_NO_ERROR) return 2;
+    await("runs-0"), await("runs-1");
+    if (grpc_cancel(id) != GRPC_NO_ERROR) return 3;
+    await("saw-0"), await("saw-1");
+    if (grpc_wait(id) != GRPC_SESSION_FAILED || grpc_get_error(id) != GRPC_CANCELED_NP) return 4;
+    return grpc_finalize();
+}
+"""
+
+
+@pytest.fixture
+def ranks(tmp_path, monkeypatch):
+    """A folder with functions that run on ranks, and what starts these."""
     for name, text in {
         "mpi.h": MPI_H,
         "mpicc": '#!/bin/sh\nexec cc -I"$(dirname "$0")" "$@"\n',
-        "mpirun": '#!/bin/sh\nexport RANKS="$2"\nshift 2\nexec "$@"\n',
-        "ranks.idl": 'Module ranks;\nDefine size(OUT int *size) Backend "MPI" { MPI_Comm_size(MPI_COMM_WORLD, size); }\n',
+        "mpirun": MPIRUN,
+        "ranks.idl": RANKS_IDL,
         "grid.toml": '[local]\nservers = 1\nfunctions = ["ranks.idl"]\n',
-        "ranks.c": RANKS,
     }.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("GRIDLOOM_MPIRUN", str(tmp_path / "mpirun"))
-    monkeypatch.setenv("GRIDLOOM_MPI_RANKS", "3")
     monkeypatch.setenv("GRIDLOOM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("SAID", str(tmp_path))
+    return tmp_path
+
+
+def test_ranks_see_that_their_call_is_cancelled(ranks, monkeypatch):
+    monkeypatch.setenv("GRIDLOOM_MPI_RANKS", "2")
+    (ranks / "cancels.c").write_text(CANCELS)
+    program = compile_c([ranks / "cancels.c"], ranks / "cancels")
+    done = subprocess.run([program], capture_output=True, text=True, cwd=ranks, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_handle_says_on_how_many_ranks_its_calls_run(ranks, monkeypatch):
+    tmp_path = ranks
+    monkeypatch.setenv("GRIDLOOM_MPI_RANKS", "3")
+    (tmp_path / "ranks.c").write_text(RANKS)
     program = compile_c([tmp_path / "ranks.c"], tmp_path / "ranks", "-std=c99")
     done = subprocess.run([program, "grid.toml"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     right = "GRPC_NO_ERROR"
@@ -430,6 +488,17 @@ def test_a_remote_datum_outlives_its_simulated_server(suite, lost):
     made_on = re.search(r"made on (server-\d)\n", whole).group(1)
     (suite / "lost.faults").write_text(f"at 10s kill {made_on}\n")
     assert "3 at the client, 12000 in all" in run("--faults", "lost.faults")
+
+
+def test_transfers_have_time_limits(suite):
+    program = compile_c([SUITE / "late.c"], suite / "late", "-std=c99")
+    platform = (suite / "platform.toml").read_text()
+    assert '"1Gbps"' in platform
+    (suite / "slow.toml").write_text(platform.replace('"1Gbps"', '"1Mbps"'))
+    simulate = [PROGRAM, "simulate", "--execute", "-p"]
+    for command in ([program], [*simulate, "platform.toml", "--", program], [*simulate, "slow.toml", "--", program, "slow"]):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=120)
+        assert done.returncode == 0 and "as it should be\n" in done.stdout, done.stdout + done.stderr
 
 
 def test_another_client_finds_what_was_put_on_a_server(suite, served, monkeypatch):

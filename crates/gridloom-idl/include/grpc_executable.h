@@ -41,7 +41,9 @@ extern "C" {
 
 /* Whether this call was cancelled: by grpc_cancel, a limit of time, or with its program. A function that asks is to return soon
  * then; its results are not used. It has a second for that, or else its process is ended, and so is the process of a function that has not
- * asked before it is cancelled. Any thread of the function may ask. On several ranks (Backend "MPI"), and in simulation, it is not told.
+ * asked before it is cancelled. Any thread of the function may ask. On several ranks (Backend "MPI") each rank on the server's machine may
+ * ask, the first one always; they learn it at different moments, so that the first has to tell the others where all have to agree. In
+ * simulation a function runs in one moment of virtual time, at which its call is not cancelled.
  * @param[out] error  GRPC_NO_ERROR; may be NULL. @return 1 if it was cancelled, else 0. */
 int grpc_is_canceled_np(grpc_error_t *error);
 

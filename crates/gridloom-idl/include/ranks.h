@@ -2,19 +2,37 @@
    it. It also writes the results. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <mpi.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define GRIDLOOM_STATIC static __attribute__((unused))
 
 GRIDLOOM_STATIC int ng_stub_rank;
+
+/* Bytes of a file beside that of the call: whether a rank asks if the call was cancelled, whether the server's function knows that one
+   does, and whether the call was cancelled. That function answers what the ranks of its machine ask. */
+enum { GRIDLOOM_ASKS, GRIDLOOM_IS_HEARD, GRIDLOOM_CANCELED, GRIDLOOM_BOARD_BYTES };
+
+GRIDLOOM_STATIC volatile unsigned char *gridloom_board(const char *path, int flags, char name[PATH_MAX]) {
+    void *board = MAP_FAILED;
+    int fd;
+    if (snprintf(name, PATH_MAX, "%s-asks", path) >= PATH_MAX || (fd = open(name, flags | O_CLOEXEC, 0600)) < 0) return NULL;
+    if ((flags & O_CREAT) == 0 || ftruncate(fd, GRIDLOOM_BOARD_BYTES) == 0)
+        board = mmap(NULL, GRIDLOOM_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return board == MAP_FAILED ? NULL : (volatile unsigned char *)board;
+}
 
 /* For the server's function. */
 
@@ -70,10 +88,34 @@ GRIDLOOM_STATIC void gridloom_count(char count[24]) {
     snprintf(count, 24, "%ld", wanted > 0 ? (long)wanted : most);
 }
 
+/* Waits for the ranks, and answers them meanwhile. */
+GRIDLOOM_STATIC int gridloom_await(pid_t child, volatile unsigned char *board) {
+    enum { ANSWERS_MS = 10 };
+    int status = 0;
+    pid_t ended;
+#ifdef SYS_pidfd_open
+    struct pollfd end = {(int)syscall(SYS_pidfd_open, child, 0), POLLIN, 0};
+#else
+    struct pollfd end = {-1, POLLIN, 0};
+#endif
+    while ((ended = waitpid(child, &status, board == NULL ? 0 : WNOHANG)) <= 0) {
+        if (ended < 0 && errno != EINTR) gridloom_wrong("waitpid");
+        if (board == NULL) continue;
+        if (board[GRIDLOOM_ASKS]) {
+            if (gridloom_asks_np != 0 && gridloom_asks_np()) board[GRIDLOOM_CANCELED] = 1;
+            board[GRIDLOOM_IS_HEARD] = 1;
+        }
+        poll(&end, 1, ANSWERS_MS);
+    }
+    if (end.fd >= 0) close(end.fd);
+    return status;
+}
+
 /* Runs the function `symbol` of the library that has `here` on the ranks: GRIDLOOM_MPIRUN -n RANKS. */
 GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, void *here) {
     enum { WORDS_MAX = 64 };
-    static char count[24], program[PATH_MAX], copy[4096];
+    static char count[24], program[PATH_MAX], copy[4096], asks[PATH_MAX];
+    volatile unsigned char *board;
     const char *command = getenv("GRIDLOOM_MPIRUN");
     char *words[WORDS_MAX + 16], *rest = NULL, *word;
     int at = 0, status = 0, i;
@@ -92,6 +134,8 @@ GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, v
         const char *last[] = {"-n", count, program, "worker", "--rank", library.dli_fname, symbol, path, NULL};
         for (i = 0; i < 9; i++) words[at + i] = (char *)last[i];
     }
+    /* Without it the ranks run as well. */
+    board = gridloom_board(path, O_RDWR | O_CREAT | O_EXCL, asks);
     fflush(NULL);
     child = fork();
     if (child < 0) gridloom_wrong("fork");
@@ -106,8 +150,11 @@ GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, v
         execvp(words[0], words);
         gridloom_wrong(words[0]);
     }
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) gridloom_wrong("waitpid");
+    status = gridloom_await(child, board);
+    if (board != NULL) {
+        munmap((void *)board, GRIDLOOM_BOARD_BYTES);
+        unlink(asks);
+    }
     if (status != 0) {
         if (WIFEXITED(status)) fprintf(stderr, "gridloom: ranks: %s ended with %d\n", words[0], WEXITSTATUS(status));
         else fprintf(stderr, "gridloom: ranks: %s ended by signal %d\n", words[0], WTERMSIG(status));
@@ -128,8 +175,22 @@ GRIDLOOM_STATIC void gridloom_rank_wrong(const char *what) {
     exit(1);
 }
 
+GRIDLOOM_STATIC volatile unsigned char *gridloom_own_board;
+
+/* A function that has asked is not ended at once when it is cancelled, so that its first question has to be heard. */
+GRIDLOOM_STATIC int gridloom_rank_asks(void) {
+    enum { WAITS_MAX = 1000 };
+    int waits;
+    gridloom_own_board[GRIDLOOM_ASKS] = 1;
+    for (waits = 0; !gridloom_own_board[GRIDLOOM_IS_HEARD] && waits < WAITS_MAX; waits++) usleep(1000);
+    return gridloom_own_board[GRIDLOOM_CANCELED];
+}
+
 GRIDLOOM_STATIC FILE *gridloom_rank_begin(const char *path) {
     FILE *file = NULL;
+    char asks[PATH_MAX];
+    /* Ranks of other machines have no such file. */
+    if ((gridloom_own_board = gridloom_board(path, O_RDWR, asks)) != NULL) gridloom_asks_np = gridloom_rank_asks;
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &ng_stub_rank);
     if (ng_stub_rank == 0 && (file = fopen(path, "rb")) == NULL) gridloom_rank_wrong("its call cannot be read");
