@@ -143,6 +143,13 @@ pub enum TaskError {
         /// How it was lost.
         why: String,
     },
+    /// A transfer of the call's ran out of its time limit.
+    #[error("the {what} of the call were not there within their time limit of {limit_seconds} s")]
+    TransferLate {
+        /// `arguments` or `results`.
+        what: String,
+        limit_seconds: f64,
+    },
 }
 
 /// What Python raises where a module is not installed.

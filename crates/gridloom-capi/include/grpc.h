@@ -153,6 +153,8 @@ typedef int grpc_error_t;
  *   agent = "host:7711"            or servers = ["host:7801", ...], without an agent
  *   argument_transfer = "copy"     also "wait" and "nowait", as in Ninf-G, which come to the same here
  *   session_timeout = 30.0         seconds that a call may take; 0: no limit
+ *   transfer_timeout_argument = 10.0   seconds until its arguments are at the server, and
+ *   transfer_timeout_result = 10.0     until its results are back; 0: no limit (grpc_ninfg.h)
  *   save_session_info = 256        sessions that grpc_get_error remembers after their wait; negative: all
  *   [local]                        the embedded grid: servers = 4, slots = 1, functions = ["my.idl"],
  *                                  libraries = ["libmy.so"], memory = "4GiB", python = "python3"; paths are relative

@@ -111,7 +111,12 @@ grpc_error_t grpc_object_handle_perror_np(grpc_object_handle_t_np *handle, const
 /* ---- Attributes of sessions
  * ------------------------------------------------------------------------------------------------------ */
 
-/* What a call is made with. Times are in seconds; 0 is none. */
+/* What a call is made with. Times are in seconds; 0 is none.
+ *
+ * A call of which a transfer takes longer than its limit fails with GRPC_TIMEOUT_NP. The limit of arguments counts from when they are
+ * sent, anew on each server that the call goes to, and includes what they wait for room there. It is up to 0.1 s longer, as servers report
+ * what has come to them in a while. Arguments up to 32 KiB travel with the call itself and count for nothing. Neither limit holds for
+ * calls of a grpc_map block and those with remote data: these have the session's time alone. */
 typedef struct grpc_session_attr_s_np {
     grpc_argument_transfer_t_np gsa_waitArgTransfer;
     int gsa_timeout;
@@ -124,9 +129,9 @@ typedef struct grpc_session_attr_s_np {
 typedef enum grpc_session_attr_name_e_np {
     GRPC_SESSION_ATTR_WAIT_ARG_TRANSFER,                  /* grpc_argument_transfer_t_np *; without meaning */
     GRPC_SESSION_ATTR_SESSION_TIMEOUT,                    /* int *: seconds that the call may take */
-    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_ARGUMENT,          /* int *; without meaning: the session's time counts */
-    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_RESULT,            /* likewise */
-    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_ARGUMENT, /* likewise */
+    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_ARGUMENT,          /* int *: seconds until the arguments are at the server */
+    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_RESULT,            /* int *: seconds from the function's end until its results are here */
+    GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_ARGUMENT, /* int *; without meaning: the session's time counts */
     GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT    /* likewise */
 } grpc_session_attr_name_t_np;
 

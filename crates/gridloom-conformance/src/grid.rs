@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use gridloom_base::limits::{SILENCE_NS_MAX, STORE_BYTES_DEFAULT};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::call::CallLimits;
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{self, OutputQuery, TaskReport};
 use gridloom_core::node::protocol::{Command, Event};
@@ -56,6 +57,7 @@ pub const CASES: &[Case] = &[
     ("an unknown function is an error", unknown_function),
     ("a full store is an error", full_store),
     ("a time limit ends a call", time_limit),
+    ("a time limit of the transfer of arguments ends a call, but none that computes", time_limits_of_arguments),
     ("a cancelled call ends", cancelled_call),
     ("a cancelled group ends", cancelled_group),
     ("two clients do not see each other", two_clients),
@@ -170,9 +172,9 @@ impl<'w> Stage<'w> {
         }
     }
 
-    fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limit_ns: Option<u64>) -> TaskId {
-        let id = task.id;
-        self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limit_ns });
+    fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limits: impl Into<CallLimits>) -> TaskId {
+        let (id, limits) = (task.id, limits.into());
+        self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limits });
         id
     }
 
@@ -393,6 +395,19 @@ fn time_limit(world: &mut dyn World) {
     let null = stage.task("null", &[], &[], 0);
     let null = stage.call(null, &[], None);
     assert_eq!(stage.end_of(null), Ok(vec![]));
+}
+
+/// The arguments of a call that computes are there in time. Those of another wait for room behind it.
+fn time_limits_of_arguments(world: &mut dyn World) {
+    let mut stage = Stage::with_memory(world, 1, 8 * ELEMENTS * 5 / 2);
+    let limits = |seconds| CallLimits { arguments_ns: Some(seconds * SECOND_NS), ..CallLimits::default() };
+    let [first, second] = [2_000, 60_000].map(|milliseconds| {
+        let (x, meta) = stage.array();
+        let task = stage.task("wait_ms", &[milliseconds, ELEMENTS as i32], &[x], 1);
+        stage.call(task, &[(x, meta)], limits(1))
+    });
+    assert_eq!(stage.end_of(second), Err(TaskError::TransferLate { what: "arguments".into(), limit_seconds: 1.0 }));
+    assert!(stage.end_of(first).is_ok());
 }
 
 fn cancelled_call(world: &mut dyn World) {

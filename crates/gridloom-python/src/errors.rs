@@ -142,7 +142,7 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             "TaskError"
         }
         TaskError::Cancelled => "Cancelled",
-        TaskError::DeadlineExceeded { limit_seconds } => {
+        TaskError::DeadlineExceeded { limit_seconds } | TaskError::TransferLate { limit_seconds, .. } => {
             fields.set_item("limit_seconds", limit_seconds)?;
             "DeadlineExceeded"
         }

@@ -144,7 +144,7 @@ fn a_node_without_memory_is_named() {
         work_flops: Some(1e6),
         terms: Default::default(),
     };
-    sim.command(client, Command::Call { task: sum, sources: vec![(argument, array)], limit_ns: None });
+    sim.command(client, Command::Call { task: sum, sources: vec![(argument, array)], limits: Default::default() });
     let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
     let Event::TaskEnded { report, .. } = &ended else { unreachable!("waited for") };
     let Err(TaskError::OutOfMemory { place, .. }) = &report.outcome else { panic!("{ended:?}") };

@@ -13,7 +13,7 @@ use gridloom_base::{NodeId, TaskError};
 use gridloom_perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
 use serde::Serialize;
 
-use crate::function::Pending;
+use crate::function::{Pending, TransferLimits};
 use crate::inputs::{self, Make, Sizes};
 use crate::{Arg, Error, Function, Grid, Value};
 
@@ -379,9 +379,8 @@ impl Run {
         }
         let (_, args, _) = self.last.as_ref().expect("made above");
         let prepared = function.prepare(&[], args, |value| (grid.new_datum(), value.clone())).map_err(End::Failed)?;
-        let limit = Duration::from_secs_f64(left.max(1.0));
-        self.call =
-            Some((grid.send_call(prepared, Some(limit), Some(self.node), true, None).map_err(End::Failed)?, next));
+        let limits = (Some(Duration::from_secs_f64(left.max(1.0))), TransferLimits::default());
+        self.call = Some((grid.send_call(prepared, limits, Some(self.node), true, None).map_err(End::Failed)?, next));
         Ok(())
     }
 

@@ -95,6 +95,17 @@ pub struct Function {
     pub(crate) label: Option<Box<str>>,
     /// How many ranks its calls want; 0 for those of the server.
     pub(crate) ranks: u32,
+    /// How long the transfers of its calls may take.
+    pub(crate) transfers: TransferLimits,
+}
+
+/// How long the transfers of a plain call may take: each may have no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TransferLimits {
+    /// From when the call is sent to a server until its large arguments are there. What it waits there for room counts.
+    pub arguments: Option<Duration>,
+    /// From when the function has ended until its results are here.
+    pub results: Option<Duration>,
 }
 
 /// Longer labels are cut.
@@ -109,6 +120,11 @@ impl Function {
     /// The same with calls on so many ranks, if it runs on ranks of MPI; 0 for as many as the server has, which is the most.
     pub fn on_ranks(self, ranks: u32) -> Function {
         Function { ranks, ..self }
+    }
+
+    /// The same with plain calls that fail if a transfer of theirs takes longer.
+    pub fn with_transfer_limits(self, transfers: TransferLimits) -> Function {
+        Function { transfers, ..self }
     }
 
     /// How many ranks its calls want; 0 for those of the server.
@@ -248,7 +264,7 @@ impl Function {
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.grid.new_datum(), value.clone()))?;
         let server = self.object.map(|object| object.server).or(server).or(self.only);
-        self.grid.send_call(prepared, limit, server, false, callee)
+        self.grid.send_call(prepared, (limit, self.transfers), server, false, callee)
     }
 
     /// Only calls of [`Function::submit_calling`] can be called back.

@@ -15,7 +15,7 @@ use gridloom_idl::method::{FINALIZE, INITIALIZE, runs_by_itself};
 use gridloom_idl::{Signature, class_of};
 use gridloom_perf::ServerView;
 
-use crate::{Error, Function, Grid, Pending};
+use crate::{Error, Function, Grid, Pending, TransferLimits};
 
 /// An object and the server that its methods run on.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +187,7 @@ impl Object {
             object: Some(self.location),
             retry: None,
             unwanted_files: Vec::new(),
+            transfers: TransferLimits::default(),
             label: None,
             ranks: 0,
         }

@@ -11,6 +11,7 @@ use super::arguments::{Gathered, Item, Survey, gather, survey};
 use super::code::{Failed, Outcome};
 use super::handles::{Bound, CallerArguments};
 use super::library::Library;
+use super::limits::Limits;
 use super::session::{Limited, Origin, Work};
 
 /// A call with its function found.
@@ -20,8 +21,8 @@ pub(super) struct Call {
     /// The handle's address in the program, and its number; both are 0 without one.
     pub(super) handle: usize,
     pub(super) number: u64,
-    /// The time that it may take, if that is not the handle's to say.
-    pub(super) own_limit: Option<Option<Duration>>,
+    /// The times that it may take, if that is not the handle's to say.
+    pub(super) own_limits: Option<Limits>,
 }
 
 impl Call {
@@ -29,14 +30,19 @@ impl Call {
         &self.bound.function
     }
 
-    /// The same, with a time limit of its own, or none.
-    pub(super) fn within(self, limit: Option<Duration>) -> Call {
-        Call { own_limit: Some(limit), ..self }
+    /// The same, with time limits of its own.
+    pub(super) fn within(self, limits: Limits) -> Call {
+        Call { own_limits: Some(limits), ..self }
     }
 
-    /// The time that it may take.
+    /// The times that it may take.
+    fn limits(&self) -> Limits {
+        self.own_limits.unwrap_or_else(|| self.bound.limits())
+    }
+
+    /// The time that it may take as a whole.
     pub(super) fn limit(&self) -> Option<Duration> {
-        self.own_limit.unwrap_or_else(|| self.bound.limit())
+        self.limits().whole
     }
 
     /// A session through this handle that begins now.
@@ -83,7 +89,8 @@ impl Call {
         // SAFETY: promised by the caller.
         let Gathered { args, named, destinations, is_remote, unwanted_files } =
             unsafe { gather(&places, function.signature(), survey.items, known) }?;
-        let function = &function.clone().without_files(unwanted_files);
+        let transfers = self.limits().transfers;
+        let function = &function.clone().without_files(unwanted_files).with_transfer_limits(transfers);
         // Those run at most once, and are no tasks of a group.
         let is_plain = survey.callee.is_some() || function.is_method();
         if is_plain && destinations.iter().any(|destination| destination.remote().is_some()) {

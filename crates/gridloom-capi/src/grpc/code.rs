@@ -110,7 +110,7 @@ impl From<TaskError> for Failed {
             | TaskError::GaveWay { .. } => GRPC_RPC_REFUSED,
             TaskError::DatumLost { .. } | TaskError::OutOfMemory { .. } => GRPC_INVALID_DATA_NP,
             TaskError::Cancelled => GRPC_CANCELED_NP,
-            TaskError::DeadlineExceeded { .. } => GRPC_TIMEOUT_NP,
+            TaskError::DeadlineExceeded { .. } | TaskError::TransferLate { .. } => GRPC_TIMEOUT_NP,
             // The enum may grow: a new one is at least a failure with a text.
             _ => GRPC_SESSION_FAILED,
         };

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use gridloom::{Error, Grid, LocalConfig};
+use gridloom::{Error, Grid, LocalConfig, TransferLimits};
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_platform::units;
 use serde::Deserialize;
 
 use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outcome};
+use super::limits::{ConfiguredLimits, Limits, limit};
 use super::ninfg_config::{self, NinfgConfig, WrongLine};
 
 /// Name the file, if the program names none: the first that is set, which is ours or Ninf-G's.
@@ -30,13 +30,15 @@ pub(super) struct Config {
     #[allow(dead_code, reason = "files that have it are read, and its value is checked")]
     argument_transfer: Transfer,
     session_timeout: f64,
+    transfer_timeout_argument: f64,
+    transfer_timeout_result: f64,
     pub(super) save_session_info: i64,
     local: Local,
     map: Map,
     server: BTreeMap<String, Server>,
-    /// Seconds that calls of single functions may take: of Ninf-G's files.
+    /// Time limits of single functions: of Ninf-G's files.
     #[serde(skip)]
-    limits: BTreeMap<String, f64>,
+    limits: BTreeMap<String, ConfiguredLimits>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,6 +82,8 @@ impl Default for Config {
             servers: None,
             argument_transfer: Transfer::default(),
             session_timeout: 0.0,
+            transfer_timeout_argument: 0.0,
+            transfer_timeout_result: 0.0,
             save_session_info: 256,
             local: Local::default(),
             map: Map::default(),
@@ -193,7 +197,9 @@ impl Config {
                 "the file names an agent and servers; a session has either: leave one out".into(),
             ));
         }
-        limit(config.session_timeout).map_err(|why| of("session_timeout", format!("session_timeout is {why}")))?;
+        for (key, seconds) in config.limits_of_all() {
+            limit(seconds).map_err(|why| of(key, format!("{key} is {why}")))?;
+        }
         if config.local.servers > LOCAL_SERVERS_MAX {
             let why = format!(
                 "servers of [local] is {}; at most {LOCAL_SERVERS_MAX} run on one machine",
@@ -234,14 +240,25 @@ impl Config {
         }
     }
 
-    /// Seconds that a call may take.
-    pub(super) fn session_limit(&self) -> Option<Duration> {
-        limit(self.session_timeout).expect("it was checked when it was read")
+    /// Time limits of all functions, seconds, and their keys in the file.
+    fn limits_of_all(&self) -> [(&'static str, f64); 3] {
+        [
+            ("session_timeout", self.session_timeout),
+            ("transfer_timeout_argument", self.transfer_timeout_argument),
+            ("transfer_timeout_result", self.transfer_timeout_result),
+        ]
+    }
+
+    /// Time limits of calls.
+    pub(super) fn session_limits(&self) -> Limits {
+        let [whole, arguments, results] =
+            self.limits_of_all().map(|(_, seconds)| limit(seconds).expect("it was checked when it was read"));
+        Limits { whole, transfers: TransferLimits { arguments, results } }
     }
 
     /// Time limits of single functions.
-    pub(super) fn limits(&self) -> BTreeMap<String, Option<Duration>> {
-        self.limits.iter().filter_map(|(name, seconds)| Some((name.clone(), limit(*seconds).ok()?))).collect()
+    pub(super) fn limits(&self) -> BTreeMap<String, ConfiguredLimits> {
+        self.limits.clone()
     }
 
     /// Addresses of servers by the names that the file gives them (`[server.NAME]`).
@@ -301,17 +318,10 @@ fn place_of(text: &str, key: &str) -> (usize, usize) {
     (line + 1, 1)
 }
 
-/// A limit in seconds; 0 is none.
-pub(super) fn limit(seconds: f64) -> Result<Option<Duration>, String> {
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(Duration::ZERO) => Ok(None),
-        Ok(limit) => Ok(Some(limit)),
-        Err(_) => Err(format!("{seconds} s; give a number of seconds, or 0 for no limit")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -320,6 +330,7 @@ mod tests {
             agent = "host:7711"
             argument_transfer = "nowait"
             session_timeout = 1.5
+            transfer_timeout_result = 2.0
             save_session_info = -1
             [local]
             servers = 2
@@ -330,7 +341,8 @@ mod tests {
             address = "host:7801"
         "#;
         let config = Config::parse(text, Path::new("/etc/grid")).unwrap();
-        assert_eq!(config.session_limit(), Some(Duration::from_millis(1500)));
+        let transfers = TransferLimits { arguments: None, results: Some(Duration::from_secs(2)) };
+        assert_eq!(config.session_limits(), Limits { whole: Some(Duration::from_millis(1500)), transfers });
         assert_eq!(config.server_names()["big"], "host:7801");
         let local = config.local.to_config();
         assert_eq!(local.functions, ["/etc/grid/my.idl", "/their.idl", "builtin:files"].map(Path::new));

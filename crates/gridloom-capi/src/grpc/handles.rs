@@ -18,6 +18,7 @@ use gridloom_idl::{BaseType, Param, Passed, Signature};
 use rustc_hash::FxHashMap;
 
 use super::code::{Failed, GRPC_INVALID_FUNCTION_HANDLE, GRPC_INVALID_OBJECT_HANDLE_NP, GRPC_RPC_REFUSED, Outcome};
+use super::limits::Limits;
 use super::memory;
 
 /// A handle's memory: the mark of its kind, which zeros and filled memory do not have, and its number.
@@ -43,14 +44,14 @@ pub(super) struct Bound {
     pub(super) plan: ReadingPlan,
     /// Name of the server that runs all its calls, if one does.
     pub(super) server: Option<String>,
-    limit: Mutex<Option<Duration>>,
+    limits: Mutex<Limits>,
 }
 
 impl Bound {
-    /// `server` runs all its calls, if one is named. `limit` is the time that a call may take.
-    pub(super) fn new(function: Function, server: Option<String>, limit: Option<Duration>) -> Outcome<Bound> {
+    /// `server` runs all its calls, if one is named. `limits` are the times that a call may take.
+    pub(super) fn new(function: Function, server: Option<String>, limits: Limits) -> Outcome<Bound> {
         let plan = ReadingPlan::new(function.signature())?;
-        Ok(Bound { function, plan, server, limit: Mutex::new(limit) })
+        Ok(Bound { function, plan, server, limits: Mutex::new(limits) })
     }
 
     /// The same with calls that want so many ranks.
@@ -58,13 +59,14 @@ impl Bound {
         Bound { function: self.function.on_ranks(ranks), ..self }
     }
 
-    /// The time that a call may take.
-    pub(super) fn limit(&self) -> Option<Duration> {
-        *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The times that a call may take.
+    pub(super) fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sets the time that a call may take as a whole.
     pub(super) fn set_limit(&self, limit: Option<Duration>) {
-        *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).whole = limit;
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Once, PoisonError, RwLock};
-use std::time::Duration;
 
 use gridloom::data::{Places, servers_named};
 use gridloom::{Error, Grid};
@@ -17,6 +16,7 @@ use super::config::Config;
 use super::elsewhere::Staying;
 use super::graphs::Graphs;
 use super::handles::{Bound, Functions};
+use super::limits::{ConfiguredLimits, Limits};
 use super::mappings::Mappings;
 use super::objects::Objects;
 use super::remotes::Remotes;
@@ -41,8 +41,8 @@ pub(super) struct Library {
     pub(super) graphs: Graphs,
     /// Whether blocks fill buffers while their results are elsewhere.
     pub(super) is_debugged: bool,
-    /// The time limit of calls through a handle that has none of its own.
-    pub(super) limit: Option<Duration>,
+    /// The time limits of calls through a handle that has none of its own.
+    pub(super) limits: Limits,
     configured: RwLock<Configured>,
     /// Whether the grid was started for this session.
     is_own_grid: bool,
@@ -56,7 +56,7 @@ struct Configured {
     /// Addresses of servers by their names.
     server_names: Arc<BTreeMap<String, String>>,
     /// Time limits of single functions.
-    limits: BTreeMap<String, Option<Duration>>,
+    limits: BTreeMap<String, ConfiguredLimits>,
 }
 
 /// The session of this process.
@@ -135,7 +135,7 @@ impl Library {
             mappings: Mappings::default(),
             graphs: Graphs::default(),
             is_debugged: config.is_debugged(),
-            limit: config.session_limit(),
+            limits: config.session_limits(),
             configured: RwLock::new(Configured {
                 server_names: Arc::new(config.server_names()),
                 limits: config.limits(),
@@ -168,10 +168,10 @@ impl Library {
         configured.limits.extend(config.limits());
     }
 
-    /// The time limit of a function's calls through a handle that has none of its own.
-    fn limit_of(&self, function: &str) -> Option<Duration> {
+    /// The time limits of a function's calls through a handle that has none of its own.
+    fn limits_of(&self, function: &str) -> Limits {
         let configured = self.configured.read().unwrap_or_else(PoisonError::into_inner);
-        configured.limits.get(function).copied().unwrap_or(self.limit)
+        configured.limits.get(function).copied().unwrap_or_default().or(self.limits)
     }
 
     /// The servers, of which there is at least one.
@@ -211,8 +211,8 @@ impl Library {
                 Some(found.name.clone())
             }
         };
-        let limit = self.limit_of(function.name());
-        Bound::new(function, server, limit)
+        let limits = self.limits_of(function.name());
+        Bound::new(function, server, limits)
     }
 
     /// The error for a function that no server offers. A grid of the program's own offers what its configuration says, which is

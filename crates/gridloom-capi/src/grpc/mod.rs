@@ -29,6 +29,7 @@
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
 //! | `remotes`, `callbacks`, `config` | data by their addresses; functions that are called back; the configuration |
 //! | `memory`, `choice`, `ninfg_config`, `problem` | the program's memory, read and written; an array of ids, of which one is to end; configurations of Ninf-G; what a heuristic of the program's own sees |
+//! | `limits` | time limits of calls |
 //! | `code` | codes, their names, each thread's last error |
 //!
 //! **Invariants**
@@ -51,6 +52,7 @@ mod graphs;
 mod handles;
 mod latest;
 mod library;
+mod limits;
 mod lists;
 mod map;
 mod mappings;

@@ -5,13 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::limits::ConfiguredLimits;
+
 /// What a file says, as far as it has a meaning here.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct NinfgConfig {
     /// Hosts of servers, or names that they were given (`tag`), and their addresses: `HOST:PORT`, or a host alone.
     pub(super) servers: Vec<(String, String)>,
-    /// Seconds that calls of a function may take (`FUNCTION_INFO`).
-    pub(super) limits: BTreeMap<String, f64>,
+    /// Time limits of a function's calls (`FUNCTION_INFO`).
+    pub(super) limits: BTreeMap<String, ConfiguredLimits>,
     /// `save_sessionInfo`.
     pub(super) save_session_info: Option<i64>,
     /// Files that are read too, in their order.
@@ -41,7 +43,7 @@ struct Section {
     tag: Option<String>,
     port: Option<u16>,
     function: Option<String>,
-    limit: Option<f64>,
+    limits: ConfiguredLimits,
 }
 
 impl NinfgConfig {
@@ -106,7 +108,9 @@ impl NinfgConfig {
                 section.port = Some(value.parse().map_err(|_| format!("port is a number up to 65535, got '{value}'"))?);
             }
             ("FUNCTION_INFO", "funcname") => section.function = Some(value.to_string()),
-            ("FUNCTION_INFO", "session_timeout") => section.limit = Some(seconds(value)?),
+            ("FUNCTION_INFO", "session_timeout") => section.limits.whole = Some(seconds(value)?),
+            ("FUNCTION_INFO", "transferTimeout_argument") => section.limits.arguments = Some(seconds(value)?),
+            ("FUNCTION_INFO", "transferTimeout_result") => section.limits.results = Some(seconds(value)?),
             ("FUNCTION_INFO", "hostname") => {}
             _ => {
                 self.ignored.insert(format!("{} {name}", section.name));
@@ -123,8 +127,10 @@ impl NinfgConfig {
         if let (Some(tag), Some(host)) = (&section.tag, section.hosts.first()) {
             self.servers.push((tag.clone(), address(host)));
         }
-        if let (Some(function), Some(limit)) = (section.function, section.limit) {
-            self.limits.insert(function, limit);
+        if let Some(function) = section.function
+            && section.limits != ConfiguredLimits::default()
+        {
+            self.limits.insert(function, section.limits);
         }
     }
 }
@@ -161,7 +167,8 @@ mod tests {
     const FILE: &str = "# of a tutorial\n<CLIENT>\n  save_sessionInfo 10\n  loglevel 3   # much\n</CLIENT>\n\n<INCLUDE>\n\
         filename more.conf\n</INCLUDE>\n<SERVER>\n\thostname  example.org\n\thostname example.com\n\ttag big\n\tport 7801\n\
         jobmanager jobmanager-pbs\n</SERVER>\n<SERVER>\nhostname \"other\"\n</SERVER>\n<FUNCTION_INFO>\nhostname example.org\n\
-        funcname \"pi/pi_trial\"\nsession_timeout 5 min\n</FUNCTION_INFO>\n";
+        funcname \"pi/pi_trial\"\nsession_timeout 5 min\ntransferTimeout_result 7 s\n\
+        transferTimeout_callbackResult 9\n</FUNCTION_INFO>\n";
 
     #[test]
     fn servers_ports_and_limits_are_taken_over() {
@@ -177,10 +184,11 @@ mod tests {
                 ("other", "other")
             ]
         );
-        assert_eq!((config.limits["pi/pi_trial"], config.save_session_info), (300.0, Some(10)));
+        let limits = ConfiguredLimits { whole: Some(300.0), arguments: None, results: Some(7.0) };
+        assert_eq!((config.limits["pi/pi_trial"], config.save_session_info), (limits, Some(10)));
         assert_eq!(config.includes, ["more.conf"]);
         let ignored: Vec<&str> = config.ignored.iter().map(String::as_str).collect();
-        assert_eq!(ignored, ["CLIENT loglevel", "SERVER jobmanager"]);
+        assert_eq!(ignored, ["CLIENT loglevel", "FUNCTION_INFO transferTimeout_callbackResult", "SERVER jobmanager"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use gridloom_base::NodeId;
 
 use super::code::Outcome;
 use super::handles::{Bound, Handles, OBJECT};
+use super::limits::Limits;
 
 /// What a handle of an object stands for.
 pub(super) struct Held {
@@ -31,7 +32,7 @@ impl Held {
     }
 
     /// What a call of that method needs.
-    pub(super) fn method(&self, grid: &Grid, name: &str, limit: Option<Duration>) -> Outcome<Arc<Bound>> {
+    pub(super) fn method(&self, grid: &Grid, name: &str, limits: Limits) -> Outcome<Arc<Bound>> {
         let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = methods.get(name) {
             return Ok(bound.clone());
@@ -40,7 +41,7 @@ impl Held {
             Some(object) => object.method(name)?,
             None => grid.function(&format!("{}.{name}", self.class))?,
         };
-        let bound = Arc::new(Bound::new(function, None, limit)?);
+        let bound = Arc::new(Bound::new(function, None, limits)?);
         methods.insert(name.to_string(), bound.clone());
         Ok(bound)
     }

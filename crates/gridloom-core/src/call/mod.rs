@@ -4,6 +4,7 @@
 //! already sent to it, the way there, the call and the way back take the least.
 
 mod back;
+mod limits;
 mod said;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,10 @@ use crate::graph::{Failures, Task};
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_perf::{GridView, LinkEstimate, Size};
+use limits::Deadlines;
 
 pub use back::{CallBack, CallBackAnswer, Halt};
+pub use limits::{CallLimits, Limit};
 pub use said::{Said, Saying};
 
 /// How a call ended on its server: results' descriptions or the error, and the nanoseconds that the function ran.
@@ -29,9 +32,8 @@ pub struct Request {
     pub task: Arc<Task>,
     /// Its data arguments, all at the client.
     pub sources: Vec<(DatumId, Meta)>,
-    /// Its limit, nanoseconds.
-    pub limit_ns: Option<u64>,
-    /// When the limit runs out.
+    pub limits: CallLimits,
+    /// When the limit of the whole runs out.
     pub deadline: Option<Time>,
     /// How often it was sent again, as its server or a result was lost.
     pub losses: u32,
@@ -40,9 +42,9 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn new(now: Time, task: Task, sources: Vec<(DatumId, Meta)>, limit_ns: Option<u64>) -> Request {
-        let deadline = limit_ns.map(|limit| now + limit);
-        Request { task: Arc::new(task), sources, limit_ns, deadline, losses: 0, failures: Failures::default() }
+    pub fn new(now: Time, task: Task, sources: Vec<(DatumId, Meta)>, limits: CallLimits) -> Request {
+        let deadline = limits.whole_ns.map(|limit| now + limit);
+        Request { task: Arc::new(task), sources, limits, deadline, losses: 0, failures: Failures::default() }
     }
 
     /// Its size as models have it, and the bytes of its arguments and of its results.
@@ -64,6 +66,8 @@ pub struct Call {
     missing: BTreeSet<DatumId>,
     /// Large arguments that are not at its server, as far as is known.
     coming: BTreeSet<DatumId>,
+    /// The transfer under way that has a limit, and when that runs out.
+    late: Option<(Time, Limit)>,
     promised_s: f64,
     /// How often an argument did not arrive.
     astray: BTreeMap<DatumId, u32>,
@@ -78,6 +82,19 @@ impl Call {
             Some((Ok(_), _)) => self.missing.is_empty(),
             Some((Err(_), _)) => true,
             None => false,
+        }
+    }
+
+    fn late_at(&self) -> Option<Time> {
+        self.late.map(|(at, _)| at)
+    }
+
+    /// The limit that ran out, if one did.
+    fn expired(&self, now: Time) -> Limit {
+        match (self.request.deadline, self.late) {
+            (Some(deadline), _) if deadline <= now => Limit::Whole,
+            (_, Some((_, limit))) => limit,
+            (_, None) => Limit::Whole,
         }
     }
 }
@@ -97,7 +114,10 @@ pub struct Calls {
     calls: BTreeMap<TaskId, Box<Call>>,
     of_datum: BTreeMap<DatumId, TaskId>,
     loads: BTreeMap<NodeId, Load>,
-    deadlines: BTreeSet<(Time, TaskId)>,
+    /// Of whole calls.
+    deadlines: Deadlines,
+    /// Of transfers under way.
+    transfers: Deadlines,
     /// Functions that could not run on a server, until the directory tells more.
     unable: BTreeMap<NodeId, BTreeSet<String>>,
     any_broken: bool,
@@ -186,15 +206,13 @@ impl Calls {
         for datum in missing.iter().chain(sources.iter().map(|(datum, _)| datum)) {
             self.of_datum.insert(*datum, task.id);
         }
-        if let Some(deadline) = deadline {
-            self.deadlines.insert((*deadline, task.id));
-        }
+        self.deadlines.add(*deadline, task.id);
         let id = task.id;
         let is_large = |(_, meta): &&(DatumId, Meta)| meta.size_bytes() > EAGER_BYTES_MAX;
         let coming: BTreeSet<DatumId> = sources.iter().filter(is_large).map(|(datum, _)| *datum).collect();
         let is_there = coming.is_empty();
         let astray = BTreeMap::new();
-        let call = Call { request, server, ended: None, missing, coming, promised_s, astray, broken: None };
+        let call = Call { request, server, ended: None, missing, coming, late: None, promised_s, astray, broken: None };
         self.calls.insert(id, Box::new(call));
         is_there
     }
@@ -203,7 +221,21 @@ impl Calls {
     pub fn argument_there(&mut self, datum: DatumId, server: NodeId) -> Option<Arc<Task>> {
         let task = *self.of_datum.get(&datum)?;
         let call = self.calls.get_mut(&task).filter(|call| call.server == server)?;
-        (call.coming.remove(&datum) && call.coming.is_empty()).then(|| call.request.task.clone())
+        let are_there = call.coming.remove(&datum) && call.coming.is_empty();
+        if are_there && matches!(call.late, Some((_, Limit::Arguments))) {
+            self.transfers.remove(call.late_at(), task);
+            call.late = None;
+        }
+        are_there.then(|| call.request.task.clone())
+    }
+
+    /// A transfer of that call begins, which may have a limit: whether it has one.
+    pub fn transfer_begins(&mut self, now: Time, task: TaskId, transfer: Limit) -> bool {
+        let Some(call) = self.calls.get_mut(&task) else { return false };
+        self.transfers.remove(call.late_at(), task);
+        call.late = call.request.limits.late_at(now, transfer).map(|at| (at, transfer));
+        self.transfers.add(call.late_at(), task);
+        call.late.is_some()
     }
 
     /// The call, if under way.
@@ -276,9 +308,8 @@ impl Calls {
         for (datum, _) in &call.request.sources {
             self.of_datum.remove(datum);
         }
-        if let Some(deadline) = call.request.deadline {
-            self.deadlines.remove(&(deadline, task));
-        }
+        self.deadlines.remove(call.request.deadline, task);
+        self.transfers.remove(call.late_at(), task);
         Some(call)
     }
 
@@ -295,16 +326,16 @@ impl Calls {
         calls
     }
 
-    /// Takes out the calls that are past their deadline.
-    pub fn take_expired(&mut self, now: Time) -> Vec<Call> {
-        let tasks: Vec<TaskId> =
-            self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, task)| *task).collect();
-        tasks.into_iter().filter_map(|task| self.remove(task)).collect()
+    /// Takes out the calls that are past a limit, and gives which.
+    pub fn take_expired(&mut self, now: Time) -> Vec<(Call, Limit)> {
+        let past = [self.deadlines.past(now), self.transfers.past(now)].concat();
+        let taken = past.into_iter().filter_map(|task| self.remove(task));
+        taken.map(|call| (call.expired(now), call)).map(|(limit, call)| (call, limit)).collect()
     }
 
     /// The next limit to run out.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        [self.deadlines.next(), self.transfers.next()].into_iter().flatten().min()
     }
 
     /// Calls under way.
@@ -353,7 +384,7 @@ mod tests {
             work_flops: Some(1e9),
             terms: Default::default(),
         };
-        Request::new(Time(0), task, vec![], limit_ns)
+        Request::new(Time(0), task, vec![], limit_ns.into())
     }
 
     #[test]
@@ -405,7 +436,47 @@ mod tests {
         calls.sent(request(1, Some(20)), NodeId(2), 0.0);
         calls.sent(request(2, Some(10)), NodeId(2), 0.0);
         assert_eq!(calls.next_deadline(), Some(Time(10)));
-        assert_eq!(calls.take_expired(Time(15)).len(), 1);
+        let expired = calls.take_expired(Time(15));
+        assert!(matches!(&expired[..], [(call, Limit::Whole)] if call.request.task.id.serial == 2));
         assert_eq!(calls.next_deadline(), Some(Time(20)));
+    }
+
+    /// A call with an argument and a result that are large, and these limits.
+    fn transferring(limits: CallLimits) -> (Calls, TaskId, DatumId) {
+        let mut calls = Calls::default();
+        let [x, y] = [8, 9].map(|serial| DatumId { client: NodeId(1), serial });
+        let mut request = request(1, None);
+        let id = request.task.id;
+        let meta = Meta::Bytes { size_bytes: EAGER_BYTES_MAX + 1 };
+        Arc::make_mut(&mut request.task).outputs.push(crate::graph::Output { datum: y, meta: meta.clone() });
+        (request.limits, request.sources) = (limits, vec![(x, meta)]);
+        assert!(!calls.sent(request, NodeId(2), 0.0), "its argument is not there");
+        (calls, id, x)
+    }
+
+    #[test]
+    fn arguments_that_are_late_end_a_call() {
+        let (mut calls, id, x) = transferring(CallLimits { arguments_ns: Some(10), ..CallLimits::default() });
+        assert!(calls.transfer_begins(Time(5), id, Limit::Arguments));
+        let late = Time(15 + gridloom_base::limits::RATE_REPORT_NS);
+        assert_eq!(calls.next_deadline(), Some(late));
+        let mut other = calls.clone();
+        assert!(matches!(&other.take_expired(late)[..], [(_, Limit::Arguments)]));
+        assert!(calls.argument_there(x, NodeId(3)).is_none(), "it is at another server");
+        assert!(calls.argument_there(x, NodeId(2)).is_some());
+        assert_eq!((calls.next_deadline(), calls.take_expired(late).len()), (None, 0));
+        assert!(!calls.transfer_begins(late, id, Limit::Results), "there is no limit");
+    }
+
+    #[test]
+    fn results_that_are_late_end_a_call() {
+        let (mut calls, id, x) = transferring(CallLimits { results_ns: Some(10), ..CallLimits::default() });
+        assert!(!calls.transfer_begins(Time(5), id, Limit::Arguments), "there is no limit");
+        assert!(calls.ended(id, NodeId(2), (Ok(vec![]), 1)).is_none(), "its result is not here");
+        assert!(calls.transfer_begins(Time(20), id, Limit::Results));
+        assert!(calls.argument_there(x, NodeId(2)).is_some(), "its server tells of it late");
+        assert_eq!(calls.take_expired(Time(29)).len(), 0);
+        assert!(matches!(&calls.take_expired(Time(30))[..], [(_, Limit::Results)]));
+        assert!(calls.is_empty() && calls.next_deadline().is_none());
     }
 }

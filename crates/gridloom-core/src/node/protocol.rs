@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{CallBack, CallBackAnswer, Said};
+use crate::call::{CallBack, CallBackAnswer, CallLimits, Said};
 use crate::graph::{Group, Task};
 use crate::node::message::{MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport};
 use crate::node::{LogLine, Timer};
@@ -206,8 +206,8 @@ pub enum Command {
         task: Task,
         /// Descriptions of its data arguments, all of them at the client.
         sources: Vec<(DatumId, Meta)>,
-        /// Nanoseconds after which the call fails, or none.
-        limit_ns: Option<u64>,
+        /// Times after which the call fails.
+        limits: CallLimits,
     },
     /// The answer to `Event::CallsBack`.
     CalledBack {

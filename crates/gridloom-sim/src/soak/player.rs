@@ -297,9 +297,9 @@ impl Player {
             ledger.limited.insert(call.task.id);
         }
         let sources = call.sources.iter().map(|(datum, _)| (*datum, self.draw.meta())).collect();
-        let (task, limit_ns) = (call.task.clone(), call.limit_ns);
+        let (task, limits) = (call.task.clone(), call.limit_ns.into());
         self.calls.insert(task.id, call);
-        sim.command(self.node, Command::Call { task, sources, limit_ns });
+        sim.command(self.node, Command::Call { task, sources, limits });
     }
 
     fn put(&self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, value: f64) {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_core::call::CallLimits;
 use gridloom_core::graph::Terms;
 use gridloom_core::node::Command;
 use gridloom_core::node::message::TaskReport;
 
 use super::State;
 use super::call_backs::Callee;
-use crate::function::{Pending, Prepared};
+use crate::function::{Pending, Prepared, TransferLimits};
 use crate::report::Ended;
 use crate::{Error, Grid, Value};
 
@@ -156,7 +157,7 @@ impl Grid {
     pub(crate) fn send_call(
         &self,
         prepared: Prepared,
-        limit: Option<Duration>,
+        (limit, transfers): (Option<Duration>, TransferLimits),
         only: Option<NodeId>,
         calibrates: bool,
         callee: Option<Callee>,
@@ -174,8 +175,13 @@ impl Grid {
         if let Some(callee) = callee {
             self.expect_call_backs(id, callee)?;
         }
-        let limit_ns = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
-        self.command(Command::Call { task, sources, limit_ns });
+        let to_ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let limits = CallLimits {
+            whole_ns: limit.map(to_ns),
+            arguments_ns: transfers.arguments.map(to_ns),
+            results_ns: transfers.results.map(to_ns),
+        };
+        self.command(Command::Call { task, sources, limits });
         Ok(Pending { grid: self.clone(), task: id, outputs, collected: false })
     }
 

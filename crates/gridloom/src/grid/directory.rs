@@ -13,6 +13,7 @@ use gridloom_map::MapError;
 use gridloom_perf::{GridView, ServerView};
 
 use super::CONNECT_LIMIT;
+use crate::function::TransferLimits;
 use crate::report::Setting;
 use crate::{Error, Function, Grid};
 
@@ -164,6 +165,7 @@ impl Grid {
             object: None,
             retry: None,
             unwanted_files,
+            transfers: TransferLimits::default(),
             label: None,
             ranks: 0,
         })

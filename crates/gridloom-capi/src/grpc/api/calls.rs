@@ -5,13 +5,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::super::call::Call;
 use super::super::code::{GRPC_FUNCTION_NOT_FOUND, Outcome, run};
 use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments, Slot};
 use super::super::latest::{note_begun, note_ended};
 use super::super::library::{Library, library};
+use super::super::limits::Limits;
 use super::super::{map, memory};
 
 /// `gridloom_open_call`.
@@ -24,13 +24,13 @@ pub struct OpenCall {
 }
 
 impl OpenCall {
-    /// Gives it a time limit of its own.
+    /// Gives it time limits of its own.
     ///
     /// # Safety
     /// It is open.
-    pub(super) unsafe fn limit(&mut self, limit: Option<Duration>) {
+    pub(super) unsafe fn limit(&mut self, limits: Limits) {
         // SAFETY: promised by the caller: `own` is what `open` gave.
-        unsafe { (*self.own.cast::<Call>()).own_limit = Some(limit) };
+        unsafe { (*self.own.cast::<Call>()).own_limits = Some(limits) };
     }
 
     /// Ends it without a call.
@@ -52,7 +52,7 @@ pub(super) unsafe fn call_of(handle: *mut CFunctionHandle) -> Outcome<Call> {
     // SAFETY: promised by the caller.
     let given = unsafe { memory::place(handle, "the handle")?.read() };
     let bound = library.handles.find(&given)?;
-    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limit: None })
+    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limits: None })
 }
 
 /// A call of that method of an object.
@@ -65,8 +65,8 @@ pub(super) unsafe fn method_of(handle: *mut CObjectHandle, name: *const c_char) 
     let given = unsafe { memory::place(handle, "the handle")?.read() };
     // SAFETY: as above.
     let name = unsafe { memory::name(name, "the method's name", GRPC_FUNCTION_NOT_FOUND) }?;
-    let bound = library.objects.find(&given)?.method(&library.grid, name, library.limit)?;
-    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limit: None })
+    let bound = library.objects.find(&given)?.method(&library.grid, name, library.limits)?;
+    Ok(Call { library, bound, handle: handle.expose_provenance(), number: given.number(), own_limits: None })
 }
 
 /// Makes the call, waits, and writes the results.
@@ -138,7 +138,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char
         // NetSolve's programs write it as a call.
         let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
         // SAFETY: `calls.c` has a place for it.
-        unsafe { open(call, Call { library, bound, handle: 0, number: 0, own_limit: None }) };
+        unsafe { open(call, Call { library, bound, handle: 0, number: 0, own_limits: None }) };
         Ok(())
     })
 }

@@ -9,8 +9,9 @@ use gridloom_idl::Signature;
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome, last, name_of, run, run_for};
 use super::super::handles::CFunctionHandle;
 use super::super::library::library;
+use super::super::limits::limit;
+use super::super::memory;
 use super::super::sessions::no_session;
-use super::super::{config, memory};
 use crate::current::to_c;
 
 /// `grpc_session_details_np`.
@@ -142,7 +143,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_set_timeout_np(
         let library = library()?;
         // SAFETY: as the header asks.
         let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
-        bound.set_limit(config::limit(seconds).map_err(|why| Failed::other(format!("a time limit of {why}")))?);
+        bound.set_limit(limit(seconds).map_err(|why| Failed::other(format!("a time limit of {why}")))?);
         Ok(())
     })
 }

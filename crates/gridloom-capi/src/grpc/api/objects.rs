@@ -44,7 +44,7 @@ impl Library {
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
         let class = self.grid.class(class)?;
         let server = candidates.map(|candidates| offering(&candidates, &class)).transpose()?;
-        let object = is_made.then(|| self.grid.object(&class, server, self.limit)).transpose()?;
+        let object = is_made.then(|| self.grid.object(&class, server, self.limits.whole)).transpose()?;
         Ok(Held::new(class, object))
     }
 
@@ -66,7 +66,7 @@ impl Library {
         if map::keeps_handle(handle.number()) {
             return Ok(None);
         }
-        self.objects.take(handle)?.end(self.limit)
+        self.objects.take(handle)?.end(self.limits.whole)
     }
 }
 

@@ -3,10 +3,12 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::time::Duration;
 
+use gridloom::TransferLimits;
+
 use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run, run_for};
-use super::super::config;
 use super::super::handles::{CFunctionHandle, CObjectHandle};
 use super::super::library::library;
+use super::super::limits::{self, Limits};
 use super::super::memory;
 use super::attributes::{Field, WAIT, get, no_attribute, set};
 use super::calls::{OpenCall, call_of, method_of};
@@ -45,9 +47,13 @@ pub type CSessionAttrName = u32;
 ///
 /// # Safety
 /// A place for attributes.
-unsafe fn begin_attributes(attr: *mut CSessionAttr, limit: Option<Duration>) -> Outcome<()> {
-    let timeout = limit.map_or(0, |limit| c_int::try_from(limit.as_secs().max(1)).unwrap_or(c_int::MAX));
-    let fresh = CSessionAttr { transfer: WAIT, timeout, transfers: [0; 4] };
+unsafe fn begin_attributes(attr: *mut CSessionAttr, limits: Limits) -> Outcome<()> {
+    let seconds = |limit: Option<Duration>| {
+        limit.map_or(0, |limit| c_int::try_from(limit.as_secs().max(1)).unwrap_or(c_int::MAX))
+    };
+    let TransferLimits { arguments, results } = limits.transfers;
+    let transfers = [seconds(arguments), seconds(results), 0, 0];
+    let fresh = CSessionAttr { transfer: WAIT, timeout: seconds(limits.whole), transfers };
     // SAFETY: promised by the caller.
     unsafe { memory::place(attr, "the place for the attributes")?.write_new(fresh) };
     Ok(())
@@ -60,7 +66,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_np(
     attr: *mut CSessionAttr,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run(|| unsafe { begin_attributes(attr, call_of(handle)?.bound.limit()) })
+    run(|| unsafe { begin_attributes(attr, call_of(handle)?.bound.limits()) })
 }
 
 /// See `grpc_ninfg.h`.
@@ -73,7 +79,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_with_object_handle_
     run(|| unsafe {
         let library = library()?;
         library.objects.find(&memory::place(handle, "the handle")?.read())?;
-        begin_attributes(attr, library.limit)
+        begin_attributes(attr, library.limits)
     })
 }
 
@@ -113,14 +119,19 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_release_np(value: *mut c_void)
     GRPC_NO_ERROR
 }
 
-/// The time limit that attributes give a call.
+/// The time limits that attributes give a call.
 ///
 /// # Safety
 /// Attributes that were initialized.
-unsafe fn limit_of(attr: *const CSessionAttr) -> Outcome<Option<Duration>> {
+unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
     // SAFETY: promised by the caller.
-    let timeout = unsafe { (*memory::place(attr.cast_mut(), "the attributes")?.pointer()).timeout };
-    config::limit(f64::from(timeout)).map_err(|why| Failed::other(format!("a time limit of {why}")))
+    let given = unsafe { &*memory::place(attr.cast_mut(), "the attributes")?.pointer() };
+    let limit = |seconds: c_int| {
+        limits::limit(f64::from(seconds)).map_err(|why| Failed::other(format!("a time limit of {why}")))
+    };
+    let [arguments, results, ..] = given.transfers;
+    let transfers = TransferLimits { arguments: limit(arguments)?, results: limit(results)? };
+    Ok(Limits { whole: limit(given.timeout)?, transfers })
 }
 
 /// See `calls.h`.
@@ -128,8 +139,8 @@ unsafe fn limit_of(attr: *const CSessionAttr) -> Outcome<Option<Duration>> {
 pub unsafe extern "C-unwind" fn gridloom_grpc_within(call: *mut OpenCall, attr: *const CSessionAttr) -> c_int {
     // SAFETY: `calls.c` opened it; the attributes are as the header asks.
     run(|| unsafe {
-        match limit_of(attr) {
-            Ok(limit) => (*call).limit(limit),
+        match limits_of(attr) {
+            Ok(limits) => (*call).limit(limits),
             Err(failed) => {
                 (*call).give_up();
                 return Err(failed);
@@ -147,7 +158,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_with_attr_np(
     stack: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run_for(|| unsafe { call_stack(&call_of(handle)?.within(limit_of(attr)?), stack) }.map(|()| 0), -1)
+    run_for(|| unsafe { call_stack(&call_of(handle)?.within(limits_of(attr)?), stack) }.map(|()| 0), -1)
 }
 
 /// See `grpc_ninfg.h`.
@@ -158,7 +169,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async_with_attr_np(
     stack: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run_for(|| unsafe { begin_stack(&call_of(handle)?.within(limit_of(attr)?), stack) }, -1)
+    run_for(|| unsafe { begin_stack(&call_of(handle)?.within(limits_of(attr)?), stack) }, -1)
 }
 
 /// See `grpc_ninfg.h`.
@@ -170,7 +181,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_with_attr_np(
     stack: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run_for(|| unsafe { call_stack(&method_of(handle, method)?.within(limit_of(attr)?), stack) }.map(|()| 0), -1)
+    run_for(|| unsafe { call_stack(&method_of(handle, method)?.within(limits_of(attr)?), stack) }.map(|()| 0), -1)
 }
 
 /// See `grpc_ninfg.h`.
@@ -182,5 +193,5 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_with_attr_np(
     stack: *mut ArgStack,
 ) -> c_int {
     // SAFETY: as the header asks.
-    run_for(|| unsafe { begin_stack(&method_of(handle, method)?.within(limit_of(attr)?), stack) }, -1)
+    run_for(|| unsafe { begin_stack(&method_of(handle, method)?.within(limits_of(attr)?), stack) }, -1)
 }

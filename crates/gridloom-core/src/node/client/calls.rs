@@ -2,7 +2,7 @@
 
 use super::recovery::not_taken_in;
 use super::{Client, Status, mapping};
-use crate::call::{Call, Request};
+use crate::call::{Call, Limit, Request};
 use crate::graph::Task;
 use crate::node::ClientTimer;
 use crate::node::message::{Supply, TaskReport, TaskToServer, Timing};
@@ -66,6 +66,9 @@ impl Client {
         let task = task.clone();
         let is_there = self.calls.sent(request, server, run_s);
         self.queue_call(now, &task, is_there);
+        if !is_there && self.calls.transfer_begins(now, task.id, Limit::Arguments) {
+            self.set_deadline(out);
+        }
     }
 
     /// Lists a call at its server; whether its data are there.
@@ -85,9 +88,14 @@ impl Client {
     }
 
     pub(super) fn on_call_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
-        self.queues.remove(now, report.task);
-        if let Some(call) = self.calls.ended(report.task, from, (report.outcome, report.timing.run_ns)) {
-            self.call_complete(now, call, out);
+        let task = report.task;
+        self.queues.remove(now, task);
+        if let Some(call) = self.calls.ended(task, from, (report.outcome, report.timing.run_ns)) {
+            return self.call_complete(now, call, out);
+        }
+        let is_returning = self.calls.get(task).is_some_and(|call| call.ended.is_some());
+        if is_returning && self.calls.transfer_begins(now, task, Limit::Results) {
+            self.set_deadline(out);
         }
     }
 
@@ -204,17 +212,30 @@ impl Client {
     }
 
     pub(super) fn on_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for call in self.calls.take_expired(now) {
+        for (call, limit) in self.calls.take_expired(now) {
             let cancel = TaskToServer::Cancel { tasks: vec![call.request.task.id] };
             self.contacts.post(call.server, cancel, out);
-            self.call_expired(now, &call.request, Some(call.server), out);
+            self.call_expired(now, &call.request, Some(call.server), limit, out);
         }
         self.waiting_expired(now, out);
         self.set_deadline(out);
     }
 
-    pub(super) fn call_expired(&mut self, now: Time, request: &Request, at: Option<NodeId>, out: &mut Vec<Effect>) {
-        let limit_seconds = ns_to_seconds(request.limit_ns.unwrap_or(0));
-        self.call_failed(now, request, at, TaskError::DeadlineExceeded { limit_seconds }, out);
+    pub(super) fn call_expired(
+        &mut self,
+        now: Time,
+        request: &Request,
+        at: Option<NodeId>,
+        limit: Limit,
+        out: &mut Vec<Effect>,
+    ) {
+        let limit_seconds = ns_to_seconds(request.limits.of(limit));
+        let late = |what: &str| TaskError::TransferLate { what: what.into(), limit_seconds };
+        let error = match limit {
+            Limit::Whole => TaskError::DeadlineExceeded { limit_seconds },
+            Limit::Arguments => late("arguments"),
+            Limit::Results => late("results"),
+        };
+        self.call_failed(now, request, at, error, out);
     }
 }

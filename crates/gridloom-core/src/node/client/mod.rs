@@ -278,8 +278,8 @@ impl Client {
 
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
         match command {
-            Command::Call { task, sources, limit_ns } => {
-                let request = Request::new(now, task, sources, limit_ns);
+            Command::Call { task, sources, limits } => {
+                let request = Request::new(now, task, sources, limits);
                 match !self.has_directory && !self.contacts.agent_was_lost() {
                     true => self.wait(request, out),
                     false => self.send_call(now, request, out),

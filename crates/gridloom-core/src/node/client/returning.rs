@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Client;
-use crate::call::Request;
+use crate::call::{Limit, Request};
 use crate::node::protocol::Effect;
 use gridloom_base::{GroupId, TaskError, TaskId, Time};
 
@@ -79,7 +79,7 @@ impl Client {
     /// Calls whose limits ran out while they waited.
     pub(super) fn waiting_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
         for request in self.waiting_calls.take_expired(now) {
-            self.call_expired(now, &request, None, out);
+            self.call_expired(now, &request, None, Limit::Whole, out);
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             let kind = TaskKind::call("m/f", 0);
             let (args, outputs) = (Vec::new(), Vec::new());
             let task = Task { id: id(serial), kind, args, outputs, work_flops: None, terms: Default::default() };
-            waiting.add(Request::new(Time(0), task, Vec::new(), limit_ns));
+            waiting.add(Request::new(Time(0), task, Vec::new(), limit_ns.into()));
         }
         assert_eq!((waiting.len(), waiting.next_deadline()), (3, Some(Time(5))));
         assert!(waiting.take(id(2)).is_some() && waiting.take(id(2)).is_none());

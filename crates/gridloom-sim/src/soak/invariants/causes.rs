@@ -83,7 +83,7 @@ impl Causes {
                 // Or what it reads was to be made by one that was, and has been forgotten since.
                 ("a task was cancelled", ledger.cancelled.iter().any(|cancelled| cancelled.client == node))
             }
-            TaskError::DeadlineExceeded { .. } => {
+            TaskError::DeadlineExceeded { .. } | TaskError::TransferLate { .. } => {
                 ("a call exceeded its limit", task.is_some_and(|task| ledger.limited.contains(&task)))
             }
             TaskError::AgentLost { .. } => ("an agent was lost when it was needed", no_agent),
