@@ -23,6 +23,15 @@ pub const KIND_BYTES_MAX: usize = 255;
 /// A datum up to this size travels on the control connection and is pushed unasked (eager); a larger one waits until
 /// its receiver has room and asks (rendezvous), and travels on a bulk connection.
 pub const EAGER_BYTES_MAX: u64 = 32 << 10;
+/// A large datum is read and written in parts of that size: what has come whole of it, its receiver may pass on. Smaller parts would
+/// wake more threads for each byte, larger ones make each server of a chain later.
+pub const PART_BYTES: u64 = 1 << 20;
+/// A datum of at least that size is passed on while it comes, part by part. A smaller one gains less than a few milliseconds on a fast
+/// link.
+pub const CUT_THROUGH_BYTES_MIN: u64 = 4 * PART_BYTES;
+/// Sends from a holder of a datum to the last server of a chain that passes it on. A longer chain is cut: its later servers ask as if
+/// they stood there.
+pub const HOPS_MAX: u16 = 4096;
 /// Largest value inside a task's description (scalars and short strings).
 pub const INLINE_BYTES_MAX: usize = 1 << 10;
 /// Tasks in one message to a server, so that no control frame is long.

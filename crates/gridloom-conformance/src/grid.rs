@@ -3,13 +3,13 @@
 //! Written against [`World`], run on the simulated world by `gridloom-sim` and on real processes by `gridloom-cli`. The
 //! functions are described by [`IDL`]; [`C_SOURCE`] has their bodies for the world that runs them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::limits::{SILENCE_NS_MAX, STORE_BYTES_DEFAULT};
+use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, SILENCE_NS_MAX, STORE_BYTES_DEFAULT};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
-use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
+use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{self, OutputQuery, TaskReport};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::{ServerSpec, World};
@@ -62,11 +62,15 @@ pub const CASES: &[Case] = &[
     ("a cancelled group ends", cancelled_group),
     ("two clients do not see each other", two_clients),
     ("a server tells what its functions have printed", output_told),
+    ("servers pass on what comes to them", passed_on),
+    ("what a killed server was to pass on comes from elsewhere", passed_on_by_a_killed_server),
 ];
 
 /// Longest that any wait of the suite may take: the time in which silence is noticed, and as much again.
 const PATIENCE_NS: u64 = 2 * SILENCE_NS_MAX + 10 * SECOND_NS;
 const ELEMENTS: u64 = 10_000;
+/// Of an array that is passed on while it comes.
+const LARGE_ELEMENTS: u64 = 4 * CUT_THROUGH_BYTES_MIN / 8;
 
 /// The suite's functions.
 pub fn definitions() -> Vec<Definition> {
@@ -90,6 +94,7 @@ struct Stage<'w> {
     name: NodeId,
     ended: BTreeMap<TaskId, TaskReport>,
     lost: Vec<TaskId>,
+    groups_ended: BTreeSet<GroupId>,
     /// Names of servers, from the directory.
     names: BTreeMap<NodeId, String>,
 }
@@ -105,8 +110,9 @@ impl<'w> Stage<'w> {
         let client = world.start_client("client");
         let name = client;
         let hashes = definitions().iter().map(|d| (d.signature.name.clone(), d.signature.hash())).collect();
-        let (ended, lost, names) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
-        let mut stage = Stage { world, agent, servers: nodes, client, serial: 1, hashes, name, ended, lost, names };
+        let (ended, lost, groups_ended, names) = Default::default();
+        let mut stage =
+            Stage { world, agent, servers: nodes, client, serial: 1, hashes, name, ended, lost, groups_ended, names };
         stage.until("all servers in the directory", |event| match event {
             Event::Directory { grid, .. } => (grid.servers.len() == servers as usize).then_some(()),
             _ => None,
@@ -129,6 +135,7 @@ impl<'w> Stage<'w> {
                     self.ended.insert(report.task, report.clone());
                 }
                 Event::ServerLost { again, .. } => self.lost.extend(again),
+                Event::GroupEnded { group, .. } => _ = self.groups_ended.insert(*group),
                 Event::Directory { grid, .. } => {
                     self.names.extend(grid.servers.iter().map(|server| (server.node, server.name.clone())));
                 }
@@ -141,9 +148,13 @@ impl<'w> Stage<'w> {
     }
 
     fn array(&mut self) -> (DatumId, Meta) {
+        self.array_of(ELEMENTS)
+    }
+
+    fn array_of(&mut self, elements: u64) -> (DatumId, Meta) {
         let datum = DatumId { client: self.name, serial: self.serial() };
-        let meta = Meta::array(Dtype::Float64, &[ELEMENTS]);
-        let bytes: Vec<u8> = (0..ELEMENTS).flat_map(|i| (i as f64).to_ne_bytes()).collect();
+        let meta = Meta::array(Dtype::Float64, &[elements]);
+        let bytes: Vec<u8> = (0..elements).flat_map(|i| (i as f64).to_ne_bytes()).collect();
         self.world.put(self.client, datum, meta.clone(), Some(bytes));
         (datum, meta)
     }
@@ -188,6 +199,25 @@ impl<'w> Stage<'w> {
         id
     }
 
+    /// The directory's name of the server at that place in `servers`.
+    fn node_of(&self, place: usize) -> NodeId {
+        let name = format!("server-{}", place + 1);
+        let (node, _) = self.names.iter().find(|(_, known)| **known == name).expect("all servers are in the directory");
+        *node
+    }
+
+    /// Has a task run on the server at that place, which takes a datum from the server at another.
+    fn follow(&mut self, task: Task, place: usize, (datum, meta): (DatumId, Meta), from: Option<usize>) -> GroupId {
+        let id = GroupId { client: self.name, serial: self.serial() };
+        let sources = BTreeMap::from([(datum, Source { meta, at: vec![self.name] })]);
+        let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
+        let from = from.into_iter().map(|source| (datum, self.node_of(source))).collect();
+        let server = self.node_of(place);
+        let command = Command::Follow { group, server, from, heuristic: "heft".into(), plan: None };
+        self.world.command(self.client, command);
+        id
+    }
+
     /// The place in `servers` of the server that the group's plan gives a task to.
     fn server_of(&mut self, task: TaskId) -> usize {
         let server = self.until("the plan", |event| match event {
@@ -211,6 +241,9 @@ impl<'w> Stage<'w> {
     }
 
     fn group_end(&mut self, group: GroupId) {
+        if self.groups_ended.contains(&group) {
+            return;
+        }
         self.until("the end of a group", |event| match event {
             Event::GroupEnded { group: ended, .. } => (*ended == group).then_some(()),
             _ => None,
@@ -231,7 +264,9 @@ impl<'w> Stage<'w> {
 
     fn check(&mut self, datum: DatumId, element: impl Fn(f64) -> f64) {
         let (meta, bytes) = self.world.value(self.client, datum).expect("the datum is in the client's store");
-        assert_eq!(meta, Meta::array(Dtype::Float64, &[ELEMENTS]));
+        let elements = meta.size_bytes() / 8;
+        assert!([ELEMENTS, LARGE_ELEMENTS].contains(&elements), "{meta}");
+        assert_eq!(meta, Meta::array(Dtype::Float64, &[elements]));
         let Some(bytes) = bytes else { return };
         for (i, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {
             assert_eq!(f64::from_ne_bytes(*chunk), element(i as f64), "element {i} of {datum}");
@@ -465,4 +500,47 @@ fn output_told(world: &mut dyn World) {
     while let Some(event) = stage.world.next_event(stage.client, SECOND_NS / 10) {
         assert!(!matches!(event, Event::Output { .. }), "{event:?}");
     }
+}
+
+/// Takes an array to three servers, each from the one before it, and gives its groups.
+fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
+    let (x, meta) = stage.array_of(LARGE_ELEMENTS);
+    let groups = [0, 1, 2].map(|place: usize| {
+        let task = Task {
+            id: TaskId { client: stage.name, serial: stage.serial() },
+            kind: TaskKind::Replicate(Copies::Kept),
+            args: vec![Argument::Datum(x)],
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Default::default(),
+        };
+        stage.follow(task, place, (x, meta.clone()), place.checked_sub(1))
+    });
+    (x, meta, groups)
+}
+
+/// The server at the end of the chain doubles what came.
+fn double_at_the_end(stage: &mut Stage<'_>, x: DatumId, meta: Meta) {
+    let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[x], 1);
+    task.outputs[0].meta = meta.clone();
+    let y = task.outputs[0].datum;
+    let group = stage.follow(task, 2, (x, meta), None);
+    stage.group_end(group);
+    stage.expect(y, |i| 2.0 * i);
+}
+
+fn passed_on(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 3);
+    let (x, meta, groups) = along_a_chain(&mut stage);
+    groups.into_iter().for_each(|group| stage.group_end(group));
+    assert!(stage.ended.values().all(|report| report.outcome.is_ok()), "{:?}", stage.ended);
+    double_at_the_end(&mut stage, x, meta);
+}
+
+fn passed_on_by_a_killed_server(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 3);
+    let (x, meta, [_, _, last]) = along_a_chain(&mut stage);
+    stage.world.kill(stage.servers[1]);
+    stage.group_end(last);
+    double_at_the_end(&mut stage, x, meta);
 }

@@ -12,7 +12,7 @@ use gridloom_base::{DatumId, Meta};
 
 use crate::moving::Moving;
 use crate::payload::Payload;
-use crate::segment::{Pool, Segment};
+use crate::segment::{Filling, Pool, Segment};
 
 /// A datum in shared memory: its description, the memory, the first byte there, the number of bytes.
 pub type InSegment = (Meta, Arc<Segment>, u64, u64);
@@ -22,6 +22,14 @@ pub struct Store {
     pool: Pool,
     moving: Moving,
     held: Mutex<Held>,
+    /// What comes and may be passed on meanwhile.
+    coming: Mutex<BTreeMap<DatumId, (Meta, Arc<Filling>)>>,
+}
+
+/// A datum comes, until this is dropped.
+pub struct Coming<'a> {
+    store: &'a Store,
+    datum: DatumId,
 }
 
 #[derive(Default)]
@@ -33,7 +41,7 @@ struct Held {
 impl Store {
     /// An empty store that takes its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        Store { pool, moving: Moving::default(), held: Mutex::default() }
+        Store { pool, moving: Moving::default(), held: Mutex::default(), coming: Mutex::default() }
     }
 
     /// Puts a datum; `false` if it is there already and stays as it is.
@@ -92,6 +100,30 @@ impl Store {
         }
     }
 
+    /// A datum has begun to come, unless it is here or comes already.
+    pub fn begin(&self, datum: DatumId, meta: &Meta, filling: &Arc<Filling>) -> Option<Coming<'_>> {
+        if self.lock().data.contains_key(&datum) {
+            return None;
+        }
+        match self.lock_coming().entry(datum) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                place.insert((meta.clone(), filling.clone()));
+                Some(Coming { store: self, datum })
+            }
+        }
+    }
+
+    /// A datum that comes.
+    pub fn coming(&self, datum: &DatumId) -> Option<(Meta, Arc<Filling>)> {
+        self.lock_coming().get(datum).cloned()
+    }
+
+    /// It comes no longer: it is here, or of no use.
+    pub fn end_coming(&self, datum: &DatumId) {
+        self.lock_coming().remove(datum);
+    }
+
     /// Bytes of all data held.
     pub fn held_bytes(&self) -> u64 {
         self.lock().bytes
@@ -109,6 +141,23 @@ impl Store {
 
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_coming(&self) -> MutexGuard<'_, BTreeMap<DatumId, (Meta, Arc<Filling>)>> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Coming<'_> {
+    /// It is whole, and comes until it is in the store ([`Store::end_coming`]).
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.store.end_coming(&self.datum);
     }
 }
 

@@ -69,7 +69,7 @@ impl Simulation {
         }
         // One end may not have heard yet that the other has hung up.
         for (node, peer) in [(dialler, target), (target, dialler)] {
-            if self.links.drop_end(&mut self.kernel, node, peer) {
+            if self.links.drop_end(&mut self.kernel, &mut self.routes, node, peer) {
                 self.kernel.deliver(node, Input::PeerLost { peer, why: "the peer connects anew".to_string() });
             }
         }

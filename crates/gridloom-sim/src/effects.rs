@@ -3,16 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_QUESTIONS_MAX};
-use gridloom_base::{DatumId, NodeId, Time};
-use gridloom_core::node::{Effect, Input};
+use gridloom_base::{DatumId, NodeId};
+use gridloom_core::node::{Effect, Input, Role};
 use gridloom_flow::HostIndex;
 use gridloom_map::Stop;
 
 use crate::kernel::{Kernel, Occurrence};
-use crate::network::{Cargo, Parcel};
+use crate::network::{Cargo, Landed, Parcel, Progress};
 use crate::observe::Seen;
 use crate::occurrence::StartedTask;
 use crate::simulation::Simulation;
+use crate::store::StoredValue;
 use crate::tasks::{OnServer, Tasks};
 use crate::trace::{Interval, digest};
 
@@ -77,10 +78,19 @@ impl Simulation {
     }
 
     fn send_datum(&mut self, node: NodeId, to: NodeId, datum: DatumId) {
-        let name = &self.node(node).name;
-        let value = self.node(node).store.value(datum).cloned();
-        let value = value.unwrap_or_else(|| panic!("'{name}' sends {datum}, which is not in its store"));
-        self.send_cargo(node, to, Cargo::Datum { datum, value });
+        if let Some(value) = self.node(node).store.value(datum).cloned() {
+            return self.send_cargo(node, to, Cargo::Datum { datum, value });
+        }
+        let (kernel, routes) = (&mut self.kernel, &mut self.routes);
+        if let Some(value) = self.links.coming(node, datum).cloned() {
+            kernel.note(|trace, now| trace.passes_on(now));
+            let may_pass = self.nodes.node(to).role == Role::Server;
+            self.links.send_bulk(kernel, routes, (node, to), Cargo::Datum { datum, value }, (true, may_pass));
+        } else {
+            let name = &self.nodes.node(node).name;
+            assert!(self.links.has_broken(node, datum), "'{name}' sends {datum}, which is not in its store");
+            self.links.send_broken(kernel, routes, (node, to), datum);
+        }
     }
 
     /// Small cargo goes with the messages, large in bulk.
@@ -89,7 +99,8 @@ impl Simulation {
         if cargo.size_bytes() <= EAGER_BYTES_MAX {
             self.links.send_small(kernel, routes, (from, to), cargo);
         } else {
-            self.links.send_bulk(kernel, routes, (from, to), cargo);
+            let may_pass = self.links.may_pass(cargo.size_bytes()) && self.nodes.node(to).role == Role::Server;
+            self.links.send_bulk(kernel, routes, (from, to), cargo, (false, may_pass));
         }
     }
 
@@ -97,22 +108,44 @@ impl Simulation {
     pub(crate) fn on_arrive(&mut self, from: NodeId, to: NodeId, connection: u64, parcel: Box<Parcel>) {
         match self.links.arrive(&mut self.kernel, &mut self.routes, (from, to), connection, parcel) {
             Some(Parcel::Message { message, digest }) => self.handle(to, Input::Received { from, message }, digest),
-            Some(Parcel::Cargo { cargo, sent, transfer }) => self.land(from, to, cargo, sent, transfer),
+            Some(Parcel::Cargo { cargo, sent, transfer }) => {
+                self.land((from, to), Landed { cargo, started: sent, transfer });
+            }
+            Some(Parcel::Broken { datum }) => {
+                let why = "it broke off on its way to its sender".to_string();
+                self.handle(to, Input::DatumBroken { from, datum, no_memory: false, why }, 0);
+            }
             None => {}
         }
     }
 
     /// A flow of bulk cargo has ended.
     pub(crate) fn on_bulk_done(&mut self, from: NodeId, to: NodeId) {
-        let landed = self.links.bulk_done(&mut self.kernel, &mut self.routes, (from, to));
-        if let Some(landed) = landed {
-            self.land(from, to, landed.cargo, landed.started, landed.transfer);
+        match self.links.bulk_done(&mut self.kernel, &mut self.routes, (from, to)) {
+            Some(Progress::Begun { datum, value }) => self.begin(from, to, datum, value),
+            Some(Progress::Landed(landed)) => self.land((from, to), landed),
+            None => {}
+        }
+    }
+
+    /// The first part of a datum has come. Nothing is said of what has no room, or should not come.
+    fn begin(&mut self, from: NodeId, to: NodeId, datum: DatumId, value: StoredValue) {
+        let is_full = self.now() < self.node(to).full_until;
+        let is_here = self.node(to).store.value(datum).is_some();
+        let is_due = self.node(from).role.may_send(from, datum) && !is_full && !is_here;
+        if is_due && self.links.begin((from, to), datum, value) {
+            self.handle(to, Input::DatumBegun { from, datum }, 0);
         }
     }
 
     /// Cargo is whole at its receiver.
-    fn land(&mut self, from: NodeId, to: NodeId, cargo: Cargo, start: Time, transfer: u64) {
+    fn land(&mut self, (from, to): (NodeId, NodeId), landed: Landed) {
+        let Landed { cargo, started: start, transfer } = landed;
         let (size_bytes, end) = (cargo.size_bytes(), self.now());
+        if let Cargo::Datum { datum, .. } = &cargo {
+            let is_whole = end >= self.node(to).full_until;
+            self.links.landed(&mut self.kernel, &mut self.routes, (from, to), *datum, is_whole);
+        }
         let (datum, value) = match cargo {
             Cargo::Probe { .. } => return self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
             Cargo::Datum { datum, .. } if end < self.node(to).full_until => {

@@ -33,6 +33,8 @@ pub(crate) enum SimEvent {
     SupplyFailed { node: NodeId },
     /// A client hears that it is to have copies of data, so that a server has room.
     MakesRoom { data: Vec<DatumId> },
+    /// A datum that comes to a node is passed on meanwhile.
+    PassesOn,
     /// A datum came.
     Arrived { node: NodeId, from: NodeId, datum: DatumId },
     /// A machine begins, or begins anew.
@@ -60,7 +62,7 @@ impl SimEvent {
                 let from = *from;
                 see(SimEvent::Heard { node, from });
                 match message {
-                    Message::Data(DataMessage::Fetch { datum }) => see(SimEvent::Asked { node, datum: *datum }),
+                    Message::Data(DataMessage::Fetch { datum, .. }) => see(SimEvent::Asked { node, datum: *datum }),
                     Message::Task(TaskMessage::ToClient(TaskToClient::SupplyFailed { .. })) => {
                         see(SimEvent::SupplyFailed { node });
                     }
@@ -87,7 +89,7 @@ impl SimEvent {
     /// What of an effect is a fact of interest.
     pub(crate) fn of_effect(node: NodeId, effect: &Effect, mut see: impl FnMut(SimEvent)) {
         match effect {
-            Effect::Send { to, message: Message::Data(DataMessage::Fetch { datum }) } => {
+            Effect::Send { to, message: Message::Data(DataMessage::Fetch { datum, .. }) } => {
                 see(SimEvent::Fetches { node, from: *to, datum: *datum });
             }
             Effect::Send { message: Message::Task(TaskMessage::ToClient(TaskToClient::Dropped { .. })), .. } => {

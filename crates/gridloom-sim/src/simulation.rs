@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use gridloom_base::limits::PART_BYTES;
 use gridloom_base::{DatumId, Meta, NodeId, Time};
 use gridloom_core::node::{Command, Effect, Event, Input, Role};
 use gridloom_flow::{ActionId, FlowEngine, NetworkModel, Policy, Resources};
@@ -48,6 +49,8 @@ pub struct SimConfig {
     pub reference_flops: f64,
     /// Rates of disks, bytes per second; those of other hosts are 1 GB/s.
     pub disks: BTreeMap<HostId, f64>,
+    /// Parts in which large data are sent: from four of them on, a server passes on what has come.
+    pub part_bytes: u64,
     /// What part of its host's speed a function makes use of, by name; others use it all.
     pub efficiencies: BTreeMap<String, f64>,
 }
@@ -60,6 +63,7 @@ impl Default for SimConfig {
             message_overhead_bytes: 64,
             reference_flops: 1e9,
             disks: BTreeMap::new(),
+            part_bytes: PART_BYTES,
             efficiencies: BTreeMap::new(),
         }
     }
@@ -98,7 +102,7 @@ impl Simulation {
             kernel: Kernel::new(engine, timeline(&platform), instruments),
             hosts,
             routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes),
-            links: Links::default(),
+            links: Links::new(config.part_bytes),
             sockets: Sockets::default(),
             nodes: Nodes::default(),
             tasks: Tasks::new(config.efficiencies),

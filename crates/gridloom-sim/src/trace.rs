@@ -208,6 +208,13 @@ impl Trace {
         }
     }
 
+    /// A datum that is coming to a node begins to be passed on.
+    pub(crate) fn passes_on(&mut self, at: Time) {
+        if let Some(events) = &mut self.events {
+            events.push((at, SimEvent::PassesOn));
+        }
+    }
+
     fn open(&mut self, mark: u8, at: Time, node: NodeId) {
         self.hash.add(&[mark]);
         self.hash.numbers(&[at.0, node.0]);

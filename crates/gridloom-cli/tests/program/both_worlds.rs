@@ -317,7 +317,7 @@ fn line(effect: &Effect, names: &BTreeMap<NodeId, String>) -> Option<String> {
                 Message::Task(TaskMessage::ToServer(TaskToServer::Release { data })) => {
                     format!("release {:?}", data.iter().map(|d| d.serial).collect::<Vec<_>>())
                 }
-                Message::Data(DataMessage::Fetch { datum }) => format!("fetch d{}", datum.serial),
+                Message::Data(DataMessage::Fetch { datum, .. }) => format!("fetch d{}", datum.serial),
                 Message::Task(TaskMessage::ToClient(TaskToClient::TasksEnded { reports, .. }))
                     if !reports.is_empty() =>
                 {

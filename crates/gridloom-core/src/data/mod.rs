@@ -51,7 +51,7 @@ struct Replica {
     /// Its owner wants it to stay here, wherever else it is.
     kept: bool,
     released: bool,
-    fetchers: Vec<NodeId>,
+    fetchers: Vec<Asker>,
     /// For eviction: when it was last read.
     last_used: Time,
 }
@@ -63,6 +63,14 @@ pub struct Evicted {
     /// What it was here for.
     pub origin: Origin,
     pub size_bytes: u64,
+}
+
+/// A peer that asks for a datum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asker {
+    pub peer: NodeId,
+    /// How many sends it takes from where the datum is, or is made, to the peer, as planned.
+    pub hops: u16,
 }
 
 /// What to do about a peer's request.
@@ -84,7 +92,7 @@ pub struct Replicas {
     used_bytes: u64,
     replicas: BTreeMap<DatumId, Replica>,
     /// Requests for data that nothing is known of yet: the task that makes them may still be on its way here.
-    unknown: BTreeMap<DatumId, Vec<(NodeId, Time)>>,
+    unknown: BTreeMap<DatumId, Vec<(Asker, Time)>>,
     dropped: Dropped,
 }
 
@@ -173,7 +181,7 @@ impl Replicas {
         }
         self.dropped.forget(datum);
         let fetchers =
-            self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(peer, _)| peer).collect::<Vec<_>>();
+            self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(asker, _)| asker).collect::<Vec<_>>();
         self.used_bytes += size_bytes;
         self.replicas.insert(
             datum,
@@ -208,7 +216,7 @@ impl Replicas {
         replica.size_bytes = size_bytes;
         replica.here = true;
         replica.last_used = now;
-        std::mem::take(&mut replica.fetchers)
+        std::mem::take(&mut replica.fetchers).into_iter().map(|asker| asker.peer).collect()
     }
 
     /// It stays here until it is released.
@@ -259,7 +267,7 @@ impl Replicas {
                 let replica = self.replicas.remove(&datum).expect("found above");
                 self.used_bytes -= replica.size_bytes;
                 if !replica.fetchers.is_empty() {
-                    self.unknown.insert(datum, replica.fetchers.into_iter().map(|peer| (peer, now)).collect());
+                    self.unknown.insert(datum, replica.fetchers.into_iter().map(|asker| (asker, now)).collect());
                 }
                 true
             }
@@ -276,19 +284,19 @@ impl Replicas {
     }
 
     /// A peer asks for it.
-    pub fn fetch(&mut self, datum: DatumId, peer: NodeId, now: Time) -> Fetch {
+    pub fn fetch(&mut self, datum: DatumId, asker: Asker, now: Time) -> Fetch {
         match self.replicas.get_mut(&datum) {
             Some(replica) if replica.here => {
                 replica.last_used = now;
                 Fetch::Now
             }
             Some(replica) => {
-                replica.fetchers.push(peer);
+                replica.fetchers.push(asker);
                 Fetch::Later
             }
             None if self.dropped.contains(datum) => Fetch::Gone,
             None => {
-                self.unknown.entry(datum).or_default().push((peer, now));
+                self.unknown.entry(datum).or_default().push((asker, now));
                 Fetch::Later
             }
         }
@@ -301,10 +309,10 @@ impl Replicas {
             if makes(*datum) {
                 return true;
             }
-            waiting.retain(|(peer, since)| {
+            waiting.retain(|(asker, since)| {
                 let keep = now.since(*since) < age_ns;
                 if !keep {
-                    refused.push((*datum, *peer));
+                    refused.push((*datum, asker.peer));
                 }
                 keep
             });
@@ -315,15 +323,20 @@ impl Replicas {
 
     /// Peers that wait for a datum that will not be made; they are forgotten here and must be refused.
     pub fn refuse(&mut self, datum: DatumId) -> Vec<NodeId> {
-        let early = self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(peer, _)| peer);
-        let waiting = self.replicas.get_mut(&datum).map(|replica| std::mem::take(&mut replica.fetchers));
-        early.chain(waiting.unwrap_or_default()).collect()
+        let early = self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(asker, _)| asker.peer);
+        early.chain(self.take_askers(datum, |_| true)).collect()
+    }
+
+    /// Peers that wait for a datum with a place here, and that `is_one` is true of; they are forgotten here.
+    pub fn take_askers(&mut self, datum: DatumId, is_one: impl Fn(&Asker) -> bool) -> Vec<NodeId> {
+        let Some(replica) = self.replicas.get_mut(&datum) else { return Vec::new() };
+        replica.fetchers.extract_if(.., |asker| is_one(asker)).map(|asker| asker.peer).collect()
     }
 
     /// A peer is gone and waits no longer. Data to drop.
     pub fn forget_peer(&mut self, peer: NodeId) -> Vec<DatumId> {
         self.unknown.retain(|_, waiting| {
-            waiting.retain(|(node, _)| *node != peer);
+            waiting.retain(|(asker, _)| asker.peer != peer);
             !waiting.is_empty()
         });
         let touched: Vec<DatumId> = self
@@ -331,7 +344,7 @@ impl Replicas {
             .iter_mut()
             .filter_map(|(datum, replica)| {
                 let before = replica.fetchers.len();
-                replica.fetchers.retain(|node| *node != peer);
+                replica.fetchers.retain(|asker| asker.peer != peer);
                 (replica.fetchers.len() != before).then_some(*datum)
             })
             .collect();

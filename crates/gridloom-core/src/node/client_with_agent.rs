@@ -241,7 +241,8 @@ impl Machine for ClientWithAgent {
     type Effect = Effect;
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
-        if let Input::Received { from, .. } | Input::DatumArrived { from, .. } = input {
+        if let Input::Received { from, .. } | Input::DatumBegun { from, .. } | Input::DatumArrived { from, .. } = input
+        {
             // Whomever it is for: its sender lives.
             self.client.heard(now, from);
             self.agent.heard(now, from);

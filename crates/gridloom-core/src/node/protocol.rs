@@ -13,7 +13,10 @@
 //!    The machine never has more tasks started than the node has slots times its queue depth.
 //!    Between them it may say `CallsBack`, and not again before the `AnswerTask` to it.
 //!    A `Map` ends in exactly one `Mapped` likewise.
-//! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced.
+//! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced. `DatumBegun` may
+//!    come before it, once a datum's first bytes are here. From then on, until it has arrived, has broken off or its sender is lost,
+//!    the datum can be sent on: `SendDatum` sends what has come and then what comes. If it breaks off here, what was sent on breaks
+//!    off too. What breaks off leaves nothing in a store. A datum that can no longer be sent breaks off at its receiver.
 //!    A client sends its own data alone: a connection on which it sends another's is lost, and nothing of it arrives.
 //! 7. A timer fires once, not before its time; a cancelled timer does not fire.
 
@@ -103,6 +106,8 @@ pub enum Input {
     },
     /// A message came.
     Received { from: NodeId, message: Message },
+    /// The first bytes of a large datum have come.
+    DatumBegun { from: NodeId, datum: DatumId },
     /// A datum is now whole in the store.
     DatumArrived {
         from: NodeId,
@@ -154,7 +159,7 @@ pub enum Effect {
     HangUp { peer: NodeId },
     /// Send a message.
     Send { to: NodeId, message: Message },
-    /// Send a datum of the store.
+    /// Send a datum of the store, or one that has begun to come.
     SendDatum { to: NodeId, datum: DatumId },
     /// Send so many bytes the way data go, to measure it.
     SendProbe {

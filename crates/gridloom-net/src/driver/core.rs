@@ -165,10 +165,13 @@ impl Core {
             return;
         }
         match self.store.get(&datum) {
-            None => {
-                let why = format!("{} no longer has it", self.name);
-                self.aside(to, &Aside::Broken { datum, why });
-            }
+            None => match self.store.coming(&datum) {
+                Some((meta, coming)) => self.streams.pass_on(to, datum, meta, coming),
+                None => {
+                    let why = format!("{} no longer has it", self.name);
+                    self.aside(to, &Aside::Broken { datum, why });
+                }
+            },
             Some((meta, payload)) if payload.size_bytes() <= EAGER_BYTES_MAX => {
                 let header = DataHeader { datum, meta };
                 self.contacts.queue(to, |out| out.data(&header, payload.bytes()));

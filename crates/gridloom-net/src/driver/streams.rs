@@ -14,11 +14,12 @@ use std::{io, net, thread};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, Meta, NodeId};
 use gridloom_channel::Keys;
-use gridloom_core::node::{Input, LogLine};
+use gridloom_core::node::{Input, LogLine, Role};
 
 use crate::identity::Credentials;
 use crate::log::warning;
 use crate::payload::Payload;
+use crate::segment::Filling;
 use crate::store::Store;
 use crate::transport::bulk::Receiver;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
@@ -163,9 +164,18 @@ impl Streams {
 
     /// Sends a large datum.
     pub(super) fn send(&mut self, to: NodeId, datum: DatumId, meta: Meta, payload: Payload) {
+        self.send_by(to, datum, |outgoing| outgoing.send(Cargo::Datum { datum, meta }, payload));
+    }
+
+    /// Sends a large datum as it comes here.
+    pub(super) fn pass_on(&mut self, to: NodeId, datum: DatumId, meta: Meta, coming: Arc<Filling>) {
+        self.send_by(to, datum, |outgoing| outgoing.pass_on(Cargo::Datum { datum, meta }, coming));
+    }
+
+    fn send_by(&mut self, to: NodeId, datum: DatumId, send: impl FnOnce(&Outgoing)) {
         match self.outgoing(to) {
             None => {}
-            Some(Ok(outgoing)) => outgoing.send(Cargo::Datum { datum, meta }, payload),
+            Some(Ok(outgoing)) => send(outgoing),
             Some(Err(error)) => {
                 let why = format!("no thread to send it: {error}");
                 self.aside(to, Aside::Broken { datum, why });
@@ -212,6 +222,12 @@ impl Streams {
             }
             Notice::LocalShaken => self.shaking -= 1,
             Notice::Opened { link, stream, socket } => self.receive_tcp(link, stream, socket),
+            Notice::Begun { link, datum } => {
+                // What should not come ends its connection when it has.
+                if self.is_up(link) && self.check_sender(link.peer, datum).is_ok() {
+                    self.input(Input::DatumBegun { from: link.peer, datum });
+                }
+            }
             Notice::Arrived { link, stream, serial, cargo, payload, took_ns } => {
                 self.arrived(link, cargo, payload, took_ns);
                 self.taken(link, stream, serial);
@@ -324,7 +340,8 @@ impl Streams {
 
     fn receiver(&self, link: Link, stream: u64) -> Receiver {
         let (inbox, store) = (self.inbox.clone(), self.store.clone());
-        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max }
+        let passes_on = self.own.role == Role::Server;
+        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on }
     }
 
     // ---- shared memory
@@ -382,6 +399,7 @@ impl Streams {
     // ---- news of streams
 
     fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload, took_ns: u64) {
+        cargo.datum().iter().for_each(|datum| self.store.end_coming(datum));
         if !self.is_up(link) {
             return;
         }

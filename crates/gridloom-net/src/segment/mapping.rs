@@ -71,7 +71,7 @@ impl Mapping {
     /// Its bytes, rounded up to whole pages.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `at..at + len` is mapped readable until `self` is dropped, and the file cannot shrink (`check`).
-        // No thread writes while a reader looks: a segment is frozen before its bytes are read (module's invariant).
+        // No thread writes while a reader looks: a segment is frozen, or full, before its bytes are read (module's invariant).
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 

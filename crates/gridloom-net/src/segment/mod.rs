@@ -5,7 +5,8 @@
 //! the copy into it (1.2 against 6.9 GiB/s). A segment of another process is [imported](Segment::import) and mapped
 //! privately, so that a program may write on its own view of it.
 //!
-//! **Invariants.** The memory of a live [`Segment`] is not written through this module. A file is sealed against
+//! **Invariants.** The memory of a live [`Segment`] that was given out is not written through this module ([`Filling`] gives it out
+//! when it is full). A file is sealed against
 //! shrinking before anybody maps it, so a read never leaves it. A file's key ([`Segment::key`]) is never reused
 //! within the process, and outlives reuse of the memory: a cache of mappings by key keeps them warm too.
 //!
@@ -14,6 +15,7 @@
 //! Which processes may see a segment, and how many bytes may be held, is decided elsewhere.
 
 mod descriptors;
+mod filling;
 mod mapping;
 mod pool;
 
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use self::pool::Shared;
 
 pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit};
+pub use filling::{Filler, Filling};
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
 

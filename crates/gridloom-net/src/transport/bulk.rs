@@ -17,6 +17,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
+use gridloom_base::limits::{self, CUT_THROUGH_BYTES_MIN};
 use gridloom_channel::tags::{Tagged, Tagger};
 use gridloom_channel::{Key, frame};
 use serde::Serialize;
@@ -26,10 +27,11 @@ use super::notice::{Inbox, Link, Notice};
 use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader};
 use crate::moving::Moving;
 use crate::payload::Payload;
-use crate::store::Store;
+use crate::segment::{Filling, Segment, SegmentMut};
+use crate::store::{Coming, Store};
 
-/// Data are written and read in parts, so that people see how far they have come.
-const PART_BYTES: usize = 1 << 20;
+/// Data are written and read in parts, so that people see how far they have come, and others get what has.
+const PART_BYTES: usize = limits::PART_BYTES as usize;
 /// Bytes of a probe are zeros, written from one block.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -52,6 +54,34 @@ pub fn write_datum(stream: &mut impl Write, header: &CargoHeader, bytes: &[u8], 
         advance(part);
     }
     Ok(())
+}
+
+/// Writes a datum as it comes here, and tells `moving` how far it is.
+///
+/// # Errors
+/// If the stream breaks, or what comes does.
+pub fn write_coming(
+    stream: &mut impl Write,
+    header: &CargoHeader,
+    coming: &Filling,
+    moving: &Moving,
+) -> io::Result<()> {
+    let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
+    let (mut head, mut written) = (encode_header(header), 0);
+    while (written as u64) < coming.size_bytes() {
+        for part in coming.read(written).ok_or_else(broken_off)?.chunks(PART_BYTES) {
+            write_all_of(stream, &std::mem::take(&mut head), part)?;
+            written += part.len();
+            passage.iter().for_each(|passage| passage.advance(part.len()));
+        }
+    }
+    // Its own tag was checked by then.
+    coming.whole().map(drop).ok_or_else(broken_off)
+}
+
+/// Why a datum that comes here cannot be passed on.
+pub fn broken_off() -> io::Error {
+    io::Error::other("it broke off on its way here")
 }
 
 /// Writes a probe.
@@ -118,6 +148,8 @@ pub struct Receiver {
     pub store: Arc<Store>,
     /// Largest datum taken.
     pub datum_bytes_max: u64,
+    /// Large data may be passed on while they come.
+    pub passes_on: bool,
 }
 
 impl Receiver {
@@ -164,12 +196,11 @@ impl Receiver {
             false => self.store.pool().allocate(header.size_bytes),
         };
         match room {
-            Ok(mut memory) => {
+            Ok(memory) => {
                 let started = Instant::now();
-                self.read(&mut stream, &header, memory.bytes_mut())?;
-                stream.check_tag()?;
+                let segment = self.read(stream, &header, memory)?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                self.arrived(header, Payload::segment(memory.freeze()), took_ns);
+                self.arrived(header, Payload::segment(segment), took_ns);
             }
             Err(error) => {
                 let skipped = io::copy(&mut Read::by_ref(&mut stream).take(header.size_bytes), &mut io::sink())?;
@@ -187,16 +218,40 @@ impl Receiver {
 
 impl Receiver {
     /// Reads a datum to where it shall lie, and tells how far it is.
-    fn read(&self, stream: &mut impl Read, header: &CargoHeader, room: &mut [u8]) -> io::Result<()> {
-        if room.len() <= PART_BYTES {
-            return stream.read_exact(room);
-        }
-        let passage = header.cargo.datum().map(|datum| self.store.moving().begin(datum, false, header.size_bytes));
-        for part in room.chunks_mut(PART_BYTES) {
+    fn read(
+        &self,
+        mut stream: Tagged<'_, TcpStream>,
+        header: &CargoHeader,
+        memory: SegmentMut,
+    ) -> io::Result<Arc<Segment>> {
+        let (mut filler, size_bytes) = (memory.fill(), header.size_bytes);
+        let datum = header.cargo.datum().filter(|_| size_bytes > PART_BYTES as u64);
+        let passage = datum.map(|datum| self.store.moving().begin(datum, false, size_bytes));
+        let mut coming = None;
+        loop {
+            let part = filler.next_mut(PART_BYTES);
+            let length = part.len();
+            if length == 0 {
+                break;
+            }
             stream.read_exact(part)?;
-            passage.iter().for_each(|passage| passage.advance(part.len()));
+            filler.advance(length);
+            passage.iter().for_each(|passage| passage.advance(length));
+            if coming.is_none() && self.passes_on && size_bytes >= CUT_THROUGH_BYTES_MIN {
+                coming = Some(self.begin(header, filler.filling()));
+            }
         }
-        Ok(())
+        stream.check_tag()?;
+        coming.flatten().into_iter().for_each(Coming::keep);
+        Ok(filler.finish())
+    }
+
+    /// The first part of a datum is here: it can be passed on from now on, unless it comes already by another stream.
+    fn begin(&self, header: &CargoHeader, filling: &Arc<Filling>) -> Option<Coming<'_>> {
+        let Cargo::Datum { datum, meta } = &header.cargo else { return None };
+        let coming = self.store.begin(*datum, meta, filling)?;
+        self.inbox.post(Notice::Begun { link: self.link, datum: *datum });
+        Some(coming)
     }
 }
 

@@ -42,6 +42,8 @@ pub enum Notice {
     LocalShaken,
     /// This node opened the bulk connection that the peer had asked for.
     Opened { link: Link, stream: u64, socket: (TcpStream, Keys) },
+    /// The first part of a datum came that can be passed on while it comes.
+    Begun { link: Link, datum: DatumId },
     /// Something whole came.
     Arrived {
         link: Link,

@@ -4,6 +4,9 @@
 //! end of a stream can be told datum by datum (see `transport`). Shared memory stays granted until the peer releases
 //! it; if the peer is lost first, the memory is retired rather than reused, as the peer may still look at it.
 //!
+//! One thread a peer: behind a datum that is passed on as it comes, others wait until it has come. Those that were there before
+//! it began have gone first.
+//!
 //! **Promises:** the loop never waits here; dropping it ends the thread. Of the streams that the peer opens to receive on,
 //! only the one that it was asked for is taken, once.
 
@@ -18,10 +21,10 @@ use gridloom_channel::Keys;
 
 use super::Cargo;
 use super::notice::{Inbox, Link};
-use super::sender::{Job, Thread};
+use super::sender::{Job, Source, Thread};
 use super::shared::{Opened, Route, Shared};
 use crate::payload::Payload;
-use crate::segment::grants_max;
+use crate::segment::{Filling, grants_max};
 use crate::store::Store;
 
 /// Stack of a thread that moves bulk: it calls little more than the kernel.
@@ -54,12 +57,18 @@ impl Outgoing {
     /// Sends a datum.
     pub fn send(&self, cargo: Cargo, payload: Payload) {
         let size_bytes = payload.size_bytes();
-        self.push(Job { cargo, size_bytes, payload: Some(payload) });
+        self.push(Job { cargo, size_bytes, source: Source::Whole(payload) });
+    }
+
+    /// Sends a datum as it comes here.
+    pub fn pass_on(&self, cargo: Cargo, coming: Arc<Filling>) {
+        let size_bytes = coming.size_bytes();
+        self.push(Job { cargo, size_bytes, source: Source::Coming(coming) });
     }
 
     /// Sends a probe.
     pub fn probe(&self, size_bytes: u64) {
-        self.push(Job { cargo: Cargo::Probe, size_bytes, payload: None });
+        self.push(Job { cargo: Cargo::Probe, size_bytes, source: Source::Zeros });
     }
 
     /// Whether the peer was asked to open that stream, and has not done so.

@@ -3,6 +3,7 @@
 //! It takes the best way that works: shared memory if both run on one host, else a TCP connection that it dials, else
 //! one that the peer is asked to dial.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -16,7 +17,7 @@ use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::Keys;
 use gridloom_channel::tags::{Tagged, Tagger};
 
-use super::bulk::{write_datum, write_probe};
+use super::bulk::{broken_off, write_coming, write_datum, write_probe};
 use super::handshake::{
     HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
 };
@@ -26,7 +27,7 @@ use super::shared::{Closer, Opened, Route, Shared, prepare_blocking};
 use super::{Cargo, CargoHeader};
 use crate::identity::Credentials;
 use crate::payload::Payload;
-use crate::segment::Segment;
+use crate::segment::{Filling, Segment};
 use crate::store::Store;
 
 /// How often opening a stream is tried before a datum is given up, and the pause between: the peer may not have seen
@@ -40,8 +41,23 @@ const OPEN_PAUSE: Duration = Duration::from_millis(25);
 pub(super) struct Job {
     pub(super) cargo: Cargo,
     pub(super) size_bytes: u64,
-    /// `None` for a probe.
-    pub(super) payload: Option<Payload>,
+    pub(super) source: Source,
+}
+
+/// Where the bytes are.
+pub(super) enum Source {
+    Whole(Payload),
+    /// On their way here.
+    Coming(Arc<Filling>),
+    /// Those of a probe are zeros.
+    Zeros,
+}
+
+impl Job {
+    /// Whether it can only be sent as fast as it comes here.
+    fn is_coming(&self) -> bool {
+        matches!(&self.source, Source::Coming(coming) if coming.is_coming())
+    }
 }
 
 /// A stream that is open.
@@ -64,7 +80,8 @@ pub(super) struct Thread {
 
 impl Thread {
     pub(super) fn run(mut self, queue: Channel<Job>) {
-        for job in queue {
+        let mut waiting = VecDeque::new();
+        while let Some(job) = next_job(&queue, &mut waiting) {
             if self.shared.lock().cancelled {
                 return;
             }
@@ -80,6 +97,12 @@ impl Thread {
 
     /// `Ok` also if the stream broke: the peer says so then, and the list tells what was lost.
     fn send(&mut self, job: Job, datum: Option<DatumId>) -> Result<(), String> {
+        if let Source::Coming(coming) = &job.source
+            && !coming.is_coming()
+            && coming.whole().is_none()
+        {
+            return Err(broken_off().to_string());
+        }
         loop {
             let number = match &self.stream {
                 Some((number, _)) => *number,
@@ -93,17 +116,19 @@ impl Thread {
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
                 Stream::Tcp(stream, tagger) => {
                     let mut stream = Tagged::new(stream, Some(tagger));
-                    let written = match &job.payload {
-                        Some(payload) => write_datum(&mut stream, &header, payload.bytes(), self.store.moving()),
-                        None => write_probe(&mut stream, &header),
+                    let moving = self.store.moving();
+                    let written = match &job.source {
+                        Source::Whole(payload) => write_datum(&mut stream, &header, payload.bytes(), moving),
+                        Source::Coming(coming) => write_coming(&mut stream, &header, coming, moving),
+                        Source::Zeros => write_probe(&mut stream, &header),
                     };
                     written.and_then(|()| stream.write_tag())
                 }
-                Stream::Local(stream) => match granted(&self.store, &header, job.payload.as_ref(), datum) {
+                Stream::Local(stream) => match granted(&self.store, &header, &job.source, datum) {
                     Ok((segment, offset)) => grant(stream, &self.shared, header, segment, offset),
                     Err(error) => {
                         self.shared.lock().under_way.retain(|(_, serial, _)| *serial != header.serial);
-                        return Err(format!("no shared memory to pass it in: {error}"));
+                        return Err(format!("it cannot be passed in shared memory: {error}"));
                     }
                 },
             };
@@ -275,15 +300,27 @@ pub fn dial_bulk(
     Err(failed)
 }
 
-/// The memory to hand over: where the datum lies already, or else a copy.
+/// The next to send. What is whole goes before what is still coming, which takes as long as it comes.
+fn next_job(queue: &Channel<Job>, waiting: &mut VecDeque<Job>) -> Option<Job> {
+    if waiting.is_empty() {
+        waiting.push_back(queue.recv().ok()?);
+    }
+    waiting.extend(queue.try_iter());
+    let first = waiting.iter().position(|job| !job.is_coming()).unwrap_or(0);
+    waiting.remove(first)
+}
+
+/// The memory to hand over: where the datum lies already, or will when it is whole, or else a copy.
 fn granted(
     store: &Store,
     header: &CargoHeader,
-    payload: Option<&Payload>,
+    source: &Source,
     datum: Option<DatumId>,
 ) -> io::Result<(Arc<Segment>, u64)> {
-    if let Some(Payload::Segment { segment, offset, .. }) = payload {
-        return Ok((segment.clone(), *offset));
+    match source {
+        Source::Whole(Payload::Segment { segment, offset, .. }) => return Ok((segment.clone(), *offset)),
+        Source::Coming(coming) => return coming.whole().map(|segment| (segment, 0)).ok_or_else(broken_off),
+        Source::Whole(_) | Source::Zeros => {}
     }
     if let Some(datum) = datum
         && let Some((_, segment, offset, size_bytes)) = store.segment_of(&datum)?
@@ -293,9 +330,9 @@ fn granted(
     }
     // A probe, or a datum that was dropped since it was to be sent.
     let mut memory = store.pool().allocate(header.size_bytes)?;
-    match payload {
-        Some(payload) => memory.bytes_mut().copy_from_slice(payload.bytes()),
-        None => memory.bytes_mut().fill(0),
+    match source {
+        Source::Whole(payload) => memory.bytes_mut().copy_from_slice(payload.bytes()),
+        Source::Coming(_) | Source::Zeros => memory.bytes_mut().fill(0),
     }
     Ok((memory.freeze(), 0))
 }

@@ -44,6 +44,8 @@ impl Simulation {
         self.kernel.note(|trace, now| trace.fault(now, node, why));
         self.nodes.node_mut(node).end(why);
         self.tasks.end_all(&mut self.kernel, node);
+        // It tells nobody what breaks off with it.
+        self.links.clear_all_bulk(&mut self.kernel, node);
         for peer in self.links.peers(node) {
             self.links.hang_up(&mut self.kernel, &mut self.routes, (node, peer), why);
         }

@@ -25,8 +25,19 @@ impl Cargo {
 /// What a control frame carries.
 #[derive(Debug)]
 pub(crate) enum Parcel {
-    Message { message: Message, digest: u64 },
-    Cargo { cargo: Cargo, sent: Time, transfer: u64 },
+    Message {
+        message: Message,
+        digest: u64,
+    },
+    Cargo {
+        cargo: Cargo,
+        sent: Time,
+        transfer: u64,
+    },
+    /// That datum will not come.
+    Broken {
+        datum: DatumId,
+    },
 }
 
 /// The letter behind a flow.

@@ -4,7 +4,7 @@
 //! left. It takes n / (bandwidth of the narrowest link) to leave and the route's latency to travel. It shares nothing
 //! with flows or with frames of other pairs. Bulk cargo is a flow with the latency of its route, one after another in
 //! each direction of a connection. Cargo that has waited for other cargo follows it without a gap: the route's latency
-//! passes while it waits.
+//! passes while it waits. Data that are passed on while they come are in [`super::passing`].
 //!
 //! **Invariants.** An end exists from the node's `PeerUp` to its `PeerLost` (or its own hanging up). Both ends of a
 //! connection have its number, so that what belongs to an older one is recognised and dropped.
@@ -15,16 +15,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_flow::{ActionId, LinkIndex, Transfer};
 use gridloom_platform::HostId;
 
 use super::cargo::{Cargo, Parcel};
+use super::passing::{Comings, Load};
 use super::paths::Path;
 use super::routes::{HostPair, Routes};
 use crate::kernel::{Kernel, Occurrence, Purpose};
 use crate::observe::{Moved, Seen};
+use crate::store::StoredValue;
 
 /// One node's end of a connection.
 #[derive(Debug)]
@@ -40,19 +43,30 @@ struct End {
     /// The path to the other end, of that version of the paths.
     path: Option<(u64, Arc<Path>)>,
     /// What waits to be sent in bulk, and since when the way was there for it.
-    bulk: VecDeque<(Option<Time>, Cargo)>,
+    bulk: VecDeque<(Option<Time>, Load)>,
     moving: Option<Moving>,
     /// The other end was forgotten without a word.
     half_open: bool,
 }
 
-/// Cargo that flows.
+/// Cargo that flows, or waits for its last part.
 #[derive(Debug)]
 struct Moving {
-    action: ActionId,
+    action: Option<ActionId>,
     started: Time,
-    cargo: Cargo,
+    load: Load,
+    /// What is behind that which flows now.
+    left_bytes: u64,
     transfer: u64,
+}
+
+/// What the end of a flow means.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// A datum has begun to come to its receiver.
+    Begun { datum: DatumId, value: StoredValue },
+    /// Cargo is whole there.
+    Landed(Landed),
 }
 
 /// Cargo that is whole at its receiver.
@@ -64,13 +78,25 @@ pub(crate) struct Landed {
 }
 
 /// All ends, by (owner, peer).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Links {
     ends: BTreeMap<(NodeId, NodeId), End>,
     made: u64,
+    pub(super) comings: Comings,
+    part_bytes: u64,
 }
 
 impl Links {
+    /// Without connections. Large data go in parts of so many bytes.
+    pub(crate) fn new(part_bytes: u64) -> Links {
+        Links { ends: BTreeMap::new(), made: 0, comings: Comings::default(), part_bytes }
+    }
+
+    /// Whether a datum is large enough to be passed on while it comes.
+    pub(crate) fn may_pass(&self, size_bytes: u64) -> bool {
+        size_bytes >= CUT_THROUGH_BYTES_MIN / PART_BYTES * self.part_bytes
+    }
+
     /// Connects two nodes on the given hosts.
     pub(crate) fn connect(&mut self, (a, host_a): (NodeId, HostId), (b, host_b): (NodeId, HostId)) {
         self.made += 1;
@@ -173,32 +199,83 @@ impl Links {
         Some(*parcel)
     }
 
-    /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes.
-    pub(crate) fn send_bulk(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId), cargo: Cargo) {
+    /// Sends cargo in bulk, behind what is already under way; to a peer that is not up, it vanishes. `is_coming` says that it is on
+    /// its way to its sender, `may_pass` that its receiver may pass it on.
+    pub(crate) fn send_bulk(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        pair: (NodeId, NodeId),
+        cargo: Cargo,
+        (is_coming, may_pass): (bool, bool),
+    ) {
         if let Some(end) = self.ends.get_mut(&pair) {
             let since = (!routes.is_lost(end.way)).then_some(kernel.now());
-            end.bulk.push_back((since, cargo));
+            end.bulk.push_back((since, Load { cargo, may_pass, is_coming, has_begun: false }));
             self.move_next(kernel, routes, pair);
         }
     }
 
-    /// Starts the next flow of that direction, if none is under way and the way is there.
+    /// Starts the next flow of that direction, if none is under way and the way is there. What is whole goes first.
     fn move_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
+        let part_bytes = self.part_bytes;
         let Some(end) = self.ends.get_mut(&pair).filter(|end| end.moving.is_none()) else { return };
         if end.bulk.is_empty() || routes.is_lost(end.way) {
             return;
         }
-        let Some((since, cargo)) = end.bulk.pop_front() else { return };
+        let first = end.bulk.iter().position(|(_, load)| !load.is_coming).unwrap_or(0);
+        let Some((since, load)) = end.bulk.remove(first) else { return };
         let now = kernel.now();
         end.bulk.iter_mut().for_each(|(since, _)| *since = since.or(Some(now)));
         let under_way_s = since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
-        let path = routes.path(end.way);
-        let size = cargo.size_bytes() as f64;
-        let flow =
-            Transfer { way_back: &path.way_back, under_way_s, ..Transfer::new(&path.links, path.latency_s, size) };
-        let action = kernel.start_transfer(&flow, Purpose::Bulk { from: pair.0, to: pair.1 });
-        let transfer = begins(kernel, routes, pair, end.way, &cargo);
-        end.moving = Some(Moving { action, started: now, cargo, transfer });
+        let size_bytes = load.cargo.size_bytes();
+        let flowing_bytes = load.stretch_bytes(size_bytes, part_bytes);
+        let action = Some(flow(kernel, routes, pair, end.way, (flowing_bytes, under_way_s)));
+        let transfer = begins(kernel, routes, pair, end.way, &load.cargo);
+        let left_bytes = size_bytes - flowing_bytes;
+        end.moving = Some(Moving { action, started: now, load, left_bytes, transfer });
+    }
+
+    /// The stretch of a flow behind the one that has ended, if there is one and it need not wait.
+    fn flow_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
+        let Some(end) = self.ends.get_mut(&pair) else { return };
+        let Some(moving) = end.moving.as_mut().filter(|moving| moving.action.is_none()) else { return };
+        let stretch_bytes = moving.load.stretch_bytes(moving.left_bytes, self.part_bytes);
+        if stretch_bytes > 0 {
+            moving.action = Some(flow(kernel, routes, pair, end.way, (stretch_bytes, f64::INFINITY)));
+            moving.left_bytes -= stretch_bytes;
+        }
+    }
+
+    /// What is passed on of a datum may end: the datum is whole at its sender.
+    pub(super) fn let_end(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId), datum: DatumId) {
+        let Some(end) = self.ends.get_mut(&pair) else { return };
+        let moving = end.moving.iter_mut().map(|moving| &mut moving.load);
+        for load in moving.chain(end.bulk.iter_mut().map(|(_, load)| load)).filter(|load| load.passes_on(datum)) {
+            load.is_coming = false;
+        }
+        self.flow_on(kernel, routes, pair);
+    }
+
+    /// Gives up what is passed on of a datum: how often it was to be.
+    pub(super) fn give_up_passing(
+        &mut self,
+        kernel: &mut Kernel,
+        routes: &mut Routes,
+        pair: (NodeId, NodeId),
+        datum: DatumId,
+    ) -> usize {
+        let Some(end) = self.ends.get_mut(&pair) else { return 0 };
+        let waiting = end.bulk.len();
+        end.bulk.retain(|(_, load)| !load.passes_on(datum));
+        let mut given_up = waiting - end.bulk.len();
+        if let Some(moving) = end.moving.take_if(|moving| moving.load.passes_on(datum)) {
+            given_up += 1;
+            stop(kernel, &moving);
+            kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
+            self.move_next(kernel, routes, pair);
+        }
+        given_up
     }
 
     /// Something passes again on some way: what waits for its way moves.
@@ -207,32 +284,44 @@ impl Links {
         pairs.into_iter().for_each(|pair| self.move_next(kernel, routes, pair));
     }
 
-    /// A flow has ended; its cargo, if the receiver's end is there.
+    /// A flow has ended: what that means at the receiver, if its end is there.
     pub(crate) fn bulk_done(
         &mut self,
         kernel: &mut Kernel,
         routes: &mut Routes,
         (from, to): (NodeId, NodeId),
-    ) -> Option<Landed> {
+    ) -> Option<Progress> {
+        let is_there = self.is_connected(to, from);
         let end = self.end_mut(from, to).expect("a flow ends with its connection");
-        let Moving { started, cargo, transfer, .. } = end.moving.take().expect("a flow that ends was under way");
+        let moving = end.moving.as_mut().expect("a flow that ends was under way");
+        moving.action = None;
+        if moving.left_bytes > 0 {
+            let begins = moving.load.may_pass && !std::mem::replace(&mut moving.load.has_begun, true);
+            let begun = match &moving.load.cargo {
+                Cargo::Datum { datum, value } if begins && is_there => Some((*datum, value.clone())),
+                Cargo::Datum { .. } | Cargo::Probe { .. } => None,
+            };
+            self.flow_on(kernel, routes, (from, to));
+            return begun.map(|(datum, value)| Progress::Begun { datum, value });
+        }
+        let Moving { started, load: Load { cargo, .. }, transfer, .. } = end.moving.take().expect("seen above");
         kernel.see(|| Seen::TransferEnds { transfer });
         self.move_next(kernel, routes, (from, to));
         // The receiver's end may not be there: then no machine waits for the cargo.
-        if !self.is_connected(to, from) {
+        if !is_there {
             self.refuse(kernel, routes, from, to);
             return None;
         }
-        Some(Landed { cargo, started, transfer })
+        Some(Progress::Landed(Landed { cargo, started, transfer }))
     }
 
     /// Gives up all bulk cargo of that direction.
     fn clear_bulk(&mut self, kernel: &mut Kernel, from: NodeId, to: NodeId) {
         let Some(end) = self.end_mut(from, to) else { return };
         end.bulk.clear();
-        if let Some(Moving { action, transfer, .. }) = end.moving.take() {
-            kernel.see(|| Seen::TransferEnds { transfer });
-            kernel.cancel(action);
+        if let Some(moving) = end.moving.take() {
+            kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
+            stop(kernel, &moving);
         }
     }
 
@@ -249,10 +338,10 @@ impl Links {
             if end.moving.is_none() || !is_on(end.way) {
                 continue;
             }
-            let Some(Moving { action, cargo, .. }) = end.moving.take() else { continue };
-            end.bulk.push_front((None, cargo));
+            let Some(moving) = end.moving.take() else { continue };
+            stop(kernel, &moving);
+            end.bulk.push_front((None, moving.load));
             end.bulk.iter_mut().for_each(|(since, _)| *since = None);
-            kernel.cancel(action);
         }
     }
 
@@ -267,7 +356,7 @@ impl Links {
         let Some(end) = self.end_mut(node, peer) else { return };
         let (connection, way) = (end.connection, end.way);
         let (sent, arrived) = (end.frames_until.max(kernel.now()), end.frames_arrive);
-        self.drop_end(kernel, node, peer);
+        self.drop_end(kernel, routes, node, peer);
         self.clear_bulk(kernel, peer, node);
         let heard = arrived.max(sent + routes.path(way).frame_latency_ns);
         notify_lost(kernel, (peer, node), connection, heard, why);
@@ -287,13 +376,14 @@ impl Links {
             routes.hold((there, here), Occurrence::Lost { node, peer, connection, why });
             return None;
         }
-        self.drop_end(kernel, node, peer);
+        self.drop_end(kernel, routes, node, peer);
         Some(why)
     }
 
     /// Removes a node's end of a connection with all that waits there; whether there was one.
-    pub(crate) fn drop_end(&mut self, kernel: &mut Kernel, node: NodeId, peer: NodeId) -> bool {
+    pub(crate) fn drop_end(&mut self, kernel: &mut Kernel, routes: &mut Routes, node: NodeId, peer: NodeId) -> bool {
         self.clear_bulk(kernel, node, peer);
+        self.break_all(kernel, routes, (node, peer));
         self.ends.remove(&(node, peer)).is_some()
     }
 
@@ -324,7 +414,11 @@ impl Links {
                 );
             }
             let Some(moving) = &end.moving else { continue };
-            let purpose = kernel.purpose(moving.action);
+            let Some(action) = moving.action else {
+                assert!(moving.load.is_coming, "{owner} keeps back what is whole");
+                continue;
+            };
+            let purpose = kernel.purpose(action);
             let is_its = matches!(purpose, Some(Purpose::Bulk { from, to }) if (from, to) == (owner, peer));
             assert!(is_its, "{owner} moves cargo to {peer} in a flow that is for {purpose:?}");
         }
@@ -334,6 +428,24 @@ impl Links {
 /// Lets a node know, behind all that was sent to it, that its connection to a peer is lost.
 fn notify_lost(kernel: &mut Kernel, (node, peer): (NodeId, NodeId), connection: u64, behind: Time, why: &str) {
     kernel.push(behind, Occurrence::Lost { node, peer, connection, why: why.to_string() });
+}
+
+/// A flow over a connection of so many bytes, of which the latency has passed for so long.
+fn flow(
+    kernel: &mut Kernel,
+    routes: &mut Routes,
+    (from, to): (NodeId, NodeId),
+    way: HostPair,
+    (bytes, under_way_s): (u64, f64),
+) -> ActionId {
+    let path = routes.path(way);
+    let flow = Transfer::new(&path.links, path.latency_s, bytes as f64);
+    let flow = Transfer { way_back: &path.way_back, under_way_s, ..flow };
+    kernel.start_transfer(&flow, Purpose::Bulk { from, to })
+}
+
+fn stop(kernel: &mut Kernel, moving: &Moving) {
+    moving.action.into_iter().for_each(|action| kernel.cancel(action));
 }
 
 /// Cargo begins to move; the transfer's number.
@@ -362,7 +474,7 @@ mod tests {
 
     fn connected() -> (Kernel, Routes, Links) {
         let (_, kernel, routes) = two_hosts();
-        let mut links = Links::default();
+        let mut links = Links::new(PART_BYTES);
         links.connect(A, B);
         (kernel, routes, links)
     }
@@ -390,7 +502,7 @@ mod tests {
     #[test]
     fn bulk_cargo_that_a_loss_stops_begins_anew() {
         let (mut kernel, mut routes, mut links) = connected();
-        links.send_bulk(&mut kernel, &mut routes, PAIR, probe(1_000_000));
+        links.send_bulk(&mut kernel, &mut routes, PAIR, probe(1_000_000), (false, false));
         kernel.pass_until(Time(500_000_000));
         links.check(&kernel);
         let way = (A.1, B.1);
@@ -404,7 +516,7 @@ mod tests {
             ended.into_iter().for_each(|action| drop(kernel.take_purpose(action)));
         }
         assert_eq!(kernel.now(), Time(1_501_000_000));
-        let landed = links.bulk_done(&mut kernel, &mut routes, PAIR).unwrap();
+        let Some(Progress::Landed(landed)) = links.bulk_done(&mut kernel, &mut routes, PAIR) else { panic!() };
         assert_eq!((landed.cargo.size_bytes(), landed.started), (1_000_000, Time(500_000_000)));
     }
 

@@ -9,6 +9,7 @@
 
 mod cargo;
 mod links;
+mod passing;
 mod paths;
 mod routes;
 mod sockets;
@@ -17,7 +18,7 @@ mod sockets;
 mod two_hosts;
 
 pub(crate) use cargo::{Cargo, LetterFlow, Parcel};
-pub(crate) use links::{Links, is_crossed};
+pub(crate) use links::{Landed, Links, Progress, is_crossed};
 pub(crate) use paths::Path;
 pub(crate) use routes::{HostPair, Routes};
 pub(crate) use sockets::{Sockets, Wake};

@@ -145,7 +145,8 @@ impl Insider {
 
     fn supply(&mut self, datum: DatumId) -> Supply {
         let address = ["", "sim://host-0:1", "nowhere"][self.below(3) as usize].into();
-        Supply { datum, meta: self.meta(), from: if self.below(2) == 0 { self.id } else { self.node() }, address }
+        let from = if self.below(2) == 0 { self.id } else { self.node() };
+        Supply { datum, meta: self.meta(), from, address, hops: 1 + self.below(3) as u16 }
     }
 
     // ---- what it says
@@ -168,7 +169,7 @@ impl Insider {
                 });
                 TaskToServer::Resupply { supplies }.into()
             }
-            7 => DataMessage::Fetch { datum: self.datum() }.into(),
+            7 => DataMessage::Fetch { datum: self.datum(), hops: self.below(4) as u16 }.into(),
             8 => DataMessage::FetchRefused { datum: self.datum(), why: "so".into() }.into(),
             9 => self.in_the_name_of_another(),
             10 => {
@@ -204,7 +205,7 @@ impl Insider {
         let meta = self.meta();
         let supplies: Vec<Supply> = task
             .inputs()
-            .map(|datum| Supply { datum, meta: meta.clone(), from: self.id, address: String::new() })
+            .map(|datum| Supply { datum, meta: meta.clone(), from: self.id, address: String::new(), hops: 1 })
             .collect();
         TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
     }

@@ -257,18 +257,34 @@ impl Player {
         if self.held.is_empty() || self.servers.is_empty() {
             return;
         }
-        let mut pick = |count: usize| self.placing.below(count as u64) as usize;
+        let mut pick = |count: usize| pick_of(&mut self.placing, count);
         let (server, what) = (self.servers[pick(self.servers.len())], pick(4));
         let datum = *self.held.keys().nth(pick(self.held.len())).expect("it is one of them");
         if what == 0 {
             sim.command(self.node, Command::GiveUp { datum, at: server });
             return;
         }
+        self.place_at(sim, ledger, (datum, server), what == 1, None);
+        // A chain: the next server has it from there.
+        let next = self.servers[pick_of(&mut self.placing, self.servers.len())];
+        if next != server && self.placing.below(2) == 0 {
+            self.place_at(sim, ledger, (datum, next), what == 1, Some(server));
+        }
+    }
+
+    fn place_at(
+        &mut self,
+        sim: &mut Simulation,
+        ledger: &mut Ledger,
+        (datum, server): (DatumId, NodeId),
+        is_cached: bool,
+        from: Option<NodeId>,
+    ) {
         self.placements += 1;
         let id = GroupId { client: self.node, serial: PLACEMENTS_FROM + self.placements };
         let task = Task {
             id: TaskId { client: self.node, serial: id.serial },
-            kind: TaskKind::Replicate(if what == 1 { Copies::Cached } else { Copies::Kept }),
+            kind: TaskKind::Replicate(if is_cached { Copies::Cached } else { Copies::Kept }),
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
@@ -280,7 +296,8 @@ impl Player {
         let sources = BTreeMap::from([(datum, Source { meta: self.draw.meta(), at: Vec::new() })]);
         let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
         let heuristic = "heft".into();
-        sim.command(self.node, Command::Follow { group, server, from: BTreeMap::new(), heuristic, plan: None });
+        let from = from.into_iter().map(|from| (datum, from)).collect();
+        sim.command(self.node, Command::Follow { group, server, from, heuristic, plan: None });
     }
 
     fn call(&mut self, sim: &mut Simulation, ledger: &mut Ledger, call: PlainCall) {
@@ -356,4 +373,9 @@ impl Player {
             sim.command(self.node, Command::Release { data });
         }
     }
+}
+
+/// One of so many.
+fn pick_of(random: &mut SplitMix64, count: usize) -> usize {
+    random.below(count as u64) as usize
 }

@@ -21,6 +21,9 @@ use crate::simulation::{SimConfig, Simulation};
 /// Tells its draws from others.
 const INSIDER: u64 = 0x696e_7369_6465_7221;
 
+/// The larger arrays of the workload have four parts: servers pass them on while they come.
+const PART_BYTES: u64 = 12 << 10;
+
 /// Functions and methods.
 fn offered() -> Vec<Definition> {
     let file = gridloom_idl::parse_file(IDL, "soak.idl").expect("the functions of the soak parse");
@@ -44,7 +47,8 @@ impl Stage {
         let platform = Platform::parse(PLATFORM, "soak.toml", &mut |_| Err("no files".into()));
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
-        let mut sim = Simulation::new(platform.clone(), SimConfig { seed, ..SimConfig::default() });
+        let config = SimConfig { seed, part_bytes: PART_BYTES, ..SimConfig::default() };
+        let mut sim = Simulation::new(platform.clone(), config);
         sim.kernel.instruments_mut().trace.take_events();
         sim.set_bodies(Box::<Mix>::default());
         let definitions = offered();

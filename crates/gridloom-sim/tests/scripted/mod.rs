@@ -18,6 +18,8 @@ type Heard = Arc<Mutex<Vec<(Time, Input)>>>;
 /// Performs each effect at its time, in milliseconds, and notes every input but its own script's timers.
 struct Scripted {
     script: Vec<(u64, Effect)>,
+    /// To whom it passes on what begins to come.
+    passes_to: Option<NodeId>,
     heard: Heard,
 }
 
@@ -34,6 +36,7 @@ impl Machine for Scripted {
                 timer: Timer::Numbered(SCRIPT + number as u64),
                 at: Time(ms(*at)),
             })),
+            Input::DatumBegun { datum, .. } => effects.extend(self.passes_to.map(|to| send_datum(to, *datum))),
             _ => {}
         }
         self.heard.lock().unwrap().push((now, input));
@@ -48,7 +51,11 @@ pub struct Grid {
 
 impl Grid {
     pub fn new() -> Grid {
-        Grid { sim: Simulation::new(Arc::new(platform()), SimConfig::default()), heard: Vec::new() }
+        Grid::on(platform())
+    }
+
+    pub fn on(platform: Platform) -> Grid {
+        Grid { sim: Simulation::new(Arc::new(platform), SimConfig::default()), heard: Vec::new() }
     }
 
     pub fn node(&mut self, host: &str, script: Vec<(u64, Effect)>) -> NodeId {
@@ -56,10 +63,15 @@ impl Grid {
     }
 
     pub fn node_of(&mut self, role: Role, host: &str, script: Vec<(u64, Effect)>) -> NodeId {
+        self.passing(role, host, script, None)
+    }
+
+    /// A node that passes on what begins to come.
+    pub fn passing(&mut self, role: Role, host: &str, script: Vec<(u64, Effect)>, passes_to: Option<NodeId>) -> NodeId {
         let at = self.sim.platform().host(host).unwrap();
         let heard = Heard::default();
         self.heard.push(heard.clone());
-        self.sim.add_machine(at, role, host, 8, |_, _| Box::new(Scripted { script, heard }))
+        self.sim.add_machine(at, role, host, 8, |_, _| Box::new(Scripted { script, passes_to, heard }))
     }
 
     pub fn put(&mut self, node: NodeId, datum: DatumId, size_bytes: u64) {
@@ -159,6 +171,7 @@ pub fn short(input: &Input) -> String {
         Input::Received { message: Message::Link(LinkMessage::Ping { token }), .. } => format!("ping {token}"),
         Input::Received { message: Message::Data(DataMessage::FetchRefused { .. }), .. } => "refused".into(),
         Input::Received { .. } => "message".into(),
+        Input::DatumBegun { datum, .. } => format!("d{} begins", datum.serial),
         Input::DatumArrived { datum, .. } => format!("d{}", datum.serial),
         Input::DatumBroken { .. } => "broken".into(),
         Input::ProbeArrived { .. } => "probe".into(),

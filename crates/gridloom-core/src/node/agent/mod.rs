@@ -347,6 +347,7 @@ impl Machine for Agent {
             Input::DatumArrived { datum, .. } => out.push(Effect::DropDatum { datum }),
             Input::Timer(_)
             | Input::DialFailed { .. }
+            | Input::DatumBegun { .. }
             | Input::DatumBroken { .. }
             | Input::TaskEnded { .. }
             | Input::CallsBack(_)

@@ -113,12 +113,13 @@ impl Client {
         }
     }
 
-    pub(super) fn supply(&self, datum: DatumId, from: NodeId) -> Supply {
+    /// Where a server is to have a datum from, over how many sends.
+    pub(super) fn supply(&self, datum: DatumId, from: NodeId, hops: u16) -> Supply {
         let address = match from == self.config.id {
             true => String::new(),
             false => self.contacts.address_of(from),
         };
-        Supply { datum, meta: self.data[&datum].meta.clone(), from, address }
+        Supply { datum, meta: self.data[&datum].meta.clone(), from, address, hops }
     }
 
     /// Has a datum come to the client. False if its place is not known.
@@ -131,7 +132,7 @@ impl Client {
         let holder = run.holders.iter().copied().find(|node| !self.contacts.is_lost(*node));
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
-        self.contacts.post(from, DataMessage::Fetch { datum }, out);
+        self.contacts.post(from, DataMessage::Fetch { datum, hops: 1 }, out);
         true
     }
 

@@ -8,7 +8,7 @@ use super::{Client, GroupRun, LostServer, Mapping, Status, TaskRun, send};
 use crate::graph::{Group, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
 use crate::node::protocol::{Effect, Event};
-use gridloom_base::limits::TASKS_PER_MESSAGE;
+use gridloom_base::limits::{HOPS_MAX, TASKS_PER_MESSAGE};
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::{MapBy, Outline, Plan, Seen};
 
@@ -322,6 +322,11 @@ impl Client {
             indices.sort_by(|a, b| plan.tasks[*a].start_s.total_cmp(&plan.tasks[*b].start_s).then(a.cmp(b)));
             indices.iter().for_each(|index| self.sent(now, mapping.tasks[*index]));
         }
+        let hops: BTreeMap<(NodeId, DatumId), u16> =
+            from.keys().map(|(server, datum)| ((*server, *datum), self.hops(*server, *datum, &from))).collect();
+        for ((server, datum), hops) in hops.iter().filter(|((_, datum), _)| self.data.contains_key(datum)) {
+            self.supplies.set_hops(*datum, *server, *hops);
+        }
         for (server, indices) in parts {
             let mut supplied = BTreeSet::new();
             for chunk in indices.chunks(TASKS_PER_MESSAGE) {
@@ -330,12 +335,25 @@ impl Client {
                 let inputs: Vec<DatumId> = inputs.filter(|datum| supplied.insert(*datum)).collect();
                 let supplies = inputs
                     .into_iter()
-                    .filter_map(|datum| from.get(&(server, datum)).map(|from| self.supply(datum, *from)))
+                    .filter_map(|datum| Some(self.supply(datum, *from.get(&(server, datum))?, hops[&(server, datum)])))
                     .collect();
                 let tasks = tasks.iter().map(|task| (**task).clone()).collect();
                 self.contacts.post(server, TaskToServer::RunTasks { tasks, supplies }, out);
             }
         }
+    }
+
+    /// How many sends a datum takes to a server by those sources, from where it is or is made: a source may wait for it itself.
+    fn hops(&self, server: NodeId, datum: DatumId, from: &BTreeMap<(NodeId, DatumId), NodeId>) -> u16 {
+        let (mut hops, mut at) = (0, server);
+        while let Some(source) = from.get(&(at, datum)).filter(|_| hops < HOPS_MAX) {
+            (hops, at) = (hops + 1, *source);
+        }
+        // What is forgotten meanwhile is read by no task that is sent.
+        let run = self.data.get(&datum);
+        let has_it = run.is_none_or(|run| run.holders.contains(&at) || self.maker(run) == Some(at));
+        let has_it = has_it || at == self.config.id;
+        hops.saturating_add(if has_it { 0 } else { self.supplies.hops(datum, at) }).clamp(1, HOPS_MAX)
     }
 
     /// A task was sent to a server: it is listed there once all that it reads is made.

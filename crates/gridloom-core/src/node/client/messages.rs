@@ -106,7 +106,7 @@ impl Client {
 
     fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
         match message {
-            DataMessage::Fetch { datum } => self.on_fetch(now, from, datum, out),
+            DataMessage::Fetch { datum, .. } => self.on_fetch(now, from, datum, out),
             DataMessage::FetchRefused { datum, why } => {
                 if let Some(run) = self.data.get_mut(&datum)
                     && run.fetching == Some(from)

@@ -442,6 +442,7 @@ impl Machine for Client {
             Input::Timer(Timer::Client(timer)) => self.on_timer(now, timer, out),
             Input::Timer(_)
             | Input::TaskEnded { .. }
+            | Input::DatumBegun { .. }
             | Input::CallsBack(_)
             | Input::Said(_)
             | Input::Calling { .. }

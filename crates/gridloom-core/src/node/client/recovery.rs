@@ -366,7 +366,8 @@ impl Client {
                 return;
             }
         };
-        let supplies = vec![self.supply(datum, from)];
+        let supplies = vec![self.supply(datum, from, 1)];
+        self.supplies.set_hops(datum, server, 1);
         self.contacts.post(server, TaskToServer::Resupply { supplies }, out);
     }
 

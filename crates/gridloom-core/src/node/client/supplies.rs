@@ -20,6 +20,8 @@ pub(super) struct Supplies {
     homeward: BTreeSet<(DatumId, NodeId)>,
     /// Servers that could not get a datum from another (first from second).
     apart: BTreeSet<(NodeId, NodeId)>,
+    /// How many sends it takes until a server has a datum, where that was planned to be more than one.
+    hops: BTreeMap<(DatumId, NodeId), u16>,
 }
 
 impl Supplies {
@@ -90,6 +92,19 @@ impl Supplies {
         servers
     }
 
+    /// A server was told of a source: it has the datum after so many sends.
+    pub(super) fn set_hops(&mut self, datum: DatumId, server: NodeId, hops: u16) {
+        match hops > 1 {
+            true => self.hops.insert((datum, server), hops),
+            false => self.hops.remove(&(datum, server)),
+        };
+    }
+
+    /// After how many sends a server has a datum that it was told a source of.
+    pub(super) fn hops(&self, datum: DatumId, server: NodeId) -> u16 {
+        self.hops.get(&(datum, server)).copied().unwrap_or(1)
+    }
+
     /// A server could not reach a source.
     pub(super) fn part(&mut self, server: NodeId, source: NodeId) {
         self.apart.insert((server, source));
@@ -104,19 +119,21 @@ impl Supplies {
         self.waiting.retain(|(_, waiting)| *waiting != server);
         self.broken.retain(|(_, place), _| *place != server);
         self.homeward.retain(|(_, place)| *place != server);
+        self.hops.retain(|(_, place), _| *place != server);
     }
 
     pub(super) fn forget_datum(&mut self, datum: DatumId) {
         self.broken.retain(|(known, _), _| *known != datum);
+        self.hops.retain(|(known, _), _| *known != datum);
         self.taken_home(datum);
         for server in self.waiting_for(datum) {
             self.end_wait(datum, server);
         }
     }
 
-    /// Data that servers wait for, and data that went astray.
+    /// Data of which it is known how servers wait for them, and data that went astray.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.waiting.len() + self.homeward.len(), self.astray.len())
+        (self.waiting.len() + self.homeward.len() + self.hops.len(), self.astray.len())
     }
 
     /// Panics if an invariant is broken.

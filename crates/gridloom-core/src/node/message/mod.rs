@@ -54,7 +54,11 @@ pub enum Message {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DataMessage {
     /// Send the datum as soon as you have it.
-    Fetch { datum: DatumId },
+    Fetch {
+        datum: DatumId,
+        /// See [`Supply::hops`].
+        hops: u16,
+    },
     /// The datum will not come from here.
     FetchRefused { datum: DatumId, why: String },
 }

@@ -24,6 +24,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::data::Asker;
 use crate::member::Members;
 use crate::node::message::{
     DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToAgent,
@@ -271,7 +272,7 @@ impl Server {
             TaskToServer::Call { task, supplies } => {
                 let supplies = supplies
                     .into_iter()
-                    .map(|(datum, meta)| Supply { datum, meta, from, address: String::new() })
+                    .map(|(datum, meta)| Supply { datum, meta, from, address: String::new(), hops: 1 })
                     .collect();
                 if task.terms.calibrates {
                     self.on_calibration(now, from, task, supplies, out);
@@ -316,7 +317,7 @@ impl Server {
 
     fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
         self.admitting(now, out, |admission, _, out| match message {
-            DataMessage::Fetch { datum } => admission.fetch(now, datum, from, out),
+            DataMessage::Fetch { datum, hops } => admission.fetch(now, datum, Asker { peer: from, hops }, out),
             DataMessage::FetchRefused { datum, why } => admission.fetches.refused(from, datum, &why, out),
         });
     }
@@ -379,6 +380,10 @@ impl Machine for Server {
                 if self.members.heard(now, from) {
                     self.on_message(now, from, message, out);
                 }
+            }
+            Input::DatumBegun { from, datum } => {
+                let _ = self.members.heard(now, from);
+                self.admitting(now, out, |admission, _, out| admission.begun(datum, from, out));
             }
             Input::DatumArrived { from, datum, meta, took_ns } => {
                 let _ = self.members.heard(now, from);

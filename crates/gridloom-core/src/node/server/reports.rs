@@ -23,11 +23,12 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// A transfer has ended here. True if the timer is to be set, after which the agent and the owner are told.
+    /// A transfer has ended here; `is_measure` says that its link made it as long as it was. True if the timer is to be set, after
+    /// which the agent and the owner are told.
     #[must_use]
-    pub(super) fn transferred(&mut self, now: Time, report: TransferReport) -> bool {
+    pub(super) fn transferred(&mut self, now: Time, report: TransferReport, is_measure: bool) -> bool {
         self.transfers.entry(report.datum.client).or_default().push((report, now));
-        let is_learned = self.seen.add(now, report.from, report.size_bytes, report.run_ns);
+        let is_learned = is_measure && self.seen.add(now, report.from, report.size_bytes, report.run_ns);
         // The owner wants to know whether a task waits for its data or for a slot.
         let is_news = is_learned || report.size_bytes > EAGER_BYTES_MAX;
         is_news && !std::mem::replace(&mut self.timer_is_set, true)
@@ -131,7 +132,7 @@ mod tests {
         let datum = DatumId { client, serial: 1 };
         let report = TransferReport { datum, from, to, size_bytes: 8, run_ns: 0, age_ns: 0 };
         let mut reports = Reports::default();
-        assert!(!reports.transferred(Time(5), report), "it is too small to be learned from");
+        assert!(!reports.transferred(Time(5), report, true), "it is too small to be learned from");
         reports.check().unwrap();
         let mut out = Vec::new();
         for _ in 0..2 {

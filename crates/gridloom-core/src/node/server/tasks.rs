@@ -159,10 +159,11 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         let size_bytes = meta.size_bytes();
-        let origin = self.admitting(now, out, |admission, _, out| admission.take_arrived(now, datum, size_bytes, out));
-        let Some(origin) = origin else { return };
+        let taken = self.admitting(now, out, |admission, _, out| admission.take_arrived(now, datum, size_bytes, out));
+        let Some((origin, hops)) = taken else { return };
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
-        if self.reports.transferred(now, report) {
+        // What was passed on came no faster than it did to its sender: it says little of the link.
+        if self.reports.transferred(now, report, hops == 1) {
             out.push(Effect::SetTimer { timer: ServerTimer::Transfers.into(), at: now + RATE_REPORT_NS });
         }
         self.admitting(now, out, |admission, _, out| admission.datum_here(now, datum, size_bytes, origin, out));

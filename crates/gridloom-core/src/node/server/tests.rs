@@ -101,7 +101,7 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
     };
     let maker = task(1, Argument::Inline { meta: meta(), bytes: vec![0; 24] });
     let reader = task(2, Argument::Datum(datum(1)));
-    let supply = Supply { datum: datum(1), meta: meta(), from: CLIENT, address: String::new() };
+    let supply = Supply { datum: datum(1), meta: meta(), from: CLIENT, address: String::new(), hops: 1 };
     let inputs = [
         Input::Received {
             from: CLIENT,

@@ -29,6 +29,7 @@ struct ClientTraffic {
     /// Clients that heard of a failed source.
     told: BTreeSet<NodeId>,
     supplies_failed: u64,
+    passed_on: u64,
     /// For which a server has no room.
     roomless: BTreeSet<DatumId>,
 }
@@ -67,6 +68,7 @@ impl Check for ClientTraffic {
             {
                 return Err(format!("{datum} came from {from} to client {node}, which did not fetch it"));
             }
+            SimEvent::PassesOn => self.passed_on += 1,
             _ => {}
         }
         Ok(())
@@ -77,6 +79,7 @@ impl Check for ClientTraffic {
         vec![
             ("a client relayed a datum", relayed as u64),
             ("a source failed", self.supplies_failed),
+            ("a server passed on what came to it", self.passed_on),
             ("a client took a result for which a server had no room", self.roomless.len() as u64),
         ]
     }

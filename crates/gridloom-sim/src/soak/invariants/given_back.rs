@@ -10,6 +10,7 @@ use gridloom_base::NodeId;
 use gridloom_core::node::Role;
 
 use super::{Check, Invariant};
+use crate::nodes::Life;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 use crate::soak::stage::Stage;
@@ -36,7 +37,10 @@ impl Check for GivenBack {
             }
             remembers(sim, node, &sim.client(node).map(|client| client.leftovers()).unwrap_or_default())?;
         }
-        Ok(())
+        match sim.links.comings().find(|(node, _)| sim.node(*node).life == Life::Running) {
+            Some((node, datum)) => Err(format!("{datum} has begun to come to '{}', and goes on", sim.node(node).name)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -97,6 +97,16 @@ impl Admission {
         self.replicas.unreserve(datum, now);
     }
 
+    /// No task here reads a datum any more that has not come.
+    fn will_not_come(&mut self, now: Time, datum: DatumId, out: &mut Vec<Output>) {
+        if !self.fetches.is_awaited(datum) {
+            for peer in self.replicas.refuse(datum) {
+                self.refuse(datum, peer, "waits for it no longer", out);
+            }
+        }
+        self.replicas.unreserve(datum, now);
+    }
+
     /// Forgets a task that does not run.
     pub fn take_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Output>) {
         let Some(entry) = self.executor.remove(id) else { return };
@@ -115,8 +125,9 @@ impl Admission {
                 if self.replicas.remove_reader(datum, now) {
                     out.push(Effect::DropDatum { datum }.into());
                 }
-                if !self.executor.waits_for(datum) && !self.executor.makes(datum) {
-                    self.replicas.unreserve(datum, now);
+                let is_to_come = self.replicas.is_known(datum) && !self.replicas.is_here(datum);
+                if is_to_come && !self.executor.waits_for(datum) && !self.executor.makes(datum) {
+                    self.will_not_come(now, datum, out);
                 }
             }
         }

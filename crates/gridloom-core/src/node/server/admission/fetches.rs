@@ -26,6 +26,17 @@ pub(super) struct Awaited {
     pub(super) is_asked: bool,
     /// Its sender sends it without being asked.
     pub(super) comes_unasked: bool,
+    /// How many sends it takes to here, as planned.
+    pub(super) hops: u16,
+    /// Its first bytes have come from there, and it has not broken off.
+    pub(super) has_begun: bool,
+}
+
+impl Awaited {
+    /// What nobody was asked for.
+    pub(super) fn new(size_bytes: u64, origin: Origin, (from, address, hops): (NodeId, String, u16)) -> Awaited {
+        Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked: false, hops, has_begun: false }
+    }
 }
 
 #[derive(Debug)]
@@ -67,8 +78,7 @@ impl Fetches {
     pub(super) fn expect_of_owner(&mut self, datum: DatumId, size_bytes: u64, origin: Origin) {
         // The argument of a plain call is its client's.
         let from = if origin == Origin::Argument { datum.client } else { self.config.id };
-        let address = String::new();
-        self.expect(datum, Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked: false });
+        self.expect(datum, Awaited::new(size_bytes, origin, (from, String::new(), 1)));
     }
 
     pub(super) fn forget(&mut self, datum: DatumId) -> Option<Awaited> {
@@ -86,10 +96,16 @@ impl Fetches {
         }
     }
 
+    /// A datum has begun to come from a peer: whether it is awaited from there.
+    pub(super) fn begin(&mut self, datum: DatumId, from: NodeId) -> bool {
+        let awaited = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from);
+        awaited.map(|awaited| awaited.has_begun = true).is_some()
+    }
+
     /// A datum came and found no room: it is asked for when its task is let in.
     pub(super) fn found_no_room(&mut self, datum: DatumId) {
         if let Some(awaited) = self.awaited.get_mut(&datum) {
-            awaited.comes_unasked = false;
+            (awaited.comes_unasked, awaited.has_begun) = (false, false);
         }
     }
 
@@ -104,7 +120,7 @@ impl Fetches {
             return;
         }
         if members.is_up(awaited.from) {
-            send(out, awaited.from, DataMessage::Fetch { datum });
+            send(out, awaited.from, DataMessage::Fetch { datum, hops: awaited.hops });
         } else if awaited.address.is_empty() {
             self.failed(datum, SupplyFault::Unreachable, "its holder is not connected", out);
         } else {
@@ -141,7 +157,7 @@ impl Fetches {
         }
         self.failed(datum, SupplyFault::Gone, why, out);
         if let Some(awaited) = self.awaited.get_mut(&datum) {
-            (awaited.from, awaited.address) = (self.config.id, String::new());
+            (awaited.from, awaited.address, awaited.has_begun) = (self.config.id, String::new(), false);
         }
     }
 
@@ -155,7 +171,7 @@ impl Fetches {
         out: &mut Vec<Output>,
     ) {
         if let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.from == from) {
-            awaited.comes_unasked = false;
+            (awaited.comes_unasked, awaited.has_begun) = (false, false);
             self.failed(datum, fault, why, out);
         }
     }
@@ -164,7 +180,7 @@ impl Fetches {
         for datum in self.dialling.remove(address).unwrap_or_default() {
             if let Some(awaited) = self.awaited.get(&datum) {
                 if awaited.from == peer {
-                    send(out, peer, DataMessage::Fetch { datum });
+                    send(out, peer, DataMessage::Fetch { datum, hops: awaited.hops });
                 } else {
                     let why = format!("another node answers at {address}");
                     self.failed(datum, SupplyFault::Unreachable, &why, out);
@@ -187,7 +203,7 @@ impl Fetches {
                 continue;
             };
             if members.is_up(awaited.from) {
-                send(out, awaited.from, DataMessage::Fetch { datum });
+                send(out, awaited.from, DataMessage::Fetch { datum, hops: awaited.hops });
                 continue;
             }
             unreachable.push(awaited.from);
@@ -199,6 +215,8 @@ impl Fetches {
     }
 
     pub(super) fn peer_lost(&mut self, peer: NodeId, why: &str, out: &mut Vec<Output>) {
+        let from_there = self.awaited.values_mut().filter(|awaited| awaited.from == peer);
+        from_there.for_each(|awaited| awaited.has_begun = false);
         let asked = self.awaited.iter().filter(|(_, awaited)| awaited.is_asked && awaited.from == peer);
         for datum in asked.map(|(datum, _)| *datum).collect::<Vec<_>>() {
             self.failed(datum, SupplyFault::Unreachable, why, out);
@@ -228,9 +246,7 @@ mod tests {
     fn awaited() -> (Fetches, DatumId) {
         let datum = DatumId { client: NodeId(7), serial: 1 };
         let mut fetches = Fetches::new(Arc::new(offering_nothing()));
-        let (from, address) = (HOLDER, "there:1".to_string());
-        let origin = Origin::Copied;
-        fetches.expect(datum, Awaited { from, address, size_bytes: 8, origin, is_asked: false, comes_unasked: false });
+        fetches.expect(datum, Awaited::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 2)));
         (fetches, datum)
     }
 
@@ -242,7 +258,7 @@ mod tests {
         assert!(matches!(out[..], [Output::Effect(Effect::Dial { .. })]) && fetches.is_asked(HOLDER));
         out.clear();
         fetches.peer_up(HOLDER, "there:1", &mut out);
-        assert_eq!(out, [Effect::Send { to: HOLDER, message: DataMessage::Fetch { datum }.into() }.into()]);
+        assert_eq!(out, [Effect::Send { to: HOLDER, message: DataMessage::Fetch { datum, hops: 2 }.into() }.into()]);
         assert_eq!(fetches.counts(), (1, 0));
         fetches.check().unwrap();
     }

@@ -267,11 +267,7 @@ impl Admission {
                 match self.fetches.get(datum) {
                     Some(awaited) => {
                         self.replicas.reserve(datum, awaited.size_bytes, awaited.origin, now);
-                        if self.only_awaits(datum) {
-                            for peer in self.replicas.refuse(datum) {
-                                self.refuse_awaited(datum, peer, out);
-                            }
-                        }
+                        self.answer_askers(datum, out);
                         self.fetches.ask(datum, members, out);
                     }
                     // A task that is held behind this one makes it.

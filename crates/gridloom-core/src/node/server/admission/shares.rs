@@ -190,10 +190,10 @@ mod tests {
             let kept = task(HOG, serial, TaskKind::Replicate(Copies::Kept), &[serial], None);
             admission.add(Time(0), kept, false);
             let (datum, meta) = (datum(HOG, serial), bytes(size_bytes));
-            admission.expect(HOG, vec![Supply { datum, meta, from: HOG, address: String::new() }], false);
+            admission.expect(HOG, vec![Supply { datum, meta, from: HOG, address: String::new(), hops: 1 }], false);
             assert_eq!(self.admit(Time(0)), None);
             let Store(admission, _, out) = self;
-            let origin = admission.take_arrived(Time(0), datum, size_bytes, out).unwrap();
+            let (origin, _) = admission.take_arrived(Time(0), datum, size_bytes, out).unwrap();
             admission.datum_here(Time(0), datum, size_bytes, origin, out);
             admission.take_replicated(Time(0), out).unwrap();
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::fetches::Awaited;
 use super::{Admission, Output, send};
-use crate::data::{Fetch, Origin};
+use crate::data::{Asker, Fetch, Origin};
 use crate::member::Members;
 use crate::node::message::{DataMessage, Supply};
 use crate::node::protocol::{Effect, Role};
@@ -14,13 +14,13 @@ use gridloom_base::{DatumId, NodeId, Time};
 impl Admission {
     /// The sources of what tasks read that have just been taken in.
     pub fn expect(&mut self, client: NodeId, supplies: Vec<Supply>, is_call: bool) {
-        for Supply { datum, meta, from, address } in supplies {
+        for Supply { datum, meta, from, address, hops } in supplies {
             if datum.client == client && self.executor.reads(datum) && !self.replicas.is_known(datum) {
                 let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
                 let origin = if is_call { Origin::Argument } else { Origin::Copied };
                 let comes_unasked = is_call && size_bytes <= EAGER_BYTES_MAX;
-                self.fetches
-                    .expect(datum, Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked });
+                let awaited = Awaited::new(size_bytes, origin, (from, address, hops));
+                self.fetches.expect(datum, Awaited { comes_unasked, ..awaited });
             }
         }
     }
@@ -34,7 +34,7 @@ impl Admission {
         members: &Members<Role>,
         out: &mut Vec<Output>,
     ) {
-        for Supply { datum, meta, from, address } in supplies {
+        for Supply { datum, meta, from, address, hops } in supplies {
             let is_needed = self.executor.reads(datum) || self.fetches.is_awaited(datum);
             if datum.client != client || !is_needed || self.replicas.is_here(datum) {
                 continue;
@@ -42,9 +42,9 @@ impl Admission {
             let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
             let is_due = self.replicas.is_known(datum);
             let origin = self.fetches.get(datum).map_or(Origin::Copied, |awaited| awaited.origin);
-            let awaited = Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked: false };
-            self.fetches.expect(datum, awaited);
+            self.fetches.expect(datum, Awaited::new(size_bytes, origin, (from, address, hops)));
             if is_due {
+                self.answer_askers(datum, out);
                 self.make_room_and_ask(now, datum, size_bytes, members, out);
             }
         }
@@ -76,42 +76,56 @@ impl Admission {
         }
     }
 
-    /// Whether a datum is to come here, and from elsewhere. The peer that asks for it here was told so before its task was
-    /// called back from here: two servers that wait for one another's copy would wait for ever.
-    pub(super) fn only_awaits(&self, datum: DatumId) -> bool {
-        let is_to_come = self.fetches.is_awaited(datum) && self.replicas.is_known(datum);
-        is_to_come && !self.replicas.is_here(datum) && !self.executor.makes(datum)
-    }
-
-    /// The owner of the datum knows its holders.
-    pub(super) fn refuse_awaited(&self, datum: DatumId, peer: NodeId, out: &mut Vec<Output>) {
-        let why = format!("server '{}' waits for it itself", self.config.name);
-        send(out, peer, DataMessage::FetchRefused { datum, why });
+    /// Peers that ask for a datum which is to come here, and from elsewhere. They get it as it comes once it has begun to: what comes
+    /// is in no circle of servers that wait for one another. Before that, those with no more hops than this server are refused:
+    /// along a chain that waits the hops fall, so it is no circle. Their tasks may have been told of this server before the task
+    /// that makes the datum was called back from here.
+    pub(super) fn answer_askers(&mut self, datum: DatumId, out: &mut Vec<Output>) {
+        let Some(awaited) = self.fetches.get(datum) else { return };
+        if self.replicas.is_here(datum) || self.executor.makes(datum) {
+            return;
+        }
+        let (from, hops, has_begun) = (awaited.from, awaited.hops, awaited.has_begun);
+        let is_behind = |asker: &Asker| asker.peer != from && (has_begun || asker.hops > hops);
+        for peer in self.replicas.take_askers(datum, |asker| !is_behind(asker)) {
+            // The owner of the datum knows its holders.
+            self.refuse(datum, peer, "waits for it itself", out);
+        }
+        if has_begun {
+            let waiting = self.replicas.take_askers(datum, |_| true);
+            out.extend(waiting.into_iter().map(|to| Effect::SendDatum { to, datum }.into()));
+        }
     }
 
     /// A peer asks for a datum.
-    pub fn fetch(&mut self, now: Time, datum: DatumId, peer: NodeId, out: &mut Vec<Output>) {
-        if self.only_awaits(datum) {
-            return self.refuse_awaited(datum, peer, out);
-        }
-        match self.replicas.fetch(datum, peer, now) {
-            Fetch::Now => out.push(Effect::SendDatum { to: peer, datum }.into()),
-            Fetch::Later => {}
-            Fetch::Gone => {
-                let why = format!("server '{}' has dropped it", self.config.name);
-                send(out, peer, DataMessage::FetchRefused { datum, why });
-            }
+    pub fn fetch(&mut self, now: Time, datum: DatumId, asker: Asker, out: &mut Vec<Output>) {
+        match self.replicas.fetch(datum, asker, now) {
+            Fetch::Now => out.push(Effect::SendDatum { to: asker.peer, datum }.into()),
+            Fetch::Later => self.answer_askers(datum, out),
+            Fetch::Gone => self.refuse(datum, asker.peer, "has dropped it", out),
         }
     }
 
-    /// A datum has come: what it is here for, or nothing if it is of no use and was dropped.
+    pub(super) fn refuse(&self, datum: DatumId, peer: NodeId, what: &str, out: &mut Vec<Output>) {
+        let why = format!("server '{}' {what}", self.config.name);
+        send(out, peer, DataMessage::FetchRefused { datum, why });
+    }
+
+    /// A datum has begun to come.
+    pub fn begun(&mut self, datum: DatumId, from: NodeId, out: &mut Vec<Output>) {
+        if self.fetches.begin(datum, from) {
+            self.answer_askers(datum, out);
+        }
+    }
+
+    /// A datum has come: what it is here for and over how many sends, or nothing if it is of no use and was dropped.
     pub fn take_arrived(
         &mut self,
         now: Time,
         datum: DatumId,
         size_bytes: u64,
         out: &mut Vec<Output>,
-    ) -> Option<Origin> {
+    ) -> Option<(Origin, u16)> {
         // A datum has no room yet while its source is being asked for.
         let has_room = self.replicas.is_known(datum) && self.fetches.is_awaited(datum);
         if !has_room && !self.replicas.fits(self.replicas.lacks_bytes(datum, size_bytes)) {
@@ -125,13 +139,15 @@ impl Admission {
             // Its task was cancelled on the way, or it came twice.
             if !self.replicas.is_here(datum) {
                 if !self.executor.makes(datum) {
+                    let waiting = self.replicas.refuse(datum);
+                    out.extend(waiting.into_iter().map(|to| Effect::SendDatum { to, datum }.into()));
                     self.replicas.unreserve(datum, now);
                 }
                 out.push(Effect::DropDatum { datum }.into());
             }
             return None;
         }
-        Some(awaited.map_or(Origin::Copied, |awaited| awaited.origin))
+        Some(awaited.map_or((Origin::Copied, 1), |awaited| (awaited.origin, awaited.hops)))
     }
 
     /// A datum is in the store: the peers and the tasks that wait for it have it.
@@ -154,9 +170,9 @@ impl Admission {
     /// Refuses requests for data of which nothing is known for long.
     pub fn expire(&mut self, now: Time, out: &mut Vec<Output>) {
         let executor = &self.executor;
-        for (datum, peer) in self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum)) {
-            let why = format!("server '{}' knows nothing of it", self.config.name);
-            send(out, peer, DataMessage::FetchRefused { datum, why });
+        let refused = self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum));
+        for (datum, peer) in refused {
+            self.refuse(datum, peer, "knows nothing of it", out);
         }
     }
 
@@ -174,8 +190,7 @@ impl Admission {
         for datum in self.replicas.of_client(client) {
             // Servers that can still reach the client are told of another source by it.
             for peer in self.replicas.refuse(datum) {
-                let why = format!("server '{}' has dropped it: it lost the client", self.config.name);
-                send(out, peer, DataMessage::FetchRefused { datum, why });
+                self.refuse(datum, peer, "has dropped it: it lost the client", out);
             }
             if self.replicas.discard(datum) {
                 out.push(Effect::DropDatum { datum }.into());

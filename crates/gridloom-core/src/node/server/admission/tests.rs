@@ -1,8 +1,9 @@
 //! Which tasks are let in, and when.
 
 use super::*;
+use crate::data::Asker;
 use crate::graph::{Argument, Output as Made};
-use crate::node::message::Supply;
+use crate::node::message::{DataMessage, Supply, SupplyFault};
 use crate::node::server::tests::offering_nothing;
 use gridloom_base::{Dtype, Meta};
 
@@ -52,13 +53,102 @@ fn a_task_runs_when_what_was_asked_for_is_here() {
     members.up(Time(0), CLIENT, Role::Client);
     admission.add(Time(0), task(1, &[5], 11, 1), false);
     let meta = Meta::array(Dtype::Float64, &[1]);
-    let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new() };
+    let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new(), hops: 1 };
     admission.expect(CLIENT, vec![supply], false);
     assert_eq!(admission.admit(Time(0), &members, &mut out), None);
     assert!(admission.fetches.is_asked(CLIENT) && admission.next_start(|_| false).is_none());
     admission.check().unwrap();
-    let origin = admission.take_arrived(Time(1), datum(5), 8, &mut out).unwrap();
+    let (origin, _) = admission.take_arrived(Time(1), datum(5), 8, &mut out).unwrap();
     admission.datum_here(Time(1), datum(5), 8, origin, &mut out);
     admission.check().unwrap();
     assert!(admission.next_start(|_| false).is_some());
+}
+
+/// Server 1 waits for datum 5 of a holder, over two sends.
+fn waiting(out: &mut Vec<Output>) -> Admission {
+    let mut admission = Admission::new(Arc::new(offering_nothing()));
+    let mut members = Members::default();
+    members.up(Time(0), HOLDER, Role::Server);
+    admission.add(Time(0), task(1, &[5], 11, 1), false);
+    let meta = Meta::array(Dtype::Float64, &[1]);
+    let supply = Supply { datum: datum(5), meta, from: HOLDER, address: "there:1".into(), hops: 2 };
+    admission.expect(CLIENT, vec![supply], false);
+    assert_eq!(admission.admit(Time(0), &members, out), None);
+    admission
+}
+
+const HOLDER: NodeId = NodeId(3);
+
+fn asker(peer: u64, hops: u16) -> Asker {
+    Asker { peer: NodeId(peer), hops }
+}
+
+/// Peers that are refused, and peers that are sent something.
+fn answered(out: &mut Vec<Output>) -> (Vec<u64>, Vec<u64>) {
+    let (mut refused, mut sent) = (Vec::new(), Vec::new());
+    for output in out.drain(..) {
+        match output {
+            Output::Effect(Effect::Send { to, message: Message::Data(DataMessage::FetchRefused { .. }) }) => {
+                refused.push(to.0);
+            }
+            Output::Effect(Effect::SendDatum { to, .. }) => sent.push(to.0),
+            _ => {}
+        }
+    }
+    (refused, sent)
+}
+
+#[test]
+fn those_farther_off_wait_behind_a_server_that_waits_and_others_are_refused() {
+    let mut out = Vec::new();
+    let mut admission = waiting(&mut out);
+    out.clear();
+    for asker in [asker(21, 1), asker(22, 2), asker(23, 3), asker(HOLDER.0, 9)] {
+        admission.fetch(Time(1), datum(5), asker, &mut out);
+    }
+    assert_eq!(answered(&mut out), (vec![21, 22, HOLDER.0], vec![]));
+    admission.begun(datum(5), NodeId(99), &mut out);
+    assert_eq!(answered(&mut out), (vec![], vec![]), "it is awaited from another");
+    admission.begun(datum(5), HOLDER, &mut out);
+    assert_eq!(answered(&mut out), (vec![], vec![23]));
+    admission.fetch(Time(2), datum(5), asker(24, 1), &mut out);
+    assert_eq!(answered(&mut out), (vec![], vec![24]), "it comes: nobody waits in a circle");
+    admission.fetches.broken(HOLDER, datum(5), SupplyFault::Broken, "it broke", &mut out);
+    admission.fetch(Time(3), datum(5), asker(25, 3), &mut out);
+    assert_eq!(answered(&mut out), (vec![], vec![]), "it comes no longer");
+    // Its owner names a source that has it.
+    let meta = Meta::array(Dtype::Float64, &[1]);
+    let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new(), hops: 3 };
+    admission.resupply(Time(4), CLIENT, vec![supply], &Members::default(), &mut out);
+    assert_eq!(answered(&mut out), (vec![25], vec![]), "it is no longer nearer");
+    admission.check().unwrap();
+}
+
+#[test]
+fn what_came_and_found_no_room_comes_no_longer() {
+    let mut out = Vec::new();
+    let mut admission = waiting(&mut out);
+    admission.begun(datum(5), HOLDER, &mut out);
+    // Its task makes way, and another takes the room.
+    admission.hold_back(Time(1), vec![TaskId { client: CLIENT, serial: 1 }], &mut out);
+    let whole = offering_nothing().memory_bytes;
+    admission.replicas.reserve(datum(9), whole, Origin::Made, Time(1));
+    assert_eq!(admission.take_arrived(Time(2), datum(5), 8, &mut out), None);
+    assert!(admission.replicas.unreserve(datum(9), Time(3)));
+    assert_eq!(admission.admit(Time(3), &Members::default(), &mut out), None);
+    out.clear();
+    admission.fetch(Time(3), datum(5), asker(23, 3), &mut out);
+    assert_eq!(answered(&mut out), (vec![], vec![]));
+    admission.check().unwrap();
+}
+
+#[test]
+fn those_who_wait_behind_a_task_that_is_taken_back_are_refused() {
+    let mut out = Vec::new();
+    let mut admission = waiting(&mut out);
+    admission.fetch(Time(1), datum(5), asker(23, 3), &mut out);
+    out.clear();
+    admission.take_back(Time(2), TaskId { client: CLIENT, serial: 1 }, &mut out);
+    assert_eq!(answered(&mut out), (vec![23], vec![]));
+    admission.check().unwrap();
 }

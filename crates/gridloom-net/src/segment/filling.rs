@@ -1,0 +1,176 @@
+//! Memory that is read while it is being filled, from its first byte to its last.
+//!
+//! ```text
+//!  0                filled                    len
+//!  +------------------+------------------------+
+//!  | any reader       | the one writer         |
+//!  +------------------+------------------------+
+//! ```
+//! **Invariants.** Bytes before `filled` are not written any more, and nobody reads those behind it. `filled` never goes back. A
+//! filling ends whole or broken: its writer says that it is whole, and it is broken if the writer is dropped before.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::{Segment, SegmentMut};
+
+/// What readers see.
+pub struct Filling {
+    segment: Arc<Segment>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    filled: usize,
+    end: Option<End>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Whole,
+    Broken,
+}
+
+/// The one writer.
+pub struct Filler {
+    filling: Arc<Filling>,
+    filled: usize,
+}
+
+impl SegmentMut {
+    /// Fills it from its first byte to its last, for those who read it meanwhile.
+    pub fn fill(self) -> Filler {
+        let state = Mutex::new(State { filled: 0, end: None });
+        Filler { filling: Arc::new(Filling { segment: self.freeze(), state, changed: Condvar::new() }), filled: 0 }
+    }
+}
+
+impl Filler {
+    /// What others read.
+    pub fn filling(&self) -> &Arc<Filling> {
+        &self.filling
+    }
+
+    /// The next bytes to fill, at most so many; none if all are filled.
+    pub fn next_mut(&mut self, at_most: usize) -> &mut [u8] {
+        let segment = &self.filling.segment;
+        let count = at_most.min(segment.len() as usize - self.filled);
+        // SAFETY: the segment was made of a `SegmentMut`, so its mapping is writable, has `len` bytes and no other segment. No
+        // slice reaches behind `filled` but this one (`Filling::read` stops there, and the segment itself is given out only when
+        // all is filled), and `&mut self` of the one writer makes this the only slice here.
+        unsafe { std::slice::from_raw_parts_mut(segment.as_ptr().add(self.filled), count) }
+    }
+
+    /// So many of the next bytes are filled.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn advance(&mut self, count: usize) {
+        let filled = self.filled + count;
+        assert!(filled as u64 <= self.filling.segment.len(), "more bytes are filled than there are");
+        self.filled = filled;
+        self.filling.lock().filled = filled;
+        self.filling.changed.notify_all();
+    }
+
+    /// All is filled, and is what it should be.
+    ///
+    /// # Panics
+    /// If bytes are left.
+    pub fn finish(self) -> Arc<Segment> {
+        assert_eq!(self.filled as u64, self.filling.segment.len(), "bytes are left");
+        self.filling.end(End::Whole);
+        self.filling.segment.clone()
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.filling.end(End::Broken);
+    }
+}
+
+impl Filling {
+    /// Waits until more bytes are filled than so many, and gives those behind them; `None` if no more come.
+    pub fn read(&self, from: usize) -> Option<&[u8]> {
+        let waiting = |state: &mut State| state.filled <= from && state.end.is_none();
+        let state = *self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
+        let is_more = state.end != Some(End::Broken) && state.filled > from;
+        // SAFETY: the first `filled` bytes are within the mapping, which lives as long as `self`, and are written no more.
+        is_more.then(|| unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(from), state.filled - from) })
+    }
+
+    /// Waits for its end: the memory, if it is whole.
+    pub fn whole(&self) -> Option<Arc<Segment>> {
+        let waiting = |state: &mut State| state.end.is_none();
+        let state = self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
+        (state.end == Some(End::Whole)).then(|| self.segment.clone())
+    }
+
+    /// Whether it is neither whole nor broken.
+    pub fn is_coming(&self) -> bool {
+        self.lock().end.is_none()
+    }
+
+    /// Bytes when it is whole.
+    pub fn size_bytes(&self) -> u64 {
+        self.segment.len()
+    }
+
+    fn end(&self, end: End) {
+        self.lock().end.get_or_insert(end);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Filling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filling").field("segment", &self.segment).field("state", &*self.lock()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::super::Pool;
+
+    #[test]
+    fn readers_see_what_is_filled_and_wait_for_the_rest() {
+        let mut filler = Pool::new(0).allocate(1000).unwrap().fill();
+        let filling = filler.filling().clone();
+        let reader = thread::spawn(move || {
+            let mut read = Vec::new();
+            while let Some(more) = filling.read(read.len()) {
+                read.extend_from_slice(more);
+            }
+            (read, filling.whole().map(|segment| segment.bytes().to_vec()))
+        });
+        for value in 1..=10 {
+            let part = filler.next_mut(100);
+            part.fill(value);
+            filler.advance(100);
+        }
+        assert!(filler.next_mut(1).is_empty() && filler.filling().is_coming());
+        let segment = filler.finish();
+        let expected: Vec<u8> = (1..=10).flat_map(|value| [value; 100]).collect();
+        assert_eq!(reader.join().unwrap(), (expected.clone(), Some(expected.clone())));
+        assert_eq!(segment.bytes(), expected);
+    }
+
+    #[test]
+    fn what_its_writer_leaves_is_broken() {
+        let mut filler = Pool::new(0).allocate(1000).unwrap().fill();
+        filler.advance(1000);
+        let filling = filler.filling().clone();
+        let reader = thread::spawn(move || (filling.read(0).is_some(), filling.whole().is_some()));
+        drop(filler);
+        let (_, is_whole) = reader.join().unwrap();
+        assert!(!is_whole);
+    }
+}

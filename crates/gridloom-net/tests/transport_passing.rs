@@ -1,0 +1,190 @@
+//! Data that a server passes on while they come: the far end gets what has come, and nothing whole of what breaks off.
+
+mod transport_support;
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+
+use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
+use gridloom_base::{DatumId, Dtype, Meta};
+use gridloom_channel::Keys;
+use gridloom_channel::tags::Tagger;
+use gridloom_core::node::{Effect, Input, Role};
+use gridloom_net::driver::NetConfig;
+use gridloom_net::transport::bulk::encode_header;
+use gridloom_net::transport::handshake::Purpose;
+use gridloom_net::transport::{Cargo, CargoHeader};
+use transport_support::*;
+
+const SIZE_BYTES: u64 = 2 * CUT_THROUGH_BYTES_MIN;
+
+fn datum() -> DatumId {
+    DatumId { client: raw_id(), serial: 1 }
+}
+
+/// A raw client that sends a datum to a server, which passes it on to another and that to a third.
+struct Chain {
+    servers: [TestNode; 3],
+    _control: TcpStream,
+    bulk: TcpStream,
+    tagger: Tagger,
+    bytes: Vec<u8>,
+}
+
+impl Chain {
+    fn new(shared_memory: bool) -> Chain {
+        let servers = [(); 3].map(|()| start(Role::Server, NetConfig { shared_memory, ..listening() }));
+        servers[0].dial(&servers[1]);
+        servers[1].dial(&servers[2]);
+        let control = shaken(&servers[0], Purpose::Control, 0);
+        let (bulk, Keys { send, .. }) = shaken_with_keys(&servers[0], Purpose::BulkSend, 1);
+        let bytes = pattern(1, SIZE_BYTES);
+        Chain { servers, _control: control, bulk, tagger: Tagger::new(send), bytes }
+    }
+
+    fn pass_on(&self, from: usize) {
+        self.servers[from].perform([Effect::SendDatum { to: self.servers[from + 1].id(), datum: datum() }]);
+    }
+
+    /// Sends the first bytes; each server but the last passes on what comes. Gives the tag that is being made.
+    fn begin(&mut self, count: u64) -> gridloom_channel::tags::Tag {
+        let meta = Meta::array(Dtype::Uint8, &[SIZE_BYTES]);
+        let header = CargoHeader { serial: 1, cargo: Cargo::Datum { datum: datum(), meta }, size_bytes: SIZE_BYTES };
+        let mut tag = self.tagger.begin();
+        for part in [&encode_header(&header), &self.bytes[..count as usize]] {
+            self.bulk.write_all(part).unwrap();
+            tag.update(part);
+        }
+        tag
+    }
+
+    fn expect_begun(&self, at: usize) {
+        let begun = |input: &Input| matches!(input, Input::DatumBegun { datum: d, .. } if *d == datum()).then_some(());
+        self.servers[at].expect("DatumBegun", begun);
+    }
+
+    fn expect_broken(&self, at: usize) {
+        let broken = |input: &Input| match input {
+            Input::DatumBroken { datum: d, no_memory: false, .. } if *d == datum() => Some(()),
+            Input::DatumArrived { .. } => panic!("a datum that broke off has arrived"),
+            _ => None,
+        };
+        self.servers[at].expect("DatumBroken", broken);
+    }
+
+    fn expect_nothing(&self) {
+        for server in &self.servers {
+            let store = server.node.store();
+            assert!(store.get(&datum()).is_none() && store.held_bytes() == 0);
+            // Its threads let go of the memory when they have noticed.
+            while store.pool().kept_bytes() < SIZE_BYTES || store.coming(&datum()).is_some() {
+                std::thread::yield_now();
+            }
+            server.still_serves();
+        }
+    }
+}
+
+#[test]
+fn each_server_has_the_first_part_before_the_last_is_sent_and_all_get_every_byte() {
+    let mut chain = Chain::new(false);
+    let mut tag = chain.begin(2 * PART_BYTES);
+    for at in 0..3 {
+        chain.expect_begun(at);
+        if at < 2 {
+            chain.pass_on(at);
+        }
+    }
+    let rest = &chain.bytes[2 * PART_BYTES as usize..];
+    tag.update(rest);
+    chain.bulk.write_all(rest).unwrap();
+    for server in &chain.servers {
+        assert!(server.node.store().get(&datum()).is_none(), "it has no tag yet");
+    }
+    chain.bulk.write_all(&tag.finish()).unwrap();
+    for server in &chain.servers {
+        assert!(server.expect_datum(datum()).bytes() == chain.bytes);
+    }
+}
+
+#[test]
+fn a_node_of_the_same_host_gets_what_comes_when_it_is_whole() {
+    let mut chain = Chain::new(true);
+    let mut tag = chain.begin(PART_BYTES);
+    chain.expect_begun(0);
+    chain.pass_on(0);
+    let rest = &chain.bytes[PART_BYTES as usize..];
+    tag.update(rest);
+    chain.bulk.write_all(rest).unwrap();
+    chain.bulk.write_all(&tag.finish()).unwrap();
+    assert!(chain.servers[0].expect_datum(datum()).bytes() == chain.bytes);
+    assert!(chain.servers[1].expect_datum(datum()).bytes() == chain.bytes);
+}
+
+#[test]
+fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
+    let mut chain = Chain::new(false);
+    chain.begin(3 * PART_BYTES);
+    for at in 0..3 {
+        chain.expect_begun(at);
+        if at < 2 {
+            chain.pass_on(at);
+        }
+    }
+    chain.bulk.shutdown(Shutdown::Both).unwrap();
+    chain.expect_broken(1);
+    chain.expect_broken(2);
+    chain.expect_nothing();
+    // The connections between them still carry data.
+    let next = chain.servers[0].put(5, SIZE_BYTES);
+    chain.servers[0].perform([Effect::SendDatum { to: chain.servers[1].id(), datum: next }]);
+    assert!(chain.servers[1].expect_datum(next).bytes() == pattern(5, SIZE_BYTES));
+}
+
+#[test]
+fn a_wrong_tag_at_the_source_is_no_right_one_at_the_end() {
+    let mut chain = Chain::new(false);
+    chain.begin(SIZE_BYTES);
+    for at in 0..3 {
+        chain.expect_begun(at);
+        if at < 2 {
+            chain.pass_on(at);
+        }
+    }
+    chain.bulk.write_all(&[7; 16]).unwrap();
+    chain.servers[0].expect_lost(raw_id());
+    chain.expect_broken(1);
+    chain.expect_broken(2);
+    chain.expect_nothing();
+}
+
+#[test]
+fn what_breaks_off_on_one_host_is_told_too() {
+    let mut chain = Chain::new(true);
+    chain.begin(PART_BYTES);
+    chain.expect_begun(0);
+    chain.pass_on(0);
+    chain.bulk.shutdown(Shutdown::Both).unwrap();
+    chain.expect_broken(1);
+}
+
+#[test]
+fn whole_data_go_before_what_comes_and_a_lost_receiver_holds_nothing_up() {
+    let mut chain = Chain::new(false);
+    let mut tag = chain.begin(PART_BYTES);
+    chain.expect_begun(0);
+    let [first, second, _] = &chain.servers;
+    let whole = first.put(2, SIZE_BYTES);
+    let send = |datum| Effect::SendDatum { to: second.id(), datum };
+    // The thread looks at both before it sends one, or has begun with the whole one.
+    first.perform([send(whole), send(datum())]);
+    assert!(second.expect_datum(whole).bytes() == pattern(2, SIZE_BYTES));
+    chain.expect_begun(1);
+    second.node.stop();
+    chain.servers[0].expect_lost(chain.servers[1].id());
+    let rest = &chain.bytes[PART_BYTES as usize..];
+    tag.update(rest);
+    chain.bulk.write_all(rest).unwrap();
+    chain.bulk.write_all(&tag.finish()).unwrap();
+    assert!(chain.servers[0].expect_datum(datum()).bytes() == chain.bytes);
+}
