@@ -205,7 +205,7 @@ class Trial:
         """Three right groups in a row; false if that takes too long."""
         right, until = 0, time.monotonic() + limit_s
         while right < 3:
-            told = self.next(until - time.monotonic())
+            told = self.next(max(0.0, until - time.monotonic()))
             if told is None:
                 return False
             right = right + 1 if told["end"] == "right" else 0

@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((which, rest)) = bytes.split_first() else { return };
     match which % 2 {
         0 => Play::new(Node::Server(Box::new(server()))).all(rest),
-        _ => Play::new(Node::Agent(Box::new(Agent::new(AgentConfig { id: SELF, name: "a".into() })))).all(rest),
+        _ => Play::new(Node::Agent(Box::new(Agent::new(AgentConfig { id: SELF, name: "a".into(), is_shared: true })))).all(rest),
     }
 });
 

@@ -10,6 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
+impl NodeId {
+    /// Stands for the catalog, wherever it runs: the owner of data with shared names. No node has this identifier.
+    pub const CATALOG: NodeId = NodeId(u64::MAX);
+}
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "n{:x}", self.0)
@@ -56,6 +61,13 @@ client_named!(
     DatumId,
     "d"
 );
+impl DatumId {
+    /// Whether it has a shared name: it belongs to the catalog and to no client.
+    pub fn is_shared(self) -> bool {
+        self.client == NodeId::CATALOG
+    }
+}
+
 client_named!(
     /// One call of a function.
     TaskId,

@@ -73,6 +73,14 @@ pub const MAPPINGS_MAX: usize = 4;
 pub const MAP_REQUESTS_MAX: usize = 4096;
 /// Length of a name (function, module, server, parameter).
 pub const NAME_BYTES_MAX: usize = 255;
+/// Bytes of the shared name of a datum: room for a path, and little beside what a message takes anyway.
+pub const DATUM_NAME_BYTES_MAX: usize = 1024;
+/// Shared data that one agent lists, versions that are still read included: some 300 MB of names and descriptions.
+pub const SHARED_DATA_MAX: usize = 1 << 20;
+/// Requests for names that nobody has put yet, which wait at one agent.
+pub const NAME_WAITS_MAX: usize = 1 << 20;
+/// Shared data that one message lists.
+pub const SHARED_DATA_TOLD_MAX: usize = 4096;
 
 /// Bytes of memory in one typed message, in the sender's and in the receiver's representation: positions stay far below
 /// what the pointer of a 32-bit machine holds.

@@ -3,6 +3,8 @@
 //! Written against [`World`], run on the simulated world by `gridloom-sim` and on real processes by `gridloom-cli`. The
 //! functions are described by [`IDL`]; [`C_SOURCE`] has their bodies for the world that runs them.
 
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, SILENCE_NS_MAX, STORE_BYTES_DEFAULT};
@@ -45,7 +47,11 @@ void suite_increment(int n, double *x) { for (int i = 0; i < n; i++) x[i] += 1; 
 pub type Case = (&'static str, fn(&mut dyn World));
 
 /// All cases.
-pub const CASES: &[Case] = &[
+pub fn cases() -> impl Iterator<Item = &'static Case> {
+    CALLS.iter().chain(names::CASES)
+}
+
+const CALLS: &[Case] = &[
     ("a plain call brings its result back", plain_call),
     ("a group's results stay until asked for", group_keeps_results),
     ("an in-place argument keeps its old version", in_place_keeps_old_version),
@@ -93,6 +99,7 @@ struct Stage<'w> {
     /// The client's own identifier, which names its data: worlds may number nodes as they like.
     name: NodeId,
     ended: BTreeMap<TaskId, TaskReport>,
+    answers: BTreeMap<u64, names::Answer>,
     lost: Vec<TaskId>,
     groups_ended: BTreeSet<GroupId>,
     /// Names of servers, from the directory.
@@ -110,9 +117,10 @@ impl<'w> Stage<'w> {
         let client = world.start_client("client");
         let name = client;
         let hashes = definitions().iter().map(|d| (d.signature.name.clone(), d.signature.hash())).collect();
-        let (ended, lost, groups_ended, names) = Default::default();
+        let (ended, answers, lost, groups_ended, names) = Default::default();
+        let servers = nodes;
         let mut stage =
-            Stage { world, agent, servers: nodes, client, serial: 1, hashes, name, ended, lost, groups_ended, names };
+            Stage { world, agent, servers, client, serial: 1, hashes, name, ended, answers, lost, groups_ended, names };
         stage.until("all servers in the directory", |event| match event {
             Event::Directory { grid, .. } => (grid.servers.len() == servers as usize).then_some(()),
             _ => None,
@@ -125,7 +133,7 @@ impl<'w> Stage<'w> {
         self.serial
     }
 
-    /// Waits for an event; remembers the ends of tasks on the way.
+    /// Waits for an event; remembers the ends of tasks, and answers about names, on the way.
     fn until<R>(&mut self, what: &str, mut found: impl FnMut(&Event) -> Option<R>) -> R {
         loop {
             let event = self.world.next_event(self.client, PATIENCE_NS);
@@ -134,6 +142,7 @@ impl<'w> Stage<'w> {
                 Event::TaskEnded { report, .. } => {
                     self.ended.insert(report.task, report.clone());
                 }
+                Event::Named { ask, answer } => _ = self.answers.insert(*ask, answer.clone()),
                 Event::ServerLost { again, .. } => self.lost.extend(again),
                 Event::GroupEnded { group, .. } => _ = self.groups_ended.insert(*group),
                 Event::Directory { grid, .. } => {

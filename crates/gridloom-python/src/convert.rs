@@ -74,7 +74,7 @@ impl Target<'_> {
         Ok((positional, named))
     }
 
-    fn argument(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Arg> {
+    pub(crate) fn argument(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Arg> {
         let py = object.py();
         if let Ok(array) = object.cast::<PyUntypedArray>() {
             return self.array(array, param).map(Arg::Value);

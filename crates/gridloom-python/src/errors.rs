@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::import;
+use crate::shared::name_fields;
 
 /// Anything fallible of the session, as Python sees it.
 pub(crate) trait OrRaise<T> {
@@ -64,6 +65,10 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         }
         Error::TimedOut { limit_seconds } => match fields.set_item("limit_seconds", limit_seconds) {
             Ok(()) => "WaitTimedOut",
+            Err(failure) => return failure,
+        },
+        Error::Name(name) => match name_fields(name, &fields) {
+            Ok(class) => class,
             Err(failure) => return failure,
         },
         Error::Usage(_) => "UsageError",

@@ -41,6 +41,10 @@ impl RawGrid {
         let grid = session.slot(grid);
         RawGrid { session, grid }
     }
+
+    pub(crate) fn live(&self, py: Python<'_>) -> PyResult<(Arc<Session>, Grid)> {
+        Ok((self.session.clone(), self.grid.live(py)?))
+    }
 }
 
 #[pyfunction]

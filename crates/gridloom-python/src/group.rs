@@ -230,6 +230,12 @@ pub(crate) struct RawHandle {
 }
 
 impl RawHandle {
+    /// Of no group.
+    pub(crate) fn alone(session: &Session, handle: Handle) -> RawHandle {
+        let (raised, snapshots) = Default::default();
+        RawHandle { meta: handle.meta().clone(), handle: session.slot(handle), raised, snapshots }
+    }
+
     pub(crate) fn live(&self, py: Python<'_>) -> PyResult<Handle> {
         self.handle.live(py)
     }

@@ -11,6 +11,7 @@
 //! | [`group`] | groups, handles, reports |
 //! | [`graph`] | described graphs |
 //! | [`plan`] | plans, and heuristics that are Python functions |
+//! | [`shared`] | shared data, by name |
 //! | [`calibrate`] | calibrations, with Python functions that make arguments and see progress |
 //! | [`process`] | processes that talk by messages |
 //! | [`message`] | objects as typed messages |
@@ -42,6 +43,7 @@ mod plain;
 mod plan;
 mod process;
 mod session;
+mod shared;
 mod wait;
 mod worker;
 
@@ -74,6 +76,8 @@ mod _gridloom {
     use crate::process::{RawProcess, read_settings, run_processes};
     #[pymodule_export]
     use crate::session::forked;
+    #[pymodule_export]
+    use crate::shared::{delete_shared, find_shared, list_shared, put_file_shared, put_shared};
     #[pymodule_export]
     use crate::wait::{RawWaiting, begin_wait};
     #[pymodule_export]

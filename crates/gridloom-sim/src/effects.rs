@@ -40,6 +40,12 @@ impl Simulation {
             Effect::SendDatum { to, datum } => self.send_datum(node, to, datum),
             Effect::SendProbe { to, size_bytes } => self.send_cargo(node, to, Cargo::Probe { size_bytes }),
             Effect::DropDatum { datum } => self.nodes.node_mut(node).store.remove(datum),
+            Effect::NameDatum { datum, named } => {
+                let store = &mut self.nodes.node_mut(node).store;
+                if let Some(value) = store.value(datum).cloned() {
+                    store.put(named, value);
+                }
+            }
             Effect::StartTask { task } => {
                 self.at(node, |tasks, kernel, place| tasks.start(kernel, &place, task));
             }

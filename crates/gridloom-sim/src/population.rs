@@ -67,7 +67,8 @@ impl Simulation {
         let id = self.nodes.next_id();
         let node = match spec.clone() {
             NodeSpec::Agent { name } => {
-                let machine = AnyMachine::Agent(Box::new(Agent::new(AgentConfig { id, name: name.clone() })));
+                let machine =
+                    AnyMachine::Agent(Box::new(Agent::new(AgentConfig { id, name: name.clone(), is_shared: true })));
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {

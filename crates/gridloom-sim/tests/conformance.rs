@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom_conformance::grid::CASES;
+use gridloom_conformance::grid::cases;
 use gridloom_platform::Platform;
 use gridloom_sim::{SimConfig, SimWorld};
 
@@ -28,7 +28,7 @@ links = ["uplink"]
 
 #[test]
 fn the_simulated_world_conforms() {
-    for (name, case) in CASES {
+    for (name, case) in cases() {
         println!("{name}");
         let platform = Platform::parse(STAR, "star.toml", &mut |_| Err("no files".into())).unwrap();
         case(&mut SimWorld::new(Arc::new(platform), SimConfig::default()));

@@ -1,6 +1,6 @@
 //! What can go wrong in a session.
 
-use gridloom_base::TaskError;
+use gridloom_base::{NameError, TaskError};
 use gridloom_idl::BindError;
 use gridloom_process::ProcessError;
 use thiserror::Error;
@@ -50,6 +50,9 @@ pub enum Error {
     /// group, a described call never came, of which this is the first.
     #[error("the described graph is followed strictly: {0}")]
     Differs(Difference),
+    /// Shared data were not put, found or deleted.
+    #[error(transparent)]
+    Name(#[from] NameError),
     /// A value is not of the type asked for, or the session is used wrongly.
     #[error("{0}")]
     Usage(String),

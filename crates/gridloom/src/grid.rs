@@ -14,6 +14,7 @@ mod data;
 mod directory;
 mod groups;
 mod links;
+mod names;
 mod open;
 mod output;
 
@@ -49,6 +50,8 @@ pub use groups::Unread;
 use groups::{Groups, Keeps};
 use links::Links;
 pub use links::Traffic;
+use names::Asks;
+pub use names::{SharedData, SharedName};
 use output::Outputs;
 
 /// How long a session waits for its agent's first answer.
@@ -339,6 +342,7 @@ struct State {
     calls: Calls,
     ends: Ends,
     fetches: Fetches,
+    asks: Asks,
     groups: Groups,
     links: Links,
     outputs: Outputs,
@@ -397,6 +401,7 @@ impl State {
             Event::DatumLost { datum, error } => {
                 self.fetches.on_answer(datum, Err(self.directory.with_lost_servers(error)));
             }
+            Event::Named { ask, answer } => self.asks.on_answer(ask, answer),
             // For the program's log, and its listener.
             Event::Log(_) | Event::Said { .. } => {}
         }

@@ -104,7 +104,7 @@ impl Handle {
     }
 
     /// Its call runs, or has.
-    fn launch(&self) -> Result<(), Error> {
+    pub(crate) fn launch(&self) -> Result<(), Error> {
         self.check()?;
         self.0.grid.launch(Some(&self.0.parts), |batch| batch.maker(self))?;
         self.check()

@@ -41,7 +41,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
         pool_keep_bytes: 0,
         ..NetConfig::new(Secret::find_or_make()?)
     };
-    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name })));
+    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true })));
     let node = NetNode::start(make, config)?;
     end_with(&node, rest.until_stdin_closes)?;
     match rest.json {

@@ -195,7 +195,7 @@ fn definitions() -> Vec<Definition> {
 
 /// The program: a chain of three tasks over two servers, and its last result. Gives what each machine asked for.
 fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
-    let config = |id| AgentConfig { id, name: "agent".into() };
+    let config = |id| AgentConfig { id, name: "agent".into(), is_shared: true };
     let agent = stage.start(Role::Agent, "agent", Box::new(move |id, _| Node::Agent(Box::new(Agent::new(config(id))))));
     let agent = stage.address(agent);
     for name in SERVERS {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridloom_base::{DatumId, Meta, NodeId, Time};
-use gridloom_conformance::grid::{C_SOURCE, CASES, IDL};
+use gridloom_conformance::grid::{C_SOURCE, IDL, cases};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Client, ClientConfig, Command, Event, Node, World};
 use gridloom_net::driver::{NetConfig, NetNode};
@@ -110,6 +110,10 @@ impl World for RealWorld {
     }
 
     fn kill(&mut self, node: NodeId) {
+        // Clients are nodes of this process.
+        if let Some(client) = self.clients.iter().find(|client| client.id() == node) {
+            return client.stop();
+        }
         self.signal(node, "-KILL");
     }
 
@@ -141,7 +145,7 @@ fn conforms(shared_memory: bool) {
         .status()
         .unwrap();
     assert!(compiled.success());
-    for (name, case) in CASES {
+    for (name, case) in cases() {
         println!("{name}");
         case(&mut RealWorld::new(&folder, shared_memory));
     }

@@ -13,11 +13,13 @@
 //! What a program may say of its data stands in files of its own: places (`uri`), management modes (`mode`), descriptions
 //! (`description`), copies that it had put on servers (`copies`). The session acts on them.
 
+mod catalog;
 mod copies;
 mod description;
 mod mode;
 mod uri;
 
+pub use catalog::{Asker, Catalog, Stored};
 pub use copies::{CLIENT, Copies, Status};
 pub use description::{Description, Kind};
 pub use mode::Mode;
@@ -383,19 +385,26 @@ impl Replicas {
         self.replicas.iter().filter(|(_, replica)| !replica.here && replica.readers == 0).map(|(datum, _)| *datum)
     }
 
-    /// Data that are nowhere else, and that no admitted task reads and no peer waits for, with their sizes; those to be kept do
-    /// not count.
+    /// Data that are nowhere else, and that no admitted task reads and no peer waits for, with their sizes; those to be kept, and
+    /// shared ones, do not count.
     pub fn only_copies(&self) -> impl Iterator<Item = (DatumId, u64)> {
         let copies =
             self.replicas.iter().filter(|(datum, replica)| self.is_only_copy(**datum) && replica.size_bytes > 0);
         copies.map(|(datum, replica)| (*datum, replica.size_bytes))
     }
 
+    /// Whether it is a copy that one task reads, that nobody else waits for, and that need not stay.
+    pub fn is_spare_copy(&self, datum: DatumId) -> bool {
+        let is_spare =
+            |r: &Replica| r.here && r.origin != Origin::Made && r.readers == 1 && r.fetchers.is_empty() && !r.kept;
+        !datum.is_shared() && self.replicas.get(&datum).is_some_and(is_spare)
+    }
+
     /// See [`Replicas::only_copies`].
     pub fn is_only_copy(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|r| {
             let is_idle = r.readers == 0 && r.fetchers.is_empty() && !r.released && !r.kept;
-            r.here && r.origin == Origin::Made && is_idle
+            r.here && r.origin == Origin::Made && is_idle && !datum.is_shared()
         })
     }
 

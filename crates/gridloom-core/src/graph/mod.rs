@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, Named, NodeId, ObjectId, TaskId};
 use gridloom_idl::MethodName;
 use gridloom_map::{Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::Size;
@@ -46,6 +46,8 @@ pub enum TaskKind {
     },
     /// It takes copies of what it reads to its server, and runs nothing.
     Replicate(Copies),
+    /// It takes a copy of the one datum that it reads to its server, where it is that shared datum from then on.
+    Publish(Box<Named>),
     /// It calls a method of an object.
     Method {
         /// `module/class.method`.
@@ -102,6 +104,7 @@ impl Task {
             TaskKind::Method { method, .. } => method.as_str(),
             TaskKind::Replicate(Copies::Cached) => "take a copy",
             TaskKind::Replicate(Copies::Kept) => "keep a copy",
+            TaskKind::Publish(_) => "keep a shared copy",
         }
     }
 
@@ -117,14 +120,14 @@ impl Task {
 
     /// Whether it runs nothing, but takes copies to its server.
     pub fn is_replicate(&self) -> bool {
-        matches!(self.kind, TaskKind::Replicate(_))
+        matches!(self.kind, TaskKind::Replicate(_) | TaskKind::Publish(_))
     }
 
     /// The method that it calls, and of which object.
     pub fn method(&self) -> Option<(&MethodName, ObjectId)> {
         match &self.kind {
             TaskKind::Method { method, object, .. } => Some((method, *object)),
-            TaskKind::Call { .. } | TaskKind::Replicate(_) => None,
+            TaskKind::Call { .. } | TaskKind::Replicate(_) | TaskKind::Publish(_) => None,
         }
     }
 

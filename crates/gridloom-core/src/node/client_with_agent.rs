@@ -84,7 +84,7 @@ impl ClientWithAgent {
     /// A machine that has not started.
     pub fn new(config: ClientWithAgentConfig) -> ClientWithAgent {
         let ClientWithAgentConfig { id, name, servers } = config;
-        let agent = AgentConfig { id: NodeId(!id.0), name: OWN_AGENT.into() };
+        let agent = AgentConfig { id: NodeId(!id.0), name: OWN_AGENT.into(), is_shared: false };
         ClientWithAgent {
             client: Client::new(ClientConfig { id, name, agent: OWN_AGENT.into() }),
             agent: Agent::new(agent),

@@ -28,9 +28,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{CallBack, CallBackAnswer, CallLimits, Said};
 use crate::graph::{Group, Task};
-use crate::node::message::{MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport};
+use crate::node::message::{
+    CatalogAnswer, MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport,
+};
 use crate::node::{LogLine, Timer};
-use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Meta, NameError, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_map::{MapBy, MapError, Plan, Seen, Stop};
 use gridloom_perf::{FunctionModel, GridView, LinkReport};
@@ -169,6 +171,8 @@ pub enum Effect {
     },
     /// Remove a datum from the store.
     DropDatum { datum: DatumId },
+    /// A datum of the store is another one as well: the bytes are the same, and are not copied.
+    NameDatum { datum: DatumId, named: DatumId },
     /// Run a task: its inputs are in the store.
     StartTask { task: Arc<Task> },
     /// Kill a started task (`TaskEnded` follows).
@@ -277,6 +281,33 @@ pub enum Command {
     Output { server: NodeId, query: OutputQuery },
     /// Have a server end a task, whoever's it is.
     EndTask { server: NodeId, task: TaskId },
+    /// Something of shared names; ends in `Named` with that number, unless it is `Forget`.
+    Name { ask: u64, command: NameCommand },
+}
+
+/// What a program can ask of its client machine about shared names.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NameCommand {
+    /// Give a datum of the client's a shared name: a copy of it goes to a server, where it stays whatever becomes of the client.
+    Put {
+        name: String,
+        datum: DatumId,
+        meta: Meta,
+        /// A name that exists gets a new version.
+        replaces: bool,
+        /// Names for the task that takes it there, and for its group.
+        task: TaskId,
+        group: GroupId,
+    },
+    /// The current version of a name; with `waits`, as soon as there is one. The client reads it until it is released as often as it
+    /// was found.
+    Find { name: String, waits: bool },
+    /// The program waits for a `Find` no longer.
+    Forget,
+    /// Give up a name: its datum goes when nobody reads it any more.
+    Delete { name: String },
+    /// The names that begin so, and come after `after`.
+    List { prefix: String, after: String },
 }
 
 /// What a machine tells the program, the log and the trace.
@@ -371,6 +402,8 @@ pub enum Event {
     DatumHere { datum: DatumId, meta: Meta },
     /// A datum that the program asked for, or still holds, cannot be had.
     DatumLost { datum: DatumId, error: TaskError },
+    /// What became of something that the program asked for about shared names.
+    Named { ask: u64, answer: Result<CatalogAnswer, NameError> },
     /// A server that ran part of a group is gone; its unfinished tasks and lost results go elsewhere.
     ServerLost {
         server: NodeId,

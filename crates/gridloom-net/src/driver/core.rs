@@ -104,6 +104,11 @@ impl Core {
             }
             Effect::SendProbe { to, size_bytes } => self.streams.probe(to, size_bytes),
             Effect::DropDatum { datum } => drop(self.store.remove(&datum)),
+            Effect::NameDatum { datum, named } => {
+                if let Some((meta, payload)) = self.store.get(&datum) {
+                    self.store.put(named, meta, payload);
+                }
+            }
             Effect::StartTask { task } => self.pending.extend(self.workers.start(task, &self.store)),
             Effect::StopTask { task } => self.workers.stop(task),
             Effect::WithdrawTask { task } => self.workers.withdraw(task),

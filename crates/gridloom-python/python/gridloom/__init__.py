@@ -49,6 +49,8 @@ from ._errors import (
     Discarded,
     GridloomError,
     InputError,
+    NameExists,
+    NoRoomToShare,
     NotMapped,
     OutOfMemory,
     ProcessEnded,
@@ -57,11 +59,14 @@ from ._errors import (
     RemoteError,
     RemoteFailure,
     ServerLost,
+    SharedDataError,
+    SharedDataLost,
     StalledError,
     StoreFull,
     TaskError,
     TimedOut,
     UnknownFunctionError,
+    UnknownName,
     UnreachableWarning,
     UnreadErrorWarning,
     UsageError,
@@ -89,6 +94,7 @@ from ._report import Difference, Report
 from ._run_future import RunFuture
 from ._said import Said, progress
 from ._sessions import connect, local, simulate
+from ._shared import SharedName, SharedValue
 from ._stream import Stream
 from .process import Peer, Process
 
@@ -141,7 +147,9 @@ __all__ = [
     "Model",
     "ModelPoint",
     "Models",
+    "NameExists",
     "Named",
+    "NoRoomToShare",
     "NotMapped",
     "Options",
     "Out",
@@ -165,6 +173,10 @@ __all__ = [
     "Said",
     "ServerInfo",
     "ServerLost",
+    "SharedDataError",
+    "SharedDataLost",
+    "SharedName",
+    "SharedValue",
     "Simulation",
     "StalledError",
     "Step",
@@ -176,6 +188,7 @@ __all__ = [
     "Traffic",
     "TransferRecord",
     "UnknownFunctionError",
+    "UnknownName",
     "UnreachableWarning",
     "UnreadErrorWarning",
     "UsageError",

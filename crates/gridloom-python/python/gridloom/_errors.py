@@ -134,6 +134,63 @@ class DifferenceWarning(RuntimeWarning):
     """
 
 
+class SharedDataError(GridloomError):
+    """Shared data were not put, found or deleted."""
+
+
+class NameExists(SharedDataError, ValueError):
+    """Shared data of that name exist, or are being put.
+
+    Attributes
+    ----------
+    name : str
+    """
+
+    name: str
+
+
+class UnknownName(SharedDataError, KeyError):
+    """Nobody has put shared data of that name.
+
+    Attributes
+    ----------
+    name : str
+    near : list of str
+        Names that look like it.
+    """
+
+    name: str
+    near: list[str]
+
+    def __str__(self) -> str:
+        # KeyError shows the representation of its argument; this is a sentence.
+        return str(self.args[0]) if self.args else ""
+
+
+class SharedDataLost(SharedDataError):
+    """All servers that had the data are gone.
+
+    Attributes
+    ----------
+    name : str
+    """
+
+    name: str
+
+
+class NoRoomToShare(SharedDataError, MemoryError):
+    """No server has room for the data.
+
+    Attributes
+    ----------
+    name : str
+    size_bytes : int
+    """
+
+    name: str
+    size_bytes: int
+
+
 class UnreadErrorWarning(RuntimeWarning):
     """Calls failed, and the program did not read why.
 

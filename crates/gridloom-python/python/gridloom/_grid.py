@@ -40,6 +40,7 @@ from ._retry import retry_of
 from ._run_future import RunFuture
 from ._runner import Runner
 from ._said import Said, listen
+from ._shared import SharedData
 from ._stream import Stream
 from .run_code import STREAM
 
@@ -60,7 +61,7 @@ _NAMED_MAX = 4
 _LOOK_SECONDS = 0.5
 
 
-class Grid(OfSession):
+class Grid(SharedData, OfSession):
     """A session with a grid, made by `local`, `connect` or `simulate`. It ends with its ``with`` block, or `close`."""
 
     _why = "a gridloom.Grid is a session of this process"

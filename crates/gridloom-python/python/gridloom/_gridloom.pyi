@@ -17,10 +17,10 @@ __all__ = [
     "RawGroup",
     "RawHandle",
     "RawLoop",
+    "RawMessageType",
     "RawObject",
     "RawPending",
     "RawPlan",
-    "RawMessageType",
     "RawProcess",
     "RawQuestion",
     "RawReport",
@@ -31,12 +31,17 @@ __all__ = [
     "build_signature",
     "connect",
     "connect_servers",
+    "delete_shared",
+    "find_shared",
     "forked",
+    "list_shared",
     "local",
+    "print_to_program",
+    "put_file_shared",
+    "put_shared",
     "read_settings",
     "run_processes",
     "simulate",
-    "print_to_program",
     "tell_progress",
     "worker_main",
 ]
@@ -172,6 +177,11 @@ class RawHandle:
     @property
     def kind(self) -> str: ...
 
+def put_shared(grid: RawGrid, name: str, object: Any, replaces: bool) -> None: ...
+def put_file_shared(grid: RawGrid, name: str, path: str | PathLike[str], replaces: bool) -> None: ...
+def find_shared(grid: RawGrid, name: str, timeout_seconds: float | None) -> RawHandle: ...
+def delete_shared(grid: RawGrid, name: str) -> None: ...
+def list_shared(grid: RawGrid, prefix: str) -> list[tuple[str, int, str, int, list[str]]]: ...
 @final
 class RawPlan:
     @staticmethod

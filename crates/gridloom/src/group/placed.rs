@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-use gridloom_base::{DatumId, GroupId, NodeId, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{self, Argument, Copies, Source, Task, TaskKind};
 use gridloom_core::node::Command;
 use gridloom_idl::Signature;
@@ -21,6 +21,13 @@ impl Grid {
         let id = GroupId { client: self.client(), serial: self.next_serial() };
         // A group without calls: its client learns of the datum.
         self.command(Command::Run { group: group(id, None, sources), heuristic: "auto".into() });
+        Handle::of_value(self, datum, meta)
+    }
+}
+
+impl Handle {
+    /// A handle for a value that no call of the session makes, and which its client's machine knows.
+    pub(crate) fn of_value(grid: &Grid, datum: DatumId, meta: Meta) -> Handle {
         let signature = Signature {
             name: "the program".into(),
             params: Vec::new(),
@@ -29,20 +36,18 @@ impl Grid {
             about: String::new(),
         };
         let inner = HandleInner {
-            grid: self.clone(),
+            grid: grid.clone(),
             datum,
             meta,
             signature: Arc::new(signature),
             group: Weak::new(),
             held: Weak::new(),
             discarded: OnceLock::new(),
-            parts: Parts::new(self),
+            parts: Parts::new(grid),
         };
         Handle(Arc::new(inner), None)
     }
-}
 
-impl Handle {
     /// Has a copy taken to a server as soon as it is made; with `is_kept` it stays there until the last handle is dropped or it
     /// is given up ([`Handle::give_up`]), else as long as there is room. Calls that run there need no transfer then.
     ///

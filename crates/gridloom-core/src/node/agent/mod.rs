@@ -6,6 +6,7 @@
 mod links;
 mod mapping;
 mod models;
+mod names;
 mod registry;
 mod requests;
 mod stale;
@@ -15,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::member::Members;
 use crate::node::message::{
-    DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent, LinkToProber, MapMessage,
-    MapToAgent, Message, Registration,
+    CatalogMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent, LinkToProber,
+    MapMessage, MapToAgent, Message, Registration, TaskMessage,
 };
 use crate::node::protocol::{Effect, Input};
 use crate::node::{AgentTimer, Category, LogLine, Timer};
@@ -27,6 +28,7 @@ use gridloom_idl::Signature;
 use gridloom_perf::{LinkEstimate, Links, host_of};
 use links::Planned;
 use models::Models;
+use names::Names;
 use requests::Requests;
 use turns::Turns;
 
@@ -40,6 +42,8 @@ const MODELS_PAUSE_NS: u64 = 200_000_000;
 pub struct AgentConfig {
     pub id: NodeId,
     pub name: String,
+    /// Several clients share it, and with it the names of data.
+    pub is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -93,12 +97,14 @@ pub struct Agent {
     requests: Requests,
     /// Who measures links.
     turns: Turns,
+    names: Names,
 }
 
 impl Agent {
     /// A machine that has not started.
     pub fn new(config: AgentConfig) -> Agent {
         Agent {
+            names: Names::new(config.id, config.is_shared),
             config,
             members: Members::default(),
             servers: BTreeMap::new(),
@@ -147,10 +153,14 @@ impl Agent {
                 self.on_directory_message(now, from, message, out);
             }
             Message::Map(MapMessage::ToAgent(message)) => self.on_map_message(now, from, message, out),
+            Message::Catalog(CatalogMessage::FromClient(message)) => self.on_client_of_catalog(now, from, message, out),
+            Message::Catalog(CatalogMessage::FromServer(message)) => self.on_server_of_catalog(now, from, message, out),
+            Message::Task(TaskMessage::ToClient(message)) => self.on_owner_message(now, from, message, out),
             Message::Link(LinkMessage::ToProber(_))
             | Message::Directory(DirectoryMessage::ToServer(_) | DirectoryMessage::ToClient(_))
             | Message::Map(MapMessage::ToClient(_))
-            | Message::Task(_)
+            | Message::Task(TaskMessage::ToServer(_))
+            | Message::Catalog(CatalogMessage::ToClient(_) | CatalogMessage::ToServer(_))
             | Message::Data(_) => not_taken(from, out),
         }
     }
@@ -266,6 +276,8 @@ impl Agent {
             self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
         self.probe_one(now, out);
+        self.seek_again(now, out);
+        debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
     }
 
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
@@ -312,6 +324,7 @@ impl Agent {
         self.requests.forget_client(node, out);
         self.plans.retain(|group, _| group.client != node);
         self.forget_links(&node.to_string());
+        self.names_lost(node, why, out);
         for server in self.servers.values_mut() {
             server.promised.retain(|group, _| group.client != node);
             server.links.remove(&node);

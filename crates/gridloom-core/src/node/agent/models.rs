@@ -71,7 +71,7 @@ pub(super) mod tests {
     use gridloom_perf::{FunctionModel, Learner, Size};
 
     pub(in super::super) fn agent() -> Agent {
-        Agent::new(AgentConfig { id: NodeId(1), name: "agent".into() })
+        Agent::new(AgentConfig { id: NodeId(1), name: "agent".into(), is_shared: true })
     }
 
     /// A server at that address whose call of 1 Gflop takes so long.

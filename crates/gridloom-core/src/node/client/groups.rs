@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::following::Placed;
 use super::remapping::Remapping;
 use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run, is_valid};
-use crate::graph::{Failures, Group, Task};
+use crate::graph::{Failures, Group, Task, TaskKind};
 use crate::node::client::recovery::nested_error;
-use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
+use crate::node::message::{ClientToCatalog, DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::MapBy;
@@ -191,6 +191,9 @@ impl Client {
 
     /// A task has ended, one way or the other: its inputs have a reader less.
     fn ended(&mut self, now: Time, task: &Task, group: GroupId, out: &mut Vec<Effect>) {
+        if matches!(task.kind, TaskKind::Publish(_)) {
+            self.publish_ended(now, task.id, out);
+        }
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
         for datum in &inputs {
             if let Some(run) = self.data.get_mut(datum) {
@@ -333,7 +336,7 @@ impl Client {
                 }
             }
             for holder in std::mem::take(&mut run.holders) {
-                if !self.contacts.is_lost(holder) {
+                if !self.contacts.is_lost(holder) && !datum.is_shared() {
                     self.contacts.post(holder, TaskToServer::Release { data: vec![datum] }, out);
                 }
             }
@@ -347,6 +350,10 @@ impl Client {
                 }
                 self.data.remove(&datum);
                 self.supplies.forget_datum(datum);
+                if datum.is_shared() {
+                    self.names.arrived(datum);
+                    self.contacts.tell_agent(ClientToCatalog::Release { data: vec![datum] }, out);
+                }
             }
         }
     }

@@ -5,8 +5,9 @@ use super::Client;
 impl Client {
     /// What it remembers of its program's tasks and data, by kind: all 0 once every task has ended and every handle is
     /// released.
-    pub fn leftovers(&self) -> [(&'static str, usize); 11] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 13] {
         let (waiting, astray) = self.supplies.counts();
+        let (asks, found) = self.names.counts();
         [
             ("tasks", self.tasks.len()),
             ("calls", self.calls.len()),
@@ -19,6 +20,8 @@ impl Client {
             ("data that broke off on their way", astray),
             ("data of calls", self.calls.data()),
             ("tasks in queues", self.queues.len()),
+            ("questions about names", asks),
+            ("shared data that are read", found),
         ]
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Category, Client, DatumRun, LogLine, send};
 use crate::node::message::{
-    DataMessage, DirectoryMessage, DirectoryToClient, LinkMessage, LinkToProber, MapMessage, MapToClient, Message,
-    TaskMessage, TaskToClient,
+    CatalogMessage, DataMessage, DirectoryMessage, DirectoryToClient, LinkMessage, LinkToProber, MapMessage,
+    MapToClient, Message, TaskMessage, TaskToClient,
 };
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::{DatumId, Level, NodeId, Time};
@@ -25,10 +25,14 @@ impl Client {
             Message::Map(MapMessage::ToClient(message)) => self.on_map_message(now, message, out),
             Message::Task(TaskMessage::ToClient(message)) => self.on_task_message(now, from, message, out),
             Message::Data(message) => self.on_data_message(now, from, message, out),
+            Message::Catalog(CatalogMessage::ToClient(message)) if self.contacts.agent() == Some(from) => {
+                self.on_catalog_message(now, message, out);
+            }
             Message::Link(LinkMessage::ToAgent(_))
             | Message::Directory(DirectoryMessage::ToAgent(_) | DirectoryMessage::ToServer(_))
             | Message::Map(MapMessage::ToAgent(_))
-            | Message::Task(TaskMessage::ToServer(_)) => {
+            | Message::Task(TaskMessage::ToServer(_))
+            | Message::Catalog(_) => {
                 let text = "a peer sent a client what no client takes";
                 out.push(LogLine::new(Level::Warning, Category::Client, text).peer(from).into());
             }

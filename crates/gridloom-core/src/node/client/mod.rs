@@ -12,6 +12,7 @@ mod leftovers;
 mod links;
 mod mapping;
 mod messages;
+mod names;
 mod own_links;
 mod peers;
 mod queues;
@@ -42,6 +43,7 @@ use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, 
 use gridloom_idl::Signature;
 use gridloom_map::MapBy;
 use gridloom_perf::GridView;
+use names::Names;
 use own_links::OwnLinks;
 use queues::Queues;
 use remapping::Remapping;
@@ -165,6 +167,7 @@ pub struct Client {
     /// Groups to be planned once the links are measured and what they read has a place.
     early_plans: Vec<(Group, MapBy, Purpose)>,
     following: Following,
+    names: Names,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -188,6 +191,7 @@ impl Client {
             waiting_calls: WaitingCalls::default(),
             early_plans: Vec::new(),
             following: Following::default(),
+            names: Names::default(),
             tasks: BTreeMap::new(),
             data: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -262,6 +266,7 @@ impl Client {
         run.here = true;
         run.fetching = None;
         self.supplies.arrived(datum, self.config.id);
+        self.names.arrived(datum);
         let fetchers = std::mem::take(&mut run.fetchers);
         self.has_copy(datum, out);
         for server in fetchers {
@@ -299,7 +304,12 @@ impl Client {
             }
             Command::EndPlan { group } => self.on_end_plan(group, out),
             Command::Get { datum } => self.on_get(now, datum, out),
-            Command::Release { data } => data.into_iter().for_each(|datum| self.release(datum, false, out)),
+            Command::Release { data } => {
+                let released = data.into_iter().filter(|datum| !datum.is_shared() || self.names.release(*datum));
+                let released: Vec<DatumId> = released.collect();
+                released.into_iter().for_each(|datum| self.release(datum, false, out));
+            }
+            Command::Name { ask, command } => self.on_name_command(now, ask, command, out),
             Command::Erase { datum } => self.release(datum, true, out),
             Command::GiveUp { datum, at } => self.give_up(datum, at, out),
             Command::Cancel { tasks } => self.on_cancel(now, tasks, out),
@@ -394,6 +404,7 @@ impl Client {
         }
         self.contacts.dial_lost(out);
         self.retry_astray(now, out);
+        self.names_beat(now, out);
         self.calls_again(now, out);
         self.place_waiting(now, out);
         if !self.early_plans.is_empty() {

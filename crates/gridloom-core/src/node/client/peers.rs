@@ -24,6 +24,7 @@ impl Client {
         if role == Role::Agent {
             let known = self.grid.servers.iter().map(|server| server.node).collect();
             self.contacts.agent_up(now, peer, known, out);
+            self.names_agent_up(out);
             return;
         }
         if address == self.config.agent && self.contacts.agent().is_none() {

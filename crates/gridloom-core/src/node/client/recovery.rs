@@ -123,6 +123,7 @@ impl Client {
             let Some(id) = run.producer else {
                 match run.error.clone() {
                     Some(error) => self.datum_failed(now, datum, error, out),
+                    None if datum.is_shared() => self.seek(now, datum, out),
                     None => self.datum_lost(now, datum, "the only copy was on a server that is gone", out),
                 }
                 continue;
@@ -200,7 +201,10 @@ impl Client {
             return;
         }
         if self.data.get(&datum).is_some_and(|run| run.producer.is_none()) {
-            self.datum_lost(now, datum, why, out);
+            match datum.is_shared() {
+                true => self.seek(now, datum, out),
+                false => self.datum_lost(now, datum, why, out),
+            }
             return;
         }
         let mut again = Vec::new();
@@ -223,7 +227,7 @@ impl Client {
         }
     }
 
-    fn datum_lost(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn datum_lost(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
         self.datum_failed(now, datum, TaskError::DatumLost { datum, why: why.into() }, out);
     }
 

@@ -17,6 +17,7 @@
 //!   |<--------------------------------- TasksEnded | data ab ============>|
 //! ```
 
+mod catalog;
 mod directory;
 mod link;
 mod map;
@@ -28,6 +29,9 @@ use serde::{Deserialize, Serialize};
 
 use gridloom_base::DatumId;
 
+pub use catalog::{
+    CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, Listed, ServerToCatalog,
+};
 pub use directory::{DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, Registration};
 pub use link::{LinkMessage, LinkToAgent, LinkToProber, SeenTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
@@ -48,6 +52,8 @@ pub enum Message {
     Task(TaskMessage),
     /// Requests for data.
     Data(DataMessage),
+    /// Shared names of data.
+    Catalog(CatalogMessage),
 }
 
 /// Between a receiver of a datum and its holder: clients and servers alike.

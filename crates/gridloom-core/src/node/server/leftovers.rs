@@ -10,6 +10,7 @@ impl Server {
             ("objects", self.objects.len()),
             ("clients with transfers to report", self.reports.clients()),
             ("tasks called off", self.called_off.len()),
+            ("shared data", self.shared.len()),
         ];
         self.admission.leftovers().into_iter().chain(own).collect()
     }
@@ -30,6 +31,7 @@ impl Server {
         self.learning.check()?;
         self.reports.check()?;
         self.objects.check()?;
+        self.shared.check(&self.admission)?;
         self.outputs.check()
     }
 }

@@ -18,6 +18,7 @@ mod outputs;
 mod peers;
 mod registering;
 mod reports;
+mod shared;
 mod tasks;
 
 use std::borrow::Cow;
@@ -27,8 +28,8 @@ use std::sync::Arc;
 use crate::data::Asker;
 use crate::member::Members;
 use crate::node::message::{
-    DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage, LinkToAgent,
-    LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient, TaskToServer,
+    CatalogMessage, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage,
+    LinkToAgent, LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient, TaskToServer,
 };
 use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
@@ -45,6 +46,7 @@ use objects::Objects;
 use outputs::Outputs;
 use registering::Registering;
 use reports::Reports;
+use shared::Shared;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -90,6 +92,7 @@ pub struct Server {
     objects: Objects,
     outputs: Outputs,
     calibration: Calibration,
+    shared: Shared,
     /// Tasks with a worker that are to end before their time.
     called_off: BTreeMap<TaskId, CalledOff>,
 }
@@ -118,6 +121,7 @@ impl Server {
             objects: Objects::default(),
             outputs: Outputs::default(),
             calibration: Calibration::default(),
+            shared: Shared::default(),
             called_off: BTreeMap::new(),
             config,
         }
@@ -201,12 +205,16 @@ impl Server {
             Message::Directory(DirectoryMessage::ToServer(message)) => {
                 self.on_directory_message(now, from, message, out);
             }
-            Message::Task(TaskMessage::ToServer(message)) => self.on_task_message(now, from, message, out),
+            Message::Task(TaskMessage::ToServer(message)) => {
+                self.on_task_message(now, self.named_by(from), message, out)
+            }
             Message::Data(message) => self.on_data_message(now, from, message, out),
+            Message::Catalog(CatalogMessage::ToServer(message)) => self.on_catalog_message(now, from, message, out),
             Message::Link(LinkMessage::ToAgent(_))
             | Message::Directory(DirectoryMessage::ToAgent(_) | DirectoryMessage::ToClient(_))
             | Message::Map(_)
-            | Message::Task(TaskMessage::ToClient(_)) => not_taken(from, out),
+            | Message::Task(TaskMessage::ToClient(_))
+            | Message::Catalog(_) => not_taken(from, out),
         }
     }
 
@@ -235,6 +243,7 @@ impl Server {
                 let pace = self.learning.take_pace(now);
                 self.tell_learned(now, models.into_iter().chain(pace), out);
                 self.registering.taken();
+                self.tell_shared(now, from, out);
                 let news = self.links.registered(from, peers, &self.members, out);
                 self.tell(news, out);
             }
@@ -293,6 +302,7 @@ impl Server {
             }
             TaskToServer::Release { data } => {
                 for datum in data.into_iter().filter(|datum| datum.client == from) {
+                    self.shared.forget(datum);
                     self.admitting(now, out, |admission, _, out| admission.release(datum, out));
                 }
                 self.pump(now, out);
@@ -412,6 +422,7 @@ impl Machine for Server {
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
             Input::Command(_) => out.push(line(Level::Warning, "a server takes no commands").into()),
         }
+        self.address_catalog(before, out);
         self.links.sent(now, &out[before..], &self.members);
         debug_assert_eq!(self.check(), Ok(()), "server '{}'", self.config.name);
     }

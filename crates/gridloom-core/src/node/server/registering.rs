@@ -47,6 +47,10 @@ impl Registering {
         }
     }
 
+    pub(super) fn agent(&self) -> Option<NodeId> {
+        self.agent
+    }
+
     pub(super) fn dial(&self, out: &mut Vec<Effect>) {
         if !self.config.agent.is_empty() {
             out.push(Effect::Dial { address: self.config.agent.clone() });

@@ -10,7 +10,7 @@ use crate::node::ServerTimer;
 use crate::node::message::{DirectoryToClient, ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
-use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time, check_name};
 use gridloom_idl::KnownArgument;
 
 impl Server {
@@ -63,8 +63,9 @@ impl Server {
         let server = self.config.name.clone();
         let refused =
             |why: &str| TaskError::Refused { function: function.clone(), server: server.clone(), why: why.into() };
-        let mut data = task.inputs().chain(task.outputs.iter().map(|output| output.datum));
-        if task.id.client != from || data.any(|datum| datum.client != from) {
+        let is_its = |datum: DatumId| datum.client == from;
+        let reads_its = task.inputs().all(|datum| is_its(datum) || datum.is_shared());
+        if task.id.client != from || !reads_its || !task.outputs.iter().all(|output| is_its(output.datum)) {
             return Err(refused("it bears another client's name, or reads another's data"));
         }
         let signature_hash = match task.kind {
@@ -73,6 +74,11 @@ impl Server {
                 let takes_data = task.args.iter().all(|arg| matches!(arg, Argument::Datum(_)));
                 let is_sane = takes_data && task.outputs.is_empty();
                 return if is_sane { Ok(()) } else { Err(refused("only data can be placed")) };
+            }
+            TaskKind::Publish(ref named) => {
+                let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.is_empty();
+                let is_sane = is_one && named.datum.is_shared() && check_name(&named.name).is_ok();
+                return if is_sane { Ok(()) } else { Err(refused("that cannot be a shared datum")) };
             }
         };
         match self.functions.get(task.name()) {
@@ -104,8 +110,8 @@ impl Server {
                 self.give_up(now, id, error, out);
             }
             let mut has_moved = false;
-            while let Some(id) = self.admitting(now, out, |admission, _, out| admission.take_replicated(now, out)) {
-                self.report(now, id.client, id, Ok(Vec::new()), 0, out);
+            while let Some(task) = self.admission.take_replicated() {
+                self.end_replicated(now, &task, out);
                 has_moved = true;
             }
             while let Some(task) = self.admission.next_start(|function| self.learning.is_short(function)) {

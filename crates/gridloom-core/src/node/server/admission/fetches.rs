@@ -65,6 +65,12 @@ impl Fetches {
         self.awaited.values().any(|awaited| awaited.from == node && awaited.is_asked)
     }
 
+    /// Shared data that are awaited, and of which nobody was asked.
+    pub(super) fn unasked_shared(&self) -> impl Iterator<Item = DatumId> {
+        let unasked = self.awaited.iter().filter(|(datum, awaited)| datum.is_shared() && !awaited.is_asked);
+        unasked.map(|(datum, _)| *datum)
+    }
+
     /// How many data are awaited, and how many addresses are dialled for them.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.awaited.len(), self.dialling.len())

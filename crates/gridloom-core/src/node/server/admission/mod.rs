@@ -5,6 +5,7 @@
 
 mod ending;
 mod fetches;
+mod naming;
 mod room;
 mod shares;
 mod supply;
@@ -136,6 +137,14 @@ impl Admission {
 
     pub(super) fn size_bytes(&self, datum: DatumId) -> u64 {
         self.replicas.size_bytes(datum)
+    }
+
+    pub(super) fn counted_bytes(&self, size_bytes: u64) -> u64 {
+        self.replicas.counted_bytes(size_bytes)
+    }
+
+    pub(super) fn is_here(&self, datum: DatumId) -> bool {
+        self.replicas.is_here(datum)
     }
 
     // ---- letting in
@@ -340,9 +349,13 @@ impl Admission {
         self.executor.next_start(|function| if is_short(function) { depth } else { 1 })
     }
 
-    /// Takes out a task that was to take copies here, which are here.
-    pub(super) fn take_replicated(&mut self, now: Time, out: &mut Vec<Output>) -> Option<TaskId> {
-        let task = self.executor.take_placed()?;
+    /// Takes out a task that was to take copies here, which are here. The copies still count it among their readers.
+    pub(super) fn take_replicated(&mut self) -> Option<Arc<Task>> {
+        self.executor.take_placed()
+    }
+
+    /// A task that was to take copies here is done.
+    pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<Output>) {
         for datum in task.inputs().collect::<BTreeSet<DatumId>>() {
             if task.kind == TaskKind::Replicate(Copies::Kept) {
                 self.replicas.keep(datum);
@@ -351,7 +364,6 @@ impl Admission {
                 out.push(Effect::DropDatum { datum }.into());
             }
         }
-        Some(task.id)
     }
 
     /// A running task has called its program back.

@@ -195,7 +195,8 @@ mod tests {
             let Store(admission, _, out) = self;
             let (origin, _) = admission.take_arrived(Time(0), datum, size_bytes, out).unwrap();
             admission.datum_here(Time(0), datum, size_bytes, origin, out);
-            admission.take_replicated(Time(0), out).unwrap();
+            let task = admission.take_replicated().unwrap();
+            admission.end_replicated(Time(0), &task, out);
         }
 
         /// A task of the hog makes a result, which stays here.

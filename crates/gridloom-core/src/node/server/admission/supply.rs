@@ -15,7 +15,8 @@ impl Admission {
     /// The sources of what tasks read that have just been taken in.
     pub fn expect(&mut self, client: NodeId, supplies: Vec<Supply>, is_call: bool) {
         for Supply { datum, meta, from, address, hops } in supplies {
-            if datum.client == client && self.executor.reads(datum) && !self.replicas.is_known(datum) {
+            let is_its = datum.client == client || datum.is_shared();
+            if is_its && self.executor.reads(datum) && !self.replicas.is_known(datum) {
                 let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
                 let origin = if is_call { Origin::Argument } else { Origin::Copied };
                 let comes_unasked = is_call && size_bytes <= EAGER_BYTES_MAX;

@@ -1,0 +1,100 @@
+//! Names of shared data: what is one, and why an operation on one failed.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::limits::DATUM_NAME_BYTES_MAX;
+use crate::{DatumId, Meta};
+
+/// A version of a shared name.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Named {
+    pub datum: DatumId,
+    pub name: String,
+    /// Rises with each put of the name.
+    pub version: u64,
+    pub meta: Meta,
+}
+
+/// Why a named datum was not put, found or deleted.
+#[derive(Clone, PartialEq, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum NameError {
+    /// It is taken.
+    #[error("shared data named '{name}' exist already; put them with replace, or under another name")]
+    Exists { name: String },
+    /// Another program puts it at the moment.
+    #[error("shared data named '{name}' are being put by another program; wait for them, or choose another name")]
+    BeingPut { name: String },
+    /// Nobody has put it.
+    #[error("no shared data are named '{name}'{}", near_text(near))]
+    Unknown {
+        name: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// All servers that had it are gone.
+    #[error("the data named '{name}' are lost: {why}; put them again")]
+    Lost { name: String, why: String },
+    /// No server can take it.
+    #[error("no server can keep '{name}' of {size_bytes} bytes: {why}")]
+    NoRoom { name: String, size_bytes: u64, why: String },
+    /// It is no name.
+    #[error("{name:?} cannot name shared data: {why}")]
+    NotAName { name: String, why: String },
+    /// A bound on their number is reached.
+    #[error("the agent lists {limit} {what}, which is its limit; delete some, or wait until others have ended")]
+    TooMany { what: String, limit: usize },
+    /// The agent, which knows the names, is not there.
+    #[error("shared names need an agent, and none is there ({why})")]
+    NoAgent { why: String },
+    /// It was to come to its server, and did not.
+    #[error("'{name}' did not get to server '{server}': {why}")]
+    NotStored { name: String, server: String, why: String },
+}
+
+fn near_text(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; did you mean '{}'?", near.join("' or '")) }
+}
+
+/// Whether a text can name shared data: 1 to 1,024 bytes without control characters.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_name(name: &str) -> Result<(), NameError> {
+    let why = if name.is_empty() {
+        "it is empty".to_string()
+    } else if name.len() > DATUM_NAME_BYTES_MAX {
+        format!("it has {} bytes, and the limit is {DATUM_NAME_BYTES_MAX}", name.len())
+    } else if name.chars().any(char::is_control) {
+        "it has a control character".to_string()
+    } else {
+        return Ok(());
+    };
+    let name = name.chars().take(64).collect();
+    Err(NameError::NotAName { name, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_a_bound_and_no_control_characters() {
+        assert_eq!(check_name("a"), Ok(()));
+        assert_eq!(check_name(&"\u{e9}".repeat(DATUM_NAME_BYTES_MAX / 2)), Ok(()));
+        for (wrong, why) in
+            [("", "empty"), ("a\0b", "control"), ("a\n", "control"), (&"x".repeat(DATUM_NAME_BYTES_MAX + 1), "limit")]
+        {
+            let error = check_name(wrong).unwrap_err().to_string();
+            assert!(error.contains(why) && error.len() < 200, "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_with_those_like_it() {
+        let near = vec!["mesh".to_string(), "mush".to_string()];
+        let error = NameError::Unknown { name: "mehs".into(), near };
+        assert_eq!(error.to_string(), "no shared data are named 'mehs'; did you mean 'mesh' or 'mush'?");
+    }
+}

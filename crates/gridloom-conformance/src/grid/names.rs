@@ -1,0 +1,231 @@
+//! Shared names: put, found, read by others, replaced, deleted, and lost.
+
+use super::*;
+use gridloom_base::NameError;
+use gridloom_core::node::NameCommand;
+use gridloom_core::node::message::CatalogAnswer;
+
+pub(super) const CASES: &[Case] = &[
+    ("what one client puts another finds and reads, also when the first is gone", outlives_its_client),
+    ("a name has one version at a time, and who reads an old one keeps it", versions),
+    ("a find waits for a put, and an unknown name is told with those like it", waits),
+    ("calls read shared data on any server", calls_read),
+    ("a lost server's data are a named error, and can be put again", lost_with_its_server),
+    ("a deleted name leaves no bytes", leaves_nothing),
+    ("what finds no room is an error", no_room),
+];
+
+pub(super) type Answer = Result<CatalogAnswer, NameError>;
+
+impl Stage<'_> {
+    fn ask(&mut self, command: NameCommand) -> u64 {
+        let ask = self.serial();
+        self.world.command(self.client, Command::Name { ask, command });
+        ask
+    }
+
+    fn answer(&mut self, ask: u64) -> Answer {
+        if let Some(answer) = self.answers.remove(&ask) {
+            return answer;
+        }
+        self.until("an answer about a name", |event| match event {
+            Event::Named { ask: answered, answer } if *answered == ask => Some(answer.clone()),
+            _ => None,
+        })
+    }
+
+    fn named(&mut self, command: NameCommand) -> Answer {
+        let ask = self.ask(command);
+        self.answer(ask)
+    }
+
+    fn put_command(&mut self, name: &str, replaces: bool) -> NameCommand {
+        let (datum, meta) = self.array();
+        let client = self.name;
+        let task = TaskId { client, serial: self.serial() };
+        let group = GroupId { client, serial: self.serial() };
+        NameCommand::Put { name: name.into(), datum, meta, replaces, task, group }
+    }
+
+    fn put(&mut self, name: &str, replaces: bool) -> Answer {
+        let command = self.put_command(name, replaces);
+        self.named(command)
+    }
+
+    fn find(&mut self, name: &str) -> Result<DatumId, NameError> {
+        match self.named(NameCommand::Find { name: name.into(), waits: false })? {
+            CatalogAnswer::Found { named, .. } => Ok(named.datum),
+            other => panic!("a find gives {other:?}"),
+        }
+    }
+
+    fn release(&mut self, datum: DatumId) {
+        self.world.command(self.client, Command::Release { data: vec![datum] });
+    }
+
+    /// Goes on as another client.
+    fn become_client(&mut self, name: &str) -> NodeId {
+        let servers = self.servers.len();
+        let former = std::mem::replace(&mut self.client, self.world.start_client(name));
+        self.name = self.client;
+        self.until("all servers in the directory", |event| match event {
+            Event::Directory { grid, .. } => (grid.servers.len() == servers).then_some(()),
+            _ => None,
+        });
+        former
+    }
+
+    /// Bytes in the stores of all servers.
+    fn store_bytes(&mut self) -> u64 {
+        let mut bytes = 0;
+        for server in self.names.keys().copied().collect::<Vec<_>>() {
+            self.world.command(self.client, Command::Status { server });
+            bytes += self.until("a server's status", |event| match event {
+                Event::Status { server: from, status } if *from == server => Some(status.store_bytes),
+                _ => None,
+            });
+        }
+        bytes
+    }
+
+    /// For how much a shared datum counts: more than its bytes where data also take descriptors.
+    fn counted(&mut self) -> u64 {
+        assert_eq!(self.put("unit", false), Ok(CatalogAnswer::Put));
+        let counted = self.store_bytes();
+        assert_eq!(self.named(NameCommand::Delete { name: "unit".into() }), Ok(CatalogAnswer::Deleted));
+        self.until_store_has(0);
+        counted
+    }
+
+    fn until_store_has(&mut self, bytes: u64) {
+        for _ in 0..200 {
+            if self.store_bytes() == bytes {
+                return;
+            }
+            self.world.next_event(self.client, SECOND_NS / 20);
+        }
+        panic!("the stores hold {} bytes and not {bytes}", self.store_bytes());
+    }
+}
+
+const BYTES: u64 = 8 * ELEMENTS;
+
+fn outlives_its_client(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 2);
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    let first = stage.become_client("second");
+    assert_eq!(stage.find("mesh").map(|datum| datum.is_shared()), Ok(true));
+    stage.world.kill(first);
+    let mesh = stage.find("mesh").unwrap();
+    stage.expect(mesh, |i| i);
+    stage.become_client("third");
+    let mesh = stage.find("mesh").unwrap();
+    stage.expect(mesh, |i| i);
+}
+
+fn versions(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 2);
+    let counted = stage.counted();
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    assert_eq!(stage.put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
+    let old = stage.find("mesh").unwrap();
+    assert_eq!(stage.find("mesh"), Ok(old));
+    assert_eq!(stage.put("mesh", true), Ok(CatalogAnswer::Put));
+    let new = stage.find("mesh").unwrap();
+    assert_ne!(old, new);
+    stage.expect(old, |i| i);
+    stage.expect(new, |i| i);
+    stage.release(old);
+    stage.world.command(stage.client, Command::Get { datum: old });
+    stage.expect(old, |i| i);
+    stage.release(old);
+    stage.until_store_has(counted);
+}
+
+fn waits(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 1);
+    let find = stage.ask(NameCommand::Find { name: "mesh".into(), waits: true });
+    let other = stage.ask(NameCommand::Find { name: "mehs".into(), waits: true });
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    let Ok(CatalogAnswer::Found { named, .. }) = stage.answer(find) else { panic!("the find waited for the put") };
+    stage.expect(named.datum, |i| i);
+    stage.world.command(stage.client, Command::Name { ask: other, command: NameCommand::Forget });
+    let unknown = NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] };
+    assert_eq!(stage.answer(other), Err(unknown.clone()));
+    assert_eq!(stage.find("mehs"), Err(unknown));
+    assert!(matches!(stage.put("", false), Err(NameError::NotAName { .. })));
+    let listed = stage.named(NameCommand::List { prefix: "me".into(), after: String::new() });
+    let Ok(CatalogAnswer::Listed { names, has_more: false }) = listed else { panic!("{listed:?}") };
+    assert_eq!(names.iter().map(|listed| listed.named.name.as_str()).collect::<Vec<_>>(), ["mesh"]);
+}
+
+fn calls_read(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 2);
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    stage.become_client("second");
+    let mesh = stage.find("mesh").unwrap();
+    let n = ELEMENTS as i32;
+    // More than one server can do in the time.
+    let tasks: Vec<Task> = (0..4).map(|_| stage.task("wait_ms", &[100, n], &[mesh], 1)).collect();
+    let results: Vec<DatumId> = tasks.iter().map(|task| task.outputs[0].datum).collect();
+    let group = stage.run(tasks, &[(mesh, Meta::array(Dtype::Float64, &[ELEMENTS]))]);
+    stage.group_end(group);
+    results.into_iter().for_each(|result| stage.expect(result, |i| i));
+}
+
+fn lost_with_its_server(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 1);
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    let mesh = stage.find("mesh").unwrap();
+    let server = stage.servers[0];
+    stage.world.kill(server);
+    stage.world.command(stage.client, Command::Get { datum: mesh });
+    let error = stage.until("the loss of a datum", |event| match event {
+        Event::DatumLost { datum, error } if *datum == mesh => Some(error.to_string()),
+        _ => None,
+    });
+    assert!(error.contains("no server has 'mesh' any more"), "{error}");
+    assert!(matches!(stage.find("mesh"), Err(NameError::Lost { .. })));
+    stage.world.start_server(spec(2, STORE_BYTES_DEFAULT));
+    stage.until("the new server in the directory", |event| match event {
+        Event::Directory { grid, .. } => grid.servers.iter().any(|server| server.name == "server-2").then_some(()),
+        _ => None,
+    });
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    let mesh = stage.find("mesh").unwrap();
+    stage.expect(mesh, |i| i);
+}
+
+fn leaves_nothing(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 2);
+    let counted = stage.counted();
+    let puts: Vec<u64> = ["a", "b", "c"]
+        .into_iter()
+        .map(|name| {
+            let command = stage.put_command(name, false);
+            stage.ask(command)
+        })
+        .collect();
+    puts.into_iter().for_each(|ask| assert_eq!(stage.answer(ask), Ok(CatalogAnswer::Put)));
+    stage.until_store_has(3 * counted);
+    let c = stage.find("c").unwrap();
+    for name in ["a", "b", "c"] {
+        assert_eq!(stage.named(NameCommand::Delete { name: name.into() }), Ok(CatalogAnswer::Deleted));
+        assert!(matches!(stage.find(name), Err(NameError::Unknown { .. })));
+    }
+    stage.until_store_has(counted);
+    stage.expect(c, |i| i);
+    stage.release(c);
+    stage.until_store_has(0);
+}
+
+fn no_room(world: &mut dyn World) {
+    let mut stage = Stage::with_memory(world, 1, 4 * BYTES);
+    for name in ["a", "b"] {
+        assert_eq!(stage.put(name, false), Ok(CatalogAnswer::Put));
+    }
+    let Err(NameError::NoRoom { size_bytes: BYTES, why, .. }) = stage.put("c", false) else { panic!("it has no room") };
+    assert!(why.contains("0 bytes"), "{why}");
+    assert_eq!(stage.named(NameCommand::Delete { name: "a".into() }), Ok(CatalogAnswer::Deleted));
+    assert_eq!(stage.put("c", false), Ok(CatalogAnswer::Put));
+}

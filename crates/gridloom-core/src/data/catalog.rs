@@ -1,0 +1,502 @@
+//! The catalog: data with shared names, their versions, where copies are, and who reads or waits for them.
+//!
+//! **Invariants**
+//! - A version is immutable. A name that is put again gets a new version, and requests see the old one until the new one is whole.
+//! - A version that is not current any more is given up once no client reads it.
+//! - Every current version is named once; a version that is still to come is not found.
+//!
+//! It is soft: servers tell a new agent what they hold. What it does not do: move or keep bytes, or choose servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::limits::{NAME_WAITS_MAX, SHARED_DATA_MAX};
+use gridloom_base::near::near_names;
+use gridloom_base::{DatumId, Fnv, Meta, NameError, Named, NodeId, check_name};
+
+/// A client, and its number for something that it asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Asker {
+    pub client: NodeId,
+    pub ask: u64,
+}
+
+#[derive(Debug)]
+struct Version {
+    named: Named,
+    /// Servers with a copy.
+    holders: BTreeSet<NodeId>,
+    /// Who puts it, until it is there.
+    coming: Option<Asker>,
+    /// The server where it is put.
+    place: NodeId,
+    /// Clients that have found it and not released it.
+    readers: BTreeSet<NodeId>,
+    /// How its last copy was lost.
+    lost: Option<String>,
+}
+
+/// What a server's news of a datum mean.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stored {
+    /// The version is whole: who put it, and who waited for it.
+    Whole { by: Asker, waiting: Vec<Asker> },
+    /// One more copy.
+    Copy,
+    /// Nobody needs it: the server is to drop it.
+    Unknown,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Catalog {
+    /// Makes numbers of data differ from those of an earlier agent.
+    seed: u64,
+    serial: u64,
+    versions: BTreeMap<DatumId, Version>,
+    current: BTreeMap<String, DatumId>,
+    /// All versions of each name.
+    by_name: BTreeMap<String, BTreeSet<DatumId>>,
+    /// Bytes that were put at each server.
+    placed: BTreeMap<NodeId, u64>,
+    waiting: BTreeMap<String, BTreeSet<Asker>>,
+    waits: usize,
+}
+
+impl Catalog {
+    /// An empty one of that agent.
+    pub fn new(agent: NodeId) -> Catalog {
+        Catalog {
+            seed: agent.0,
+            serial: 0,
+            versions: BTreeMap::new(),
+            current: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            waits: 0,
+        }
+    }
+
+    /// Number of versions, those to come included.
+    pub fn len(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+    }
+
+    /// Requests that wait for a name.
+    pub fn waits(&self) -> usize {
+        self.waits
+    }
+
+    /// Bytes that were put at a server, or are on their way there.
+    pub fn placed_bytes(&self, server: NodeId) -> u64 {
+        self.placed.get(&server).copied().unwrap_or(0)
+    }
+
+    /// What that datum is.
+    pub fn named(&self, datum: DatumId) -> Option<&Named> {
+        self.versions.get(&datum).map(|version| &version.named)
+    }
+
+    /// Servers with a copy.
+    pub fn holders(&self, datum: DatumId) -> impl Iterator<Item = NodeId> {
+        self.versions.get(&datum).into_iter().flat_map(|version| version.holders.iter().copied())
+    }
+
+    // ---- putting
+
+    /// Whether that name can be put; with `replaces` also one that exists.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_put(&self, name: &str, replaces: bool) -> Result<(), NameError> {
+        check_name(name)?;
+        if self.versions.len() >= SHARED_DATA_MAX {
+            return Err(NameError::TooMany { what: "shared data".into(), limit: SHARED_DATA_MAX });
+        }
+        if replaces {
+            return Ok(());
+        }
+        let name = name.to_string();
+        match self.current.get(&name).map(|datum| &self.versions[datum]) {
+            Some(version) if !version.holders.is_empty() => Err(NameError::Exists { name }),
+            _ if self.versions_of(&name).any(|version| version.coming.is_some()) => Err(NameError::BeingPut { name }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A new version of a name is to come to a server. The name was checked.
+    pub fn begin(&mut self, asker: Asker, name: &str, meta: Meta, place: NodeId) -> &Named {
+        self.serial += 1;
+        let mut hash = Fnv::default();
+        [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
+        let datum = DatumId { client: NodeId::CATALOG, serial: hash.0 };
+        let version = 1 + self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
+        self.insert(Named { datum, name: name.into(), version, meta }, place, Some(asker));
+        &self.versions[&datum].named
+    }
+
+    fn insert(&mut self, named: Named, place: NodeId, coming: Option<Asker>) {
+        let datum = named.datum;
+        *self.placed.entry(place).or_default() += named.meta.size_bytes();
+        self.by_name.entry(named.name.clone()).or_default().insert(datum);
+        let (holders, readers) = Default::default();
+        self.versions.insert(datum, Version { named, holders, coming, place, readers, lost: None });
+    }
+
+    fn remove(&mut self, datum: DatumId) -> Option<Version> {
+        let version = self.versions.remove(&datum)?;
+        let name = &version.named.name;
+        if let Some(all) = self.by_name.get_mut(name) {
+            all.remove(&datum);
+            if all.is_empty() {
+                self.by_name.remove(name);
+            }
+        }
+        if let Some(bytes) = self.placed.get_mut(&version.place) {
+            *bytes = bytes.saturating_sub(version.named.meta.size_bytes());
+        }
+        Some(version)
+    }
+
+    /// A version that was to come will not.
+    pub fn withdraw(&mut self, client: NodeId, datum: DatumId) {
+        let is_its = |version: &Version| version.coming.is_some_and(|asker| asker.client == client);
+        if self.versions.get(&datum).is_some_and(is_its) {
+            self.remove(datum);
+        }
+    }
+
+    /// A server has a version that a client has put there.
+    pub fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId) -> (Stored, Vec<DatumId>) {
+        let Some(version) = self.versions.get_mut(&datum) else { return (Stored::Unknown, Vec::new()) };
+        match version.coming {
+            Some(asker) if asker.client == client && version.place == server => {
+                version.coming = None;
+                version.holders.insert(server);
+                let superseded = self.supersede(datum);
+                let waiting = self.take_waiting(datum);
+                (Stored::Whole { by: asker, waiting }, superseded)
+            }
+            Some(_) => (Stored::Unknown, Vec::new()),
+            None => {
+                version.holders.insert(server);
+                (Stored::Copy, Vec::new())
+            }
+        }
+    }
+
+    /// A server that registers has a version. Gives who waited for it, if it is the newest; and those that are to be given up.
+    pub fn told(&mut self, server: NodeId, named: Named) -> (Vec<Asker>, Vec<DatumId>) {
+        let (datum, is_sane) = (named.datum, named.datum.is_shared() && check_name(&named.name).is_ok());
+        if !is_sane || self.versions.len() >= SHARED_DATA_MAX {
+            return (Vec::new(), Vec::new());
+        }
+        if !self.versions.contains_key(&datum) {
+            self.insert(named, server, None);
+        }
+        let version = self.versions.get_mut(&datum).expect("inserted above");
+        if version.coming.is_some() {
+            return (Vec::new(), Vec::new());
+        }
+        version.holders.insert(server);
+        version.lost = None;
+        let superseded = self.supersede(datum);
+        (self.take_waiting(datum), superseded)
+    }
+
+    /// A whole version becomes the current one of its name, unless a newer one is. Gives those to be given up.
+    fn supersede(&mut self, datum: DatumId) -> Vec<DatumId> {
+        let Named { name, version, .. } = &self.versions[&datum].named;
+        let rank = |datum: DatumId, version: u64| (version, datum);
+        let former = self.current.get(name).copied();
+        let is_newer = former.is_none_or(|former| {
+            let other = &self.versions[&former];
+            rank(datum, *version) > rank(former, other.named.version)
+        });
+        if former == Some(datum) {
+            return Vec::new();
+        }
+        let old = if is_newer { self.current.insert(name.clone(), datum) } else { Some(datum) };
+        old.into_iter().filter(|old| self.is_unread(*old)).collect()
+    }
+
+    /// Those that waited for the name of a datum, if it is current. They read it from now on.
+    fn take_waiting(&mut self, datum: DatumId) -> Vec<Asker> {
+        let version = self.versions.get_mut(&datum).expect("the caller has it");
+        if self.current.get(&version.named.name) != Some(&datum) {
+            return Vec::new();
+        }
+        let waiting = self.waiting.remove(&version.named.name).unwrap_or_default();
+        self.waits -= waiting.len();
+        version.readers.extend(waiting.iter().map(|asker| asker.client));
+        waiting.into_iter().collect()
+    }
+
+    // ---- finding
+
+    /// The current version of a name, which the client reads from then on; or the client waits for it.
+    ///
+    /// # Errors
+    /// If there is none, and the client does not wait; or if it is lost.
+    pub fn find(&mut self, asker: Asker, name: &str, waits: bool) -> Result<Option<&Named>, NameError> {
+        check_name(name)?;
+        let found = self.current.get(name).copied();
+        if let Some(datum) = found {
+            let version = self.versions.get_mut(&datum).expect("what is current is listed");
+            if !version.holders.is_empty() {
+                version.readers.insert(asker.client);
+                return Ok(Some(&self.versions[&datum].named));
+            }
+        }
+        if waits && self.waits >= NAME_WAITS_MAX {
+            return Err(NameError::TooMany { what: "requests for names that wait".into(), limit: NAME_WAITS_MAX });
+        }
+        if waits {
+            self.waits += usize::from(self.waiting.entry(name.into()).or_default().insert(asker));
+            return Ok(None);
+        }
+        match found.map(|datum| &self.versions[&datum]) {
+            Some(version) => {
+                let why = version.lost.clone().unwrap_or_default();
+                Err(NameError::Lost { name: name.into(), why })
+            }
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// The error of a name that nobody has put.
+    pub fn unknown(&self, name: &str) -> NameError {
+        NameError::Unknown { name: name.into(), near: near_names(name, self.current.keys().map(String::as_str)) }
+    }
+
+    /// A client waits for that name no longer. True if it did.
+    pub fn forget_wait(&mut self, asker: Asker, name: &str) -> bool {
+        let Some(askers) = self.waiting.get_mut(name) else { return false };
+        let waited = askers.remove(&asker);
+        if askers.is_empty() {
+            self.waiting.remove(name);
+        }
+        self.waits -= usize::from(waited);
+        waited
+    }
+
+    /// A client that has found a version reads it still.
+    pub fn reads(&mut self, client: NodeId, datum: DatumId) {
+        if let Some(version) = self.versions.get_mut(&datum).filter(|version| version.coming.is_none()) {
+            version.readers.insert(client);
+        }
+    }
+
+    /// A client reads a version no longer. True if it is to be given up.
+    #[must_use]
+    pub fn release(&mut self, client: NodeId, datum: DatumId) -> bool {
+        let Some(version) = self.versions.get_mut(&datum) else { return false };
+        version.readers.remove(&client) && self.is_unread(datum)
+    }
+
+    fn is_unread(&self, datum: DatumId) -> bool {
+        let version = &self.versions[&datum];
+        let is_current = self.current.get(&version.named.name) == Some(&datum);
+        !is_current && version.coming.is_none() && version.readers.is_empty()
+    }
+
+    /// The current versions of names that begin so, after `after`, with their holders.
+    pub fn list<'a>(&'a self, prefix: &'a str, after: &str) -> impl Iterator<Item = (&'a Named, &'a BTreeSet<NodeId>)> {
+        let from = if after.is_empty() { prefix } else { after };
+        let names = self.current.range(from.to_string()..).skip_while(move |(name, _)| !name.starts_with(prefix));
+        let after = after.to_string();
+        let named = names.take_while(move |(name, _)| name.starts_with(prefix)).filter(move |(name, _)| **name > after);
+        named.map(|(_, datum)| (&self.versions[datum].named, &self.versions[datum].holders))
+    }
+
+    // ---- deleting
+
+    /// A name is nobody's any more. Gives its datum, if it is to be given up at once.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn delete(&mut self, name: &str) -> Result<Option<DatumId>, NameError> {
+        check_name(name)?;
+        let datum = self.current.remove(name).ok_or_else(|| self.unknown(name))?;
+        Ok(self.is_unread(datum).then_some(datum))
+    }
+
+    /// Takes a version out that is to be given up. Gives the servers with copies.
+    pub fn give_up(&mut self, datum: DatumId) -> Vec<NodeId> {
+        let version = self.remove(datum).expect("the caller was told of it");
+        version.holders.into_iter().collect()
+    }
+
+    // ---- nodes
+
+    /// A server has a copy.
+    pub fn copied(&mut self, datum: DatumId, server: NodeId) {
+        if let Some(version) = self.versions.get_mut(&datum).filter(|version| version.coming.is_none()) {
+            version.holders.insert(server);
+        }
+    }
+
+    /// A server has no copy any more.
+    pub fn dropped(&mut self, datum: DatumId, server: NodeId, why: &str) {
+        if let Some(version) = self.versions.get_mut(&datum)
+            && version.holders.remove(&server)
+            && version.holders.is_empty()
+        {
+            version.lost = Some(why.into());
+        }
+    }
+
+    /// A server is gone. Gives who was about to put something there.
+    pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(Asker, Named)> {
+        let at: Vec<DatumId> = self.versions.keys().copied().collect();
+        at.iter().for_each(|datum| self.dropped(*datum, server, why));
+        let at_it = self.versions.values().filter(|version| version.place == server);
+        let coming: Vec<_> = at_it.filter_map(|version| Some((version.coming?, version.named.clone()))).collect();
+        coming.iter().for_each(|(_, named)| drop(self.remove(named.datum)));
+        self.placed.remove(&server);
+        coming
+    }
+
+    /// A client is gone: it waits and reads no longer, and puts nothing. Gives versions that are to be given up.
+    pub fn client_lost(&mut self, client: NodeId) -> Vec<DatumId> {
+        self.waiting.retain(|_, askers| {
+            let before = askers.len();
+            askers.retain(|asker| asker.client != client);
+            self.waits -= before - askers.len();
+            !askers.is_empty()
+        });
+        let is_its = |version: &&Version| version.coming.is_some_and(|asker| asker.client == client);
+        let coming: Vec<DatumId> = self.versions.values().filter(is_its).map(|version| version.named.datum).collect();
+        coming.into_iter().for_each(|datum| drop(self.remove(datum)));
+        let read =
+            self.versions.iter_mut().filter_map(|(datum, version)| version.readers.remove(&client).then_some(*datum));
+        let read: Vec<DatumId> = read.collect();
+        read.into_iter().filter(|datum| self.is_unread(*datum)).collect()
+    }
+
+    fn versions_of(&self, name: &str) -> impl Iterator<Item = &Version> {
+        self.by_name.get(name).into_iter().flatten().map(|datum| &self.versions[datum])
+    }
+
+    /// What must hold between handlings.
+    ///
+    /// # Errors
+    /// The sentence that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, datum) in &self.current {
+            match self.versions.get(datum) {
+                Some(version) if version.named.name == *name && version.coming.is_none() => {}
+                _ => return Err(format!("'{name}' is {datum}, which is not listed whole under that name")),
+            }
+        }
+        if let Some(unread) = self.versions.keys().find(|datum| self.is_unread(**datum)) {
+            return Err(format!("{unread} is neither current nor read, and still listed"));
+        }
+        if self.by_name.values().map(BTreeSet::len).sum::<usize>() != self.versions.len() {
+            return Err("the versions by name are not all versions".into());
+        }
+        if self.waits != self.waiting.values().map(BTreeSet::len).sum::<usize>() {
+            return Err("the number of waiting requests is wrong".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::Dtype;
+
+    use super::*;
+
+    const SERVER: NodeId = NodeId(3);
+    const READER: Asker = Asker { client: NodeId(8), ask: 1 };
+    const WRITER: Asker = Asker { client: NodeId(7), ask: 1 };
+
+    fn put(catalog: &mut Catalog, name: &str) -> (DatumId, Vec<DatumId>) {
+        let meta = Meta::array(Dtype::Uint8, &[5]);
+        let datum = catalog.begin(WRITER, name, meta, SERVER).datum;
+        let (_, superseded) = catalog.stored(SERVER, WRITER.client, datum);
+        (datum, superseded)
+    }
+
+    #[test]
+    fn readers_see_a_version_whole_and_keep_it() {
+        let mut catalog = Catalog::new(NodeId(1));
+        assert!(matches!(catalog.find(READER, "mesh", false), Err(NameError::Unknown { .. })));
+        let (first, _) = put(&mut catalog, "mesh");
+        assert_eq!(catalog.check_put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
+        assert_eq!(catalog.find(READER, "mesh", false).unwrap().unwrap().datum, first);
+        let coming = catalog.begin(WRITER, "mesh", Meta::array(Dtype::Uint8, &[6]), SERVER).clone();
+        assert_eq!(coming.version, 2);
+        assert_eq!(catalog.find(READER, "mesh", false).unwrap().unwrap().datum, first, "the second is not whole");
+        let (stored, superseded) = catalog.stored(SERVER, WRITER.client, coming.datum);
+        assert_eq!((stored, superseded), (Stored::Whole { by: WRITER, waiting: vec![] }, vec![]), "the first is read");
+        catalog.check().unwrap();
+        assert!(catalog.release(READER.client, first));
+        assert_eq!(catalog.give_up(first), [SERVER]);
+        catalog.check().unwrap();
+    }
+
+    #[test]
+    fn who_waits_is_told_once_it_is_there() {
+        let mut catalog = Catalog::new(NodeId(1));
+        assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
+        let datum = catalog.begin(WRITER, "mesh", Meta::array(Dtype::Uint8, &[5]), SERVER).datum;
+        assert_eq!(catalog.check_put("mesh", false), Err(NameError::BeingPut { name: "mesh".into() }));
+        assert_eq!(catalog.stored(SERVER, READER.client, datum).0, Stored::Unknown, "another client put it there");
+        let (stored, _) = catalog.stored(SERVER, WRITER.client, datum);
+        assert_eq!(stored, Stored::Whole { by: WRITER, waiting: vec![READER] });
+        assert_eq!(catalog.waits(), 0);
+        catalog.check().unwrap();
+    }
+
+    #[test]
+    fn a_new_agent_learns_names_from_servers() {
+        let mut catalog = Catalog::new(NodeId(1));
+        let (old, _) = put(&mut catalog, "mesh");
+        let old = catalog.named(old).unwrap().clone();
+        let (new, superseded) = put(&mut catalog, "mesh");
+        assert_eq!(superseded, [old.datum]);
+        let new = catalog.named(new).unwrap().clone();
+        let mut restarted = Catalog::new(NodeId(2));
+        restarted.find(READER, "mesh", true).unwrap();
+        assert_eq!(restarted.told(SERVER, new.clone()), (vec![READER], vec![]));
+        assert_eq!(restarted.told(SERVER, old.clone()), (vec![], vec![old.datum]), "an older version is of no use");
+        restarted.give_up(old.datum);
+        let (third, _) = put(&mut restarted, "mesh");
+        assert_eq!(restarted.named(third).unwrap().version, 3);
+        restarted.check().unwrap();
+    }
+
+    #[test]
+    fn what_is_lost_is_told_and_can_be_put_again() {
+        let mut catalog = Catalog::new(NodeId(1));
+        put(&mut catalog, "mesh");
+        catalog.server_lost(SERVER, "server 's' is gone");
+        let error = catalog.find(READER, "mesh", false).unwrap_err();
+        assert_eq!(error, NameError::Lost { name: "mesh".into(), why: "server 's' is gone".into() });
+        assert_eq!(catalog.check_put("mesh", false), Ok(()));
+        let (again, superseded) = put(&mut catalog, "mesh");
+        superseded.into_iter().for_each(|datum| drop(catalog.give_up(datum)));
+        assert_eq!(catalog.find(READER, "mesh", false).unwrap().unwrap().datum, again);
+        assert_eq!(catalog.delete("mesh"), Ok(None), "it is read");
+        assert_eq!(catalog.client_lost(READER.client), [again]);
+    }
+
+    #[test]
+    fn names_are_listed_by_how_they_begin() {
+        let mut catalog = Catalog::new(NodeId(1));
+        ["run/1", "run/2", "runs", "a"].map(|name| put(&mut catalog, name));
+        let list = |prefix: &str, after: &str| -> Vec<String> {
+            catalog.list(prefix, after).map(|(named, _)| named.name.clone()).collect()
+        };
+        assert_eq!(list("run/", ""), ["run/1", "run/2"]);
+        assert_eq!(list("run", "run/1"), ["run/2", "runs"]);
+        assert_eq!(list("", "").len(), 4);
+    }
+}

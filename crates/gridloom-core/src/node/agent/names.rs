@@ -1,0 +1,315 @@
+//! Shared names: the catalog, what clients ask it for, and what servers tell it.
+//!
+//! To servers the catalog is the owner of shared data. It names another source to one that cannot get a copy, and has copies given
+//! up that nobody needs.
+//!
+//! **Invariant:** a server that asks where a datum is gets an answer within [`RETURN_NS_MAX`] and a heartbeat: until then a server
+//! that was lost may come back.
+
+use std::collections::BTreeMap;
+
+use super::{Agent, not_taken, send};
+use crate::data::{Asker, Catalog, Stored};
+use crate::node::message::{
+    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Listed, ServerToCatalog, Supply, TaskToClient,
+    TaskToServer,
+};
+use crate::node::protocol::Effect;
+use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
+use gridloom_base::{DatumId, Meta, NameError, Named, NodeId, Time};
+
+/// The part of a server's store that shared data may take: the rest is for calls, which could not run otherwise.
+const SHARED_PART: u64 = 2;
+/// How long a server is given other sources of one datum before the tasks that read it fail.
+const SEARCH_NS_MAX: u64 = 6 * RETURN_NS_MAX;
+
+#[derive(Debug)]
+pub(super) struct Names {
+    catalog: Catalog,
+    /// Whether clients share this agent. One that maps for a single client has no names to share.
+    is_kept: bool,
+    /// Servers that wait for a source of a datum.
+    searches: BTreeMap<(DatumId, NodeId), Search>,
+}
+
+/// A server's search for a source.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    since: Time,
+    /// The source that failed last.
+    failed: NodeId,
+    /// Another was named.
+    is_answered: bool,
+}
+
+impl Names {
+    pub(super) fn new(agent: NodeId, is_kept: bool) -> Names {
+        Names { catalog: Catalog::new(agent), is_kept, searches: BTreeMap::new() }
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+}
+
+impl Agent {
+    // ---- clients
+
+    pub(super) fn on_client_of_catalog(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        message: ClientToCatalog,
+        out: &mut Vec<Effect>,
+    ) {
+        let answered = match message {
+            ClientToCatalog::Put { ask, name, meta, replaces, at } => {
+                (ask, self.begin_put(Asker { client, ask }, &name, meta, replaces, &at, out).map(|()| None))
+            }
+            ClientToCatalog::Find { ask, name, waits } => (ask, self.find(Asker { client, ask }, &name, waits)),
+            ClientToCatalog::Delete { ask, name } => (ask, self.delete(now, &name, out).map(Some)),
+            ClientToCatalog::List { ask, prefix, after } => (ask, Ok(Some(self.list(&prefix, &after)))),
+            ClientToCatalog::Forget { ask, name } => {
+                let waited = self.names.catalog.forget_wait(Asker { client, ask }, &name);
+                (ask, if waited { Err(self.names.catalog.unknown(&name)) } else { Ok(None) })
+            }
+            ClientToCatalog::Withdraw { datum } => return self.names.catalog.withdraw(client, datum),
+            ClientToCatalog::Locate { datum } => {
+                self.names.catalog.reads(client, datum);
+                let holders = self.holders_of(datum);
+                let why = self.why_lost(datum);
+                return send(out, client, CatalogToClient::Located { datum, holders, why });
+            }
+            ClientToCatalog::Release { data } => {
+                for datum in data {
+                    if self.names.catalog.release(client, datum) {
+                        self.give_up_version(datum, out);
+                    }
+                }
+                return;
+            }
+        };
+        match answered {
+            (_, Ok(None)) => {}
+            (ask, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { ask, answer: Ok(answer) }),
+            (ask, Err(error)) => send(out, client, CatalogToClient::Answer { ask, answer: Err(error) }),
+        }
+    }
+
+    /// Chooses the server where a new version of a name is put.
+    fn begin_put(
+        &mut self,
+        asker: Asker,
+        name: &str,
+        meta: Meta,
+        replaces: bool,
+        at: &[NodeId],
+        out: &mut Vec<Effect>,
+    ) -> Result<(), NameError> {
+        if !self.names.is_kept {
+            return Err(NameError::NoAgent { why: "this session was given servers and maps by itself".into() });
+        }
+        self.names.catalog.check_put(name, replaces)?;
+        let (server, address) = self.place_for(name, &meta, at)?;
+        let named = self.names.catalog.begin(asker, name, meta, server).clone();
+        send(out, asker.client, CatalogToClient::Place { ask: asker.ask, named, server, address });
+        Ok(())
+    }
+
+    /// The server with most room for a shared datum; one that has a copy comes first.
+    fn place_for(&self, name: &str, meta: &Meta, at: &[NodeId]) -> Result<(NodeId, String), NameError> {
+        let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
+        let refused = |why: String| NameError::NoRoom { name: name.into(), size_bytes, why };
+        let room = |server: NodeId, memory_bytes: u64| {
+            (memory_bytes / SHARED_PART).saturating_sub(self.names.catalog.placed_bytes(server))
+        };
+        let servers = self.servers.iter().filter(|(_, server)| !server.registration.plain);
+        let rooms = servers.map(|(id, server)| (room(*id, server.registration.memory_bytes), *id));
+        let most = rooms.clone().map(|(room, _)| room).max();
+        let Some(most) = most else { return Err(refused("no server that talks to other servers is there".into())) };
+        let fitting = rooms.filter(|(room, _)| *room >= size_bytes);
+        let best = fitting.max_by_key(|(room, id)| (at.contains(id), *room, std::cmp::Reverse(*id)));
+        let Some((_, server)) = best else {
+            return Err(refused(format!(
+                "the most that one has left for shared data is {most} bytes (half of its memory is for them); delete some, or \
+                 start servers with more --memory"
+            )));
+        };
+        Ok((server, self.servers[&server].registration.address.clone()))
+    }
+
+    fn find(&mut self, asker: Asker, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
+        let found = self.names.catalog.find(asker, name, waits)?.cloned();
+        Ok(found.map(|named| self.found(named)))
+    }
+
+    fn found(&self, named: Named) -> CatalogAnswer {
+        CatalogAnswer::Found { holders: self.holders_of(named.datum), named }
+    }
+
+    fn list(&self, prefix: &str, after: &str) -> CatalogAnswer {
+        let mut listed = self.names.catalog.list(prefix, after);
+        let of = |(named, holders): (&Named, &std::collections::BTreeSet<NodeId>)| Listed {
+            named: named.clone(),
+            holders: holders.iter().copied().collect(),
+        };
+        let names = listed.by_ref().take(SHARED_DATA_TOLD_MAX).map(of).collect();
+        CatalogAnswer::Listed { names, has_more: listed.next().is_some() }
+    }
+
+    fn delete(&mut self, now: Time, name: &str, out: &mut Vec<Effect>) -> Result<CatalogAnswer, NameError> {
+        if let Some(datum) = self.names.catalog.delete(name)? {
+            self.give_up_version(datum, out);
+        }
+        self.seek_again(now, out);
+        Ok(CatalogAnswer::Deleted)
+    }
+
+    /// Servers with copies that can be reached.
+    fn holders_of(&self, datum: DatumId) -> Vec<(NodeId, String)> {
+        let holders = self.names.catalog.holders(datum);
+        let known = holders.filter_map(|node| Some((node, self.servers.get(&node)?.registration.address.clone())));
+        known.collect()
+    }
+
+    fn why_lost(&self, datum: DatumId) -> String {
+        match self.names.catalog.named(datum) {
+            Some(named) => format!("no server has '{}' any more", named.name),
+            None => "it was deleted or replaced".into(),
+        }
+    }
+
+    fn give_up_version(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        for server in self.names.catalog.give_up(datum) {
+            send(out, server, TaskToServer::Release { data: vec![datum] });
+        }
+    }
+
+    // ---- servers
+
+    pub(super) fn on_server_of_catalog(
+        &mut self,
+        now: Time,
+        server: NodeId,
+        message: ServerToCatalog,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.servers.contains_key(&server) {
+            return not_taken(server, out);
+        }
+        match message {
+            ServerToCatalog::Stored { datum, client } => {
+                let (stored, superseded) = self.names.catalog.stored(server, client, datum);
+                superseded.into_iter().for_each(|datum| self.give_up_version(datum, out));
+                match stored {
+                    Stored::Whole { by, waiting } => {
+                        let answer = CatalogToClient::Answer { ask: by.ask, answer: Ok(CatalogAnswer::Put) };
+                        send(out, by.client, answer);
+                        self.tell_found(datum, waiting, out);
+                    }
+                    Stored::Copy => {}
+                    Stored::Unknown => send(out, server, TaskToServer::Release { data: vec![datum] }),
+                }
+            }
+            ServerToCatalog::Holds { data } => {
+                for named in data {
+                    let datum = named.datum;
+                    let (waiting, superseded) = self.names.catalog.told(server, named);
+                    superseded.into_iter().for_each(|datum| self.give_up_version(datum, out));
+                    self.tell_found(datum, waiting, out);
+                }
+                self.seek_again(now, out);
+            }
+        }
+    }
+
+    fn tell_found(&self, datum: DatumId, waiting: Vec<Asker>, out: &mut Vec<Effect>) {
+        let Some(named) = self.names.catalog.named(datum) else { return };
+        for Asker { client, ask } in waiting {
+            send(out, client, CatalogToClient::Answer { ask, answer: Ok(self.found(named.clone())) });
+        }
+    }
+
+    /// What a server tells the owner of data, of shared ones.
+    pub(super) fn on_owner_message(&mut self, now: Time, server: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
+        if !self.servers.contains_key(&server) {
+            return not_taken(server, out);
+        }
+        match message {
+            TaskToClient::TasksEnded { transfers, .. } => {
+                for report in transfers.iter().filter(|report| report.to == server) {
+                    self.names.catalog.copied(report.datum, server);
+                    self.names.searches.remove(&(report.datum, server));
+                }
+                self.seek_again(now, out);
+            }
+            TaskToClient::Dropped { data } => {
+                let why = format!("server '{}' dropped it", self.servers[&server].registration.name);
+                data.into_iter().for_each(|datum| self.names.catalog.dropped(datum, server, &why));
+            }
+            TaskToClient::SupplyFailed { datum, from, .. } if datum.is_shared() => {
+                let search = Search { since: now, failed: from, is_answered: false };
+                let search = self.names.searches.entry((datum, server)).or_insert(search);
+                (search.failed, search.is_answered) = (from, false);
+                self.seek(now, datum, server, out);
+            }
+            _ => not_taken(server, out),
+        }
+    }
+
+    /// Names a source to a server that waits for a datum, or says that there is none.
+    fn seek(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let Some(search) = self.names.searches.get(&(datum, server)).copied() else { return };
+        let waited_ns = now.since(search.since);
+        if search.is_answered {
+            // It comes, or its task is gone.
+            if waited_ns >= SEARCH_NS_MAX {
+                self.names.searches.remove(&(datum, server));
+            }
+            return;
+        }
+        let others = self.holders_of(datum).into_iter().filter(|(node, _)| *node != server);
+        // The one that failed is tried again after the others, and not at once.
+        let source = others.min_by_key(|(node, _)| (*node == search.failed, *node));
+        let source = source.filter(|(node, _)| *node != search.failed || waited_ns >= HEARTBEAT_NS);
+        match (self.names.catalog.named(datum), source) {
+            (Some(named), Some((from, address))) if waited_ns < SEARCH_NS_MAX => {
+                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address }];
+                send(out, server, TaskToServer::Resupply { supplies });
+                let search = self.names.searches.get_mut(&(datum, server)).expect("found above");
+                search.is_answered = true;
+            }
+            (Some(_), None) if waited_ns < RETURN_NS_MAX => {}
+            _ => {
+                self.names.searches.remove(&(datum, server));
+                let why = self.why_lost(datum);
+                send(out, server, CatalogToServer::Gone { datum, why });
+            }
+        }
+    }
+
+    /// Copies have come to be, or time has passed: servers that wait for a source may get one.
+    pub(super) fn seek_again(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (datum, server) in self.names.searches.keys().copied().collect::<Vec<_>>() {
+            self.seek(now, datum, server, out);
+        }
+    }
+
+    // ---- nodes that are gone
+
+    pub(super) fn names_lost(&mut self, node: NodeId, why: &str, out: &mut Vec<Effect>) {
+        self.names.searches.retain(|(_, server), _| *server != node);
+        if let Some(server) = self.servers.get(&node) {
+            let name = server.registration.name.clone();
+            let coming = self.names.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
+            for (Asker { client, ask }, named) in coming {
+                let error =
+                    NameError::NotStored { name: named.name, server: name.clone(), why: format!("it is gone ({why})") };
+                send(out, client, CatalogToClient::Answer { ask, answer: Err(error) });
+            }
+        } else {
+            let unread = self.names.catalog.client_lost(node);
+            unread.into_iter().for_each(|datum| self.give_up_version(datum, out));
+        }
+    }
+}

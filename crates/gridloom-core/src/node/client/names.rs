@@ -1,0 +1,361 @@
+//! Shared names: what the program puts, finds and deletes at the catalog, which runs in the agent.
+//!
+//! To put a datum is a task that takes a copy of it to the server that the catalog chose. What was found is a datum like others, of
+//! which this client knows holders and no task that makes it: if they fail, the catalog is asked for others.
+//!
+//! **Invariant:** each question of the program has one answer. An agent that is back is asked again.
+
+use std::collections::BTreeMap;
+
+use super::following::Placed;
+use super::{Client, Status, datum_run};
+use crate::graph::{Argument, Group, Source, Task, TaskKind};
+use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
+use crate::node::protocol::{Effect, Event, NameCommand};
+use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    asks: BTreeMap<u64, Ask>,
+    /// Data that the program has found, and how often it has not released them.
+    found: BTreeMap<DatumId, u64>,
+    /// Data of which no holder is known, and since when.
+    sought: BTreeMap<DatumId, Time>,
+}
+
+/// A question that is not answered.
+#[derive(Debug)]
+enum Ask {
+    Put(Put),
+    Find { name: String, waits: bool },
+    Delete { name: String },
+    List { prefix: String, after: String },
+}
+
+#[derive(Debug)]
+struct Put {
+    name: String,
+    datum: DatumId,
+    meta: Meta,
+    replaces: bool,
+    task: TaskId,
+    group: GroupId,
+    stage: Stage,
+    attempts: u32,
+}
+
+/// How far a put has come.
+#[derive(Clone, PartialEq, Debug)]
+enum Stage {
+    /// The catalog was asked for a place.
+    Asked,
+    /// It failed, and is tried again at the next heartbeat.
+    Failed,
+    /// The copy goes to its server.
+    Going { named: Named, server: NodeId },
+    /// It is there since then; the catalog has not said so.
+    There { named: Named, since: Time },
+}
+
+impl Ask {
+    fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
+        match self {
+            Ask::Put(Put { name, meta, replaces, .. }) => {
+                ClientToCatalog::Put { ask, name: name.clone(), meta: meta.clone(), replaces: *replaces, at }
+            }
+            Ask::Find { name, waits } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
+            Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
+            Ask::List { prefix, after } => ClientToCatalog::List { ask, prefix: prefix.clone(), after: after.clone() },
+        }
+    }
+}
+
+impl Names {
+    /// What is remembered, by kind.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.asks.len(), self.found.len() + self.sought.len())
+    }
+
+    fn put_mut(&mut self, ask: u64) -> Option<&mut Put> {
+        match self.asks.get_mut(&ask) {
+            Some(Ask::Put(put)) => Some(put),
+            _ => None,
+        }
+    }
+
+    fn put_by(&self, is_it: impl Fn(&Put) -> bool) -> Option<u64> {
+        let mut puts = self.asks.iter().filter_map(|(ask, known)| match known {
+            Ask::Put(put) => Some((*ask, put)),
+            _ => None,
+        });
+        puts.find(|(_, put)| is_it(put)).map(|(ask, _)| ask)
+    }
+
+    /// The program has released a datum. True if that was the last time that it had found it.
+    pub(super) fn release(&mut self, datum: DatumId) -> bool {
+        let Some(times) = self.found.get_mut(&datum) else { return true };
+        *times -= 1;
+        if *times == 0 {
+            self.found.remove(&datum);
+        }
+        !self.found.contains_key(&datum)
+    }
+
+    /// A datum has come here.
+    pub(super) fn arrived(&mut self, datum: DatumId) {
+        self.sought.remove(&datum);
+    }
+}
+
+impl Client {
+    pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
+        let question = match command {
+            NameCommand::Put { name, datum, meta, replaces, task, group } => {
+                let (stage, attempts) = (Stage::Asked, 1);
+                Ask::Put(Put { name, datum, meta, replaces, task, group, stage, attempts })
+            }
+            NameCommand::Find { name, waits } => Ask::Find { name, waits },
+            NameCommand::Delete { name } => Ask::Delete { name },
+            NameCommand::List { prefix, after } => Ask::List { prefix, after },
+            NameCommand::Forget => return self.forget_find(ask, out),
+        };
+        self.names.asks.insert(ask, question);
+        if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
+            return self.end_asks(out);
+        }
+        self.ask_catalog(ask, out);
+    }
+
+    fn forget_find(&mut self, ask: u64, out: &mut Vec<Effect>) {
+        let Some(Ask::Find { name, .. }) = self.names.asks.get(&ask) else { return };
+        let name = name.clone();
+        match self.contacts.agent() {
+            // It answers with names that look like this one.
+            Some(_) => self.contacts.tell_agent(ClientToCatalog::Forget { ask, name }, out),
+            None => self.answer(ask, Err(NameError::Unknown { name, near: Vec::new() }), out),
+        }
+    }
+
+    fn ask_catalog(&mut self, ask: u64, out: &mut Vec<Effect>) {
+        let Some(question) = self.names.asks.get_mut(&ask) else { return };
+        let mut at = Vec::new();
+        if let Ask::Put(put) = question {
+            put.stage = Stage::Asked;
+            let held = self.data.get(&put.datum).map(|run| run.holders.iter().copied());
+            at.extend(held.into_iter().flatten());
+        }
+        let message = question.message(ask, at);
+        self.contacts.tell_agent(message, out);
+    }
+
+    fn answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
+        if self.names.asks.remove(&ask).is_some() {
+            out.push(Effect::Emit(Event::Named { ask, answer }));
+        }
+    }
+
+    // ---- what the catalog says
+
+    pub(super) fn on_catalog_message(&mut self, now: Time, message: CatalogToClient, out: &mut Vec<Effect>) {
+        match message {
+            CatalogToClient::Place { ask, named, server, address } => {
+                self.contacts.learn_address(server, address);
+                self.on_place(now, ask, named, server, out);
+            }
+            CatalogToClient::Located { datum, holders, why } => self.on_located(now, datum, holders, &why, out),
+            CatalogToClient::Answer { ask, answer } => self.on_answer(ask, answer, out),
+        }
+    }
+
+    /// A datum is to go to that server, as that shared one.
+    fn on_place(&mut self, now: Time, ask: u64, named: Named, server: NodeId, out: &mut Vec<Effect>) {
+        let Some(put) = self.names.put_mut(ask).filter(|put| put.stage == Stage::Asked) else {
+            return self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+        };
+        put.stage = Stage::Going { named: named.clone(), server };
+        let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
+        let task = Task {
+            id: put.task,
+            kind: TaskKind::Publish(Box::new(named)),
+            args: vec![Argument::Datum(datum)],
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Default::default(),
+        };
+        let sources = [(datum, source)].into_iter().collect();
+        let group = Group { id: put.group, tasks: vec![task], sources, wanted: Vec::new() };
+        let placed = Placed { server, from: BTreeMap::new() };
+        self.on_run(now, group, "auto".into(), (Some(placed), None), out);
+    }
+
+    fn on_answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
+        match (&answer, self.names.asks.get(&ask)) {
+            (Ok(CatalogAnswer::Found { named, .. }), None) if !self.names.found.contains_key(&named.datum) => {
+                let data = vec![named.datum];
+                return self.contacts.tell_agent(ClientToCatalog::Release { data }, out);
+            }
+            (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { .. })) => {
+                let run = self.data.entry(named.datum).or_insert_with(|| datum_run(named.meta.clone(), None, false));
+                run.held = true;
+                run.holders.extend(holders.iter().map(|(node, _)| *node));
+                holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
+                *self.names.found.entry(named.datum).or_default() += 1;
+            }
+            (Err(NameError::NotStored { .. }), Some(Ask::Put(_))) => {
+                let Err(error) = answer else { unreachable!("matched above") };
+                return self.put_again(ask, error, out);
+            }
+            _ => {}
+        }
+        self.answer(ask, answer, out);
+    }
+
+    // ---- putting
+
+    /// The task that takes a datum to its server has ended.
+    pub(super) fn publish_ended(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
+        let Some(ask) = self.names.put_by(|put| put.task == task) else { return };
+        let failed = match self.tasks.get(&task).map(|run| &run.status) {
+            Some(Status::Failed(error)) => Some(error.clone()),
+            _ => None,
+        };
+        let put = self.names.put_mut(ask).expect("found above");
+        let Stage::Going { named, server } = put.stage.clone() else { return };
+        let Some(error) = failed else {
+            put.stage = Stage::There { named, since: now };
+            return;
+        };
+        self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+        let server = self.contacts.name_of(server);
+        let failure = NameError::NotStored { name: named.name, server, why: error.to_string() };
+        match error {
+            TaskError::ServerLost { .. } | TaskError::NotMapped { .. } => self.put_again(ask, failure, out),
+            _ => self.answer(ask, Err(failure), out),
+        }
+    }
+
+    /// A put has failed for a reason that may pass.
+    fn put_again(&mut self, ask: u64, error: NameError, out: &mut Vec<Effect>) {
+        let Some(put) = self.names.put_mut(ask) else { return };
+        if put.attempts >= TASK_ATTEMPTS_MAX {
+            return self.answer(ask, Err(error), out);
+        }
+        put.attempts += 1;
+        put.stage = Stage::Failed;
+    }
+
+    // ---- copies
+
+    /// A shared datum that is needed here, or that a server is to get, is nowhere that is known of.
+    pub(super) fn seek(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
+        if !self.names.sought.contains_key(&datum) {
+            self.names.sought.insert(datum, now);
+            self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
+        }
+    }
+
+    fn on_located(
+        &mut self,
+        now: Time,
+        datum: DatumId,
+        holders: Vec<(NodeId, String)>,
+        why: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        if !holders.is_empty() && self.confirm_put(datum, out) {
+            return;
+        }
+        let reachable: Vec<(NodeId, String)> =
+            holders.into_iter().filter(|(node, _)| !self.contacts.is_lost(*node)).collect();
+        let Some(run) = self.data.get_mut(&datum) else { return };
+        run.holders.extend(reachable.iter().map(|(node, _)| *node));
+        let is_found = !run.holders.is_empty();
+        reachable.into_iter().for_each(|(node, address)| self.contacts.learn_address(node, address));
+        if is_found {
+            if self.is_to_come_here(datum) {
+                self.fetch_here(datum, out);
+            }
+            self.supply_waiting(now, datum, out);
+            return;
+        }
+        if self.names.sought.get(&datum).is_some_and(|since| now.since(*since) >= RETURN_NS_MAX) {
+            self.names.sought.remove(&datum);
+            self.datum_lost(now, datum, why, out);
+        }
+    }
+
+    /// A put of which an agent that is back knows that it is there.
+    fn confirm_put(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
+        let is_it = |put: &Put| matches!(&put.stage, Stage::There { named, .. } if named.datum == datum);
+        let ask = self.names.put_by(is_it);
+        if let Some(ask) = ask {
+            self.answer(ask, Ok(CatalogAnswer::Put), out);
+            self.contacts.tell_agent(ClientToCatalog::Release { data: vec![datum] }, out);
+        }
+        ask.is_some()
+    }
+
+    // ---- time, and the agent
+
+    /// Asks again what has waited; without an agent nothing waits for long.
+    pub(super) fn names_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.contacts.agent().is_none() {
+            if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
+                self.end_asks(out);
+                let lost: Vec<DatumId> = std::mem::take(&mut self.names.sought).into_keys().collect();
+                for datum in lost {
+                    self.datum_lost(now, datum, "no server that is known has it, and the agent is not there", out);
+                }
+            }
+            return;
+        }
+        let (mut again, mut unsure) = (Vec::new(), Vec::new());
+        for (ask, question) in &self.names.asks {
+            let Ask::Put(put) = question else { continue };
+            match &put.stage {
+                Stage::Failed => again.push(*ask),
+                Stage::There { named, since } if now.since(*since) >= RETURN_NS_MAX => {
+                    let why = "the agent has forgotten it".into();
+                    let error = NameError::NotStored { name: named.name.clone(), server: "of its choice".into(), why };
+                    unsure.push((*ask, named.datum, Some(error)));
+                }
+                Stage::There { named, since } if now.since(*since) >= HEARTBEAT_NS => {
+                    unsure.push((*ask, named.datum, None));
+                }
+                _ => {}
+            }
+        }
+        again.into_iter().for_each(|ask| self.ask_catalog(ask, out));
+        for (ask, datum, error) in unsure {
+            match error {
+                Some(error) => self.put_again(ask, error, out),
+                None => self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out),
+            }
+        }
+        for datum in self.names.sought.keys() {
+            self.contacts.tell_agent(ClientToCatalog::Locate { datum: *datum }, out);
+        }
+    }
+
+    /// An agent is there: it is asked what no earlier one has answered, and told what is read here.
+    pub(super) fn names_agent_up(&mut self, out: &mut Vec<Effect>) {
+        for (ask, question) in &self.names.asks {
+            match question {
+                Ask::Put(Put { stage: Stage::Asked | Stage::Failed, .. }) | Ask::Find { .. } => {}
+                Ask::Put(_) => continue,
+                Ask::Delete { .. } | Ask::List { .. } => {}
+            }
+            self.contacts.tell_agent(question.message(*ask, Vec::new()), out);
+        }
+        for datum in self.names.found.keys() {
+            self.contacts.tell_agent(ClientToCatalog::Locate { datum: *datum }, out);
+        }
+    }
+
+    fn end_asks(&mut self, out: &mut Vec<Effect>) {
+        let error = NameError::NoAgent { why: self.contacts.agent_fault().to_string() };
+        let asks: Vec<u64> = self.names.asks.keys().copied().collect();
+        asks.into_iter().for_each(|ask| self.answer(ask, Err(error.clone()), out));
+    }
+}

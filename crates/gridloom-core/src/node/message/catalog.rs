@@ -1,0 +1,137 @@
+//! Shared names: clients put, find and delete them at the catalog, which runs in the agent; servers tell what they hold.
+//!
+//! ```text
+//! client                 catalog (agent)          server
+//!   | Put "mesh" ---------->|                      |
+//!   |<---- Place (d5, s) ---|                      |
+//!   | RunTasks (publish d17 as d5) --------------->|
+//!   |<------------------------------- Fetch (d17) -|
+//!   | data d17 ====================================>|
+//!   |                       |<------- Stored (d5) -|
+//!   |<------- Answer (put) -|                      |
+//! another client            |                      |
+//!   | Find "mesh" --------->|                      |
+//!   |<- Answer (d5, at s) --|                      |
+//!   | Fetch (d5) --------------------------------->|
+//! ```
+//! To a server the catalog is the owner of shared data, as a client is of its own: it hears of copies, and names other sources.
+
+use serde::{Deserialize, Serialize};
+
+use super::Message;
+use gridloom_base::{DatumId, Meta, NameError, Named, NodeId};
+
+/// What concerns shared names.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CatalogMessage {
+    FromClient(ClientToCatalog),
+    FromServer(ServerToCatalog),
+    ToClient(CatalogToClient),
+    ToServer(CatalogToServer),
+}
+
+/// From a client. It numbers what it asks for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum ClientToCatalog {
+    /// Where shall a datum of that description be put? `Place` follows, and `Answer` once it is there.
+    Put {
+        ask: u64,
+        name: String,
+        meta: Meta,
+        /// A name that exists gets a new version.
+        replaces: bool,
+        /// Servers with a copy of it.
+        at: Vec<NodeId>,
+    },
+    /// What was to be put there will not come.
+    Withdraw { datum: DatumId },
+    /// The current version of a name; with `waits`, as soon as there is one.
+    Find { ask: u64, name: String, waits: bool },
+    /// It waits for that no longer.
+    Forget { ask: u64, name: String },
+    /// Where are copies of a datum that it has found, and reads? `Located` follows.
+    Locate { datum: DatumId },
+    /// It reads that no longer.
+    Release { data: Vec<DatumId> },
+    /// Gives up a name.
+    Delete { ask: u64, name: String },
+    /// The names that begin so, and come after `after`.
+    List { ask: u64, prefix: String, after: String },
+}
+
+/// From the catalog to a client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CatalogToClient {
+    /// What it wants to put is to go there, as that datum.
+    Place { ask: u64, named: Named, server: NodeId, address: String },
+    /// Copies of a datum are there: none, if all are lost or it was given up.
+    Located { datum: DatumId, holders: Vec<(NodeId, String)>, why: String },
+    /// What became of what it asked for.
+    Answer { ask: u64, answer: Result<CatalogAnswer, NameError> },
+}
+
+/// What a client asked the catalog for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CatalogAnswer {
+    /// It is there, and everybody finds it.
+    Put,
+    Found {
+        named: Named,
+        /// Servers with a copy, and where to dial them.
+        holders: Vec<(NodeId, String)>,
+    },
+    Deleted,
+    Listed {
+        /// At most [`gridloom_base::limits::SHARED_DATA_TOLD_MAX`], in order of name.
+        names: Vec<Listed>,
+        has_more: bool,
+    },
+}
+
+/// A name in a list.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Listed {
+    pub named: Named,
+    /// Servers with a copy.
+    pub holders: Vec<NodeId>,
+}
+
+/// From a server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum ServerToCatalog {
+    /// That client has put it here.
+    Stored { datum: DatumId, client: NodeId },
+    /// It registers, and has these.
+    Holds { data: Vec<Named> },
+}
+
+/// From the catalog to a server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum CatalogToServer {
+    /// That datum is lost, or was given up: tasks that read it fail.
+    Gone { datum: DatumId, why: String },
+}
+
+impl From<ClientToCatalog> for Message {
+    fn from(message: ClientToCatalog) -> Message {
+        Message::Catalog(CatalogMessage::FromClient(message))
+    }
+}
+
+impl From<ServerToCatalog> for Message {
+    fn from(message: ServerToCatalog) -> Message {
+        Message::Catalog(CatalogMessage::FromServer(message))
+    }
+}
+
+impl From<CatalogToClient> for Message {
+    fn from(message: CatalogToClient) -> Message {
+        Message::Catalog(CatalogMessage::ToClient(message))
+    }
+}
+
+impl From<CatalogToServer> for Message {
+    fn from(message: CatalogToServer) -> Message {
+        Message::Catalog(CatalogMessage::ToServer(message))
+    }
+}

@@ -1,0 +1,50 @@
+//! Data that get a second name here: what a client has put becomes shared.
+
+use std::collections::BTreeSet;
+
+use super::{Admission, Output};
+use crate::data::Origin;
+use crate::graph::Task;
+use crate::node::protocol::Effect;
+use gridloom_base::{DatumId, TaskError, Time};
+
+impl Admission {
+    /// A datum that is here is that shared one as well. A copy that only the naming task reads is the shared one alone from then on,
+    /// and takes no more room; else the bytes count twice while both are here.
+    pub(in super::super) fn name_datum(
+        &mut self,
+        now: Time,
+        task: &Task,
+        datum: DatumId,
+        (named, size_bytes): (DatumId, u64),
+        out: &mut Vec<Output>,
+    ) -> Result<(), TaskError> {
+        if self.replicas.is_here(named) {
+            return Ok(());
+        }
+        let is_taken_over = self.replicas.is_spare_copy(datum) && !self.executor.reads(datum);
+        if !is_taken_over {
+            let needed = self.replicas.lacks_bytes(named, size_bytes);
+            self.evict(needed, &BTreeSet::from([datum]), out);
+            if !self.replicas.fits(needed) {
+                return Err(self.no_room_for(task).1);
+            }
+        }
+        out.push(Effect::NameDatum { datum, named }.into());
+        if is_taken_over {
+            self.replicas.discard(datum);
+            out.push(Effect::DropDatum { datum }.into());
+            out.push(Output::Evicted(datum));
+        }
+        self.fetches.forget(named);
+        self.datum_here(now, named, size_bytes, Origin::Made, out);
+        Ok(())
+    }
+
+    /// Asks a new agent for the sources of shared data that tasks here wait for.
+    pub(in super::super) fn ask_again_for_shared(&mut self, out: &mut Vec<Output>) {
+        let is_due = |datum: &DatumId| self.replicas.is_known(*datum) && !self.replicas.is_here(*datum);
+        let due: Vec<DatumId> = self.fetches.unasked_shared().filter(is_due).collect();
+        due.into_iter().for_each(|datum| self.fetches.ask_for_source(datum, out));
+    }
+}

@@ -1,0 +1,118 @@
+//! Shared data: those that clients have put here under names, and what the catalog says of them.
+//!
+//! To the rest of the server the catalog is one more owner of data, [`NodeId::CATALOG`]. It runs in the agent: what is for it is
+//! addressed when it leaves, and what the agent says of tasks and data it says as the catalog.
+//!
+//! **Invariant:** the data listed here are in the store.
+
+use std::collections::BTreeMap;
+
+use super::admission::Admission;
+use super::{Server, not_taken, send};
+use crate::graph::{Task, TaskKind};
+use crate::node::message::{CatalogToServer, ServerToCatalog};
+use crate::node::protocol::Effect;
+use gridloom_base::limits::SHARED_DATA_TOLD_MAX;
+use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
+
+/// Data that are here under names.
+#[derive(Debug, Default)]
+pub(super) struct Shared(BTreeMap<DatumId, Named>);
+
+impl Shared {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn forget(&mut self, datum: DatumId) {
+        self.0.remove(&datum);
+    }
+
+    pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
+        match self.0.keys().find(|datum| !admission.is_here(**datum)) {
+            Some(datum) => Err(format!("{datum} is listed as shared, and is not here")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Server {
+    /// In whose name a node speaks of tasks and data: the agent in the catalog's.
+    pub(super) fn named_by(&self, node: NodeId) -> NodeId {
+        if self.registering.agent() == Some(node) { NodeId::CATALOG } else { node }
+    }
+
+    /// Gives the agent's address to what is for the catalog. Without an agent it is not said: a new one is told everything.
+    pub(super) fn address_catalog(&self, from: usize, out: &mut Vec<Effect>) {
+        let is_for_catalog = |effect: &Effect| matches!(effect, Effect::Send { to: NodeId::CATALOG, .. });
+        if !out[from..].iter().any(is_for_catalog) {
+            return;
+        }
+        let agent = self.registering.agent();
+        let new = out.split_off(from);
+        out.extend(new.into_iter().filter_map(|effect| match (effect, agent) {
+            (Effect::Send { to: NodeId::CATALOG, message }, Some(to)) => Some(Effect::Send { to, message }),
+            (Effect::Send { to: NodeId::CATALOG, .. }, None) => None,
+            (effect, _) => Some(effect),
+        }));
+    }
+
+    /// Tells an agent that took the registration what is here under names, and asks it where other data are.
+    pub(super) fn tell_shared(&mut self, now: Time, agent: NodeId, out: &mut Vec<Effect>) {
+        if self.registering.agent() != Some(agent) {
+            return;
+        }
+        let held: Vec<Named> = self.shared.0.values().cloned().collect();
+        for part in held.chunks(SHARED_DATA_TOLD_MAX) {
+            send(out, agent, ServerToCatalog::Holds { data: part.to_vec() });
+        }
+        self.admitting(now, out, |admission, _, out| admission.ask_again_for_shared(out));
+    }
+
+    pub(super) fn on_catalog_message(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        message: CatalogToServer,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.named_by(from) != NodeId::CATALOG {
+            return not_taken(from, out);
+        }
+        let CatalogToServer::Gone { datum, why } = message;
+        let is_reader = |task: &Task| task.inputs().any(|read| read == datum);
+        let waiting = self.admission.tasks().filter(|entry| !entry.state.has_begun() && is_reader(&entry.task));
+        let waiting: Vec<TaskId> = waiting.map(|entry| entry.task.id).collect();
+        for id in waiting {
+            self.give_up(now, id, TaskError::DatumLost { datum, why: why.clone() }, out);
+        }
+        self.pump(now, out);
+    }
+
+    /// A task that was to take copies here has them.
+    pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
+        let outcome = match &task.kind {
+            TaskKind::Publish(named) => self.publish(now, task, named, out),
+            _ => Ok(()),
+        };
+        self.admitting(now, out, |admission, _, out| admission.end_replicated(now, task, out));
+        self.report(now, task.id.client, task.id, outcome.map(|()| Vec::new()), 0, out);
+    }
+
+    /// What a task has taken here is a shared datum from now on.
+    fn publish(&mut self, now: Time, task: &Task, named: &Named, out: &mut Vec<Effect>) -> Result<(), TaskError> {
+        let datum = task.inputs().next().expect("checked when the task was taken in");
+        let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
+        if self.admission.size_bytes(datum) != self.admission.counted_bytes(size_bytes) {
+            let why = format!("its description says {size_bytes} bytes, and {datum} has another size");
+            let (function, server) = (task.name().to_string(), self.config.name.clone());
+            return Err(TaskError::Refused { function, server, why });
+        }
+        self.admitting(now, out, |admission, _, out| {
+            admission.name_datum(now, task, datum, (named.datum, size_bytes), out)
+        })?;
+        self.shared.0.insert(named.datum, named.clone());
+        send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client: task.id.client });
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+"""Shared data: named values that every program of a grid finds."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _gridloom
+from ._checks import seconds
+from ._errors import SharedDataLost, UnknownName
+from ._operators import ValueOperators
+from ._pickles import OfSession
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedName:
+    """A name in the list that `Grid.names` gives.
+
+    Attributes
+    ----------
+    name : str
+    version : int
+        1 for the first value that was put under the name, and one more for each that has replaced it.
+    kind : str
+        What it is, such as ``float64[1000, 1000]`` or ``12 bytes``.
+    nbytes : int
+        Its size, bytes.
+    servers : tuple of str
+        Servers with a copy.
+    """
+
+    name: str
+    version: int
+    kind: str
+    nbytes: int
+    servers: tuple[str, ...]
+
+
+class SharedValue(OfSession, ValueOperators):
+    """One version of a shared name, as `Grid.find` gives it. It stays on its servers while this object lives.
+
+    As an argument of a call it goes from a server that has it to the one that runs the call, and not through the program. Operators
+    and functions of Python that need the value get it, as with a `Handle`.
+    """
+
+    _why = "a gridloom.SharedValue is of a session of this process"
+    _remedy = "pass its name, and find it there"
+    # Arguments of calls of any function have the value in its place.
+    _stands_for_value = True
+
+    def __init__(self, raw: _gridloom.RawHandle, name: str) -> None:
+        self._raw = raw
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name under which it was found."""
+        return self._name
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Bring the value here.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            How long to wait at most, seconds.
+
+        Returns
+        -------
+        numpy.ndarray, number, str or bytes
+            As it was put. An array maps the memory in which it arrived, and writing to it changes nothing but itself.
+
+        Raises
+        ------
+        DatumLost
+            If no server has it any more.
+        WaitTimedOut
+            If it is not here after `timeout` seconds.
+        """
+        return self._raw.get(seconds("timeout", timeout))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of an array; ``()`` of a number."""
+        shape = self._raw.shape
+        if shape is None:
+            raise AttributeError(f"a {self._raw.kind} has no shape")
+        return shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type."""
+        type_string = self._raw.type_string
+        if type_string is None:
+            raise AttributeError(f"a {self._raw.kind} has no dtype")
+        return np.dtype(type_string)
+
+    def __repr__(self) -> str:
+        return f"<gridloom.SharedValue '{self._name}': {self._raw}>"
+
+
+class SharedData:
+    """What a `Grid` does with shared names."""
+
+    _raw: _gridloom.RawGrid
+
+    def put(self, name: str, value: npt.ArrayLike | str | bytes | os.PathLike[str], /, *, replace: bool = False) -> None:
+        """Put a value on a server under a name. When this returns, every program of the grid finds it.
+
+        It stays there until it is deleted, whatever becomes of this program. Values never change: with `replace` the name gets a new
+        version, and programs that have found the old one keep it.
+
+        Parameters
+        ----------
+        name : str
+            1 to 1,024 bytes without control characters.
+        value : array, number, str, bytes, path or handle
+            An array of numbers, a number, a text or bytes; the bytes of the file that a `pathlib.Path` leads to; or the result of a
+            call (a `Handle`), which goes straight from its server to the one that keeps it.
+        replace : bool, optional
+            Whether a name that exists gets a new version.
+
+        Raises
+        ------
+        NameExists
+            If the name exists and `replace` is not given.
+        NoRoomToShare
+            If no server has room: shared data take at most half of a server's memory.
+        ArgumentError
+            If `name` or `value` is none.
+
+        Examples
+        --------
+        >>> with gl.local() as grid:                             # doctest: +SKIP
+        ...     grid.put("mesh", np.arange(6.0))
+        ...     grid.get("mesh").sum()
+        15.0
+        """
+        if isinstance(value, os.PathLike):
+            _gridloom.put_file_shared(self._raw, name, os.fspath(value), replace)
+        else:
+            _gridloom.put_shared(self._raw, name, value, replace)
+
+    def get(self, name: str, /, *, timeout: float | None = None) -> Any:
+        """Get the value of a name. Waits until a program has put it.
+
+        Parameters
+        ----------
+        name : str
+        timeout : float, optional
+            How long to wait for it to be put, seconds; 0 for not at all. Without it, for ever.
+
+        Returns
+        -------
+        numpy.ndarray, number, str or bytes
+            As it was put.
+
+        Raises
+        ------
+        UnknownName
+            If nobody has put it in that time. The error has names that look like it.
+        SharedDataLost
+            If all servers that had it are gone.
+        """
+        return self.find(name, timeout=timeout).get()
+
+    def find(self, name: str, /, *, timeout: float | None = None) -> SharedValue:
+        """Find the current version of a name, as an argument of calls. Waits as `get` does, and brings nothing here.
+
+        Raises
+        ------
+        UnknownName
+            If nobody has put it in that time.
+        SharedDataLost
+            If all servers that had it are gone.
+
+        Examples
+        --------
+        >>> mesh = grid.find("mesh")                             # doctest: +SKIP
+        >>> with grid.group():                                   # doctest: +SKIP
+        ...     parts = [solve(mesh, step) for step in range(8)]
+        """
+        return SharedValue(_gridloom.find_shared(self._raw, name, seconds("timeout", timeout)), name)
+
+    def exists(self, name: str, /) -> bool:
+        """Whether a program has put that name, and a server still has it."""
+        try:
+            self.find(name, timeout=0)
+        except (UnknownName, SharedDataLost):
+            return False
+        return True
+
+    def delete(self, name: str, /) -> None:
+        """Give up a name. Its bytes go when no program holds a `SharedValue` of it any more.
+
+        Raises
+        ------
+        UnknownName
+            If it does not exist.
+        """
+        _gridloom.delete_shared(self._raw, name)
+
+    def names(self, prefix: str = "") -> list[SharedName]:
+        """List the names that begin with `prefix`, in order.
+
+        Examples
+        --------
+        >>> [one.name for one in grid.names("run/")]             # doctest: +SKIP
+        ['run/1', 'run/2']
+        """
+        listed = _gridloom.list_shared(self._raw, prefix)
+        return [SharedName(name, version, kind, nbytes, tuple(servers)) for name, version, kind, nbytes, servers in listed]

@@ -1,0 +1,121 @@
+//! Shared data: put, found, listed and deleted by name.
+
+use std::sync::Arc;
+
+use gridloom::{Arg, Value};
+use gridloom_base::NameError;
+use gridloom_idl::Signature;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::convert::Target;
+use crate::errors::OrRaise;
+use crate::grid::RawGrid;
+use crate::group::RawHandle;
+use crate::plain::to_plain;
+use crate::session::limit_of;
+use crate::wait::interruptible;
+
+/// Puts a number, an array, a text, bytes, what a path leads to, or what a handle stands for.
+#[pyfunction]
+pub(crate) fn put_shared(
+    py: Python<'_>,
+    grid: &RawGrid,
+    name: String,
+    object: &Bound<'_, PyAny>,
+    replaces: bool,
+) -> PyResult<()> {
+    let (session, grid) = grid.live(py)?;
+    let about = "put".to_string();
+    let signature =
+        Signature { name: about, params: Vec::new(), callbacks: Vec::new(), work: None, about: String::new() };
+    let describes_only = session.describes_only;
+    let target = Target { grid: &grid, signature: &signature, describes_only, snapshots: None };
+    let put = match target.argument(object, None)? {
+        Arg::Handle(handle) => interruptible(py, move || grid.shared().put_handle(&name, &handle, replaces)),
+        Arg::Value(value) => interruptible(py, move || grid.shared().put(&name, &value, replaces)),
+    };
+    put?.or_raise(py)
+}
+
+/// The bytes of a file, as a value to put.
+#[pyfunction]
+pub(crate) fn put_file_shared(
+    py: Python<'_>,
+    grid: &RawGrid,
+    name: String,
+    path: std::path::PathBuf,
+    replaces: bool,
+) -> PyResult<()> {
+    let (_, grid) = grid.live(py)?;
+    let put = interruptible(py, move || {
+        let read = std::fs::read(&path);
+        let bytes =
+            read.map_err(|error| gridloom::Error::Usage(format!("cannot read '{}': {error}", path.display())))?;
+        grid.shared().put(&name, &Value::from(Arc::<[u8]>::from(bytes)), replaces)
+    });
+    put?.or_raise(py)
+}
+
+#[pyfunction]
+pub(crate) fn find_shared(
+    py: Python<'_>,
+    grid: &RawGrid,
+    name: String,
+    timeout_seconds: Option<f64>,
+) -> PyResult<RawHandle> {
+    let (session, grid) = grid.live(py)?;
+    let limit = limit_of(timeout_seconds);
+    let found = interruptible(py, move || grid.shared().find(&name, limit))?.or_raise(py)?;
+    Ok(RawHandle::alone(&session, found))
+}
+
+#[pyfunction]
+pub(crate) fn delete_shared(py: Python<'_>, grid: &RawGrid, name: String) -> PyResult<()> {
+    let (_, grid) = grid.live(py)?;
+    interruptible(py, move || grid.shared().delete(&name))?.or_raise(py)
+}
+
+/// Name, version, description, bytes, and servers of each.
+#[pyfunction]
+#[allow(clippy::type_complexity, reason = "a tuple of one caller")]
+pub(crate) fn list_shared<'py>(
+    py: Python<'py>,
+    grid: &RawGrid,
+    prefix: String,
+) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, Vec<String>)>> {
+    let (_, grid) = grid.live(py)?;
+    let listed = interruptible(py, move || grid.shared().list(&prefix))?.or_raise(py)?;
+    let plain = |one: gridloom::SharedName| {
+        let size_bytes = one.meta.size_bytes();
+        Ok((one.name, one.version, to_plain(py, &one.meta.to_string())?, size_bytes, one.servers))
+    };
+    listed.into_iter().map(plain).collect()
+}
+
+/// The class of Python's exception for it; what it knows goes into `fields`.
+pub(crate) fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
+    Ok(match error {
+        NameError::Exists { name } | NameError::BeingPut { name } => {
+            fields.set_item("name", name)?;
+            "NameExists"
+        }
+        NameError::Unknown { name, near } => {
+            fields.set_item("name", name)?;
+            fields.set_item("near", near)?;
+            "UnknownName"
+        }
+        NameError::Lost { name, .. } => {
+            fields.set_item("name", name)?;
+            "SharedDataLost"
+        }
+        NameError::NoRoom { name, size_bytes, .. } => {
+            fields.set_item("name", name)?;
+            fields.set_item("size_bytes", size_bytes)?;
+            "NoRoomToShare"
+        }
+        NameError::NotAName { .. } => "ArgumentError",
+        NameError::NoAgent { .. } => "ConnectError",
+        _ => "SharedDataError",
+    })
+}

@@ -1,0 +1,167 @@
+"""Shared names: data that other programs of the grid find."""
+
+import signal
+import threading
+from pathlib import Path
+
+import gridloom as gl
+import numpy as np
+import pytest
+from bad_functions import wait_until
+from test_lost_programs import grids
+
+__all__ = ["grids"]
+
+
+@pytest.fixture
+def agent(grids):
+    """The address of an agent with two servers."""
+    agent = grids.start("agent", "--listen", "127.0.0.1:0")
+    for number in range(2):
+        grids.serve("--agent", agent, "--name", f"s{number}")
+    return agent
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.arange(10_000.0), np.arange(6).reshape(2, 3), np.float32(2), 7, 2.5, 1j, True, "text", b"bytes\0", "x" * 100_000],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_put_is_found_as_it_was(both, value):
+    both.put("value", value)
+    try:
+        got = both.get("value")
+        assert np.array_equal(got, value) and np.asarray(got).dtype == np.asarray(value).dtype
+    finally:
+        both.delete("value")
+
+
+def test_a_program_finds_what_another_put_before_it_ended(agent):
+    with gl.connect(agent) as grid:
+        grid.put("mesh", np.arange(100_000.0))
+    with gl.connect(agent) as grid:
+        assert grid.exists("mesh") and grid.get("mesh").sum() == np.arange(100_000.0).sum()
+        [mesh] = grid.names("me")
+        assert (mesh.name, mesh.version, mesh.nbytes, len(mesh.servers)) == ("mesh", 1, 800_000, 1)
+
+
+def test_a_get_waits_for_a_put_of_another_program(agent):
+    got = []
+    with gl.connect(agent) as reader, gl.connect(agent) as writer:
+        waits = threading.Thread(target=lambda: got.append(reader.get("mesh", timeout=60)))
+        waits.start()
+        writer.put("mesh", np.ones(5))
+        waits.join()
+        assert list(got[0]) == [1] * 5
+        with pytest.raises(gl.UnknownName, match="did you mean 'mesh'") as raised:
+            reader.get("mehs", timeout=0.1)
+        assert raised.value.near == ["mesh"] and raised.value.name == "mehs"
+
+
+def test_a_version_stays_while_it_is_read(agent):
+    with gl.connect(agent) as grid:
+        grid.put("mesh", np.zeros(10_000))
+        with pytest.raises(gl.NameExists, match="exist already"):
+            grid.put("mesh", np.ones(10_000))
+        old = grid.find("mesh")
+        grid.put("mesh", np.ones(10_000), replace=True)
+        assert old.get().sum() == 0 and grid.get("mesh").sum() == 10_000
+        assert [one.version for one in grid.names()] == [2]
+        grid.delete("mesh")
+        assert not grid.exists("mesh") and old[0] == 0
+        del old
+        wait_until(lambda: sum(load[-1] for load in grid._raw.loads(5.0).values()) == 0)
+
+
+def test_calls_read_shared_data_and_results_become_shared(both):
+    halve = both.function("tests/halve")
+    both.put("x", np.arange(100_000.0))
+    try:
+        x = both.find("x")
+        with both.group() as group:
+            y, _ = halve(x)
+        both.put("y", y)
+        assert group.report().client_bytes < 1_000, "the result went from its server to the one that keeps it"
+        assert both.get("y")[4] == 2 and x.shape == (100_000,)
+        assert halve(both.find("y"))[0][4] == 1
+        assert both.run(lambda a: float(a[3]), x).get(60) == 3
+    finally:
+        [both.delete(one.name) for one in both.names()]
+
+
+def test_what_cannot_be_put_is_refused(grid):
+    for name, why in (("", "empty"), ("a\0b", "control"), ("n" * 1025, "1025 bytes")):
+        with pytest.raises(gl.ArgumentError, match=why):
+            grid.put(name, 1)
+    with pytest.raises(gl.ArgumentError):
+        grid.put("set", {1, 2})
+    with pytest.raises(gl.UnknownName):
+        grid.delete("nothing")
+    with pytest.raises(gl.UsageError, match="cannot read"):
+        grid.put("file", Path("/nowhere"))
+    assert grid.names() == []
+
+
+def test_a_file_is_put_as_its_bytes(grid, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"a\0b")
+    grid.put("file", path)
+    assert grid.get("file") == b"a\0b"
+    grid.delete("file")
+
+
+def test_what_finds_no_room_says_how_much_there_is(program):
+    with gl.local(servers=2, memory=64 << 20) as grid:
+        with pytest.raises(gl.NoRoomToShare, match="half of its memory"):
+            grid.put("large", np.zeros(33 << 17))
+        for number in range(2):
+            grid.put(f"large-{number}", np.full(31 << 17, float(number)))
+        assert [grid.get(f"large-{number}")[-1] for number in range(2)] == [0, 1]
+
+
+def test_names_survive_the_agent(grids):
+    agent = grids.start("agent", "--listen", "127.0.0.1:0")
+    grids.serve("--agent", agent)
+    with gl.connect(agent) as grid:
+        grid.put("mesh", np.arange(100_000.0))
+        held = grid.find("mesh")
+        grids.processes[0].kill()
+        grids.processes[0].wait()
+        grids.start("agent", "--listen", agent)
+        wait_until(lambda: grid.exists("mesh"))
+        assert held[5] == 5 and grid.names()[0].version == 1
+        grid.put("mesh", np.zeros(3), replace=True)
+        assert grid.names()[0].version == 2 and held[5] == 5
+
+
+def test_the_loss_of_the_only_server_is_told(grids):
+    agent = grids.start("agent", "--listen", "127.0.0.1:0")
+    grids.serve("--agent", agent, "--name", "first")
+    with gl.connect(agent) as grid:
+        grid.put("mesh", np.arange(100_000.0))
+        grids.processes[1].send_signal(signal.SIGKILL)
+        wait_until(lambda: not grid.exists("mesh"))
+        with pytest.raises(gl.SharedDataLost, match="server 'first' is gone"):
+            grid.get("mesh", timeout=0)
+        grids.serve("--agent", agent, "--name", "second")
+        grid.put("mesh", np.ones(3))
+        assert grid.get("mesh").sum() == 3
+
+
+def test_without_an_agent_there_are_no_names(grids):
+    address = grids.serve("--no-agent")
+    with gl.connect(servers=[address]) as grid, pytest.raises(gl.ConnectError, match="need an agent"):
+        grid.put("mesh", 1)
+
+
+def test_names_in_a_simulation(platform):
+    with gl.simulate(platform) as grid:
+        grid.put("mesh", np.zeros(1_000_000))
+        assert grid.find("mesh").shape == (1_000_000,)
+        begun = grid.now()
+        assert grid.get("mesh").shape == (1_000_000,)
+        assert 0.8 < grid.now() - begun < 0.9, "8 MB over 10 MB/s"
+        with pytest.raises(gl.UnknownName):
+            grid.get("mehs", timeout=1)
+        grid.delete("mesh")
+        assert grid.names() == []
