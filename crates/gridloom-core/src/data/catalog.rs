@@ -491,7 +491,9 @@ mod tests {
     #[test]
     fn names_are_listed_by_how_they_begin() {
         let mut catalog = Catalog::new(NodeId(1));
-        ["run/1", "run/2", "runs", "a"].map(|name| put(&mut catalog, name));
+        for name in ["run/1", "run/2", "runs", "a"] {
+            put(&mut catalog, name);
+        }
         let list = |prefix: &str, after: &str| -> Vec<String> {
             catalog.list(prefix, after).map(|(named, _)| named.name.clone()).collect()
         };
