@@ -15,7 +15,7 @@ use gridloom_base::{DatumId, Fnv, Meta, NameError, Named, NodeId, check_name};
 
 /// A client, and its number for something that it asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Asker {
+pub struct Question {
     pub client: NodeId,
     pub ask: u64,
 }
@@ -26,7 +26,7 @@ struct Version {
     /// Servers with a copy.
     holders: BTreeSet<NodeId>,
     /// Who puts it, until it is there.
-    coming: Option<Asker>,
+    coming: Option<Question>,
     /// The server where it is put.
     place: NodeId,
     /// Clients that have found it and not released it.
@@ -39,7 +39,7 @@ struct Version {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stored {
     /// The version is whole: who put it, and who waited for it.
-    Whole { by: Asker, waiting: Vec<Asker> },
+    Whole { by: Question, waiting: Vec<Question> },
     /// One more copy.
     Copy,
     /// Nobody needs it: the server is to drop it.
@@ -58,7 +58,7 @@ pub struct Catalog {
     by_name: BTreeMap<String, BTreeSet<DatumId>>,
     /// Bytes that were put at each server.
     placed: BTreeMap<NodeId, u64>,
-    waiting: BTreeMap<String, BTreeSet<Asker>>,
+    waiting: BTreeMap<String, BTreeSet<Question>>,
     waits: usize,
 }
 
@@ -130,17 +130,17 @@ impl Catalog {
     }
 
     /// A new version of a name is to come to a server. The name was checked.
-    pub fn begin(&mut self, asker: Asker, name: &str, meta: Meta, place: NodeId) -> &Named {
+    pub fn begin(&mut self, question: Question, name: &str, meta: Meta, place: NodeId) -> &Named {
         self.serial += 1;
         let mut hash = Fnv::default();
         [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
         let datum = DatumId { client: NodeId::CATALOG, serial: hash.0 };
         let version = 1 + self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
-        self.insert(Named { datum, name: name.into(), version, meta }, place, Some(asker));
+        self.insert(Named { datum, name: name.into(), version, meta }, place, Some(question));
         &self.versions[&datum].named
     }
 
-    fn insert(&mut self, named: Named, place: NodeId, coming: Option<Asker>) {
+    fn insert(&mut self, named: Named, place: NodeId, coming: Option<Question>) {
         let datum = named.datum;
         *self.placed.entry(place).or_default() += named.meta.size_bytes();
         self.by_name.entry(named.name.clone()).or_default().insert(datum);
@@ -165,7 +165,7 @@ impl Catalog {
 
     /// A version that was to come will not.
     pub fn withdraw(&mut self, client: NodeId, datum: DatumId) {
-        let is_its = |version: &Version| version.coming.is_some_and(|asker| asker.client == client);
+        let is_its = |version: &Version| version.coming.is_some_and(|question| question.client == client);
         if self.versions.get(&datum).is_some_and(is_its) {
             self.remove(datum);
         }
@@ -175,12 +175,12 @@ impl Catalog {
     pub fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId) -> (Stored, Vec<DatumId>) {
         let Some(version) = self.versions.get_mut(&datum) else { return (Stored::Unknown, Vec::new()) };
         match version.coming {
-            Some(asker) if asker.client == client && version.place == server => {
+            Some(question) if question.client == client && version.place == server => {
                 version.coming = None;
                 version.holders.insert(server);
                 let superseded = self.supersede(datum);
                 let waiting = self.take_waiting(datum);
-                (Stored::Whole { by: asker, waiting }, superseded)
+                (Stored::Whole { by: question, waiting }, superseded)
             }
             Some(_) => (Stored::Unknown, Vec::new()),
             None => {
@@ -191,7 +191,7 @@ impl Catalog {
     }
 
     /// A server that registers has a version. Gives who waited for it, if it is the newest; and those that are to be given up.
-    pub fn told(&mut self, server: NodeId, named: Named) -> (Vec<Asker>, Vec<DatumId>) {
+    pub fn told(&mut self, server: NodeId, named: Named) -> (Vec<Question>, Vec<DatumId>) {
         let (datum, is_sane) = (named.datum, named.datum.is_shared() && check_name(&named.name).is_ok());
         if !is_sane || self.versions.len() >= SHARED_DATA_MAX {
             return (Vec::new(), Vec::new());
@@ -226,14 +226,14 @@ impl Catalog {
     }
 
     /// Those that waited for the name of a datum, if it is current. They read it from now on.
-    fn take_waiting(&mut self, datum: DatumId) -> Vec<Asker> {
+    fn take_waiting(&mut self, datum: DatumId) -> Vec<Question> {
         let version = self.versions.get_mut(&datum).expect("the caller has it");
         if self.current.get(&version.named.name) != Some(&datum) {
             return Vec::new();
         }
         let waiting = self.waiting.remove(&version.named.name).unwrap_or_default();
         self.waits -= waiting.len();
-        version.readers.extend(waiting.iter().map(|asker| asker.client));
+        version.readers.extend(waiting.iter().map(|question| question.client));
         waiting.into_iter().collect()
     }
 
@@ -243,13 +243,13 @@ impl Catalog {
     ///
     /// # Errors
     /// If there is none, and the client does not wait; or if it is lost.
-    pub fn find(&mut self, asker: Asker, name: &str, waits: bool) -> Result<Option<&Named>, NameError> {
+    pub fn find(&mut self, question: Question, name: &str, waits: bool) -> Result<Option<&Named>, NameError> {
         check_name(name)?;
         let found = self.current.get(name).copied();
         if let Some(datum) = found {
             let version = self.versions.get_mut(&datum).expect("what is current is listed");
             if !version.holders.is_empty() {
-                version.readers.insert(asker.client);
+                version.readers.insert(question.client);
                 return Ok(Some(&self.versions[&datum].named));
             }
         }
@@ -257,7 +257,7 @@ impl Catalog {
             return Err(NameError::TooMany { what: "requests for names that wait".into(), limit: NAME_WAITS_MAX });
         }
         if waits {
-            self.waits += usize::from(self.waiting.entry(name.into()).or_default().insert(asker));
+            self.waits += usize::from(self.waiting.entry(name.into()).or_default().insert(question));
             return Ok(None);
         }
         match found.map(|datum| &self.versions[&datum]) {
@@ -275,10 +275,10 @@ impl Catalog {
     }
 
     /// A client waits for that name no longer. True if it did.
-    pub fn forget_wait(&mut self, asker: Asker, name: &str) -> bool {
-        let Some(askers) = self.waiting.get_mut(name) else { return false };
-        let waited = askers.remove(&asker);
-        if askers.is_empty() {
+    pub fn forget_wait(&mut self, question: Question, name: &str) -> bool {
+        let Some(questions) = self.waiting.get_mut(name) else { return false };
+        let waited = questions.remove(&question);
+        if questions.is_empty() {
             self.waiting.remove(name);
         }
         self.waits -= usize::from(waited);
@@ -352,7 +352,7 @@ impl Catalog {
     }
 
     /// A server is gone. Gives who was about to put something there.
-    pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(Asker, Named)> {
+    pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(Question, Named)> {
         let at: Vec<DatumId> = self.versions.keys().copied().collect();
         at.iter().for_each(|datum| self.dropped(*datum, server, why));
         let at_it = self.versions.values().filter(|version| version.place == server);
@@ -364,13 +364,13 @@ impl Catalog {
 
     /// A client is gone: it waits and reads no longer, and puts nothing. Gives versions that are to be given up.
     pub fn client_lost(&mut self, client: NodeId) -> Vec<DatumId> {
-        self.waiting.retain(|_, askers| {
-            let before = askers.len();
-            askers.retain(|asker| asker.client != client);
-            self.waits -= before - askers.len();
-            !askers.is_empty()
+        self.waiting.retain(|_, questions| {
+            let before = questions.len();
+            questions.retain(|question| question.client != client);
+            self.waits -= before - questions.len();
+            !questions.is_empty()
         });
-        let is_its = |version: &&Version| version.coming.is_some_and(|asker| asker.client == client);
+        let is_its = |version: &&Version| version.coming.is_some_and(|question| question.client == client);
         let coming: Vec<DatumId> = self.versions.values().filter(is_its).map(|version| version.named.datum).collect();
         coming.into_iter().for_each(|datum| drop(self.remove(datum)));
         let read =
@@ -414,8 +414,8 @@ mod tests {
     use super::*;
 
     const SERVER: NodeId = NodeId(3);
-    const READER: Asker = Asker { client: NodeId(8), ask: 1 };
-    const WRITER: Asker = Asker { client: NodeId(7), ask: 1 };
+    const READER: Question = Question { client: NodeId(8), ask: 1 };
+    const WRITER: Question = Question { client: NodeId(7), ask: 1 };
 
     fn put(catalog: &mut Catalog, name: &str) -> (DatumId, Vec<DatumId>) {
         let meta = Meta::array(Dtype::Uint8, &[5]);

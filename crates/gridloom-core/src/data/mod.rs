@@ -19,7 +19,7 @@ mod description;
 mod mode;
 mod uri;
 
-pub use catalog::{Asker, Catalog, Stored};
+pub use catalog::{Catalog, Question, Stored};
 pub use copies::{CLIENT, Copies, Status};
 pub use description::{Description, Kind};
 pub use mode::Mode;

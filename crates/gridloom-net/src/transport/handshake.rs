@@ -53,7 +53,7 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 16: nodes sign with keys of their own. 17: exceptions of programs' functions tell their classes.
 /// 18: nodes that have no memory say so. 19: tasks say how many ranks they want.
 /// 20: sources and requests of data have hops.
-pub const VERSIONS: (u16, u16) = (20, 20);
+pub const VERSIONS: (u16, u16) = (21, 21);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

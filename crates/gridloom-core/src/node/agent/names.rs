@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::{Agent, not_taken, send};
-use crate::data::{Asker, Catalog, Stored};
+use crate::data::{Catalog, Question, Stored};
 use crate::node::message::{
     CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Listed, ServerToCatalog, Supply, TaskToClient,
     TaskToServer,
@@ -64,13 +64,13 @@ impl Agent {
     ) {
         let answered = match message {
             ClientToCatalog::Put { ask, name, meta, replaces, at } => {
-                (ask, self.begin_put(Asker { client, ask }, &name, meta, replaces, &at, out).map(|()| None))
+                (ask, self.begin_put(Question { client, ask }, &name, meta, replaces, &at, out).map(|()| None))
             }
-            ClientToCatalog::Find { ask, name, waits } => (ask, self.find(Asker { client, ask }, &name, waits)),
+            ClientToCatalog::Find { ask, name, waits } => (ask, self.find(Question { client, ask }, &name, waits)),
             ClientToCatalog::Delete { ask, name } => (ask, self.delete(now, &name, out).map(Some)),
             ClientToCatalog::List { ask, prefix, after } => (ask, Ok(Some(self.list(&prefix, &after)))),
             ClientToCatalog::Forget { ask, name } => {
-                let waited = self.names.catalog.forget_wait(Asker { client, ask }, &name);
+                let waited = self.names.catalog.forget_wait(Question { client, ask }, &name);
                 (ask, if waited { Err(self.names.catalog.unknown(&name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => return self.names.catalog.withdraw(client, datum),
@@ -99,7 +99,7 @@ impl Agent {
     /// Chooses the server where a new version of a name is put.
     fn begin_put(
         &mut self,
-        asker: Asker,
+        question: Question,
         name: &str,
         meta: Meta,
         replaces: bool,
@@ -111,8 +111,8 @@ impl Agent {
         }
         self.names.catalog.check_put(name, replaces)?;
         let (server, address) = self.place_for(name, &meta, at)?;
-        let named = self.names.catalog.begin(asker, name, meta, server).clone();
-        send(out, asker.client, CatalogToClient::Place { ask: asker.ask, named, server, address });
+        let named = self.names.catalog.begin(question, name, meta, server).clone();
+        send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });
         Ok(())
     }
 
@@ -138,8 +138,8 @@ impl Agent {
         Ok((server, self.servers[&server].registration.address.clone()))
     }
 
-    fn find(&mut self, asker: Asker, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
-        let found = self.names.catalog.find(asker, name, waits)?.cloned();
+    fn find(&mut self, question: Question, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
+        let found = self.names.catalog.find(question, name, waits)?.cloned();
         Ok(found.map(|named| self.found(named)))
     }
 
@@ -223,9 +223,9 @@ impl Agent {
         }
     }
 
-    fn tell_found(&self, datum: DatumId, waiting: Vec<Asker>, out: &mut Vec<Effect>) {
+    fn tell_found(&self, datum: DatumId, waiting: Vec<Question>, out: &mut Vec<Effect>) {
         let Some(named) = self.names.catalog.named(datum) else { return };
-        for Asker { client, ask } in waiting {
+        for Question { client, ask } in waiting {
             send(out, client, CatalogToClient::Answer { ask, answer: Ok(self.found(named.clone())) });
         }
     }
@@ -274,7 +274,7 @@ impl Agent {
         let source = source.filter(|(node, _)| *node != search.failed || waited_ns >= HEARTBEAT_NS);
         match (self.names.catalog.named(datum), source) {
             (Some(named), Some((from, address))) if waited_ns < SEARCH_NS_MAX => {
-                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address }];
+                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops: 1 }];
                 send(out, server, TaskToServer::Resupply { supplies });
                 let search = self.names.searches.get_mut(&(datum, server)).expect("found above");
                 search.is_answered = true;
@@ -302,7 +302,7 @@ impl Agent {
         if let Some(server) = self.servers.get(&node) {
             let name = server.registration.name.clone();
             let coming = self.names.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
-            for (Asker { client, ask }, named) in coming {
+            for (Question { client, ask }, named) in coming {
                 let error =
                     NameError::NotStored { name: named.name, server: name.clone(), why: format!("it is gone ({why})") };
                 send(out, client, CatalogToClient::Answer { ask, answer: Err(error) });
