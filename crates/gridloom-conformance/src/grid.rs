@@ -118,11 +118,11 @@ impl<'w> Stage<'w> {
         let name = client;
         let hashes = definitions().iter().map(|d| (d.signature.name.clone(), d.signature.hash())).collect();
         let (ended, answers, lost, groups_ended, names) = Default::default();
-        let servers = nodes;
+        let (count, servers) = (servers as usize, nodes);
         let mut stage =
             Stage { world, agent, servers, client, serial: 1, hashes, name, ended, answers, lost, groups_ended, names };
         stage.until("all servers in the directory", |event| match event {
-            Event::Directory { grid, .. } => (grid.servers.len() == servers as usize).then_some(()),
+            Event::Directory { grid, .. } => (grid.servers.len() == count).then_some(()),
             _ => None,
         });
         stage

@@ -6,6 +6,7 @@
 //! **Invariant:** each question of the program has one answer. An agent that is back is asked again.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::following::Placed;
 use super::{Client, Status, datum_run};
@@ -249,8 +250,8 @@ impl Client {
 
     /// A shared datum that is needed here, or that a server is to get, is nowhere that is known of.
     pub(super) fn seek(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        if !self.names.sought.contains_key(&datum) {
-            self.names.sought.insert(datum, now);
+        if let Entry::Vacant(place) = self.names.sought.entry(datum) {
+            place.insert(now);
             self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
         }
     }
