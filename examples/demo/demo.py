@@ -14,6 +14,7 @@ import ctypes
 import hashlib
 import importlib.util
 import json
+import os
 import pathlib
 import time
 
@@ -311,6 +312,12 @@ def table(programs, simulated):
                 f"{row['server_bytes'] / 1e6:>11.1f} {predicted:>12} "
                 f"{makespan if makespan is not None else row['seconds']:>11.3f}"
             )
+    if not simulated:
+        processors = len(os.sched_getaffinity(0))
+        print(
+            f"\nThe servers and the client share the {processors} processors of this machine. Groups gain more where links are slow, as under "
+            "'gridloom simulate', or where servers are machines of their own."
+        )
 
 
 def main():

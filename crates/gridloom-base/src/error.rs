@@ -53,11 +53,7 @@ pub enum TaskError {
         why: String,
     },
     /// A task needs more room than the server's store has.
-    #[error(
-        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for what it reads and makes, {held} of \
-         {limit} bytes are held; \
-         release results that are no longer needed, or start the server with a larger --memory"
-    )]
+    #[error("{}", store_full(.function, .server, *.needed, *.held, *.limit))]
     StoreFull {
         function: String,
         server: String,
@@ -78,12 +74,14 @@ pub enum TaskError {
     #[error("the call exceeded its time limit of {limit_seconds} s")]
     DeadlineExceeded { limit_seconds: f64 },
     /// The server was lost and no other could take over.
-    #[error("server '{server}' was lost ({why}) and no other server could run function '{function}'")]
+    #[error("server '{server}' was lost ({why}) and {}", why_nowhere_else(.function, .server, *.is_bound))]
     ServerLost {
         function: String,
         server: String,
         /// How the loss was noticed.
         why: String,
+        /// The program has bound the call to it.
+        is_bound: bool,
     },
     /// A datum that the task needs is gone and cannot be computed again.
     #[error("data are lost: {why}")]
@@ -150,6 +148,26 @@ pub enum TaskError {
         what: String,
         limit_seconds: f64,
     },
+}
+
+fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) -> String {
+    if needed > limit {
+        return format!(
+            "a call of '{function}' needs {needed} bytes for what it reads and makes, more than the {limit} bytes of the store of server \
+             '{server}'; pass less at a time, or start the server with a larger --memory"
+        );
+    }
+    format!(
+        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for what it reads and makes, {held} of \
+         {limit} bytes are held; release results that are no longer needed, or start the server with a larger --memory"
+    )
+}
+
+fn why_nowhere_else(function: &str, server: &str, is_bound: bool) -> String {
+    match is_bound {
+        true => format!("the call of '{function}' is bound to it, as by on('{server}')"),
+        false => format!("no other server could run function '{function}'"),
+    }
 }
 
 /// What Python raises where a module is not installed.

@@ -7,6 +7,11 @@ pub const INITIALIZE: &str = "_initialize";
 /// The method that runs when an object ends. Every class has it.
 pub const FINALIZE: &str = "_finalize";
 
+/// Whether lists of functions name it. The methods by which streams of Python run are of no use by themselves.
+pub fn is_listed(function: &str) -> bool {
+    !function.starts_with("python/stream.")
+}
+
 /// `module/class` and `method` of a method's name; `None` if it is that of a function.
 pub fn class_of(name: &str) -> Option<(&str, &str)> {
     // Read once, from the end: each call asks it.

@@ -151,7 +151,7 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             fields.set_item("limit_seconds", limit_seconds)?;
             "DeadlineExceeded"
         }
-        TaskError::ServerLost { function, server, why } => {
+        TaskError::ServerLost { function, server, why, .. } => {
             set("function", function)?;
             set("server", server)?;
             set("why", why)?;

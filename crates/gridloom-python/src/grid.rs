@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use gridloom::core::call::Saying;
 use gridloom::core::node::message::{ServerStatus, Stage};
-use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken, is_listed};
+use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
 use gridloom_base::{Meta, Order, TaskId};
+use gridloom_idl::method::is_listed;
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 
@@ -163,6 +164,13 @@ impl RawGrid {
     fn servers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let grid = self.grid.live(py)?;
         to_plain(py, &detached(py, move || grid.servers()).servers)
+    }
+
+    /// Waits, but no longer than so many seconds, until what servers have learned is known here.
+    fn learn_models(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<()> {
+        let limit = Duration::from_secs_f64(timeout_seconds);
+        let grid = self.grid.live(py)?;
+        interruptible(py, move || grid.learn_models(limit))?.or_raise(py)
     }
 
     fn group(&self, py: Python<'_>, heuristic: RawMapping<'_>) -> PyResult<RawGroup> {

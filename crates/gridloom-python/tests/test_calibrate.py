@@ -94,6 +94,15 @@ def test_values_are_given(platform):
             grid.calibrate("matmul", values={"a": handle})
 
 
+def test_what_a_group_has_measured_is_known_at_once(program):
+    with gl.local(servers=2, functions=[FUNCTIONS]) as grid:
+        with grid.group() as group:
+            handle = grid.function("tests/matmul")(np.eye(50), np.eye(50))
+        handle.get()
+        assert group.report().tasks
+        assert "tests/matmul" in {model.function for model in grid.models()}
+
+
 def test_a_session_tells_and_shows_the_models(platform):
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
         assert len(grid.models()) == 0 and str(grid.models()) == "nothing was measured yet"

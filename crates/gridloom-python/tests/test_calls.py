@@ -273,7 +273,9 @@ def test_unknown_function(grid):
         grid.function("tests/matmull")
     assert isinstance(told.value, KeyError) and not str(told.value).startswith("'")
     assert "tests/matmul" in grid.functions()
-    assert "c := a b" in grid.function("matmul").__doc__
+    told = grid.function("matmul").__doc__
+    assert "c := a b" in told and "After the semicolon stand sizes that follow from the arrays" in told
+    assert "semicolon" not in grid.function("nothing").__doc__
 
 
 def test_futures(grid, gate):

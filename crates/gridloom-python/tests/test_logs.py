@@ -221,4 +221,4 @@ def test_calls_of_any_function_have_its_name(site, tmp_path):
     assert {(one.function, one.label) for one in said} == {(name, "held@one")}
     assert texts(site.lines("--function", "held")) == ["held", "held"]
     code, _, errors = site.logs("--function", "unheard")
-    assert code == 0 and "no line is kept" in errors
+    assert code == 0 and "no line of function 'unheard' is kept" in errors

@@ -14,6 +14,7 @@ use gridloom_perf::{Calibration, Goal, Reached, ServerView, Size, host_of};
 use serde::Serialize;
 
 use crate::function::{Pending, TransferLimits};
+use crate::grid::CONNECT_LIMIT;
 use crate::inputs::{self, Make, Sizes};
 use crate::{Arg, Error, Function, Grid, Value};
 
@@ -173,7 +174,7 @@ impl Grid {
             done.push(run.calibrated(&mut range, End::Stopped, is_made, self.now()));
         }
         let nodes: Vec<NodeId> = servers.iter().map(|server| server.node).collect();
-        self.await_models(&nodes)?;
+        self.await_models(&nodes, CONNECT_LIMIT)?;
         done.sort_by(|a, b| a.server.cmp(&b.server));
         Ok(done)
     }

@@ -55,7 +55,7 @@ pub use names::{SharedData, SharedName};
 use output::Outputs;
 
 /// How long a session waits for its agent's first answer.
-const CONNECT_LIMIT: Duration = Duration::from_secs(15);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 
 /// A session with a grid. Clones share it; the last one closes it.
 #[derive(Clone)]

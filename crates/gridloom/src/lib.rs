@@ -56,7 +56,7 @@ mod value;
 
 pub use attach::AttachConfig;
 pub use backend::check_address;
-pub use builtin::{BUILTIN_RUN_CODE, BUILTIN_WORD, builtin_definitions, builtin_names, is_listed, why_no_linalg};
+pub use builtin::{BUILTIN_RUN_CODE, BUILTIN_WORD, builtin_definitions, builtin_names, why_no_linalg};
 pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, Tell};
 pub use compile::compile_interface;
 pub use described::{Difference, Graph, GraphArg, GraphRef};

@@ -45,7 +45,11 @@ fn steps(extent: u64) -> Graph {
 
 fn is_lost<T: std::fmt::Debug>(result: Result<T, Error>) {
     match result {
-        Err(Error::Task(TaskError::ServerLost { server, .. })) => assert_eq!(server, "slow"),
+        Err(Error::Task(error @ TaskError::ServerLost { .. })) => {
+            let told = error.to_string();
+            assert!(told.starts_with("server 'slow' was lost ("), "{told}");
+            assert!(told.ends_with("the call of 'kernels/product' is bound to it, as by on('slow')"), "{told}");
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -18,14 +18,15 @@ const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// End calls on the grid's servers, whoever made them; their programs hear that they were cancelled.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom cancel t17@n2f3a90\n  gridloom cancel --all")]
+#[command(group = clap::ArgGroup::new("which").args(["calls", "all"]).required(true))]
 pub struct Options {
     #[command(flatten)]
     grid: GridOption,
     /// Calls, as 'gridloom calls' names them
-    #[arg(value_name = "CALL", required_unless_present = "all")]
+    #[arg(value_name = "CALL")]
     calls: Vec<TaskId>,
     /// All calls that are on servers now
-    #[arg(long, conflicts_with = "calls")]
+    #[arg(long)]
     all: bool,
     /// Print JSON
     #[arg(long)]

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom::is_listed;
-use gridloom_idl::method::runs_by_itself;
+use gridloom_idl::method::{is_listed, runs_by_itself};
 use gridloom_idl::{Signature, class_of};
 use serde_json::json;
 

@@ -62,7 +62,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             check_offered(&grid, function)?;
         }
         if !options.follow && options.lines != Some(0) {
-            gridloom_base::say!("gridloom: no line is kept; what C code prints stands in the servers' own logs");
+            let of = options.function.as_ref().map_or_else(String::new, |name| format!(" of function '{name}'"));
+            gridloom_base::say!("gridloom: no line{of} is kept; what C code prints stands in the servers' own logs");
         }
     }
     print(options, &past)?;

@@ -10,6 +10,7 @@ use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_name
 use gridloom_base::Fnv;
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
+use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::{Secret, TICKET_VARIABLE};
@@ -194,7 +195,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let name = options.name.clone().unwrap_or_else(default_name);
     let mut kept = open_models(&options, &offer);
     let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
-    let names: Vec<String> = offer.definitions.iter().map(|definition| definition.signature.name.clone()).collect();
+    let names = offer.definitions.iter().map(|definition| definition.signature.name.clone());
+    let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let codes = codes_of(&offer.definitions);
     let jobs = JobsConfig {

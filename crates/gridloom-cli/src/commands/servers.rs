@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom::is_listed;
+use gridloom_idl::method::is_listed;
 use serde_json::json;
 
 use super::{GridOption, print_json, print_line};

@@ -1,5 +1,6 @@
 //! `gridloom top`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gridloom_core::node::message::Stage;
-use gridloom_perf::LinkReport;
+use gridloom_perf::{LinkReport, host_of};
 use serde_json::json;
 
 use super::calls::{Servers, ask, call_json, lines};
@@ -19,6 +20,8 @@ use crate::drawing::words::scaled;
 const CALLS_SHOWN: usize = 20;
 /// Links shown on a page.
 const LINKS_SHOWN: usize = 10;
+/// Faster than connections are, bytes per second: more comes of shared memory alone.
+const CONNECTION_BANDWIDTH_MAX: f64 = 20e9;
 /// Clears a terminal and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
@@ -103,7 +106,8 @@ fn page(servers: &Servers, links: &[LinkReport]) -> String {
             }
         };
     }
-    text += &links_page(links);
+    let hosts: BTreeSet<&str> = servers.iter().map(|(server, _)| host_of(&server.address)).collect();
+    text += &links_page(links, &hosts);
     let calls = lines(servers, CALLS_SHOWN);
     if !calls.is_empty() {
         let _ = writeln!(text, "\n{}", calls.join("\n"));
@@ -111,8 +115,10 @@ fn page(servers: &Servers, links: &[LinkReport]) -> String {
     text
 }
 
-/// The slowest links that were measured: what a plan avoids, and what somebody may mend.
-fn links_page(links: &[LinkReport]) -> String {
+/// The slowest links that were measured: what a plan avoids, and what somebody may mend. An end that is no host of servers is a
+/// program, which has the name of its node, as its calls show it.
+fn links_page(links: &[LinkReport], hosts: &BTreeSet<&str>) -> String {
+    let end = |name: &str| if hosts.contains(name) { name.to_string() } else { format!("program {name}") };
     let mut measured: Vec<&LinkReport> = links.iter().filter(|link| link.measurements > 0).collect();
     if measured.is_empty() {
         return String::new();
@@ -123,7 +129,9 @@ fn links_page(links: &[LinkReport]) -> String {
     for link in measured.iter().take(LINKS_SHOWN) {
         let (latency, bandwidth) = (scaled(link.link.latency_s, "s"), scaled(link.link.bandwidth, "B/s"));
         let age = format!("{} ago", scaled(link.age_s, "s"));
-        let _ = writeln!(text, "{:<20} {:<20} {latency:>10} {bandwidth:>12} {age:>10}", link.from, link.to);
+        let (from, to) = (end(&link.from), end(&link.to));
+        let kind = if link.link.bandwidth > CONNECTION_BANDWIDTH_MAX { "  shared memory" } else { "" };
+        let _ = writeln!(text, "{from:<20} {to:<20} {latency:>10} {bandwidth:>12} {age:>10}{kind}");
     }
     if measured.len() > LINKS_SHOWN {
         let more = measured.len() - LINKS_SHOWN;
@@ -151,14 +159,21 @@ mod tests {
             accuracy: Accuracy::default(),
             shared: Vec::new(),
         };
-        assert_eq!(links_page(&[link(1, 0)]), "");
+        let hosts = (0..14).map(|number| format!("host-{number}")).collect::<Vec<_>>();
+        let hosts = hosts.iter().map(String::as_str).chain(["hub"]).collect();
+        assert_eq!(links_page(&[link(1, 0)], &hosts), "");
         let links: Vec<LinkReport> = (0..14).map(|number| link(number, number)).collect();
-        let page = links_page(&links);
+        let page = links_page(&links, &hosts);
         let lines: Vec<&str> = page.lines().collect();
         assert!(
             lines[2].starts_with("host-13 ") && lines[2].contains("7 MB/s") && lines[2].contains("3 s ago"),
             "{page}"
         );
         assert_eq!((lines.len(), lines[12]), (13, "and 3 faster links; 'gridloom models --links' lists all"));
+        let mut own = LinkReport { from: "n2f3a90".into(), ..link(1, 3) };
+        own.link.bandwidth = 109e9;
+        let page = links_page(&[own], &hosts);
+        let line = page.lines().nth(2).unwrap();
+        assert!(line.starts_with("program n2f3a90 ") && line.ends_with("  shared memory"), "{page}");
     }
 }

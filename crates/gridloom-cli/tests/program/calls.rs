@@ -64,6 +64,8 @@ fn calls_are_listed_and_cancelled() {
 
     let (code, error) = said(grid.command(&["cancel", "7"]));
     assert!(code == 2 && error.contains("'7' is no name such as t17@n2f3a90"), "{error}");
+    let (code, error) = said(grid.command(&["cancel"]));
+    assert!(code == 2 && error.contains("<CALL|--all>"), "{error}");
     let output = grid.command(&["cancel", name]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!output.status.success() && text.contains("is on no server; 'gridloom calls' lists"), "{text}");

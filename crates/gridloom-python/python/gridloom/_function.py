@@ -238,7 +238,7 @@ class Function(OfSession):
     name : str
         ``module/function``.
     signature : str
-        What it takes and gives.
+        What it takes and gives; after a semicolon, sizes that follow from its arrays.
     server : str or None
         The server that runs all its calls, of a function that `on` gave.
     """
@@ -253,7 +253,8 @@ class Function(OfSession):
         self.name: str = raw.name
         self.signature: str = raw.signature
         self.__name__ = self.name
-        self.__doc__ = f"{raw.signature}\n\n{raw.about}".rstrip()
+        sizes = "After the semicolon stand sizes that follow from the arrays: they can be left out." if ";" in raw.signature else ""
+        self.__doc__ = "\n\n".join(filter(None, [raw.signature, raw.about, sizes]))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it: now and by itself, or, inside the block of a group, record the call.

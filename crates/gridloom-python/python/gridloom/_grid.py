@@ -547,6 +547,7 @@ class Grid(SharedData, OfSession):
         """
         if isinstance(function, str):
             function = self.function(function)
+        self._raw.learn_models(_LOOK_SECONDS)
         return models_of(self._raw.servers(), None if function is None else function.name)
 
     def traffic(self) -> Traffic:

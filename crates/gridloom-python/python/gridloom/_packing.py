@@ -188,7 +188,9 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
             return raised
     except BaseException as error:
         why = f"{type(error).__name__}: {text_of(error)}"
-    told = f"{name} raised {kind}: {message}\n{text}\n(it comes as a gridloom.RemoteError, as it cannot be unpickled: {why})"
+    # Without a pickle, it could not be made there.
+    how = "unpickled" if pickled else "pickled"
+    told = f"{name} raised {kind}: {message}\n{text}\n(it comes as a gridloom.RemoteError, as it cannot be {how}: {why})"
     fields = {"function": name, "server": server, "kind": kind, "message": message, "traceback": text, "_classes": classes}
     remote = named(RemoteError, told, **fields)
     remote.__cause__ = RemoteTraceback(text)
@@ -204,6 +206,7 @@ def renamed(error: BaseException, name: str) -> BaseException:
     if isinstance(error, ArgumentError) and told.startswith(runner):
         for part, what in _PARTS.items():
             told = told.replace(f"{runner}: argument '{part}'", f"{name}: {what}")
+        told = told.replace(f"{_PARTS['arguments']} takes", f"{_PARTS['arguments']} take")
         return named(ArgumentError, told)
     runner = getattr(error, "function", runner)
     if not isinstance(error, TaskError) or runner not in _RUNNERS:

@@ -72,11 +72,6 @@ pub(crate) fn run_code_definitions() -> Vec<Definition> {
     serde_json::from_str(include_str!("../../functions/run_code.json")).expect("a test reads it")
 }
 
-/// Whether lists of functions name it. The methods by which streams run are of no use by themselves.
-pub fn is_listed(function: &str) -> bool {
-    !function.starts_with("python/stream.")
-}
-
 /// The names of the libraries that are described.
 pub fn builtin_names() -> Vec<&'static str> {
     ALL.iter().map(|builtin| builtin.name).collect()

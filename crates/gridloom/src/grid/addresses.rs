@@ -66,7 +66,7 @@ impl Grid {
             let all: Vec<String> = grid.unreachable().iter().map(one).collect();
             return Err(Error::Connect(format!("{}; start one with 'gridloom serve --no-agent'", all.join("; "))));
         }
-        grid.await_models(&nodes)?;
+        grid.await_models(&nodes, CONNECT_LIMIT)?;
         Ok(grid)
     }
 

@@ -12,7 +12,6 @@ use gridloom_idl::Signature;
 use gridloom_map::MapError;
 use gridloom_perf::{GridView, ServerView};
 
-use super::CONNECT_LIMIT;
 use crate::function::TransferLimits;
 use crate::report::Setting;
 use crate::{Error, Function, Grid};
@@ -216,11 +215,21 @@ impl Grid {
         self.command(Command::EndTask { server, task });
     }
 
+    /// Waits until what all servers have learned is known here, but no longer than `limit`. On a simulated grid that passes with
+    /// virtual time, and nothing is waited for.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn learn_models(&self, limit: Duration) -> Result<(), Error> {
+        let servers: Vec<NodeId> = self.servers().servers.iter().map(|server| server.node).collect();
+        if self.is_simulated() || servers.is_empty() { Ok(()) } else { self.await_models(&servers, limit) }
+    }
+
     /// Waits until what those servers have learned is known to the agent, and here. One that is gone is not waited for.
-    pub(crate) fn await_models(&self, servers: &[NodeId]) -> Result<(), Error> {
+    pub(crate) fn await_models(&self, servers: &[NodeId], limit: Duration) -> Result<(), Error> {
         self.state().directory.without_models.extend(servers);
         servers.iter().for_each(|server| self.command(Command::Models { server: *server }));
-        let known = self.wait(Some(CONNECT_LIMIT), |state| {
+        let known = self.wait(Some(limit), |state| {
             let directory = &state.directory;
             let is_awaited = |server: &NodeId| directory.without_models.contains(server) && directory.has(*server);
             (directory.agent_lost.is_some() || !servers.iter().any(is_awaited)).then_some(())

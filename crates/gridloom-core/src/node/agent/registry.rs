@@ -8,6 +8,7 @@ use crate::node::{Category, LogLine};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
 use gridloom_base::{Level, NodeId, Time};
+use gridloom_idl::method::is_listed;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Servers with other code that are named to a new one, at most.
@@ -42,11 +43,8 @@ impl Agent {
             out.push(line.peer(&registration.name).address(&registration.address).into());
         }
         let peers = if registration.plain { Vec::new() } else { self.peers_to_measure() };
-        let line = LogLine::new(
-            Level::Info,
-            Category::Agent,
-            format!("a server offers {} functions", registration.functions.len()),
-        );
+        let listed = registration.functions.iter().filter(|signature| is_listed(&signature.name)).count();
+        let line = LogLine::new(Level::Info, Category::Agent, format!("a server offers {listed} functions"));
         out.push(line.peer(&registration.name).address(&registration.address).into());
         self.servers.insert(
             from,

@@ -32,10 +32,15 @@ impl Client {
             let function = request.task.name().to_string();
             let error = match (only, self.contacts.agent_was_lost() && self.grid.servers.is_empty()) {
                 (_, true) => self.agent_lost(),
-                (None, false) => TaskError::NoSuchFunction { function, near: String::new() },
+                (None, false) => {
+                    // Where all servers are lost, the session names them.
+                    let near =
+                        if self.grid.servers.is_empty() { String::new() } else { self.unoffered.told(&function) };
+                    TaskError::NoSuchFunction { function, near }
+                }
                 (Some(only), false) => {
-                    let server = self.contacts.name_of(only);
-                    TaskError::ServerLost { function, server, why: mapping::BOUND.into() }
+                    let (server, is_bound) = (self.contacts.name_of(only), request.task.object().is_none());
+                    TaskError::ServerLost { function, server, why: mapping::BOUND.into(), is_bound }
                 }
             };
             self.call_failed(now, &request, None, error, out);
@@ -196,7 +201,8 @@ impl Client {
             let has_place = offered && request.task.terms.only.is_none() || self.may_wait(now, &request);
             if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once || !has_place {
                 let function = request.task.name().to_string();
-                let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
+                let is_bound = request.task.terms.only.is_some() && request.task.object().is_none();
+                let error = TaskError::ServerLost { function, server: name.clone(), why: why.into(), is_bound };
                 self.call_failed(now, &request, Some(server), error, out);
             } else {
                 self.send_call(now, request, out);

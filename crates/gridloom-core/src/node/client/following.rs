@@ -92,7 +92,7 @@ impl Client {
         let function = run.task.name().to_string();
         let error = match &run.lost_with {
             Some(LostServer { name, why, .. }) => {
-                TaskError::ServerLost { function, server: name.clone(), why: why.clone() }
+                TaskError::ServerLost { function, server: name.clone(), why: why.clone(), is_bound: false }
             }
             None => TaskError::NotMapped { why: "the server that was to have the data is not in the grid".into() },
         };

@@ -13,7 +13,7 @@ use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::{MapBy, Outline, Plan, Seen};
 
 /// Why a call fails though other servers could run it.
-pub(super) const BOUND: &str = "the call is bound to it; it is not there";
+pub(super) const BOUND: &str = "it is not in the grid";
 
 impl Client {
     pub(super) fn plan_only(
@@ -190,7 +190,8 @@ impl Client {
         let TaskRun { task, lost_with, .. } = &self.tasks[&id];
         let server = task.terms.only.map_or_else(String::new, |server| self.contacts.name_of(server));
         let why = lost_with.as_ref().map(|lost| lost.why.clone());
-        TaskError::ServerLost { function: task.name().to_string(), server, why: why.unwrap_or_else(|| BOUND.into()) }
+        let (function, is_bound) = (task.name().to_string(), task.object().is_none());
+        TaskError::ServerLost { function, server, why: why.unwrap_or_else(|| BOUND.into()), is_bound }
     }
 
     /// What those tasks read that was made and is nowhere any more.
@@ -252,6 +253,7 @@ impl Client {
                     function: task.task.name().to_string(),
                     server: name.clone(),
                     why: why.clone(),
+                    is_bound: task.task.terms.only.is_some(),
                 },
                 _ => error.clone(),
             };

@@ -23,6 +23,7 @@ mod returning;
 mod room;
 mod stealing;
 mod supplies;
+mod unoffered;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,6 +50,7 @@ use queues::Queues;
 use remapping::Remapping;
 use returning::WaitingCalls;
 use supplies::Supplies;
+use unoffered::Unoffered;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -160,6 +162,7 @@ pub struct Client {
     grid: Arc<GridView>,
     has_directory: bool,
     functions: Arc<Vec<Signature>>,
+    unoffered: Unoffered,
     calls: Calls,
     queues: Queues,
     /// Calls made before the first directory came, and such as no server can run until one is back.
@@ -186,6 +189,7 @@ impl Client {
             grid: Arc::default(),
             has_directory: false,
             functions: Arc::default(),
+            unoffered: Unoffered::default(),
             calls: Calls::default(),
             queues: Queues::default(),
             waiting_calls: WaitingCalls::default(),

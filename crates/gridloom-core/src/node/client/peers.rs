@@ -99,6 +99,9 @@ impl Client {
         if let Some(functions) = functions {
             self.functions = Arc::new(functions);
         }
+        for gone in self.grid.servers.iter().filter(|one| grid.server(one.node).is_none()) {
+            self.unoffered.server_lost(&self.grid, gone.node, "it left the grid");
+        }
         self.grid = Arc::new(grid);
         self.has_directory = true;
         self.calls.forget_unable();

@@ -26,6 +26,7 @@ impl Client {
             return;
         }
         let name = self.contacts.name_of(server);
+        self.unoffered.server_lost(&self.grid, server, why);
         let grid = Arc::make_mut(&mut self.grid);
         if let Some(index) = grid.server(server) {
             grid.servers.remove(index);
@@ -74,7 +75,8 @@ impl Client {
             // What read the result of one before has failed, and been forgotten, with it.
             let Some(run) = self.tasks.get(&id) else { continue };
             let function = run.task.name().to_string();
-            let error = TaskError::ServerLost { function, server: name.clone(), why: why.into() };
+            let is_bound = run.task.terms.only.is_some() && run.task.object().is_none();
+            let error = TaskError::ServerLost { function, server: name.clone(), why: why.into(), is_bound };
             self.fail_task(now, id, error, out);
         }
         let gone: Vec<DatumId> = self
