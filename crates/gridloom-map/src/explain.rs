@@ -327,7 +327,11 @@ impl<'p> Ends<'p> {
         match event {
             Event::Transfer(number) => {
                 let Transfer { datum, from, .. } = self.plan.transfers[number];
-                (brings(datum, from.0), false)
+                // Or it passes on what was still coming.
+                let transfers = self.transfers.get(&(datum, from.0)).into_iter().flatten();
+                let is_on = |found: &Event| self.start_s(*found) < start_s && self.end_s(*found) > start_s;
+                let coming = transfers.map(|number| Event::Transfer(*number)).find(is_on);
+                (brings(datum, from.0).or(coming), false)
             }
             Event::Task(task) => {
                 let server = self.plan.tasks[task as usize].server.0;

@@ -25,6 +25,7 @@ use super::error::MapError;
 use crate::outline::Outline;
 use crate::stop::Stop;
 use gridloom_base::NodeId;
+use gridloom_base::limits::CUT_THROUGH_BYTES_MIN;
 use gridloom_perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, Size, first_guess_s};
 
 /// A server as heuristics see it.
@@ -361,6 +362,12 @@ impl Problem {
     /// The same problem where each copy has its link to itself.
     pub fn without_contention(self) -> Problem {
         Problem { has_contention: false, ..self }
+    }
+
+    /// Whether a place passes a datum on while it comes there: large ones, in plans of real groups. The client does not.
+    pub fn passes_on(&self, datum: usize, place: usize) -> bool {
+        let is_large = self.data()[datum].size_bytes >= CUT_THROUGH_BYTES_MIN;
+        is_large && place != self.client() && self.has_contention && !self.has_exact_figures
     }
 
     /// Whether sizes, speeds and links are as stated, not estimated: then no plan that ends later is as good.

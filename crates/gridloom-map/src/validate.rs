@@ -5,6 +5,7 @@
 
 use super::plan::{Plan, Transfer};
 use super::problem::Problem;
+use gridloom_base::limits::PART_BYTES;
 
 /// Times are compared with this part of the makespan as tolerance: they are sums of rounded numbers.
 const TOLERANCE: f64 = 1e-9;
@@ -24,8 +25,8 @@ impl Plan {
     }
 }
 
-/// By datum: places that have it and since when.
-type There = Vec<Vec<(usize, f64)>>;
+/// By datum: places that have it, since when, and since when they can pass it on.
+type There = Vec<Vec<(usize, f64, f64)>>;
 
 struct Check<'a> {
     plan: &'a Plan,
@@ -93,11 +94,12 @@ impl Check<'_> {
     fn transfers(&self, servers: &[usize]) -> Result<There, String> {
         let Check { plan, problem, .. } = self;
         let mut there_s: There = (0..problem.data().len())
-            .map(|datum| problem.holders(datum).iter().map(|place| (*place as usize, 0.0)).collect())
+            .map(|datum| problem.holders(datum).iter().map(|place| (*place as usize, 0.0, 0.0)).collect())
             .collect();
         for (number, server) in servers.iter().enumerate() {
             for output in problem.outputs(number) {
-                there_s[*output as usize].push((*server, plan.tasks[number].end_s));
+                let end_s = plan.tasks[number].end_s;
+                there_s[*output as usize].push((*server, end_s, end_s));
             }
         }
         let mut before_s = 0.0;
@@ -112,12 +114,13 @@ impl Check<'_> {
             let Transfer { datum, from, to, .. } = transfer;
             let to =
                 self.transfer(transfer, there_s).map_err(|why| format!("datum {datum} from {from} to {to}: {why}"))?;
-            there_s.push((to, transfer.end_s));
+            let begun_s = self.begun_s(transfer, to);
+            there_s.push((to, transfer.end_s, begun_s));
         }
         Ok(there_s)
     }
 
-    fn transfer(&self, transfer: &Transfer, there_s: &[(usize, f64)]) -> Result<usize, String> {
+    fn transfer(&self, transfer: &Transfer, there_s: &[(usize, f64, f64)]) -> Result<usize, String> {
         let (problem, tolerance_s) = (self.problem, self.tolerance_s);
         let Transfer { datum, from, to, size_bytes, start_s, end_s } = *transfer;
         let (Some(from), Some(to)) = (problem.place(from), problem.place(to)) else {
@@ -134,14 +137,31 @@ impl Check<'_> {
         if !(end_s.is_finite() && end_s - start_s >= seconds - tolerance_s) {
             return Err(format!("it takes {seconds} s and was given {} s", end_s - start_s));
         }
-        if !there_s.iter().any(|(place, since_s)| *place == from && *since_s <= start_s + tolerance_s) {
+        let at_sender =
+            |(place, _, passed_s): &&(usize, f64, f64)| *place == from && *passed_s <= start_s + tolerance_s;
+        let Some((_, since_s, _)) = there_s.iter().find(at_sender) else {
             return Err(format!("the sender does not have it at {start_s} s"));
+        };
+        if *since_s > start_s + tolerance_s {
+            let last_s = since_s + PART_BYTES as f64 / problem.links_from(from)[to].bandwidth;
+            if end_s < last_s - tolerance_s {
+                return Err(format!("it ends at {end_s} s, and its last part leaves the sender by {last_s} s"));
+            }
         }
         // Only plain GridRPC sends twice, and only from the client.
-        if from != problem.client() && there_s.iter().any(|(place, _)| *place == to) {
+        if from != problem.client() && there_s.iter().any(|(place, ..)| *place == to) {
             return Err("the receiver has it already".into());
         }
         Ok(to)
+    }
+
+    /// Since when a place can pass on what comes to it.
+    fn begun_s(&self, transfer: &Transfer, to: usize) -> f64 {
+        let Some(from) = self.problem.place(transfer.from) else { return transfer.end_s };
+        match self.problem.passes_on(transfer.datum as usize, to) {
+            true => transfer.start_s + self.problem.link_seconds(from, to, PART_BYTES),
+            false => transfer.end_s,
+        }
     }
 
     /// Each task finds its inputs when it starts.
@@ -149,7 +169,7 @@ impl Check<'_> {
         for (number, server) in servers.iter().enumerate() {
             let start_s = self.plan.tasks[number].start_s + self.tolerance_s;
             for input in self.problem.inputs(number) {
-                if !there_s[*input as usize].iter().any(|(place, since_s)| place == server && *since_s <= start_s) {
+                if !there_s[*input as usize].iter().any(|(place, since_s, _)| place == server && *since_s <= start_s) {
                     let name = self.problem.name(*server);
                     return Err(format!("datum {input} is not at server '{name}' when task {number} starts"));
                 }
@@ -162,7 +182,7 @@ impl Check<'_> {
     fn totals(&self, there_s: &There) -> Result<(), String> {
         let Check { plan, problem, tolerance_s } = self;
         for (datum, facts) in problem.data().iter().enumerate() {
-            if facts.wanted && !there_s[datum].iter().any(|(place, _)| *place == problem.client()) {
+            if facts.wanted && !there_s[datum].iter().any(|(place, ..)| *place == problem.client()) {
                 return Err(format!("datum {datum} is wanted and does not reach the client"));
             }
         }

@@ -3,12 +3,13 @@
 //! The estimate treats a card or link as a queue that serves copies one after the other at full rate. A copy ends when the
 //! slowest of its three resources (card, link, card) has served it. Real copies share bandwidth, as [`super::Judge`] models.
 //! The estimate still shows what the choice of a server or source depends on: a busy card, a datum that is already
-//! elsewhere, a narrow link.
+//! elsewhere, a narrow link, a server that passes on what is still coming to it.
 
 use std::collections::BTreeMap;
 
 use super::Choice;
 use crate::problem::Problem;
+use gridloom_base::limits::{EAGER_BYTES_MAX, PART_BYTES};
 
 /// Makes choices for one problem. Buffers are kept from one to the next.
 #[derive(Debug)]
@@ -17,8 +18,8 @@ pub struct Lister<'p> {
     places: usize,
     /// By datum × place: since when it is there, infinite where it is not.
     have_s: Vec<f64>,
-    /// By datum: the places that have it.
-    holders: Vec<Vec<u32>>,
+    /// By datum: the places that have it, and since when each can pass it on.
+    holders: Vec<Vec<(u32, f64)>>,
     cards: Cards,
     /// By place outward, by place inward: bytes per second.
     widths: Vec<f64>,
@@ -126,12 +127,12 @@ impl<'p> Lister<'p> {
     fn reset(&mut self) {
         let problem = self.problem;
         for datum in 0..self.holders.len() {
-            for place in self.holders[datum].drain(..) {
+            for (place, _) in self.holders[datum].drain(..) {
                 self.have_s[datum * self.places + place as usize] = f64::INFINITY;
             }
             for place in problem.holders(datum) {
                 self.have_s[datum * self.places + *place as usize] = 0.0;
-                self.holders[datum].push(*place);
+                self.holders[datum].push((*place, 0.0));
             }
         }
         self.cards.cards_s.fill(0.0);
@@ -182,16 +183,17 @@ impl<'p> Lister<'p> {
         let end_s = slots[slot].max(ready_s) + seconds;
         slots[slot] = end_s;
         for datum in problem.outputs(task as usize) {
-            self.add(*datum, server, end_s);
+            self.add(*datum, server, (end_s, end_s));
             if problem.data()[*datum as usize].wanted {
                 self.bring(*datum, problem.client() as u32, sources);
             }
         }
     }
 
-    fn add(&mut self, datum: u32, place: u32, since_s: f64) {
+    /// A datum is at a place, and can be passed on from there, since these times.
+    fn add(&mut self, datum: u32, place: u32, (since_s, passed_s): (f64, f64)) {
         self.have_s[datum as usize * self.places + place as usize] = since_s;
-        self.holders[datum as usize].push(place);
+        self.holders[datum as usize].push((place, passed_s));
     }
 
     /// Has a datum brought to a place; since when it is there.
@@ -209,18 +211,26 @@ impl<'p> Lister<'p> {
             way.from
         };
         let bytes = self.problem.data()[datum as usize].size_bytes as f64;
-        let start_s = self.have_s[datum as usize * self.places + from as usize];
-        let end_s = self.end_of(start_s, from, to, bytes);
+        let since_s = self.have_s[datum as usize * self.places + from as usize];
+        let passed = self.holders[datum as usize].iter().find(|(place, _)| *place == from);
+        let start_s = passed.map_or(since_s, |(_, passed_s)| *passed_s);
+        let end_s = self.end_of((since_s, start_s), from, to, bytes);
         let (out, into) = (from as usize, self.places + to as usize);
-        for card in [out, into] {
-            self.cards.cards_s[card] = self.cards.cards_s[card].max(start_s) + bytes / self.widths[card];
-        }
-        let link = from as usize * self.places + to as usize;
         let bandwidth = self.problem.links_from(from as usize)[to as usize].bandwidth;
-        self.cards.used_links.push(link);
-        self.cards.links_s[link] = self.cards.links_s[link].max(start_s) + bytes / bandwidth;
+        // Small data of real groups travel beside what is under way: a result that goes home later keeps no card until then.
+        if self.problem.has_exact_figures() || bytes > EAGER_BYTES_MAX as f64 {
+            for card in [out, into] {
+                self.cards.cards_s[card] = self.cards.cards_s[card].max(start_s) + bytes / self.widths[card];
+            }
+            let link = from as usize * self.places + to as usize;
+            self.cards.used_links.push(link);
+            self.cards.links_s[link] = self.cards.links_s[link].max(start_s) + bytes / bandwidth;
+        }
         sources.insert((datum, to), from);
-        self.add(datum, to, end_s);
+        // At full rate up to its end: its first part may have been there before.
+        let behind_s = (bytes - PART_BYTES as f64) / bandwidth;
+        let passes_on = self.problem.passes_on(datum as usize, to as usize);
+        self.add(datum, to, (end_s, if passes_on { end_s - behind_s } else { end_s }));
         end_s
     }
 
@@ -238,33 +248,37 @@ impl<'p> Lister<'p> {
         let is_passed_on = self.is_sent_once[datum as usize] && self.holders[datum as usize].len() > 1;
         // Recorded plans do not name the sender of what goes to the client: it is the maker, the first to have it.
         let is_makers = to == client && self.problem.has_exact_figures();
-        for from in self.holders[datum as usize].iter().take(if is_makers { 1 } else { usize::MAX }) {
+        for (from, start_s) in self.holders[datum as usize].iter().take(if is_makers { 1 } else { usize::MAX }) {
             if is_passed_on && *from == client {
                 continue;
             }
-            let start_s = self.have_s[row + *from as usize];
-            let end_s = self.end_of(start_s, *from, to, bytes);
+            let since_s = self.have_s[row + *from as usize];
+            let end_s = self.end_of((since_s, *start_s), *from, to, bytes);
             if end_s < best.end_s {
                 best = Arrival { end_s, from: *from, is_relayed: false };
             }
         }
         if best.end_s == f64::INFINITY {
             let up = self.way(datum, client);
-            let end_s = self.end_of(up.end_s, client, to, bytes);
+            let end_s = self.end_of((up.end_s, up.end_s), client, to, bytes);
             best = Arrival { end_s, from: up.from, is_relayed: true };
         }
         best
     }
 
-    fn end_of(&self, start_s: f64, from: u32, to: u32, bytes: f64) -> f64 {
+    /// When a copy would end whose source has the datum since the first of these times, and can pass it on since the second.
+    fn end_of(&self, (since_s, passed_s): (f64, f64), from: u32, to: u32, bytes: f64) -> f64 {
         let link = self.problem.links_from(from as usize)[to as usize];
-        let start_s = start_s + link.latency_s;
+        let start_s = passed_s + link.latency_s;
         if start_s == f64::INFINITY {
             return f64::INFINITY;
         }
         let (out, into) = (from as usize, self.places + to as usize);
         let busy_s = self.cards.links_s[from as usize * self.places + to as usize];
         let mut end_s = busy_s.max(start_s) + bytes / link.bandwidth;
+        if passed_s < since_s {
+            end_s = end_s.max(since_s + link.latency_s + PART_BYTES as f64 / link.bandwidth);
+        }
         for card in [out, into] {
             end_s = end_s.max(self.cards.cards_s[card].max(start_s) + bytes / self.widths[card]);
         }

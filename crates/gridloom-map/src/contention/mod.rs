@@ -13,7 +13,11 @@
 //!
 //! **Copies.** A datum is copied to a place at most once, for one of three reasons: a task there reads it, a copy from there
 //! is made, or the place is the client and the datum is wanted. The copy starts as soon as its source has the datum. In real
-//! groups it waits for earlier copies on the same way ([`sharing`]). Only a complete copy can be read or passed on.
+//! groups it waits for earlier copies on the same way ([`sharing`]). Only a complete copy can be read.
+//!
+//! **Passing on.** A server passes on a complete copy, and in real groups a large one as it comes: the next copy sets out when the
+//! first part of it is there, and ends no earlier than one part after it has. Behind a slower way such a copy takes its full share of
+//! what it crosses first and then waits, as in the simulator.
 //!
 //! **Tasks.** A server starts its tasks in their order, each as soon as a slot is free and its inputs are there. Where tasks
 //! are known to disturb one another, each is slowed down by the tasks beside it ([`side_by_side`]).
@@ -30,12 +34,13 @@ mod times;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
+use gridloom_base::limits::PART_BYTES;
 use thiserror::Error;
 
 use super::problem::Problem;
 pub use list::Lister;
 pub use search::search;
-use sharing::Sharing;
+use sharing::{Mark, PART_OVER, Sharing};
 use side_by_side::SideBySide;
 pub use times::{PlanTimes, can_judge};
 
@@ -119,6 +124,10 @@ pub struct Judge<'p> {
     copies: Vec<Copied>,
     /// By copy, in plain GridRPC: the task that it is for.
     copied_for: Vec<u32>,
+    /// Copies of what was still coming to their source, with the copy by which it came.
+    passed_on: BTreeMap<u32, u32>,
+    /// Of these, those that wait for its end.
+    late: Vec<u32>,
     is_plain: bool,
     now_s: f64,
     steps: u64,
@@ -168,6 +177,8 @@ enum What {
     /// A task of others on a slot that the group does not need.
     OtherEnds(u32),
     CopyFlows(u32),
+    /// A copy of what came to its source until now.
+    CopyEnds(u32),
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -193,6 +204,8 @@ impl<'p> Judge<'p> {
             timed: BinaryHeap::new(),
             copies: Vec::new(),
             copied_for: Vec::new(),
+            passed_on: BTreeMap::new(),
+            late: Vec::new(),
             is_plain: false,
             now_s: 0.0,
             steps: 0,
@@ -252,6 +265,8 @@ impl<'p> Judge<'p> {
         self.timed.clear();
         self.copies.clear();
         self.copied_for.clear();
+        self.passed_on.clear();
+        self.late.clear();
         self.sharing.clear();
         self.now_s = 0.0;
         self.queues.iter_mut().for_each(Vec::clear);
@@ -379,6 +394,50 @@ impl<'p> Judge<'p> {
         }
     }
 
+    /// The first part of a copy is at a server: what is copied from there sets out.
+    fn begin(&mut self, number: u32) {
+        let Copied { datum, to: place, .. } = self.copies[number as usize];
+        let mut next = std::mem::replace(&mut self.touch(datum, place).waiters, NOBODY);
+        // Those that stay keep their order.
+        let mut stay = Vec::new();
+        while next != NOBODY {
+            let (waiter, after) = self.waiters[next as usize];
+            match waiter {
+                Waiter::CopyTo(_) => {
+                    let copy = self.copies.len() as u32;
+                    self.serve(datum, place, waiter);
+                    if self.copies.len() as u32 > copy {
+                        self.passed_on.insert(copy, number);
+                    }
+                }
+                Waiter::Task(_) | Waiter::CopyFor(_) => stay.push(next),
+            }
+            next = after;
+        }
+        let mut first = NOBODY;
+        for waiter in stay.into_iter().rev() {
+            self.waiters[waiter as usize].1 = first;
+            first = waiter;
+        }
+        self.touch(datum, place).waiters = first;
+    }
+
+    /// The first part of a copy, if a server passes it on as it comes.
+    fn first_bytes(&mut self, datum: u32, place: u32) -> Option<f64> {
+        if !self.problem.passes_on(datum as usize, place as usize) || self.is_plain {
+            return None;
+        }
+        let mut next = self.touch(datum, place).waiters;
+        while next != NOBODY {
+            let (waiter, after) = self.waiters[next as usize];
+            if matches!(waiter, Waiter::CopyTo(_)) {
+                return Some(PART_BYTES as f64);
+            }
+            next = after;
+        }
+        None
+    }
+
     fn serve(&mut self, datum: u32, place: u32, waiter: Waiter) {
         match waiter {
             Waiter::Task(task) => {
@@ -449,22 +508,52 @@ impl<'p> Judge<'p> {
         let is_slot = |Reverse(timed): &Reverse<Timed>| match timed.what {
             What::SlotFree(_) | What::OtherEnds(_) => true,
             What::NextEnds(server, turn) => !self.is_now(server, turn),
-            What::TaskEnds(_) | What::CopyFlows(_) => false,
+            What::TaskEnds(_) | What::CopyFlows(_) | What::CopyEnds(_) => false,
         };
         self.timed.iter().all(is_slot) && self.sharing.next_s().is_none()
     }
 
     fn end_copies(&mut self) {
         self.sharing.advance(self.now_s);
-        while let Some(number) = self.sharing.take_ended() {
+        while let Some((number, mark)) = self.sharing.take_ended() {
+            match mark {
+                Mark::Begun => self.begin(number),
+                Mark::Ended => self.end_flow(number),
+            }
+        }
+    }
+
+    /// All of a copy has flowed. Its last part may not have been at its source in time.
+    fn end_flow(&mut self, number: u32) {
+        let Some(source) = self.passed_on.get(&number) else { return self.end_copy(number) };
+        let came_s = self.copies[*source as usize].end_s;
+        if came_s.is_nan() {
+            return self.late.push(number);
+        }
+        let at_s = came_s + self.part_s(number);
+        if at_s > self.now_s * (1.0 + PART_OVER) {
+            self.timed.push(Reverse(Timed { at_s, what: What::CopyEnds(number) }));
+        } else {
             self.end_copy(number);
         }
+    }
+
+    /// Seconds that the last part of a copy takes.
+    fn part_s(&self, number: u32) -> f64 {
+        let Copied { from, to, .. } = self.copies[number as usize];
+        self.problem.link_seconds(from as usize, to as usize, PART_BYTES)
     }
 
     fn end_copy(&mut self, number: u32) {
         let copy = &mut self.copies[number as usize];
         copy.end_s = self.now_s;
         let (datum, to) = (copy.datum, copy.to);
+        let passed_on = &self.passed_on;
+        let behind: Vec<u32> = self.late.extract_if(.., |late| passed_on.get(late) == Some(&number)).collect();
+        for late in behind {
+            let at_s = self.now_s + self.part_s(late);
+            self.timed.push(Reverse(Timed { at_s, what: What::CopyEnds(late) }));
+        }
         match self.copied_for.get(number as usize) {
             Some(task) if *task != NOBODY => self.missing[*task as usize] -= 1,
             Some(_) | None => self.arrive(datum, to),
@@ -492,9 +581,11 @@ impl<'p> Judge<'p> {
                     if size_bytes == 0 {
                         self.end_copy(number);
                     } else {
-                        self.sharing.start(number, from as usize, to as usize, size_bytes as f64);
+                        let first_bytes = self.first_bytes(datum, to);
+                        self.sharing.start(number, (from as usize, to as usize), size_bytes as f64, first_bytes);
                     }
                 }
+                What::CopyEnds(number) => self.end_copy(number),
                 What::TaskEnds(task) => self.end_task(task),
                 What::NextEnds(server, turn) if self.is_now(server, turn) => {
                     let beside = self.beside[server as usize].as_mut().expect("it has turns");

@@ -17,7 +17,7 @@ use gridloom_base::limits::EAGER_BYTES_MAX;
 /// A copy of which so many bytes are missing has ended: less than what rounding leaves.
 const BYTES_OVER: f64 = 1e-6;
 /// The same as a part of what was served, and of the time that has passed.
-const PART_OVER: f64 = 1e-12;
+pub(super) const PART_OVER: f64 = 1e-12;
 const NO_CLASS: u32 = u32::MAX;
 /// Wider links are not told apart, bytes per second: what is left of a card stays a number.
 const BANDWIDTH_MAX: f64 = 1e18;
@@ -40,7 +40,7 @@ pub(super) struct Sharing {
     active: Vec<u32>,
     at_s: f64,
     is_stale: bool,
-    ended: Vec<u32>,
+    ended: Vec<(u32, Mark)>,
     steps: u64,
     /// Room for filling.
     left: Vec<f64>,
@@ -57,8 +57,17 @@ struct Class {
     served: f64,
     /// In turn: what has to be served until the last large copy ends.
     last: f64,
-    /// What has to be served until it ends, and the copy.
-    copies: BinaryHeap<Reverse<(u64, u32)>>,
+    /// What has to be served until it ends, or has begun, and the copy.
+    copies: BinaryHeap<Reverse<(u64, u32, Mark)>>,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Mark {
+    /// Its first part is there.
+    Begun,
+    /// Its last byte is there.
+    Ended,
 }
 
 impl Sharing {
@@ -119,8 +128,8 @@ impl Sharing {
         self.is_stale = false;
     }
 
-    /// A copy sets out now.
-    pub(super) fn start(&mut self, copy: u32, from: usize, to: usize, bytes: f64) {
+    /// A copy sets out now. With a first part, it is said when that is there.
+    pub(super) fn start(&mut self, copy: u32, (from, to): (usize, usize), bytes: f64, first_bytes: Option<f64>) {
         let pair = from * self.places + to;
         if self.class_of[pair] == NO_CLASS {
             self.class_of[pair] = self.classes.len() as u32;
@@ -142,18 +151,21 @@ impl Sharing {
             class.last = end;
         }
         // Positive floats are in the order of their bits.
-        class.copies.push(Reverse((end.to_bits(), copy)));
+        class.copies.push(Reverse((end.to_bits(), copy, Mark::Ended)));
+        if let Some(first_bytes) = first_bytes {
+            class.copies.push(Reverse(((end - bytes + first_bytes).to_bits(), copy, Mark::Begun)));
+        }
         self.is_stale = true;
     }
 
-    /// When the next copy ends.
+    /// When the next copy ends, or has begun.
     pub(super) fn next_s(&mut self) -> Option<f64> {
         if self.is_stale {
             self.fill();
         }
         let left_s = |number: &u32| {
             let class = &self.classes[*number as usize];
-            let Reverse((end, _)) = class.copies.peek().expect("an active class has copies");
+            let Reverse((end, ..)) = class.copies.peek().expect("an active class has copies");
             (f64::from_bits(*end) - class.served).max(0.0) / class.rate
         };
         self.active.iter().map(left_s).min_by(f64::total_cmp).map(|left_s| self.at_s + left_s)
@@ -169,11 +181,11 @@ impl Sharing {
             let class = &mut self.classes[self.active[at] as usize];
             class.served += class.rate * passed_s;
             let reached = class.served + BYTES_OVER + PART_OVER * (class.served + class.rate * now_s);
-            while let Some(Reverse((end, copy))) = class.copies.peek().copied()
+            while let Some(Reverse((end, copy, mark))) = class.copies.peek().copied()
                 && f64::from_bits(end) <= reached
             {
                 class.copies.pop();
-                self.ended.push(copy);
+                self.ended.push((copy, mark));
                 self.is_stale = true;
             }
             if class.copies.is_empty() {
@@ -186,8 +198,8 @@ impl Sharing {
         self.ended.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// A copy that has ended.
-    pub(super) fn take_ended(&mut self) -> Option<u32> {
+    /// A copy that has ended, or begun.
+    pub(super) fn take_ended(&mut self) -> Option<(u32, Mark)> {
         self.ended.pop()
     }
 

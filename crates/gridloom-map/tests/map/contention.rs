@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::testing::{grid, independent, perturbation};
+use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
 use gridloom_map::contention::*;
 use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
 use gridloom_map::*;
@@ -119,4 +120,51 @@ fn what_runs_on_slots_that_are_not_needed_disturbs_too() {
     // The second starts when a slot is free.
     let both = ends(2);
     assert!((both[0] - 4.0).abs() < 1e-9 && both[1] > both[0], "{both:?}");
+}
+
+const SIZE_BYTES: u64 = 2 * CUT_THROUGH_BYTES_MIN;
+
+/// Three tasks that read one large datum of the client's, on three servers with links of 1 MB/s between them.
+fn one_datum_for_three(client_bytes_per_s: u64) -> (Workflow, Servers) {
+    let task = |name| format!(r#"{{"id": "{name}", "work_seconds": 100, "inputs": ["x"], "outputs": []}}"#);
+    let tasks = ["a", "b", "c"].map(task).join(",");
+    let workflow = Workflow::parse(&format!(r#"{{"tasks": [{tasks}], "files": {{"x": {SIZE_BYTES}}}}}"#), "w").unwrap();
+    let (up, direct) = (client_bytes_per_s, 1_000_000);
+    let servers = format!(
+        r#"{{"speed": [1, 1, 1], "client_bytes_per_s": [{up}, {up}, {up}],
+            "direct_bytes_per_s": {{"0-1": {direct}, "0-2": {direct}, "1-2": {direct}}}}}"#
+    );
+    (workflow, Servers::parse(&servers, "s").unwrap())
+}
+
+#[test]
+fn servers_pass_on_what_still_comes_to_them() {
+    for client_bytes_per_s in [1_000_000, 500_000] {
+        let (workflow, servers) = one_datum_for_three(client_bytes_per_s);
+        let case = Case { workflow: &workflow, servers: &servers, model: Model::M2 };
+        let problem = Problem::new(&case.outline(), &case.grid(), CLIENT).unwrap();
+        let chain = Choice {
+            servers: vec![0, 1, 2],
+            order: vec![0, 1, 2],
+            sources: BTreeMap::from([((0, 0), 3), ((0, 1), 0), ((0, 2), 1)]),
+        };
+        let mut judge = Judge::new(&problem);
+        let outcome = judge.run(&chain, f64::INFINITY).unwrap().unwrap().clone();
+        let (first_s, part_s) = (SIZE_BYTES as f64 / client_bytes_per_s as f64, PART_BYTES as f64 / 1e6);
+        for (number, start_s) in outcome.start_s.iter().enumerate() {
+            let expected_s = first_s + number as f64 * part_s;
+            assert!((start_s - expected_s).abs() < 1e-6, "{start_s} for {expected_s}");
+        }
+        // It is found, too, and what comes of it is a valid plan whose path leads back to the client.
+        let (found, found_s) = search(&problem, &[], 100_000, 1);
+        assert!(found_s <= outcome.makespan_s * (1.0 + 1e-9), "{found_s} with {:?}", found.sources);
+        let plan = Spec::parse("auto").unwrap().heuristic().unwrap().map(&problem).unwrap();
+        assert!((plan.makespan_s - found_s).abs() < 1e-6);
+        let path = critical_path(&plan, &problem).unwrap();
+        assert!(path.len() >= 3 && path[0].start_s == 0.0, "{path:?}");
+        // In recorded workflows only a complete copy is passed on.
+        let exact = problem.with_exact_figures();
+        let outcome = Judge::new(&exact).run(&chain, f64::INFINITY).unwrap().unwrap().clone();
+        assert!((outcome.start_s[2] - first_s - 2.0 * SIZE_BYTES as f64 / 1e6).abs() < 1e-6);
+    }
 }

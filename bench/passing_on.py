@@ -1,0 +1,46 @@
+"""One array to every server: how long it takes beside one transfer (size / bandwidth), predicted and measured.
+
+Wherever it runs: on this machine, in simulation, in a testbed.
+
+    gridloom simulate -p star.toml -- python bench/passing_on.py
+    gridloom testbed run -p star.toml --functions bench/passing_on_functions.py -- python bench/passing_on.py
+
+The platform `star.toml` has a client and servers around a switch. Each round sends another array, by plans of which each has one
+call on every server; each call reads the array's first element. Prints a line of JSON for each round.
+"""
+
+import argparse
+import json
+import pathlib
+
+import gridloom as gl
+import numpy as np
+
+FUNCTIONS = pathlib.Path(__file__).resolve().parent / "passing_on_functions.py"
+
+
+def one_each(problem):
+    """A call on every server."""
+    return list(range(len(problem.tasks)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--mebibytes", type=int, default=64)
+    options = parser.parse_args()
+    with gl.local(servers=4, functions=[FUNCTIONS]) as grid:
+        first = grid.function("passing_on_functions/first")
+        servers = len(grid.servers())
+        for number in range(options.rounds):
+            data = np.full(options.mebibytes << 17, float(number))
+            with grid.group(one_each) as group:
+                handles = [first(data) for _ in range(servers)]
+            values = [handle.get() for handle in handles]
+            report = group.report()
+            line = {"servers": servers, "mebibytes": options.mebibytes, "measured_s": report.measured_seconds}
+            print(json.dumps({**line, "predicted_s": report.predicted_seconds, "values": values}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
