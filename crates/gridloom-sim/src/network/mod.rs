@@ -8,6 +8,7 @@
 //! Links and sockets do not see each other; both go by the routes, and flow in the kernel.
 
 mod cargo;
+mod chains;
 mod links;
 mod passing;
 mod paths;

@@ -18,14 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::{DatumId, NodeId};
 
-use super::cargo::{Cargo, Parcel};
-use super::links::Links;
-use super::routes::Routes;
-use crate::kernel::Kernel;
+use super::cargo::Cargo;
 use crate::store::StoredValue;
-
-/// Bytes of a frame that says what has broken off.
-const BROKEN_BYTES: u64 = 64;
 
 /// What a node has to send, in bulk.
 #[derive(Debug)]
@@ -64,87 +58,53 @@ pub(super) struct Comings {
     broken: BTreeSet<(NodeId, DatumId)>,
 }
 
-impl Links {
+impl Comings {
     /// The first part of a datum has come. False if it has begun to come from another.
-    pub(crate) fn begin(&mut self, (from, to): (NodeId, NodeId), datum: DatumId, value: StoredValue) -> bool {
-        let is_new = !self.comings.coming.contains_key(&(to, datum));
+    pub(super) fn begin(&mut self, (from, to): (NodeId, NodeId), datum: DatumId, value: StoredValue) -> bool {
+        let is_new = !self.coming.contains_key(&(to, datum));
         if is_new {
-            self.comings.coming.insert((to, datum), (from, value));
+            self.coming.insert((to, datum), (from, value));
         }
         is_new
     }
 
-    /// What comes to a node and has begun.
-    pub(crate) fn coming(&self, at: NodeId, datum: DatumId) -> Option<&StoredValue> {
-        self.comings.coming.get(&(at, datum)).map(|(_, value)| value)
+    pub(super) fn value(&self, at: NodeId, datum: DatumId) -> Option<&StoredValue> {
+        self.coming.get(&(at, datum)).map(|(_, value)| value)
     }
 
-    /// What comes to some node and has begun.
-    pub(crate) fn comings(&self) -> impl Iterator<Item = (NodeId, DatumId)> {
-        self.comings.coming.keys().copied()
+    /// Whether a datum comes to a node from that one.
+    pub(super) fn comes(&self, (from, to): (NodeId, NodeId), datum: DatumId) -> bool {
+        self.coming.get(&(to, datum)).is_some_and(|(sender, _)| *sender == from)
     }
 
-    /// Whether it has begun at a node since it last landed there, and broke off.
-    pub(crate) fn has_broken(&self, at: NodeId, datum: DatumId) -> bool {
-        self.comings.broken.contains(&(at, datum))
+    /// It is whole there.
+    pub(super) fn end(&mut self, at: NodeId, datum: DatumId) {
+        self.coming.remove(&(at, datum));
+        self.broken.remove(&(at, datum));
     }
 
-    /// A datum has landed, and was taken in or not: so goes what was passed on of it.
-    pub(crate) fn landed(
-        &mut self,
-        kernel: &mut Kernel,
-        routes: &mut Routes,
-        (from, to): (NodeId, NodeId),
-        datum: DatumId,
-        is_whole: bool,
-    ) {
-        if self.comings.coming.get(&(to, datum)).is_none_or(|(sender, _)| *sender != from) {
-            return;
+    /// It comes no longer; false if it did not.
+    pub(super) fn break_off(&mut self, at: NodeId, datum: DatumId) -> bool {
+        let came = self.coming.remove(&(at, datum)).is_some();
+        if came {
+            self.broken.insert((at, datum));
         }
-        if !is_whole {
-            return self.break_off(kernel, routes, vec![(to, datum)]);
-        }
-        self.comings.coming.remove(&(to, datum));
-        self.comings.broken.remove(&(to, datum));
-        for peer in self.peers(to) {
-            self.let_end(kernel, routes, (to, peer), datum);
-        }
+        came
     }
 
-    /// A connection is lost: what came over it breaks off.
-    pub(super) fn break_all(&mut self, kernel: &mut Kernel, routes: &mut Routes, (a, b): (NodeId, NodeId)) {
-        let is_lost = |to: NodeId, from: NodeId| (to, from) == (a, b) || (to, from) == (b, a);
-        let lost = self.comings.coming.iter().filter(|((to, _), (from, _))| is_lost(*to, *from));
-        let lost = lost.map(|(place, _)| *place).collect();
-        self.break_off(kernel, routes, lost);
+    pub(super) fn has_broken(&self, at: NodeId, datum: DatumId) -> bool {
+        self.broken.contains(&(at, datum))
     }
 
-    /// Data break off at places, and so where they were passed on to.
-    fn break_off(&mut self, kernel: &mut Kernel, routes: &mut Routes, mut places: Vec<(NodeId, DatumId)>) {
-        while let Some((at, datum)) = places.pop() {
-            if self.comings.coming.remove(&(at, datum)).is_none() {
-                continue;
-            }
-            self.comings.broken.insert((at, datum));
-            for peer in self.peers(at) {
-                for _ in 0..self.give_up_passing(kernel, routes, (at, peer), datum) {
-                    self.send_broken(kernel, routes, (at, peer), datum);
-                    if self.comings.coming.get(&(peer, datum)).is_some_and(|(from, _)| *from == at) {
-                        places.push((peer, datum));
-                    }
-                }
-            }
-        }
+    /// All that comes, by where.
+    pub(super) fn places(&self) -> impl Iterator<Item = (NodeId, DatumId)> {
+        self.coming.keys().copied()
     }
 
-    /// Tells a node that a datum will not come from another.
-    pub(crate) fn send_broken(
-        &mut self,
-        kernel: &mut Kernel,
-        routes: &mut Routes,
-        pair: (NodeId, NodeId),
-        datum: DatumId,
-    ) {
-        self.send_frame(kernel, routes, pair, BROKEN_BYTES, Parcel::Broken { datum });
+    /// What comes over a connection, in either direction, by where.
+    pub(super) fn between(&self, (a, b): (NodeId, NodeId)) -> Vec<(NodeId, DatumId)> {
+        let is_between = |to: NodeId, from: NodeId| (to, from) == (a, b) || (to, from) == (b, a);
+        let coming = self.coming.iter().filter(|((to, _), (from, _))| is_between(*to, *from));
+        coming.map(|(place, _)| *place).collect()
     }
 }
