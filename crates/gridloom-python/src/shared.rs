@@ -71,6 +71,12 @@ pub(crate) fn find_shared(
 }
 
 #[pyfunction]
+pub(crate) fn place_shared(py: Python<'_>, grid: &RawGrid, name: String, servers: Vec<String>) -> PyResult<()> {
+    let (_, grid) = grid.live(py)?;
+    interruptible(py, move || grid.shared().place(&name, &servers))?.or_raise(py)
+}
+
+#[pyfunction]
 pub(crate) fn delete_shared(py: Python<'_>, grid: &RawGrid, name: String) -> PyResult<()> {
     let (_, grid) = grid.live(py)?;
     interruptible(py, move || grid.shared().delete(&name))?.or_raise(py)

@@ -15,6 +15,7 @@ use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::{Secret, TICKET_VARIABLE};
 use gridloom_net::jobs::{JobsConfig, RunAs, shared_threads};
+use gridloom_net::worker::nested;
 use serde_json::json;
 
 use super::worker::{Wrong, check_libraries};
@@ -133,11 +134,12 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
     codes.collect()
 }
 
-fn worker_environment(options: &Options, secret: &Secret) -> Result<Vec<(String, String)>> {
+fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<Vec<(String, String)>> {
     let mut variables = shared_threads(options.slots);
     // Functions that call others find the grid by it.
     if !options.no_agent {
         variables.push((AGENT_VARIABLE.into(), options.agent.agent.clone()));
+        variables.push((nested::SERVER_VARIABLE.into(), name.to_string()));
         variables.push((TICKET_VARIABLE.into(), secret.new_ticket()?));
     }
     Ok(variables)
@@ -208,7 +210,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         python: options.python.clone(),
         modules: offer.modules,
         queue_depth: options.queue_depth,
-        env: worker_environment(&options, &secret)?,
+        env: worker_environment(&options, &name, &secret)?,
         pass_env: options.env.clone(),
         run_as: options.run_as.as_deref().map(user_named).transpose()?,
         slowdown: options.slowdown,

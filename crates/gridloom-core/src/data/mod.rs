@@ -17,12 +17,14 @@ mod catalog;
 mod copies;
 mod description;
 mod mode;
+mod spread;
 mod uri;
 
 pub use catalog::{Catalog, Question, Stored};
 pub use copies::{CLIENT, Copies, Status};
 pub use description::{Description, Kind};
 pub use mode::Mode;
+pub use spread::{Source, Spread, Way};
 pub use uri::{InvalidData, Uri};
 
 mod dropped;

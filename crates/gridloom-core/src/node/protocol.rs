@@ -281,6 +281,8 @@ pub enum Command {
     Output { server: NodeId, query: OutputQuery },
     /// Have a server end a task, whoever's it is.
     EndTask { server: NodeId, task: TaskId },
+    /// The program is a function that this server runs: what it puts goes there, and what it gets comes from there, if it is there.
+    Near { server: NodeId },
     /// Something of shared names; ends in `Named` with that number, unless it is `Forget`.
     Name { ask: u64, command: NameCommand },
 }

@@ -14,6 +14,9 @@ use super::protocol::{FromWorker, Run};
 use super::said::{Rest, Speech};
 use crate::pid::pid;
 
+/// In a worker's environment: the name of its server.
+pub const SERVER_VARIABLE: &str = "GRIDLOOM_SERVER";
+
 static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None });
 /// The worker itself; 0 in a process that is none. A process that a function forks has a copy of all this, and says nothing.
 static PID: AtomicU32 = AtomicU32::new(0);

@@ -15,6 +15,8 @@ from ._operators import ValueOperators
 from ._pickles import OfSession
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
 
@@ -187,6 +189,28 @@ class SharedData:
         ...     parts = [solve(mesh, step) for step in range(8)]
         """
         return SharedValue(_gridloom.find_shared(self._raw, name, seconds("timeout", timeout)), name)
+
+    def place(self, name: str, /, servers: Iterable[str] = ()) -> None:
+        """Take copies of a name's current version to servers, before calls read it there.
+
+        The servers get it from one another, so it takes little longer than one transfer. The copies stay as long as there is room.
+
+        Parameters
+        ----------
+        name : str
+        servers : iterable of str, optional
+            Names of servers; all if none is named.
+
+        Raises
+        ------
+        UnknownName
+            If nobody has put it.
+        UsageError
+            If there is no such server.
+        TaskError
+            If a server has no room, or is lost.
+        """
+        _gridloom.place_shared(self._raw, name, list(servers))
 
     def exists(self, name: str, /) -> bool:
         """Whether a program has put that name, and a server still has it."""

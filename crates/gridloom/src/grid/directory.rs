@@ -48,6 +48,10 @@ impl Directory {
         self.agent_lost = None;
     }
 
+    pub(super) fn grid(&self) -> &GridView {
+        &self.servers
+    }
+
     pub(super) fn on_agent_lost(&mut self, error: TaskError) {
         self.agent_lost = Some(error);
     }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gridloom_base::{GroupId, Meta, NameError, Named, TaskId};
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::{GroupId, Meta, NameError, Named, NodeId, TaskId};
 use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
+use gridloom_net::worker::nested;
 
-use crate::group::Handle;
+use crate::group::{Handle, Submitted};
 use crate::{Error, Grid, Value};
 
 /// How long the agent has to say which names look like one that did not come in time.
@@ -66,6 +68,7 @@ impl SharedData<'_> {
     /// As [`SharedData::put`], and those of the call that makes it.
     pub fn put_handle(&self, name: &str, handle: &Handle, replaces: bool) -> Result<(), Error> {
         handle.launch()?;
+        self.near();
         let client = self.0.client();
         let command = NameCommand::Put {
             name: name.into(),
@@ -87,18 +90,79 @@ impl SharedData<'_> {
     }
 
     /// A handle for the current version of a name: an argument of calls, which get it from the servers that have it. Waits as
-    /// [`SharedData::get`]. The version stays while the handle lives.
+    /// [`SharedData::get`]. The version stays while the handle lives. In a function it is at the function's server then.
     ///
     /// # Errors
     /// As [`SharedData::get`].
     pub fn find(&self, name: &str, limit: Option<Duration>) -> Result<Handle, Error> {
-        let waits = limit.is_none_or(|limit| !limit.is_zero());
-        let answer =
-            self.ask(NameCommand::Find { name: name.into(), waits }, limit.filter(|limit| !limit.is_zero()))?;
-        match answer {
+        let handle = self.find_where_it_is(name, limit)?;
+        self.bring_near(&handle)?;
+        Ok(handle)
+    }
+
+    fn find_where_it_is(&self, name: &str, limit: Option<Duration>) -> Result<Handle, Error> {
+        let (waits, limit) = match limit {
+            Some(Duration::ZERO) => (false, None),
+            limit => (true, limit),
+        };
+        match self.ask(NameCommand::Find { name: name.into(), waits }, limit)? {
             CatalogAnswer::Found { named, .. } => Ok(Handle::of_value(self.0, named.datum, named.meta)),
             _ => unreachable!("a find finds"),
         }
+    }
+
+    /// In a function: the server that runs it, which its session is told.
+    fn near(&self) -> Option<NodeId> {
+        if nested::depth() == 0 {
+            return None;
+        }
+        let name = std::env::var(nested::SERVER_VARIABLE).ok()?;
+        let server = {
+            let state = self.0.state();
+            let names = state.directory.names().iter();
+            names.filter(|(_, known)| **known == name).map(|(node, _)| *node).next_back()?
+        };
+        self.0.command(Command::Near { server });
+        Some(server)
+    }
+
+    /// What a function finds comes to its server, for all that it runs. Where that cannot be, it comes to the function alone.
+    fn bring_near(&self, handle: &Handle) -> Result<(), Error> {
+        match self.near().filter(|_| handle.meta().size_bytes() > EAGER_BYTES_MAX) {
+            Some(server) => handle.place(server, false)?.wait_within(None),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes copies of the current version of a name to servers, before calls read it there: to all if none is named. They stay as
+    /// long as there is room. The servers get it from one another.
+    ///
+    /// # Errors
+    /// As [`SharedData::get`]; [`Error::Usage`] for a server that is not there; [`Error::Task`] if one has no room, or is lost.
+    pub fn place(&self, name: &str, servers: &[String]) -> Result<(), Error> {
+        let handle = self.find_where_it_is(name, Some(Duration::ZERO))?;
+        let placed: Vec<Submitted> =
+            self.nodes(servers)?.into_iter().map(|node| handle.place(node, false)).collect::<Result<_, _>>()?;
+        for one in &placed {
+            one.wait_within(None)?;
+        }
+        let failed = placed.iter().find_map(|one| one.end().and_then(|end| end.error));
+        failed.map_or(Ok(()), |error| Err(Error::Task(error)))
+    }
+
+    /// Servers by name; all, if none is named.
+    fn nodes(&self, names: &[String]) -> Result<Vec<NodeId>, Error> {
+        let state = self.0.state();
+        let (known, listed) = (state.directory.names(), state.directory.grid());
+        let all = listed.servers.iter().map(|server| server.node);
+        if names.is_empty() {
+            return Ok(all.collect());
+        }
+        let named = |name: &String| {
+            let found = all.clone().find(|node| known.get(node) == Some(name));
+            found.ok_or_else(|| Error::Usage(format!("no server is named '{name}'; 'gridloom servers' lists them")))
+        };
+        names.iter().map(named).collect()
     }
 
     /// Whether somebody has put that name.
@@ -106,7 +170,7 @@ impl SharedData<'_> {
     /// # Errors
     /// [`Error::Name`] if it is no name, or there is no agent.
     pub fn exists(&self, name: &str) -> Result<bool, Error> {
-        match self.find(name, Some(Duration::ZERO)) {
+        match self.find_where_it_is(name, Some(Duration::ZERO)) {
             Ok(_) => Ok(true),
             Err(Error::Name(NameError::Unknown { .. } | NameError::Lost { .. })) => Ok(false),
             Err(error) => Err(error),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::{Agent, not_taken, send};
-use crate::data::{Catalog, Question, Stored};
+use crate::data::{Catalog, Question, Source, Spread, Stored, Way};
 use crate::node::message::{
     CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Listed, ServerToCatalog, Supply, TaskToClient,
     TaskToServer,
@@ -20,6 +20,8 @@ use gridloom_base::{DatumId, Meta, NameError, Named, NodeId, Time};
 
 /// The part of a server's store that shared data may take: the rest is for calls, which could not run otherwise.
 const SHARED_PART: u64 = 2;
+/// What is expected of a way that nobody has measured: little, so that measured ones are taken first.
+const UNKNOWN_WAY: Way = Way { bandwidth: 1e6, latency_s: 0.1 };
 /// How long a server is given other sources of one datum before the tasks that read it fail.
 const SEARCH_NS_MAX: u64 = 6 * RETURN_NS_MAX;
 
@@ -30,6 +32,8 @@ pub(super) struct Names {
     is_kept: bool,
     /// Servers that wait for a source of a datum.
     searches: BTreeMap<(DatumId, NodeId), Search>,
+    /// Data on their way to servers.
+    spreads: BTreeMap<DatumId, Spread>,
 }
 
 /// A server's search for a source.
@@ -44,7 +48,18 @@ struct Search {
 
 impl Names {
     pub(super) fn new(agent: NodeId, is_kept: bool) -> Names {
-        Names { catalog: Catalog::new(agent), is_kept, searches: BTreeMap::new() }
+        Names { catalog: Catalog::new(agent), is_kept, searches: BTreeMap::new(), spreads: BTreeMap::new() }
+    }
+
+    /// A datum is at a server, or does not come there any more.
+    fn coming_no_more(&mut self, datum: DatumId, server: NodeId) {
+        self.searches.remove(&(datum, server));
+        if let Some(spread) = self.spreads.get_mut(&datum) {
+            spread.ended(server);
+            if spread.is_empty() {
+                self.spreads.remove(&datum);
+            }
+        }
     }
 
     pub(super) fn catalog(&self) -> &Catalog {
@@ -180,6 +195,7 @@ impl Agent {
     }
 
     fn give_up_version(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        self.names.spreads.remove(&datum);
         for server in self.names.catalog.give_up(datum) {
             send(out, server, TaskToServer::Release { data: vec![datum] });
         }
@@ -239,7 +255,7 @@ impl Agent {
             TaskToClient::TasksEnded { transfers, .. } => {
                 for report in transfers.iter().filter(|report| report.to == server) {
                     self.names.catalog.copied(report.datum, server);
-                    self.names.searches.remove(&(report.datum, server));
+                    self.names.coming_no_more(report.datum, server);
                 }
                 self.seek_again(now, out);
             }
@@ -264,28 +280,51 @@ impl Agent {
         if search.is_answered {
             // It comes, or its task is gone.
             if waited_ns >= SEARCH_NS_MAX {
-                self.names.searches.remove(&(datum, server));
+                self.names.coming_no_more(datum, server);
             }
             return;
         }
-        let others = self.holders_of(datum).into_iter().filter(|(node, _)| *node != server);
+        let source = self.source_for(now, datum, server, search.failed);
         // The one that failed is tried again after the others, and not at once.
-        let source = others.min_by_key(|(node, _)| (*node == search.failed, *node));
-        let source = source.filter(|(node, _)| *node != search.failed || waited_ns >= HEARTBEAT_NS);
+        let source = source.filter(|source| source.node != search.failed || waited_ns >= HEARTBEAT_NS);
         match (self.names.catalog.named(datum), source) {
-            (Some(named), Some((from, address))) if waited_ns < SEARCH_NS_MAX => {
-                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops: 1 }];
+            (Some(named), Some(source)) if waited_ns < SEARCH_NS_MAX => {
+                let (from, hops) = (source.node, source.hops);
+                let address = self.servers[&from].registration.address.clone();
+                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops }];
                 send(out, server, TaskToServer::Resupply { supplies });
                 let search = self.names.searches.get_mut(&(datum, server)).expect("found above");
                 search.is_answered = true;
             }
             (Some(_), None) if waited_ns < RETURN_NS_MAX => {}
             _ => {
-                self.names.searches.remove(&(datum, server));
+                self.names.coming_no_more(datum, server);
                 let why = self.why_lost(datum);
                 send(out, server, CatalogToServer::Gone { datum, why });
             }
         }
+    }
+
+    /// From whom a server is to get a datum: a holder, or another server that gets it.
+    fn source_for(&mut self, now: Time, datum: DatumId, server: NodeId, failed: NodeId) -> Option<Source> {
+        let size_bytes = self.names.catalog.named(datum)?.meta.size_bytes();
+        let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
+        let mut spread = self.names.spreads.remove(&datum).unwrap_or_default();
+        let source = spread.choose(now.seconds(), server, size_bytes, &holders, failed, |a, b| self.way(a, b));
+        if !spread.is_empty() {
+            self.names.spreads.insert(datum, spread);
+        }
+        source
+    }
+
+    /// What is expected of the way between two servers.
+    fn way(&self, from: NodeId, to: NodeId) -> Way {
+        let (from, to) = (Agent::place(self, from), Agent::place(self, to));
+        if from == to {
+            return Way { bandwidth: f64::INFINITY, latency_s: 0.0 };
+        }
+        let known = self.links.of(&from, &to).and_then(|model| model.estimate());
+        known.map_or(UNKNOWN_WAY, |link| Way { bandwidth: link.bandwidth, latency_s: link.latency_s })
     }
 
     /// Copies have come to be, or time has passed: servers that wait for a source may get one.
@@ -298,7 +337,9 @@ impl Agent {
     // ---- nodes that are gone
 
     pub(super) fn names_lost(&mut self, node: NodeId, why: &str, out: &mut Vec<Effect>) {
-        self.names.searches.retain(|(_, server), _| *server != node);
+        let searches: Vec<(DatumId, NodeId)> =
+            self.names.searches.keys().filter(|(_, at)| *at == node).copied().collect();
+        searches.into_iter().for_each(|(datum, server)| self.names.coming_no_more(datum, server));
         if let Some(server) = self.servers.get(&node) {
             let name = server.registration.name.clone();
             let coming = self.names.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));

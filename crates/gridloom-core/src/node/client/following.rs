@@ -56,7 +56,10 @@ impl Client {
             let known = source.at.iter().find(|holder| self.can_send(**holder, placed.server));
             transfers.push(Transfer {
                 datum: index as u32,
-                from: *planned.or(known).unwrap_or(&self.config.id),
+                // The catalog knows best from where a shared datum is to come: the server asks it.
+                from: *planned
+                    .or(if datum.is_shared() { Some(&placed.server) } else { known })
+                    .unwrap_or(&self.config.id),
                 to: placed.server,
                 size_bytes: source.meta.size_bytes(),
                 start_s: 0.0,

@@ -129,7 +129,9 @@ impl Client {
         if run.here || run.fetching.is_some() || self.supplies.is_astray(datum, self.config.id) {
             return true;
         }
-        let holder = run.holders.iter().copied().find(|node| !self.contacts.is_lost(*node));
+        let is_there = |node: &NodeId| !self.contacts.is_lost(*node);
+        let near = self.near.filter(|node| run.holders.contains(node));
+        let holder = near.into_iter().chain(run.holders.iter().copied()).find(is_there);
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
         self.contacts.post(from, DataMessage::Fetch { datum, hops: 1 }, out);
@@ -162,6 +164,10 @@ impl Client {
                     }
                 }
                 out.push(Effect::Emit(Event::TaskEnded { at, server: Some(from), report }));
+                if task.is_replicate() {
+                    // Transfers of shared data are told to the catalog alone.
+                    self.copies_taken(&task, from);
+                }
                 for output in &task.outputs {
                     self.supply_waiting(now, output.datum, out);
                     self.made(now, output.datum);
@@ -173,6 +179,14 @@ impl Client {
                 if !self.repeat_in_group(now, report.task, from, &error, out) {
                     self.fail_task_at(at, report.task, error, Some(from), out);
                 }
+            }
+        }
+    }
+
+    fn copies_taken(&mut self, task: &Task, server: NodeId) {
+        for datum in task.inputs().filter(|datum| datum.is_shared()) {
+            if let Some(run) = self.data.get_mut(&datum) {
+                run.holders.insert(server);
             }
         }
     }

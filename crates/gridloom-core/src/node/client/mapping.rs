@@ -348,7 +348,7 @@ impl Client {
     /// How many sends a datum takes to a server by those sources, from where it is or is made: a source may wait for it itself.
     fn hops(&self, server: NodeId, datum: DatumId, from: &BTreeMap<(NodeId, DatumId), NodeId>) -> u16 {
         let (mut hops, mut at) = (0, server);
-        while let Some(source) = from.get(&(at, datum)).filter(|_| hops < HOPS_MAX) {
+        while let Some(source) = from.get(&(at, datum)).filter(|source| **source != at && hops < HOPS_MAX) {
             (hops, at) = (hops + 1, *source);
         }
         // What is forgotten meanwhile is read by no task that is sent.

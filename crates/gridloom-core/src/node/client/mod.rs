@@ -171,6 +171,8 @@ pub struct Client {
     early_plans: Vec<(Group, MapBy, Purpose)>,
     following: Following,
     names: Names,
+    /// The server that runs the program, if that is a function.
+    near: Option<NodeId>,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -196,6 +198,7 @@ impl Client {
             early_plans: Vec::new(),
             following: Following::default(),
             names: Names::default(),
+            near: None,
             tasks: BTreeMap::new(),
             data: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -313,6 +316,7 @@ impl Client {
                 let released: Vec<DatumId> = released.collect();
                 released.into_iter().for_each(|datum| self.release(datum, false, out));
             }
+            Command::Near { server } => self.near = Some(server),
             Command::Name { ask, command } => self.on_name_command(now, ask, command, out),
             Command::Erase { datum } => self.release(datum, true, out),
             Command::GiveUp { datum, at } => self.give_up(datum, at, out),

@@ -145,6 +145,9 @@ impl Client {
             put.stage = Stage::Asked;
             let held = self.data.get(&put.datum).map(|run| run.holders.iter().copied());
             at.extend(held.into_iter().flatten());
+            if at.is_empty() {
+                at.extend(self.near);
+            }
         }
         let message = question.message(ask, at);
         self.contacts.tell_agent(message, out);

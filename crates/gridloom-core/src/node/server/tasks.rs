@@ -172,6 +172,10 @@ impl Server {
         if self.reports.transferred(now, report, hops == 1) {
             out.push(Effect::SetTimer { timer: ServerTimer::Transfers.into(), at: now + RATE_REPORT_NS });
         }
+        if datum.is_shared() {
+            // At once: the next server may get it from here.
+            self.reports.report_transfers(now, datum.client, 0, out);
+        }
         self.admitting(now, out, |admission, _, out| admission.datum_here(now, datum, size_bytes, origin, out));
         self.pump(now, out);
     }

@@ -1,0 +1,189 @@
+//! How a shared datum spreads: from whom each server gets it, when several want it.
+//!
+//! A server gets it from where it is whole there earliest, by this prediction. With `s` bytes, a part of `p` bytes, a way of bandwidth
+//! `b` (bytes a second) and latency `l` (seconds), and a source that sends it to `u` others already:
+//!
+//! ```text
+//! alone   = l + s (u + 1) / b          the source has it, and shares its card among those it sends to
+//! behind  = end of the source + l + p / b
+//! end     = max(now + alone, behind)   from CUT_THROUGH_BYTES_MIN on: what still comes is passed on part by part
+//!         = max(now, end of the source) + alone       below
+//! ```
+//! Of sources that end nearly as early ([`NEAR_EARLIEST`]), the one with the widest way is taken: a narrow way, as between two sites, is
+//! shared by more than is known here.
+//!
+//! On links of equal bandwidth this makes a chain, which takes `s / b` and a part for each server; behind a slow link only the first
+//! server of a site gets it over that link, and the others from one another.
+//!
+//! **Invariant:** no server gets it from one that gets it from this one, however far behind.
+//!
+//! Where it is wrong: it knows nothing of other data on the way, and a source that is slower than predicted keeps those behind it.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::NodeId;
+use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, HOPS_MAX, PART_BYTES};
+
+/// Times as long as the earliest source takes.
+const NEAR_EARLIEST: f64 = 1.1;
+
+/// How data go from one server to another.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Way {
+    /// Bytes a second.
+    pub bandwidth: f64,
+    pub latency_s: f64,
+}
+
+/// From whom a server gets a datum.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Source {
+    pub node: NodeId,
+    /// Sends from a server that has it to this one.
+    pub hops: u16,
+    /// When it will be whole, seconds.
+    pub end_s: f64,
+}
+
+/// One datum on its way to servers.
+#[derive(Clone, Debug, Default)]
+pub struct Spread {
+    coming: BTreeMap<NodeId, Source>,
+}
+
+impl Spread {
+    /// Whether it is on its way to nobody.
+    pub fn is_empty(&self) -> bool {
+        self.coming.is_empty()
+    }
+
+    /// It is whole at a server, or does not come there any more.
+    pub fn ended(&mut self, server: NodeId) {
+        self.coming.remove(&server);
+    }
+
+    /// From whom the server is to get it: one of the `holders`, or a server that it is on its way to. It comes from there from now
+    /// on. `failed` is taken only if there is no other. `None` if there is none.
+    pub fn choose(
+        &mut self,
+        now_s: f64,
+        server: NodeId,
+        size_bytes: u64,
+        holders: &[NodeId],
+        failed: NodeId,
+        way: impl Fn(NodeId, NodeId) -> Way,
+    ) -> Option<Source> {
+        self.coming.remove(&server);
+        let whole = holders.iter().map(|node| (*node, now_s, 0));
+        let coming = self.coming.iter().filter(|(node, source)| !holders.contains(node) && source.hops < HOPS_MAX);
+        let coming = coming.map(|(node, source)| (*node, source.end_s, source.hops));
+        let usable = |(node, ..): &(NodeId, f64, u16)| *node != server && !self.is_behind(*node, server);
+        let predicted = whole.chain(coming).filter(usable).map(|(node, source_end_s, hops)| {
+            let way = way(node, server);
+            let end_s = self.end_s(now_s, size_bytes, (node, source_end_s), way);
+            (way.bandwidth, Source { node, hops: hops + 1, end_s })
+        });
+        let mut predicted: Vec<(f64, Source)> = predicted.collect();
+        if predicted.iter().any(|(_, source)| source.node != failed) {
+            predicted.retain(|(_, source)| source.node != failed);
+        }
+        let earliest_s = predicted.iter().map(|(_, source)| source.end_s - now_s).min_by(f64::total_cmp)?;
+        predicted.retain(|(_, source)| source.end_s - now_s <= earliest_s * NEAR_EARLIEST);
+        let (_, best) = predicted.into_iter().min_by(|(a_wide, a), (b_wide, b)| {
+            let by_time = b_wide.total_cmp(a_wide).then(a.end_s.total_cmp(&b.end_s));
+            by_time.then((a.hops, a.node).cmp(&(b.hops, b.node)))
+        })?;
+        self.coming.insert(server, best);
+        Some(best)
+    }
+
+    /// The formula of the module.
+    fn end_s(&self, now_s: f64, size_bytes: u64, (source, source_end_s): (NodeId, f64), way: Way) -> f64 {
+        let sends_to = self.coming.values().filter(|other| other.node == source && other.end_s > now_s).count();
+        let alone_s = way.latency_s + size_bytes as f64 * (sends_to as f64 + 1.0) / way.bandwidth;
+        match size_bytes >= CUT_THROUGH_BYTES_MIN {
+            true => {
+                let behind_s = source_end_s + way.latency_s + PART_BYTES as f64 / way.bandwidth;
+                (now_s + alone_s).max(if source_end_s > now_s { behind_s } else { now_s })
+            }
+            false => source_end_s.max(now_s) + alone_s,
+        }
+    }
+
+    /// Whether a server gets it from another, perhaps through more.
+    fn is_behind(&self, server: NodeId, other: NodeId) -> bool {
+        let mut at = server;
+        for _ in 0..=self.coming.len() {
+            match self.coming.get(&at) {
+                Some(source) if source.node == other => return true,
+                Some(source) => at = source.node,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: NodeId = NodeId(0);
+    const SIZE: u64 = 64 << 20;
+
+    fn equal(_: NodeId, _: NodeId) -> Way {
+        Way { bandwidth: 12.5e6, latency_s: 1e-4 }
+    }
+
+    /// Hosts of two sites: those of even numbers and the others. One link between them is ten times as slow.
+    fn sites(a: NodeId, b: NodeId) -> Way {
+        let bandwidth = if a.0 % 2 == b.0 % 2 { 12.5e6 } else { 1.25e6 };
+        Way { bandwidth, latency_s: 1e-4 }
+    }
+
+    fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> Way) -> Vec<Source> {
+        let mut spread = Spread::default();
+        (2..readers + 2)
+            .map(|reader| spread.choose(0.0, NodeId(reader), size_bytes, &[NodeId(1)], NOBODY, way).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn on_equal_links_a_large_datum_goes_along_a_chain() {
+        let sources = spread(SIZE, 16, equal);
+        assert_eq!(sources.iter().map(|source| source.node.0).collect::<Vec<_>>(), (1..=16).collect::<Vec<_>>());
+        let alone_s = SIZE as f64 / 12.5e6;
+        assert!(sources.last().unwrap().end_s < 1.25 * alone_s);
+    }
+
+    #[test]
+    fn a_small_datum_goes_along_a_tree() {
+        let sources = spread(1 << 20, 15, equal);
+        assert_eq!(sources.iter().map(|source| source.hops).max(), Some(4));
+        let alone_s = f64::from(1 << 20) / 12.5e6;
+        assert!(sources.iter().map(|source| source.end_s).fold(0.0, f64::max) < 5.1 * alone_s);
+    }
+
+    #[test]
+    fn a_slow_link_is_crossed_once() {
+        let sources = spread(SIZE, 15, sites);
+        let crossings = (2..).zip(&sources).filter(|(reader, source)| reader % 2 != source.node.0 % 2).count();
+        assert_eq!(crossings, 1);
+    }
+
+    #[test]
+    fn no_circle_closes_when_a_source_fails() {
+        let mut spread = Spread::default();
+        for reader in 2..5 {
+            spread.choose(0.0, NodeId(reader), SIZE, &[NodeId(1)], NOBODY, equal);
+        }
+        // 2 had it from 1, 3 from 2, 4 from 3.
+        let again = spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], NodeId(1), equal).unwrap();
+        assert_eq!(again.node, NodeId(1), "all others are behind it");
+        let again = spread.choose(1.0, NodeId(3), SIZE, &[NodeId(1)], NodeId(2), equal).unwrap();
+        assert_eq!((again.node, again.hops), (NodeId(1), 1));
+        spread.ended(NodeId(2));
+        assert_eq!(spread.choose(1.0, NodeId(9), SIZE, &[], NOBODY, equal).unwrap().node, NodeId(4));
+        assert_eq!(Spread::default().choose(1.0, NodeId(9), SIZE, &[], NOBODY, equal), None);
+    }
+}
