@@ -43,7 +43,8 @@ impl Simulation {
             Effect::NameDatum { datum, named } => {
                 let store = &mut self.nodes.node_mut(node).store;
                 if let Some(value) = store.value(datum).cloned() {
-                    store.put(named, value);
+                    store.put(named, value.clone());
+                    self.kernel.note(|trace, now| trace.stored(now, node, named, &value));
                 }
             }
             Effect::StartTask { task } => {

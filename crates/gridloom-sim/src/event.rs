@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, NodeId, TaskId};
+use gridloom_base::{DatumId, Named, NodeId, TaskId};
 use gridloom_core::graph::Task;
-use gridloom_core::node::message::{DataMessage, Message, TaskMessage, TaskToClient};
+use gridloom_core::node::message::{CatalogMessage, CatalogToClient, DataMessage, Message, TaskMessage, TaskToClient};
 use gridloom_core::node::{Command, Effect, Event, Input};
 
 use crate::store::StoredValue;
@@ -37,6 +37,8 @@ pub(crate) enum SimEvent {
     PassesOn,
     /// A datum came.
     Arrived { node: NodeId, from: NodeId, datum: DatumId },
+    /// A client hears where a datum is to go that it puts under a name.
+    Placed { node: NodeId, ask: u64, named: Named, server: NodeId },
     /// A machine begins, or begins anew.
     Begins { node: NodeId },
     /// A task starts.
@@ -48,7 +50,7 @@ pub(crate) enum SimEvent {
     /// The program asks its client for a datum.
     Wants { node: NodeId, datum: DatumId },
     /// The program releases data.
-    Releases { data: Vec<DatumId> },
+    Releases { node: NodeId, data: Vec<DatumId> },
     /// A client tells its program something (but what is only of interest to the curious).
     Told { node: NodeId, event: Event },
 }
@@ -69,6 +71,11 @@ impl SimEvent {
                     Message::Task(TaskMessage::ToClient(TaskToClient::MakeRoom { data })) => {
                         see(SimEvent::MakesRoom { data: data.clone() });
                     }
+                    Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place {
+                        ask, named, server, ..
+                    })) => {
+                        see(SimEvent::Placed { node, ask: *ask, named: named.clone(), server: *server });
+                    }
                     _ => {}
                 }
             }
@@ -80,8 +87,8 @@ impl SimEvent {
             Input::TaskEnded { task, .. } => see(SimEvent::Ended { node, task: *task }),
             Input::Timer(timer) if timer.is_heartbeat() => see(SimEvent::Beat { node }),
             Input::Command(Command::Get { datum }) => see(SimEvent::Wants { node, datum: *datum }),
-            Input::Command(Command::Release { data }) => see(SimEvent::Releases { data: data.clone() }),
-            Input::Command(Command::Erase { datum }) => see(SimEvent::Releases { data: vec![*datum] }),
+            Input::Command(Command::Release { data }) => see(SimEvent::Releases { node, data: data.clone() }),
+            Input::Command(Command::Erase { datum }) => see(SimEvent::Releases { node, data: vec![*datum] }),
             _ => {}
         }
     }
@@ -103,6 +110,7 @@ impl SimEvent {
                 | Event::DatumHere { .. }
                 | Event::DatumLost { .. }
                 | Event::GroupEnded { .. }
+                | Event::Named { .. }
                 | Event::ServerLost { .. }
                 | Event::AgentLost { .. }),
             ) => see(SimEvent::Told { node, event: event.clone() }),

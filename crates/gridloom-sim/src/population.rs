@@ -121,6 +121,16 @@ impl Simulation {
         }
     }
 
+    /// Whether a node is a client that maps by itself.
+    pub(crate) fn is_independent(&self, node: NodeId) -> bool {
+        matches!(self.node(node).machine, AnyMachine::ClientWithAgent(_))
+    }
+
+    /// The name of a node's host.
+    pub(crate) fn host_name(&self, node: NodeId) -> &str {
+        &self.platform.hosts()[self.node(node).host.0 as usize].name
+    }
+
     /// The server machine of a node, if it is one.
     pub fn server(&self, node: NodeId) -> Option<&Server> {
         match &self.node(node).machine {

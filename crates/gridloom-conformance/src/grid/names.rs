@@ -164,6 +164,8 @@ fn calls_read(world: &mut dyn World) {
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.become_client("second");
     let mesh = stage.find("mesh").unwrap();
+    // It has a copy of its own from then on, which is not its to send.
+    stage.expect(mesh, |i| i);
     let n = ELEMENTS as i32;
     // More than one server can do in the time.
     let tasks: Vec<Task> = (0..4).map(|_| stage.task("wait_ms", &[100, n], &[mesh], 1)).collect();

@@ -60,6 +60,8 @@ pub struct Catalog {
     placed: BTreeMap<NodeId, u64>,
     waiting: BTreeMap<String, BTreeSet<Question>>,
     waits: usize,
+    /// Copies of data of which no server has told the name yet.
+    strays: BTreeSet<(DatumId, NodeId)>,
 }
 
 impl Catalog {
@@ -74,6 +76,7 @@ impl Catalog {
             placed: BTreeMap::new(),
             waiting: BTreeMap::new(),
             waits: 0,
+            strays: BTreeSet::new(),
         }
     }
 
@@ -144,7 +147,10 @@ impl Catalog {
         let datum = named.datum;
         *self.placed.entry(place).or_default() += named.meta.size_bytes();
         self.by_name.entry(named.name.clone()).or_default().insert(datum);
-        let (holders, readers) = Default::default();
+        let of_it = (datum, NodeId(0))..=(datum, NodeId(u64::MAX));
+        let holders: BTreeSet<NodeId> = self.strays.range(of_it).map(|(_, server)| *server).collect();
+        holders.iter().for_each(|server| _ = self.strays.remove(&(datum, *server)));
+        let readers = BTreeSet::new();
         self.versions.insert(datum, Version { named, holders, coming, place, readers, lost: None });
     }
 
@@ -334,11 +340,29 @@ impl Catalog {
 
     // ---- nodes
 
-    /// A server has a copy.
-    pub fn copied(&mut self, datum: DatumId, server: NodeId) {
-        if let Some(version) = self.versions.get_mut(&datum).filter(|version| version.coming.is_none()) {
+    /// A server has a copy. False if the datum is unknown.
+    #[must_use]
+    pub fn copied(&mut self, datum: DatumId, server: NodeId) -> bool {
+        let Some(version) = self.versions.get_mut(&datum) else { return false };
+        if version.coming.is_none() {
             version.holders.insert(server);
         }
+        true
+    }
+
+    /// A server has a copy of an unknown datum, of which another may tell the name. False if too many are there.
+    #[must_use]
+    pub fn add_stray(&mut self, datum: DatumId, server: NodeId) -> bool {
+        let has_room = datum.is_shared() && self.strays.len() < SHARED_DATA_MAX;
+        if has_room {
+            self.strays.insert((datum, server));
+        }
+        has_room
+    }
+
+    /// Takes out the copies of data that are unknown still.
+    pub fn take_strays(&mut self) -> BTreeSet<(DatumId, NodeId)> {
+        std::mem::take(&mut self.strays)
     }
 
     /// A server has no copy any more.
@@ -358,6 +382,7 @@ impl Catalog {
         let at_it = self.versions.values().filter(|version| version.place == server);
         let coming: Vec<_> = at_it.filter_map(|version| Some((version.coming?, version.named.clone()))).collect();
         coming.iter().for_each(|(_, named)| drop(self.remove(named.datum)));
+        self.strays.retain(|(_, at)| *at != server);
         self.placed.remove(&server);
         coming
     }

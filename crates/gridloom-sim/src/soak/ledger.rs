@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
 
+use super::shared::Shared;
 use crate::faults::{Fault, Kind};
 
 /// Faults of one server each that may leave a client without any: one for each of the three that may be lost, and one that
@@ -42,6 +43,8 @@ pub(super) struct Ledger {
     pub(super) insiders: BTreeSet<NodeId>,
     /// Clients that were killed.
     pub(super) killed: BTreeSet<NodeId>,
+    /// Data with shared names.
+    pub(super) shared: Shared,
     /// What faults broke.
     pub(super) damage: Damage,
 }
@@ -61,6 +64,10 @@ pub(super) struct Damage {
     losses: u32,
     /// A store was full for a while.
     was_full: bool,
+    /// Nodes and hosts that were lost, or could not be heard.
+    hit: BTreeSet<String>,
+    /// When the last fault struck.
+    last: Time,
 }
 
 impl Damage {
@@ -79,12 +86,26 @@ impl Damage {
         self.was_full
     }
 
+    /// Whether a node, or its host, was lost or could not be heard at some time.
+    pub(super) fn has_hit(&self, node: &str, host: &str) -> bool {
+        self.hit.contains(node) || self.hit.contains(host)
+    }
+
+    /// When the last fault struck.
+    pub(super) fn last(&self) -> Time {
+        self.last
+    }
+
     /// A fault is about to strike.
     pub(super) fn note(&mut self, now: Time, fault: &Fault) {
         self.note_silence(now, fault);
+        self.last = now;
         self.struck.push(fault.kind());
         let is_agents = |host: &&str| super::places::is_agents_host(host);
         let names_agent = fault.nodes().contains(&super::places::AGENT) || fault.hosts().iter().any(is_agents);
+        if !matches!(fault.kind(), Kind::Slow | Kind::SlowDisk | Kind::Full) {
+            self.hit.extend(fault.nodes().iter().chain(&fault.hosts()).map(ToString::to_string));
+        }
         match fault.kind() {
             // What pauses is told by its silence.
             Kind::Restart | Kind::Pause | Kind::Reset | Kind::HalfOpen if names_agent => self.agent_was_away = true,

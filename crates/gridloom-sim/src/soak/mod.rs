@@ -11,9 +11,11 @@
 mod insider;
 mod invariants;
 mod ledger;
+mod naming;
 mod places;
 mod player;
 mod run;
+mod shared;
 mod stage;
 mod workload;
 

@@ -12,7 +12,8 @@ use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
 use gridloom_core::node::{Command, Event};
 
 use super::ledger::Ledger;
-use super::workload::{Draw, Hashes, PlainCall, array};
+use super::naming::{Deed, Naming};
+use super::workload::{Draw, Hashes, PlainCall, Work, array};
 use crate::simulation::Simulation;
 
 /// All that a program does of its own accord, it does within this time.
@@ -26,6 +27,7 @@ const SERVERS_WITHIN_NS: u64 = 60 * SECOND_NS;
 const PLACEMENTS_FROM: u64 = 1 << 40;
 /// Tells their draws from others.
 const PLACING: u64 = 0x706c_6163_696e_6721;
+const NAMING: u64 = 0x6e61_6d69_6e67_2121;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Act {
@@ -65,6 +67,7 @@ pub(super) struct Player {
     /// What placements are drawn from, so that other work is as it is without them.
     placing: SplitMix64,
     placements: u64,
+    naming: Naming,
     /// Servers that it knows.
     servers: Vec<NodeId>,
     /// It begins when its client knows servers, and gives up at that time.
@@ -117,7 +120,9 @@ impl Player {
         // What it has not asked for by then, it asks for now.
         agenda.push((now + ACTIVE_NS, Act::Get));
         agenda.sort();
+        let apart = SplitMix64::new(random.clone().below(u64::MAX) ^ NAMING);
         let draw = Draw { random, client: node, elements, hashes, next_group: 0, next_call: 0 };
+        let naming = Naming::new(now, node, apart, draw.clone());
         Player {
             node,
             draw,
@@ -130,6 +135,7 @@ impl Player {
             asked: BTreeSet::new(),
             placing,
             placements: 0,
+            naming,
             servers: Vec::new(),
             begins_by: None,
             is_over: false,
@@ -147,7 +153,8 @@ impl Player {
         if let Some(at) = self.begins_by.filter(|_| !self.is_over) {
             return Some(at);
         }
-        self.agenda.front().map(|(at, _)| *at).filter(|_| !self.is_over)
+        let own = self.agenda.front().map(|(at, _)| *at);
+        own.into_iter().chain(self.naming.next_at()).min().filter(|_| !self.is_over)
     }
 
     /// What it still waits for, in words.
@@ -156,11 +163,12 @@ impl Player {
         let groups: Vec<String> = self.open.iter().map(|group| group.serial.to_string()).collect();
         let asked: Vec<String> = self.asked.iter().map(ToString::to_string).collect();
         format!(
-            "client {} waits for calls [{}], groups [{}], data [{}]",
+            "client {} waits for calls [{}], groups [{}], data [{}], answers about names {:?}",
             self.node,
             calls.join(", "),
             groups.join(", "),
-            asked.join(", ")
+            asked.join(", "),
+            self.naming.waits_for()
         )
     }
 
@@ -215,7 +223,7 @@ impl Player {
                 }
                 Act::ReleaseOne => {
                     // A program that waits for a result has a handle on it.
-                    let one = self.held.keys().find(|datum| !self.asked.contains(datum)).copied();
+                    let one = self.held.keys().find(|datum| self.is_free(**datum)).copied();
                     if let Some(datum) = one {
                         self.held.remove(&datum);
                         sim.command(self.node, Command::Release { data: vec![datum] });
@@ -223,12 +231,19 @@ impl Player {
                 }
                 Act::Place => self.place(sim, ledger),
                 Act::Erase => {
-                    if let Some(datum) = self.held.keys().find(|datum| !self.asked.contains(datum)).copied() {
+                    if let Some(datum) = self.held.keys().find(|datum| self.is_free(**datum)).copied() {
                         ledger.has_erased = true;
                         self.held.remove(&datum);
                         sim.command(self.node, Command::Erase { datum });
                     }
                 }
+            }
+        }
+        while let Some(deed) = self.naming.act(sim, ledger, &self.held) {
+            match deed {
+                Deed::None => {}
+                Deed::Run(work) => self.hand_over(sim, ledger, *work),
+                Deed::Await(datum) => _ = self.asked.insert(datum),
             }
         }
         self.end_if_done(sim);
@@ -237,6 +252,10 @@ impl Player {
     fn run_group(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
         let has: Vec<(DatumId, f64)> = self.held.iter().map(|(datum, value)| (*datum, *value)).collect();
         let work = self.draw.group(&has);
+        self.hand_over(sim, ledger, work);
+    }
+
+    fn hand_over(&mut self, sim: &mut Simulation, ledger: &mut Ledger, work: Work) {
         for (datum, value) in &work.sources {
             self.put(sim, ledger, *datum, *value);
         }
@@ -251,6 +270,11 @@ impl Player {
         let heuristic = ["heft", "greedy", "random", "auto[steps=3000]"][self.draw.random.below(4) as usize].into();
         sim.command(self.node, Command::Run { group: work.group, heuristic });
         sim.command(self.node, Command::Release { data: release });
+    }
+
+    /// Nothing that it has asked for needs that result.
+    fn is_free(&self, datum: DatumId) -> bool {
+        !self.asked.contains(&datum) && !self.naming.is_lent(datum)
     }
 
     fn place(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
@@ -327,11 +351,12 @@ impl Player {
     }
 
     /// Takes note of what its client tells it.
-    pub(super) fn hear(&mut self, sim: &mut Simulation) {
+    pub(super) fn hear(&mut self, sim: &mut Simulation, ledger: &Ledger) {
         while let Some(event) = sim.take_event(self.node) {
             match event {
                 Event::DatumHere { datum, .. } | Event::DatumLost { datum, .. } => {
                     self.asked.remove(&datum);
+                    self.naming.arrived(sim, datum);
                 }
                 Event::Directory { grid, .. } => {
                     self.servers = grid.servers.iter().map(|server| server.node).collect();
@@ -341,6 +366,7 @@ impl Player {
                     self.begins_by = None;
                     let late_ns = self.agenda.front().map_or(0, |(at, _)| sim.now().since(*at));
                     self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
+                    self.naming.delay(late_ns);
                 }
                 Event::TaskEnded { report, server, .. } => {
                     if let Some(call) = self.calls.remove(&report.task)
@@ -355,6 +381,7 @@ impl Player {
                         }
                     }
                 }
+                Event::Named { ask, answer } => self.naming.hear(sim, ledger, ask, answer.ok()),
                 Event::GroupEnded { group, .. } => {
                     self.open.remove(&group);
                 }
@@ -367,7 +394,7 @@ impl Player {
     /// When all has ended, gives everything back.
     fn end_if_done(&mut self, sim: &mut Simulation) {
         let waits = !self.calls.is_empty() || !self.asked.is_empty() || !self.open.is_empty();
-        if !self.is_over && self.begins_by.is_none() && !waits && self.agenda.is_empty() {
+        if !self.is_over && self.begins_by.is_none() && !waits && self.agenda.is_empty() && self.naming.is_over() {
             self.is_over = true;
             let data = self.held.keys().copied().collect();
             sim.command(self.node, Command::Release { data });

@@ -1,7 +1,7 @@
 //! One seed from its beginning to its end.
 //!
 //! First the programs do their work while faults strike. When all programs are over and all faults have struck, half of
-//! the seeds heal what is still cut. Then nothing is asked for during [`QUIET_NS`], after which everything must have been
+//! the seeds heal what is still cut. All shared names are deleted. Then nothing is asked for during [`QUIET_NS`], after which everything must have been
 //! given back.
 
 use std::any::Any;
@@ -9,13 +9,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gridloom_base::limits::{FETCH_UNKNOWN_NS_MAX, SILENCE_NS_MAX};
+use gridloom_base::limits::{FETCH_UNKNOWN_NS_MAX, HEARTBEAT_NS, RETURN_NS_MAX, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{NodeId, SplitMix64, Time};
-use gridloom_core::node::{Role, Server};
+use gridloom_base::{NameError, NodeId, SplitMix64, Time};
+use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::{Command, Event, NameCommand, Role, Server};
+use gridloom_platform::HostId;
 
 use super::invariants::{ALL, Check};
 use super::ledger::Ledger;
+use super::places::AGENT_HOST;
 use super::player::Player;
 use super::stage::Stage;
 use super::workload::Hashes;
@@ -29,8 +32,14 @@ const FAULTS_MAX: u64 = 5;
 const FAULTS_WITHIN_NS: u64 = 2 * SECOND_NS;
 /// So long after the last fault all programs must be over.
 const PROGRAMS_NS_MAX: u64 = 300 * SECOND_NS;
+/// In this time servers have noticed that they were forgotten, and have registered again.
+const SETTLES_NS: u64 = SILENCE_NS_MAX + RETURN_NS_MAX + 5 * SECOND_NS;
+/// A question about names is answered in this time if nothing is broken.
+const ANSWER_NS_MAX: u64 = 5 * SECOND_NS;
 /// In this time silent peers are noticed, and requests for what will not come are refused.
 const QUIET_NS: u64 = FETCH_UNKNOWN_NS_MAX + SILENCE_NS_MAX + 5 * SECOND_NS;
+
+type NameAnswer = Result<CatalogAnswer, NameError>;
 
 /// What a run is told besides the seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +117,7 @@ struct Run {
     ledger: Ledger,
     players: Vec<Player>,
     /// Clients to come.
-    later: Vec<(Time, String, gridloom_platform::HostId)>,
+    later: Vec<(Time, String, HostId)>,
     /// Where servers were when the programs began.
     servers: Vec<String>,
     random: SplitMix64,
@@ -155,16 +164,70 @@ impl Run {
         if self.heals {
             self.sim.heal_all();
         }
-        let until = self.sim.now() + QUIET_NS;
         self.ledger.deadline = Time::NEVER;
-        while self.sim.kernel.next_at().is_some_and(|at| at <= until) {
-            self.turn(until)?;
+        if !self.ledger.shared.asked.is_empty() {
+            self.delete_names()?;
         }
+        self.pass(QUIET_NS)?;
         self.sim.check();
         for (invariant, check) in &mut self.checks {
             check.end(&self.sim, &self.ledger).map_err(|why| Broken { invariant, why })?;
         }
         Ok(())
+    }
+
+    fn pass(&mut self, ns: u64) -> Result<(), Broken> {
+        let until = self.sim.now() + ns;
+        while self.sim.kernel.next_at().is_some_and(|at| at <= until) {
+            self.turn(until)?;
+        }
+        self.sim.kernel.pass_until(until);
+        Ok(())
+    }
+
+    /// Once all servers that can be heard have registered again, another client deletes all names. It is on the agent's host, from
+    /// which nothing cuts it off.
+    fn delete_names(&mut self) -> Result<(), Broken> {
+        self.pass(SETTLES_NS)?;
+        if Stage::running(&self.sim, Role::Agent).next().is_none() {
+            return Ok(());
+        }
+        let janitor = self.sim.add_client(HostId(AGENT_HOST), "janitor");
+        self.pass(3 * HEARTBEAT_NS)?;
+        for ask in 0.. {
+            let list = NameCommand::List { prefix: String::new(), after: String::new() };
+            let listed = match self.answer(janitor, 2 * ask, list)? {
+                Ok(CatalogAnswer::Listed { names, .. }) => names,
+                other => {
+                    return Err(Broken { invariant: "names are answered", why: format!("a list gives {other:?}") });
+                }
+            };
+            let Some(first) = listed.into_iter().next() else { break };
+            let name = first.named.name;
+            let deleted = self.answer(janitor, 2 * ask + 1, NameCommand::Delete { name: name.clone() })?;
+            if deleted != Ok(CatalogAnswer::Deleted) {
+                let why = format!("'{name}' is listed, and to delete it gives {deleted:?}");
+                return Err(Broken { invariant: "names are answered", why });
+            }
+        }
+        self.ledger.shared.are_deleted = true;
+        Ok(())
+    }
+
+    fn answer(&mut self, node: NodeId, ask: u64, command: NameCommand) -> Result<NameAnswer, Broken> {
+        let (until, what) = (self.sim.now() + ANSWER_NS_MAX, format!("{command:?}"));
+        self.sim.command(node, Command::Name { ask, command });
+        while self.sim.now() < until {
+            self.turn(until)?;
+            while let Some(event) = self.sim.take_event(node) {
+                if let Event::Named { ask: answered, answer } = event
+                    && answered == ask
+                {
+                    return Ok(answer);
+                }
+            }
+        }
+        Err(Broken { invariant: "names are answered", why: format!("{what} has no answer") })
     }
 
     fn is_over(&self) -> bool {
@@ -199,8 +262,8 @@ impl Run {
             }
         }
         self.look()?;
-        let Run { sim, players, .. } = self;
-        players.iter_mut().filter(|player| !player.is_over).for_each(|player| player.hear(sim));
+        let Run { sim, ledger, players, .. } = self;
+        players.iter_mut().filter(|player| !player.is_over).for_each(|player| player.hear(sim, ledger));
         Ok(())
     }
 
@@ -235,6 +298,11 @@ impl Run {
     /// Checks what must hold.
     fn look(&mut self) -> Result<(), Broken> {
         let mut events = self.sim.kernel.instruments_mut().trace.take_events();
+        for (_, event) in &events {
+            if let SimEvent::Placed { node, ask, named, server } = event {
+                self.ledger.shared.placed((*node, *ask), named, *server);
+            }
+        }
         let (sim, ledger) = (&self.sim, &self.ledger);
         events.retain(|(_, event)| !matches!(event, SimEvent::Stored { node, .. } if ledger.insiders.contains(node)));
         for (invariant, check) in &mut self.checks {

@@ -136,10 +136,19 @@ impl Agent {
         &self.config.name
     }
 
-    /// What it remembers of groups, by kind: all 0 once every group has ended, or its client is gone.
-    pub fn leftovers(&self) -> [(&'static str, usize); 3] {
+    /// What it remembers of groups and shared data, by kind: all 0 once every group has ended, or its client is gone, and once all
+    /// names are deleted and not read.
+    pub fn leftovers(&self) -> [(&'static str, usize); 6] {
         let promised = self.servers.values().map(|server| server.promised.len()).sum();
-        [("promises to groups", promised), ("requests for plans", self.requests.len()), ("plans", self.plans.len())]
+        let [versions, waits, searches] = self.names.counts();
+        [
+            ("promises to groups", promised),
+            ("requests for plans", self.requests.len()),
+            ("plans", self.plans.len()),
+            ("versions of shared data", versions),
+            ("requests that wait for names", waits),
+            ("searches for shared data", searches),
+        ]
     }
 
     fn on_message(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Effect>) {
@@ -277,6 +286,7 @@ impl Agent {
         }
         self.probe_one(now, out);
         self.seek_again(now, out);
+        self.give_up_strays(now, out);
         debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
     }
 
@@ -346,7 +356,10 @@ impl Machine for Agent {
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Start => out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS }),
+            Input::Start => {
+                self.names.begin(now);
+                out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
+            }
             Input::PeerUp { peer, .. } => self.members.up(now, peer, ()),
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {

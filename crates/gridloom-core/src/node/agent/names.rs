@@ -30,6 +30,8 @@ pub(super) struct Names {
     catalog: Catalog,
     /// Whether clients share this agent. One that maps for a single client has no names to share.
     is_kept: bool,
+    /// Since when it is there.
+    since: Time,
     /// Servers that wait for a source of a datum.
     searches: BTreeMap<(DatumId, NodeId), Search>,
     /// Data on their way to servers.
@@ -42,13 +44,33 @@ struct Search {
     since: Time,
     /// The source that failed last.
     failed: NodeId,
-    /// Another was named.
-    is_answered: bool,
+    /// When another was named.
+    answered: Option<Time>,
 }
 
 impl Names {
     pub(super) fn new(agent: NodeId, is_kept: bool) -> Names {
-        Names { catalog: Catalog::new(agent), is_kept, searches: BTreeMap::new(), spreads: BTreeMap::new() }
+        Names {
+            catalog: Catalog::new(agent),
+            is_kept,
+            since: Time(0),
+            searches: BTreeMap::new(),
+            spreads: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, now: Time) {
+        self.since = now;
+    }
+
+    /// Whether servers that knew an earlier agent may not have registered yet.
+    fn is_new(&self, now: Time) -> bool {
+        now.since(self.since) < RETURN_NS_MAX
+    }
+
+    /// Versions, requests that wait, and searches.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [self.catalog.len(), self.catalog.waits(), self.searches.len() + self.spreads.len()]
     }
 
     /// A datum is at a server, or does not come there any more.
@@ -77,6 +99,11 @@ impl Agent {
         message: ClientToCatalog,
         out: &mut Vec<Effect>,
     ) {
+        if let Some(ask) = message.ask().filter(|_| !self.names.is_kept) {
+            let why = "this session was given servers and maps by itself".into();
+            let answer = CatalogToClient::Answer { ask, answer: Err(NameError::NoAgent { why }) };
+            return send(out, client, answer);
+        }
         let answered = match message {
             ClientToCatalog::Put { ask, name, meta, replaces, at } => {
                 (ask, self.begin_put(Question { client, ask }, &name, meta, replaces, &at, out).map(|()| None))
@@ -121,9 +148,6 @@ impl Agent {
         at: &[NodeId],
         out: &mut Vec<Effect>,
     ) -> Result<(), NameError> {
-        if !self.names.is_kept {
-            return Err(NameError::NoAgent { why: "this session was given servers and maps by itself".into() });
-        }
         self.names.catalog.check_put(name, replaces)?;
         let (server, address) = self.place_for(name, &meta, at)?;
         let named = self.names.catalog.begin(question, name, meta, server).clone();
@@ -227,6 +251,10 @@ impl Agent {
                     Stored::Unknown => send(out, server, TaskToServer::Release { data: vec![datum] }),
                 }
             }
+            ServerToCatalog::HasCopies { data } => {
+                data.into_iter().for_each(|datum| self.copy_at(now, datum, server, out));
+                self.seek_again(now, out);
+            }
             ServerToCatalog::Holds { data } => {
                 for named in data {
                     let datum = named.datum;
@@ -235,6 +263,24 @@ impl Agent {
                     self.tell_found(datum, waiting, out);
                 }
                 self.seek_again(now, out);
+            }
+        }
+    }
+
+    /// A server has a copy. Of what is unknown it drops it, unless the server that has the name may still register.
+    fn copy_at(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let is_kept = self.names.catalog.copied(datum, server)
+            || self.names.is_new(now) && self.names.catalog.add_stray(datum, server);
+        if datum.is_shared() && !is_kept {
+            send(out, server, TaskToServer::Release { data: vec![datum] });
+        }
+    }
+
+    /// Servers have had the time to register: copies of what none of them has named are dropped.
+    pub(super) fn give_up_strays(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if !self.names.is_new(now) {
+            for (datum, server) in self.names.catalog.take_strays() {
+                send(out, server, TaskToServer::Release { data: vec![datum] });
             }
         }
     }
@@ -254,8 +300,8 @@ impl Agent {
         match message {
             TaskToClient::TasksEnded { transfers, .. } => {
                 for report in transfers.iter().filter(|report| report.to == server) {
-                    self.names.catalog.copied(report.datum, server);
                     self.names.coming_no_more(report.datum, server);
+                    self.copy_at(now, report.datum, server, out);
                 }
                 self.seek_again(now, out);
             }
@@ -264,9 +310,9 @@ impl Agent {
                 data.into_iter().for_each(|datum| self.names.catalog.dropped(datum, server, &why));
             }
             TaskToClient::SupplyFailed { datum, from, .. } if datum.is_shared() => {
-                let search = Search { since: now, failed: from, is_answered: false };
+                let search = Search { since: now, failed: from, answered: None };
                 let search = self.names.searches.entry((datum, server)).or_insert(search);
-                (search.failed, search.is_answered) = (from, false);
+                (search.failed, search.answered) = (from, None);
                 self.seek(now, datum, server, out);
             }
             _ => not_taken(server, out),
@@ -277,9 +323,9 @@ impl Agent {
     fn seek(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let Some(search) = self.names.searches.get(&(datum, server)).copied() else { return };
         let waited_ns = now.since(search.since);
-        if search.is_answered {
+        if let Some(answered) = search.answered {
             // It comes, or its task is gone.
-            if waited_ns >= SEARCH_NS_MAX {
+            if now.since(answered) >= SEARCH_NS_MAX {
                 self.names.coming_no_more(datum, server);
             }
             return;
@@ -287,19 +333,22 @@ impl Agent {
         let source = self.source_for(now, datum, server, search.failed);
         // The one that failed is tried again after the others, and not at once.
         let source = source.filter(|source| source.node != search.failed || waited_ns >= HEARTBEAT_NS);
-        match (self.names.catalog.named(datum), source) {
+        match (self.names.catalog.named(datum), &source) {
             (Some(named), Some(source)) if waited_ns < SEARCH_NS_MAX => {
                 let (from, hops) = (source.node, source.hops);
                 let address = self.servers[&from].registration.address.clone();
                 let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops }];
                 send(out, server, TaskToServer::Resupply { supplies });
                 let search = self.names.searches.get_mut(&(datum, server)).expect("found above");
-                search.is_answered = true;
+                search.answered = Some(now);
             }
             (Some(_), None) if waited_ns < RETURN_NS_MAX => {}
             _ => {
                 self.names.coming_no_more(datum, server);
-                let why = self.why_lost(datum);
+                let why = match source {
+                    Some(_) => "it cannot reach the servers that have it".into(),
+                    None => self.why_lost(datum),
+                };
                 send(out, server, CatalogToServer::Gone { datum, why });
             }
         }

@@ -224,7 +224,7 @@ impl Client {
     fn location(&self, datum: DatumId) -> Option<Vec<NodeId>> {
         let run = self.data.get(&datum)?;
         let mut at: Vec<NodeId> = run.holders.iter().copied().collect();
-        if run.here {
+        if run.here && !datum.is_shared() {
             at.push(self.config.id);
         }
         if at.is_empty() {

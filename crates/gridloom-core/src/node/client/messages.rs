@@ -124,6 +124,10 @@ impl Client {
     }
 
     fn on_fetch(&mut self, now: Time, from: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        if datum.is_shared() {
+            let why = "it belongs to no client".into();
+            return send(out, from, DataMessage::FetchRefused { datum, why });
+        }
         if self.is_here(datum) {
             out.push(Effect::SendDatum { to: from, datum });
             return;

@@ -16,6 +16,9 @@ use crate::node::protocol::{Effect, Event, NameCommand};
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
 
+/// How long servers are dialled that have a datum which is to come here.
+const SEARCH_NS_MAX: u64 = 3 * RETURN_NS_MAX;
+
 #[derive(Debug, Default)]
 pub(super) struct Names {
     asks: BTreeMap<u64, Ask>,
@@ -201,7 +204,7 @@ impl Client {
             }
             (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { .. })) => {
                 let run = self.data.entry(named.datum).or_insert_with(|| datum_run(named.meta.clone(), None, false));
-                run.held = true;
+                (run.held, run.error) = (true, None);
                 run.holders.extend(holders.iter().map(|(node, _)| *node));
                 holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
                 *self.names.found.entry(named.datum).or_default() += 1;
@@ -270,23 +273,41 @@ impl Client {
         if !holders.is_empty() && self.confirm_put(datum, out) {
             return;
         }
+        let why = if holders.is_empty() { why } else { "the servers that have it cannot be reached from here" };
         let reachable: Vec<(NodeId, String)> =
             holders.into_iter().filter(|(node, _)| !self.contacts.is_lost(*node)).collect();
-        let Some(run) = self.data.get_mut(&datum) else { return };
+        let Some(run) = self.data.get_mut(&datum) else {
+            // It was asked about before it was released, or put: the catalog takes this client for a reader.
+            return self.contacts.tell_agent(ClientToCatalog::Release { data: vec![datum] }, out);
+        };
         run.holders.extend(reachable.iter().map(|(node, _)| *node));
         let is_found = !run.holders.is_empty();
         reachable.into_iter().for_each(|(node, address)| self.contacts.learn_address(node, address));
+        let sought_ns = self.names.sought.get(&datum).map(|since| now.since(*since));
         if is_found {
+            self.data.get_mut(&datum).expect("found above").error = None;
             if self.is_to_come_here(datum) {
                 self.fetch_here(datum, out);
             }
+            if !self.is_sought_here(datum) {
+                self.names.sought.remove(&datum);
+            } else if sought_ns.is_some_and(|ns| ns >= SEARCH_NS_MAX) {
+                self.names.sought.remove(&datum);
+                self.datum_lost(now, datum, why, out);
+            }
             self.supply_waiting(now, datum, out);
-            return;
-        }
-        if self.names.sought.get(&datum).is_some_and(|since| now.since(*since) >= RETURN_NS_MAX) {
+        } else if sought_ns.is_some_and(|ns| ns >= RETURN_NS_MAX) {
             self.names.sought.remove(&datum);
             self.datum_lost(now, datum, why, out);
         }
+        // Groups that could not be mapped without its place.
+        self.map_waiting(now, out);
+    }
+
+    /// A datum is to come here, and no server that can be reached sends it.
+    fn is_sought_here(&self, datum: DatumId) -> bool {
+        let sender = self.data.get(&datum).and_then(|run| run.fetching);
+        self.is_to_come_here(datum) && !sender.is_some_and(|sender| self.contacts.is_up(sender))
     }
 
     /// A put of which an agent that is back knows that it is there.
@@ -311,6 +332,7 @@ impl Client {
                 for datum in lost {
                     self.datum_lost(now, datum, "no server that is known has it, and the agent is not there", out);
                 }
+                self.map_waiting(now, out);
             }
             return;
         }

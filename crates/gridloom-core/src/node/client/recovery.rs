@@ -191,7 +191,9 @@ impl Client {
 
     /// A datum was not where it should be: finds another copy, or computes it again.
     pub(super) fn missing(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
-        if self.fetch_here(datum, out) {
+        // A copy here is of no use to servers if it is not this client's to send.
+        let is_here_alone = self.data.get(&datum).is_some_and(|run| run.here && run.holders.is_empty());
+        if !(datum.is_shared() && is_here_alone) && self.fetch_here(datum, out) {
             return;
         }
         if !self.is_made(datum) {
@@ -359,10 +361,13 @@ impl Client {
         };
         let holder = run.holders.iter().copied().find(usable).or(maker.filter(usable));
         let reachable = |node: &NodeId| self.contacts.is_up(*node) && !self.contacts.is_lost(*node);
-        let relay = run.here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);
+        // A client sends its own data alone: those of the catalog are nobody's own.
+        let may_send = !datum.is_shared();
+        let is_here = run.here && may_send;
+        let relay = is_here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);
         let from = match holder {
-            Some(holder) if !run.here => holder,
-            _ if relay => self.config.id,
+            Some(holder) if !is_here => holder,
+            _ if relay && may_send => self.config.id,
             _ => {
                 self.supplies.wait(datum, server);
                 // Where it is made is being dialled: it is supplied when it is there.

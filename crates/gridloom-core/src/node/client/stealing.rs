@@ -235,7 +235,7 @@ impl Client {
         let Some(run) = self.data.get(&datum).filter(|run| !run.holders.contains(&to)) else { return 0.0 };
         let bytes = run.meta.size_bytes();
         let from_client_s = self.to_server_s(to, bytes);
-        let here = run.here.then_some(from_client_s);
+        let here = (run.here && !datum.is_shared()).then_some(from_client_s);
         let ways = run.holders.iter().map(|holder| self.between_s(*holder, to, bytes)).chain(here);
         ways.reduce(f64::min).unwrap_or(from_client_s)
     }

@@ -59,6 +59,20 @@ pub enum ClientToCatalog {
     List { ask: u64, prefix: String, after: String },
 }
 
+impl ClientToCatalog {
+    /// The number of the question, if it is one.
+    pub fn ask(&self) -> Option<u64> {
+        match self {
+            ClientToCatalog::Put { ask, .. }
+            | ClientToCatalog::Find { ask, .. }
+            | ClientToCatalog::Forget { ask, .. }
+            | ClientToCatalog::Delete { ask, .. }
+            | ClientToCatalog::List { ask, .. } => Some(*ask),
+            ClientToCatalog::Withdraw { .. } | ClientToCatalog::Locate { .. } | ClientToCatalog::Release { .. } => None,
+        }
+    }
+}
+
 /// From the catalog to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToClient {
@@ -101,8 +115,10 @@ pub struct Listed {
 pub enum ServerToCatalog {
     /// That client has put it here.
     Stored { datum: DatumId, client: NodeId },
-    /// It registers, and has these.
+    /// It registers, and these were put there.
     Holds { data: Vec<Named> },
+    /// It registers, and has copies of these.
+    HasCopies { data: Vec<DatumId> },
 }
 
 /// From the catalog to a server.

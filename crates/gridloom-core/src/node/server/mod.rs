@@ -372,6 +372,7 @@ impl Server {
         let pace = self.learning.take_pace(now);
         self.tell_learned(now, pace, out);
         self.admitting(now, out, |admission, _, out| admission.expire(now, out));
+        self.shared_beat(now, out);
     }
 }
 

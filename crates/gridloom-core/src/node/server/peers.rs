@@ -54,7 +54,7 @@ impl Server {
 
     /// A client is gone: its tasks and data are of no use any more.
     fn forget_client(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
-        self.admitting(now, out, |admission, _, out| admission.forget_tasks_of(client, out));
+        self.admitting(now, out, |admission, _, out| admission.forget_tasks_of(now, client, out));
         let objects = self.objects.forget_client(client);
         out.extend(objects.into_iter().map(|object| Effect::EndObject { object }));
         self.reports.forget_client(client);

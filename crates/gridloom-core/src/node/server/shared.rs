@@ -12,24 +12,28 @@ use super::{Server, not_taken, send};
 use crate::graph::{Task, TaskKind};
 use crate::node::message::{CatalogToServer, ServerToCatalog};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::SHARED_DATA_TOLD_MAX;
+use gridloom_base::limits::{RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
 use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
 
 /// Data that are here under names.
 #[derive(Debug, Default)]
-pub(super) struct Shared(BTreeMap<DatumId, Named>);
+pub(super) struct Shared {
+    named: BTreeMap<DatumId, Named>,
+    /// Since when there is no agent.
+    alone_since: Option<Time>,
+}
 
 impl Shared {
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.named.len()
     }
 
     pub(super) fn forget(&mut self, datum: DatumId) {
-        self.0.remove(&datum);
+        self.named.remove(&datum);
     }
 
     pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
-        match self.0.keys().find(|datum| !admission.is_here(**datum)) {
+        match self.named.keys().find(|datum| !admission.is_here(**datum)) {
             Some(datum) => Err(format!("{datum} is listed as shared, and is not here")),
             None => Ok(()),
         }
@@ -62,9 +66,13 @@ impl Server {
         if self.registering.agent() != Some(agent) {
             return;
         }
-        let held: Vec<Named> = self.shared.0.values().cloned().collect();
+        let held: Vec<Named> = self.shared.named.values().cloned().collect();
         for part in held.chunks(SHARED_DATA_TOLD_MAX) {
             send(out, agent, ServerToCatalog::Holds { data: part.to_vec() });
+        }
+        let copies = self.admission.shared_here().filter(|datum| !self.shared.named.contains_key(datum));
+        for part in copies.collect::<Vec<_>>().chunks(SHARED_DATA_TOLD_MAX) {
+            send(out, agent, ServerToCatalog::HasCopies { data: part.to_vec() });
         }
         self.admitting(now, out, |admission, _, out| admission.ask_again_for_shared(out));
     }
@@ -80,13 +88,32 @@ impl Server {
             return not_taken(from, out);
         }
         let CatalogToServer::Gone { datum, why } = message;
+        self.shared_gone(now, datum, &why, out);
+    }
+
+    /// Tasks that wait for a shared datum fail: there is nobody to have it from.
+    fn shared_gone(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
         let is_reader = |task: &Task| task.inputs().any(|read| read == datum);
         let waiting = self.admission.tasks().filter(|entry| !entry.state.has_begun() && is_reader(&entry.task));
         let waiting: Vec<TaskId> = waiting.map(|entry| entry.task.id).collect();
         for id in waiting {
-            self.give_up(now, id, TaskError::DatumLost { datum, why: why.clone() }, out);
+            self.give_up(now, id, TaskError::DatumLost { datum, why: why.into() }, out);
         }
         self.pump(now, out);
+    }
+
+    /// Without an agent nobody says where shared data are: tasks wait no longer for them than for one to come back.
+    pub(super) fn shared_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.registering.agent().is_some() {
+            self.shared.alone_since = None;
+            return;
+        }
+        let since = *self.shared.alone_since.get_or_insert(now);
+        if now.since(since) >= RETURN_NS_MAX {
+            for datum in self.admission.unasked_shared() {
+                self.shared_gone(now, datum, "its server has lost the agent, which knows where it is", out);
+            }
+        }
     }
 
     /// A task that was to take copies here has them.
@@ -111,7 +138,7 @@ impl Server {
         self.admitting(now, out, |admission, _, out| {
             admission.name_datum(now, task, datum, (named.datum, size_bytes), out)
         })?;
-        self.shared.0.insert(named.datum, named.clone());
+        self.shared.named.insert(named.datum, named.clone());
         send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client: task.id.client });
         Ok(())
     }

@@ -110,6 +110,9 @@ impl Causes {
                 ("no server was left", no_server)
             }
             TaskError::OutOfMemory { .. } => ("a node had no memory for a datum", ledger.damage.was_full()),
+            TaskError::DatumLost { datum, .. } if datum.is_shared() => {
+                ("shared data were lost", ledger.damage.losses() > 0 || ledger.damage.agent_is_away(now))
+            }
             TaskError::DatumLost { .. } => {
                 ("a datum could not be taken in", ledger.damage.was_full() || ledger.has_erased)
             }

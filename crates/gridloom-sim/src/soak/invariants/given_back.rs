@@ -2,7 +2,8 @@
 //! and the agent remember nothing of tasks and data.
 //!
 //! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and every node remembers its peers: both
-//! are bounded. Nodes that are stopped or gone are not asked.
+//! are bounded. Nodes that are stopped or gone are not asked. Nor are servers with shared data that no agent can reach: these keep
+//! them for one that comes back.
 //!
 //! DESIGN.md, 3.
 
@@ -24,11 +25,14 @@ pub(super) const INVARIANT: Invariant = Invariant {
 struct GivenBack;
 
 impl Check for GivenBack {
-    fn end(&mut self, sim: &Simulation, _: &Ledger) -> Result<(), String> {
+    fn end(&mut self, sim: &Simulation, ledger: &Ledger) -> Result<(), String> {
         for node in Stage::running(sim, Role::Agent) {
             remembers(sim, node, &sim.agent(node).map(|agent| agent.leftovers()).unwrap_or_default())?;
         }
         for node in Stage::running(sim, Role::Server) {
+            if !ledger.shared.asked.is_empty() && is_out_of_reach(sim, node) {
+                continue;
+            }
             remembers(sim, node, &sim.server(node).map(|server| server.leftovers()).unwrap_or_default())?;
         }
         for node in Stage::running(sim, Role::Client) {
@@ -42,6 +46,11 @@ impl Check for GivenBack {
             None => Ok(()),
         }
     }
+}
+
+/// Whether no agent can tell a server that a name was deleted.
+fn is_out_of_reach(sim: &Simulation, server: NodeId) -> bool {
+    !Stage::running(sim, Role::Agent).any(|agent| sim.links.is_connected(agent, server))
 }
 
 fn remembers(sim: &Simulation, node: NodeId, leftovers: &[(&'static str, usize)]) -> Result<(), String> {

@@ -11,6 +11,9 @@ mod objects;
 mod repeated;
 mod reported;
 mod results;
+mod shared_answers;
+mod shared_found;
+mod shared_versions;
 mod silence;
 mod store_bound;
 
@@ -39,6 +42,9 @@ pub const ALL: &[Invariant] = &[
     store_bound::INVARIANT,
     objects::INVARIANT,
     repeated::INVARIANT,
+    shared_versions::INVARIANT,
+    shared_found::INVARIANT,
+    shared_answers::INVARIANT,
     silence::INVARIANT,
     given_back::INVARIANT,
 ];

@@ -22,8 +22,8 @@ pub(super) const INVARIANT: Invariant = Invariant {
 #[derive(Default)]
 struct Reported {
     asked: BTreeSet<(NodeId, DatumId)>,
-    given: BTreeSet<DatumId>,
-    released: BTreeSet<DatumId>,
+    given: BTreeSet<(NodeId, DatumId)>,
+    released: BTreeSet<(NodeId, DatumId)>,
     lost: u64,
 }
 
@@ -33,24 +33,24 @@ impl Check for Reported {
             SimEvent::Wants { node, datum } => {
                 self.asked.insert((*node, *datum));
             }
-            SimEvent::Releases { data } => self.released.extend(data),
+            SimEvent::Releases { node, data } => self.released.extend(data.iter().map(|datum| (*node, *datum))),
             SimEvent::Dropped { node, datum } => {
-                let is_kept = self.given.contains(datum) && !self.released.contains(datum);
+                let is_kept = self.is_kept(*node, *datum);
                 if is_kept && sim.client(*node).is_some() {
                     return Err(format!("{datum} was given to {node}, not released, and dropped"));
                 }
             }
             SimEvent::Told { node, event: Event::DatumHere { datum, .. } } => {
                 self.asked.remove(&(*node, *datum));
-                if sim.node(*node).store.value(*datum).is_none() && !self.released.contains(datum) {
+                if sim.node(*node).store.value(*datum).is_none() && !self.released.contains(&(*node, *datum)) {
                     return Err(format!("{datum} is given to {node} and is not in its store"));
                 }
-                self.given.insert(*datum);
+                self.given.insert((*node, *datum));
             }
             SimEvent::Told { node, event: Event::DatumLost { datum, .. } } => {
                 self.asked.remove(&(*node, *datum));
                 self.lost += 1;
-                if self.given.contains(datum) && !self.released.contains(datum) {
+                if self.is_kept(*node, *datum) {
                     return Err(format!("{datum} was given to {node} and is said to be lost now"));
                 }
             }
@@ -76,5 +76,11 @@ impl Check for Reported {
 
     fn reached(&self) -> Vec<(&'static str, u64)> {
         vec![("a datum was given", self.given.len() as u64), ("a datum was said to be lost", self.lost)]
+    }
+}
+
+impl Reported {
+    fn is_kept(&self, node: NodeId, datum: DatumId) -> bool {
+        self.given.contains(&(node, datum)) && !self.released.contains(&(node, datum))
     }
 }

@@ -119,28 +119,36 @@ impl Admission {
         for output in &entry.task.outputs {
             self.will_not_be_made(now, output.datum, out);
         }
-        if entry.state != State::Held {
-            let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
-            for datum in inputs {
-                if self.replicas.remove_reader(datum, now) {
-                    out.push(Effect::DropDatum { datum }.into());
-                }
-                let is_to_come = self.replicas.is_known(datum) && !self.replicas.is_here(datum);
-                if is_to_come && !self.executor.waits_for(datum) && !self.executor.makes(datum) {
-                    self.will_not_come(now, datum, out);
-                }
+        let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
+        self.does_not_read(now, &entry, inputs, out);
+    }
+
+    /// A task that is taken out before it ran reads those of its inputs no longer.
+    fn does_not_read(&mut self, now: Time, entry: &Entry, inputs: BTreeSet<DatumId>, out: &mut Vec<Output>) {
+        if entry.state == State::Held {
+            return;
+        }
+        for datum in inputs {
+            if self.replicas.remove_reader(datum, now) {
+                out.push(Effect::DropDatum { datum }.into());
+            }
+            let is_to_come = self.replicas.is_known(datum) && !self.replicas.is_here(datum);
+            if is_to_come && !self.executor.waits_for(datum) && !self.executor.makes(datum) {
+                self.will_not_come(now, datum, out);
             }
         }
     }
 
-    /// The tasks of a client that is gone.
-    pub fn forget_tasks_of(&mut self, client: NodeId, out: &mut Vec<Output>) {
+    /// The tasks of a client that is gone. Its data are forgotten next; shared data that they read stay.
+    pub fn forget_tasks_of(&mut self, now: Time, client: NodeId, out: &mut Vec<Output>) {
         for id in self.executor.of_client(client) {
             if self.executor.get(id).is_some_and(|entry| entry.state.has_begun()) {
                 // Its end cleans up behind it.
                 out.push(Effect::StopTask { task: id }.into());
-            } else {
-                self.executor.remove(id);
+            } else if let Some(entry) = self.executor.remove(id) {
+                self.forget_sources(&entry.task);
+                let shared = entry.task.inputs().filter(|datum| datum.is_shared()).collect();
+                self.does_not_read(now, &entry, shared, out);
             }
         }
     }

@@ -6,7 +6,7 @@ use super::{Admission, Output};
 use crate::data::Origin;
 use crate::graph::Task;
 use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, TaskError, Time};
+use gridloom_base::{DatumId, NodeId, TaskError, Time};
 
 impl Admission {
     /// A datum that is here is that shared one as well. A copy that only the naming task reads is the shared one alone from then on,
@@ -41,10 +41,19 @@ impl Admission {
         Ok(())
     }
 
+    /// Shared data that are here, whatever for.
+    pub(in super::super) fn shared_here(&self) -> impl Iterator<Item = DatumId> {
+        self.replicas.of_client(NodeId::CATALOG).into_iter().filter(|datum| self.replicas.is_here(*datum))
+    }
+
+    /// Shared data that tasks here wait for, and that nobody was asked for.
+    pub(in super::super) fn unasked_shared(&self) -> Vec<DatumId> {
+        let is_due = |datum: &DatumId| self.replicas.is_known(*datum) && !self.replicas.is_here(*datum);
+        self.fetches.unasked_shared().filter(is_due).collect()
+    }
+
     /// Asks a new agent for the sources of shared data that tasks here wait for.
     pub(in super::super) fn ask_again_for_shared(&mut self, out: &mut Vec<Output>) {
-        let is_due = |datum: &DatumId| self.replicas.is_known(*datum) && !self.replicas.is_here(*datum);
-        let due: Vec<DatumId> = self.fetches.unasked_shared().filter(is_due).collect();
-        due.into_iter().for_each(|datum| self.fetches.ask_for_source(datum, out));
+        self.unasked_shared().into_iter().for_each(|datum| self.fetches.ask_for_source(datum, out));
     }
 }

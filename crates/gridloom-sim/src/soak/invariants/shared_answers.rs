@@ -1,0 +1,78 @@
+//! Each question about a shared name has one answer. An error has a cause that the run knows of.
+//!
+//! docs/shared-data.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::{NameError, Time};
+use gridloom_core::node::Event;
+use gridloom_core::node::message::CatalogAnswer;
+
+use super::{Check, Invariant};
+use crate::event::SimEvent;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+use crate::soak::shared::{AskId, Asked};
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "names are answered",
+    about: "each question about a shared name has one answer; an error has a cause that the run knows of",
+    make: || Box::<Answers>::default(),
+};
+
+#[derive(Default)]
+struct Answers {
+    answered: BTreeSet<AskId>,
+    /// How often each kind of answer came.
+    kinds: BTreeMap<&'static str, u64>,
+}
+
+impl Check for Answers {
+    fn see(&mut self, sim: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Told { node, event: Event::Named { ask, answer } } = event else { return Ok(()) };
+        let id = (*node, *ask);
+        let Some((_, asked)) = ledger.shared.asked.get(&id) else { return Ok(()) };
+        if !self.answered.insert(id) {
+            return Err(format!("{node} asked for {asked:?} and has a second answer: {answer:?}"));
+        }
+        let damage = &ledger.damage;
+        let is_broken = damage.losses() > 0 || damage.was_full() || damage.agent_is_away(now);
+        let is_independent = sim.is_independent(*node);
+        let is_crowded = !ledger.insiders.is_empty();
+        let (kind, is_right) = match (asked, answer) {
+            (Asked::Put { .. }, Ok(CatalogAnswer::Put)) => ("a name was put", true),
+            (Asked::Find { .. }, Ok(CatalogAnswer::Found { .. })) => ("a name was found", true),
+            (Asked::Delete { .. }, Ok(CatalogAnswer::Deleted)) => ("a name was deleted", true),
+            (Asked::List, Ok(CatalogAnswer::Listed { .. })) => ("names were listed", true),
+            (Asked::Put { replaces, .. }, Err(NameError::Exists { .. })) => ("a name existed", !replaces),
+            (Asked::Put { replaces, .. }, Err(NameError::BeingPut { .. })) => ("a name was being put", !replaces),
+            (Asked::Put { .. }, Err(NameError::NoRoom { .. })) => {
+                ("no server had room for a name", ledger.is_tight || ledger.has_plain || is_broken || is_crowded)
+            }
+            (Asked::Put { .. }, Err(NameError::NotStored { .. })) => {
+                let may_fail = !ledger.cancelled.is_empty() || ledger.has_erased;
+                ("a put failed", is_broken || ledger.is_tight || may_fail)
+            }
+            (Asked::Find { .. } | Asked::Delete { .. }, Err(NameError::Unknown { .. })) => ("a name was unknown", true),
+            (Asked::Find { .. }, Err(NameError::Lost { .. })) => ("a name was lost", is_broken),
+            (_, Err(NameError::NoAgent { .. })) => {
+                ("there was no agent for a name", is_independent || damage.agent_is_away(now))
+            }
+            _ => ("another answer", false),
+        };
+        *self.kinds.entry(kind).or_default() += 1;
+        is_right.then_some(()).ok_or_else(|| format!("{node} asked for {asked:?} and has {answer:?}"))
+    }
+
+    fn end(&mut self, _: &Simulation, ledger: &Ledger) -> Result<(), String> {
+        let asked = ledger.shared.asked.iter().filter(|((node, _), _)| !ledger.killed.contains(node));
+        match asked.into_iter().find(|(id, _)| !self.answered.contains(id)) {
+            None => Ok(()),
+            Some(((node, _), (at, asked))) => Err(format!("{node} asked for {asked:?} at {at} and has no answer")),
+        }
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        self.kinds.iter().map(|(kind, times)| (*kind, *times)).collect()
+    }
+}

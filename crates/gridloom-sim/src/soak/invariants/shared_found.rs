@@ -1,0 +1,110 @@
+//! What was put under a name is found by everybody from the answer to the put on, until it is replaced or deleted.
+//!
+//! Its server may have been lost, and a new agent, or one that has lost sight of servers or clients, hears of names when these
+//! register again: in the time after a fault nothing is judged.
+//!
+//! docs/shared-data.md.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SILENCE_NS_MAX};
+use gridloom_base::{NameError, NodeId, Time};
+use gridloom_core::node::Event;
+use gridloom_core::node::message::CatalogAnswer;
+
+use super::{Check, Invariant};
+use crate::event::SimEvent;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+use crate::soak::shared::{AskId, Asked, Version};
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "what was put is found",
+    about: "a put that was answered is found by everybody until it is replaced or deleted, or its server is lost",
+    make: || Box::<Found>::default(),
+};
+
+/// So long after a fault names may be unknown.
+const UNSURE_NS: u64 = SILENCE_NS_MAX + RETURN_NS_MAX + 3 * HEARTBEAT_NS;
+
+#[derive(Default)]
+struct Found {
+    /// Puts that were answered, and when.
+    put: BTreeMap<AskId, Time>,
+    judged: u64,
+    judged_after_faults: u64,
+    waited: u64,
+}
+
+impl Check for Found {
+    fn see(&mut self, sim: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Told { node, event: Event::Named { ask, answer } } = event else { return Ok(()) };
+        let Some((asked_at, asked)) = ledger.shared.asked.get(&(*node, *ask)) else { return Ok(()) };
+        match (asked, answer) {
+            (Asked::Put { .. }, Ok(_)) => {
+                self.put.insert((*node, *ask), now);
+                Ok(())
+            }
+            (Asked::Find { name, waits }, answer) => {
+                let is_found = answer.is_ok();
+                self.waited += u64::from(*waits && is_found && now > *asked_at);
+                self.judge(sim, ledger, now, (*node, *asked_at, name), answer)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("a find that had to find was judged", self.judged),
+            ("a find that had to find was judged after a fault", self.judged_after_faults),
+            ("a find waited for a put", self.waited),
+        ]
+    }
+}
+
+impl Found {
+    fn judge(
+        &mut self,
+        sim: &Simulation,
+        ledger: &Ledger,
+        now: Time,
+        (node, asked_at, name): (NodeId, Time, &str),
+        answer: &Result<CatalogAnswer, NameError>,
+    ) -> Result<(), String> {
+        let Some((version, since)) = self.last_put(ledger, asked_at, name) else { return Ok(()) };
+        let damage = &ledger.damage;
+        let is_unsure = !damage.struck().is_empty() && damage.last() + UNSURE_NS > asked_at;
+        let server = sim.node(version.server);
+        let is_lost = damage.has_hit(&server.name, sim.host_name(version.server)) || damage.agent_is_gone(now);
+        if is_unsure || is_lost || ledger.shared.is_deleted_since(name, since) {
+            return Ok(());
+        }
+        let found = match answer {
+            Ok(CatalogAnswer::Found { named, .. }) => ledger.shared.versions.get(&named.datum),
+            Err(NameError::NoAgent { .. }) => return Ok(()),
+            other => return Err(format!("{node} asked for '{name}', which was put, and has {other:?}")),
+        };
+        self.judged += 1;
+        self.judged_after_faults += u64::from(!damage.struck().is_empty());
+        // One that was there before the last was asked for is replaced by it.
+        let is_old = found.is_some_and(|found| self.put.get(&found.ask).is_some_and(|put| *put < since));
+        match is_old {
+            false => Ok(()),
+            true => Err(format!("{node} asked for '{name}' and has a version that {:?} replaced", version.named)),
+        }
+    }
+
+    /// The last put of a name that was answered by then, and when it was asked for.
+    fn last_put<'a>(&self, ledger: &'a Ledger, by: Time, name: &str) -> Option<(&'a Version, Time)> {
+        let puts = self.put.iter().filter(|(_, answered)| **answered < by);
+        let of_name = puts.filter_map(|(id, _)| match &ledger.shared.asked[id] {
+            (at, Asked::Put { name: put, .. }) if put == name => Some((*at, *id)),
+            _ => None,
+        });
+        let (at, id) = of_name.max()?;
+        // Placed more than once, it went to the last place.
+        let version = ledger.shared.versions.values().filter(|version| version.ask == id);
+        Some((version.max_by_key(|version| version.named.version)?, at))
+    }
+}

@@ -1,0 +1,81 @@
+//! A version of a shared name is what a client put as it, wherever there is a copy; and what a program finds under a name was put
+//! under that name and is whole.
+//!
+//! docs/shared-data.md, "A name has versions".
+
+use std::collections::BTreeSet;
+
+use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_core::node::Event;
+use gridloom_core::node::message::CatalogAnswer;
+
+use super::{Check, Invariant};
+use crate::event::SimEvent;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+use crate::soak::shared::Asked;
+use crate::soak::workload::first;
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "versions are immutable",
+    about: "each copy of shared data is what a client put as that version of its name, and what is found was whole",
+    make: || Box::<Versions>::default(),
+};
+
+#[derive(Default)]
+struct Versions {
+    /// Versions of which a server has had a copy.
+    whole: BTreeSet<DatumId>,
+    found: BTreeSet<(NodeId, DatumId)>,
+    brought: u64,
+}
+
+impl Check for Versions {
+    fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
+        match event {
+            SimEvent::Stored { node, datum, value } if datum.is_shared() => {
+                let Some(version) = ledger.shared.versions.get(datum) else {
+                    return Err(format!("{datum} is at {node}, and no client was to put it"));
+                };
+                let got = value.bytes.as_ref().map_or(f64::NAN, |bytes| first(bytes));
+                let is_it = got == version.value && value.meta == version.named.meta;
+                if !is_it {
+                    let name = &version.named.name;
+                    return Err(format!("{datum} ('{name}') at {node} is {got}, and was put as {}", version.value));
+                }
+                if sim.server(*node).is_some() {
+                    self.whole.insert(*datum);
+                }
+                Ok(())
+            }
+            SimEvent::Told { node, event: Event::Named { ask, answer: Ok(CatalogAnswer::Found { named, .. }) } } => {
+                let asked = ledger.shared.asked.get(&(*node, *ask)).map(|(_, asked)| asked);
+                let version = ledger.shared.versions.get(&named.datum).map(|version| &version.named);
+                if version != Some(named) {
+                    return Err(format!("{node} finds {named:?}, which was put as {version:?}"));
+                }
+                if !matches!(asked, Some(Asked::Find { name, .. }) if *name == named.name) {
+                    return Err(format!("{node} finds {named:?}, and asked for {asked:?}"));
+                }
+                if !self.whole.contains(&named.datum) {
+                    return Err(format!("{node} finds {named:?}, which no server has had"));
+                }
+                self.found.insert((*node, named.datum));
+                Ok(())
+            }
+            SimEvent::Told { event: Event::DatumHere { datum, .. }, .. } if datum.is_shared() => {
+                self.brought += 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("a shared version was whole", self.whole.len() as u64),
+            ("a program found a shared version", self.found.len() as u64),
+            ("shared data came to a program", self.brought),
+        ]
+    }
+}

@@ -1,0 +1,296 @@
+//! What one client's program does with shared names: it puts, finds, reads, lists and deletes a few that all programs use.
+//!
+//! It is drawn apart from other work, which is as it is without it. What it has found it releases as often, and what it waits
+//! for it forgets in the end.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{DatumId, GroupId, NodeId, SplitMix64, TaskId, Time};
+use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::{Command, NameCommand};
+
+use super::ledger::Ledger;
+use super::shared::Asked;
+use super::workload::{Draw, Work, array};
+use crate::simulation::Simulation;
+
+const NAMES: [&str; 4] = ["mesh", "run/1", "run/2", "ab"];
+/// One client of so many has nothing to do with names.
+const ONE_WITHOUT_OF: u64 = 3;
+const ACTS_MAX: u64 = 24;
+/// Most acts are within the first time, the others within the second.
+const SOON_NS: u64 = 3 * SECOND_NS;
+const LATE_NS: u64 = 40 * SECOND_NS;
+/// After it has nothing more to do, it waits so long for names that nobody has put.
+const PATIENCE_NS: u64 = 2 * SECOND_NS;
+
+/// Numbers of groups, tasks and data for names, which no other work has.
+const GROUPS_FROM: u64 = 1 << 31;
+const SERIALS_FROM: u64 = 1 << 42;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Act {
+    Put,
+    Replace,
+    /// Puts a result of a group.
+    PutResult,
+    Find,
+    FindWaiting,
+    Forget,
+    Delete,
+    List,
+    /// Asks for what it has found.
+    Get,
+    /// Has a group read what it has found.
+    Read,
+    Release,
+    /// Forgets all that it waits for, and releases all that it has found.
+    End,
+}
+
+const DRAWN: [Act; 14] = [
+    Act::Put,
+    Act::Put,
+    Act::Replace,
+    Act::Replace,
+    Act::PutResult,
+    Act::Find,
+    Act::Find,
+    Act::FindWaiting,
+    Act::Forget,
+    Act::Delete,
+    Act::List,
+    Act::Get,
+    Act::Read,
+    Act::Release,
+];
+
+/// What its player is to do for it.
+pub(super) enum Deed {
+    None,
+    /// Run a group.
+    Run(Box<Work>),
+    /// Wait for a datum.
+    Await(DatumId),
+}
+
+/// The part of a program.
+#[derive(Debug)]
+pub(super) struct Naming {
+    node: NodeId,
+    random: SplitMix64,
+    /// Of what groups that read names are drawn.
+    draw: Draw,
+    agenda: VecDeque<(Time, Act)>,
+    /// Questions that are not answered.
+    asks: BTreeSet<u64>,
+    next: u64,
+    /// What it has found, and how often.
+    found: BTreeMap<DatumId, u64>,
+    /// What it waits for: it keeps its handle.
+    awaited: BTreeSet<DatumId>,
+    /// Results that it puts, by question.
+    lent: BTreeMap<u64, DatumId>,
+    /// Values of its own that it puts.
+    own: BTreeMap<u64, DatumId>,
+}
+
+impl Naming {
+    pub(super) fn new(now: Time, node: NodeId, mut random: SplitMix64, draw: Draw) -> Naming {
+        let mut agenda = Vec::new();
+        if random.below(ONE_WITHOUT_OF) > 0 {
+            for _ in 0..random.below(ACTS_MAX) {
+                let within_ns = if random.below(4) == 0 { LATE_NS } else { SOON_NS };
+                agenda.push((now + random.below(within_ns), DRAWN[random.below(DRAWN.len() as u64) as usize]));
+            }
+            agenda.sort();
+            let last = agenda.last().map_or(now, |(at, _)| *at);
+            agenda.push((last + PATIENCE_NS, Act::End));
+        }
+        let draw = Draw { random: SplitMix64::new(random.next_u64()), next_group: GROUPS_FROM, ..draw };
+        let (asks, found, awaited, lent, own) = Default::default();
+        Naming { node, random, draw, agenda: agenda.into(), asks, next: 0, found, awaited, lent, own }
+    }
+
+    pub(super) fn next_at(&self) -> Option<Time> {
+        self.agenda.front().map(|(at, _)| *at)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.agenda.is_empty() && self.asks.is_empty() && self.awaited.is_empty()
+    }
+
+    /// Whether it puts that datum at the moment.
+    pub(super) fn is_lent(&self, datum: DatumId) -> bool {
+        self.lent.values().any(|lent| *lent == datum)
+    }
+
+    pub(super) fn waits_for(&self) -> Vec<u64> {
+        self.asks.iter().copied().collect()
+    }
+
+    /// It begins so much later.
+    pub(super) fn delay(&mut self, late_ns: u64) {
+        self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
+    }
+
+    /// Does one thing that is due, if any is. `held` are results of groups.
+    pub(super) fn act(
+        &mut self,
+        sim: &mut Simulation,
+        ledger: &mut Ledger,
+        held: &BTreeMap<DatumId, f64>,
+    ) -> Option<Deed> {
+        if self.next_at().is_none_or(|at| at > sim.now()) {
+            return None;
+        }
+        let (_, act) = self.agenda.pop_front().expect("there is a first");
+        let name = NAMES[self.random.below(NAMES.len() as u64) as usize].to_string();
+        match act {
+            Act::Put | Act::Replace => self.put(sim, ledger, name, act == Act::Replace),
+            Act::PutResult => self.put_result(sim, ledger, name, held),
+            Act::Find | Act::FindWaiting => {
+                let waits = act == Act::FindWaiting;
+                let command = NameCommand::Find { name: name.clone(), waits };
+                self.ask(sim, ledger, Asked::Find { name, waits }, command);
+            }
+            Act::Forget => {
+                if let Some(ask) = self.one_that_waits(ledger) {
+                    sim.command(self.node, Command::Name { ask, command: NameCommand::Forget });
+                }
+            }
+            Act::Delete => {
+                self.ask(sim, ledger, Asked::Delete { name: name.clone() }, NameCommand::Delete { name });
+            }
+            Act::List => {
+                let command = NameCommand::List { prefix: "run/".into(), after: String::new() };
+                self.ask(sim, ledger, Asked::List, command);
+            }
+            Act::Get => {
+                if let Some(datum) = self.one_found() {
+                    self.awaited.insert(datum);
+                    sim.command(self.node, Command::Get { datum });
+                    return Some(Deed::Await(datum));
+                }
+            }
+            Act::Read => {
+                let known = |datum: &DatumId| Some((*datum, ledger.shared.versions.get(datum)?.value));
+                let has: Vec<(DatumId, f64)> = self.found.keys().filter_map(known).collect();
+                if !has.is_empty() {
+                    return Some(Deed::Run(Box::new(self.draw.group(&has))));
+                }
+            }
+            Act::Release => {
+                if let Some(datum) = self.one_found().filter(|datum| !self.awaited.contains(datum)) {
+                    self.release(sim, datum);
+                }
+            }
+            Act::End => self.end(sim, ledger),
+        }
+        Some(Deed::None)
+    }
+
+    fn one_found(&mut self) -> Option<DatumId> {
+        let at = self.random.below(self.found.len().max(1) as u64) as usize;
+        self.found.keys().nth(at).copied()
+    }
+
+    fn one_that_waits(&self, ledger: &Ledger) -> Option<u64> {
+        self.asks.iter().copied().find(|ask| self.is_waiting(ledger, *ask))
+    }
+
+    fn is_waiting(&self, ledger: &Ledger, ask: u64) -> bool {
+        matches!(ledger.shared.asked.get(&(self.node, ask)), Some((_, Asked::Find { waits: true, .. })))
+    }
+
+    fn ask(&mut self, sim: &mut Simulation, ledger: &mut Ledger, asked: Asked, command: NameCommand) -> u64 {
+        self.next += 1;
+        let ask = self.next;
+        self.asks.insert(ask);
+        ledger.shared.asked.insert((self.node, ask), (sim.now(), asked));
+        sim.command(self.node, Command::Name { ask, command });
+        ask
+    }
+
+    fn put(&mut self, sim: &mut Simulation, ledger: &mut Ledger, name: String, replaces: bool) {
+        let (meta, value) = (self.draw.meta(), ledger.shared.new_value());
+        let datum = DatumId { client: self.node, serial: SERIALS_FROM + self.next + 1 };
+        ledger.expected.insert(datum, value);
+        sim.put(self.node, datum, meta.clone(), Some(array(value, &meta).into()));
+        let ask = self.put_datum(sim, ledger, name, (datum, value), replaces);
+        self.own.insert(ask, datum);
+    }
+
+    fn put_result(&mut self, sim: &mut Simulation, ledger: &mut Ledger, name: String, held: &BTreeMap<DatumId, f64>) {
+        let at = self.random.below(held.len().max(1) as u64) as usize;
+        let Some((datum, value)) = held.iter().nth(at) else { return };
+        let ask = self.put_datum(sim, ledger, name, (*datum, *value), true);
+        self.lent.insert(ask, *datum);
+    }
+
+    fn put_datum(
+        &mut self,
+        sim: &mut Simulation,
+        ledger: &mut Ledger,
+        name: String,
+        (datum, value): (DatumId, f64),
+        replaces: bool,
+    ) -> u64 {
+        let serial = SERIALS_FROM + self.next + 1;
+        let (client, meta) = (self.node, self.draw.meta());
+        let (task, group) = (TaskId { client, serial }, GroupId { client, serial });
+        ledger.placements.insert(task);
+        let asked = Asked::Put { name: name.clone(), value, replaces };
+        self.ask(sim, ledger, asked, NameCommand::Put { name, datum, meta, replaces, task, group })
+    }
+
+    fn release(&mut self, sim: &mut Simulation, datum: DatumId) {
+        let times = self.found.get_mut(&datum).expect("it was found");
+        *times -= 1;
+        if *times == 0 {
+            self.found.remove(&datum);
+        }
+        sim.command(self.node, Command::Release { data: vec![datum] });
+    }
+
+    fn end(&mut self, sim: &mut Simulation, ledger: &Ledger) {
+        for ask in self.asks.iter().copied().filter(|ask| self.is_waiting(ledger, *ask)) {
+            sim.command(self.node, Command::Name { ask, command: NameCommand::Forget });
+        }
+        self.release_all(sim);
+    }
+
+    /// Releases all that it does not wait for.
+    fn release_all(&mut self, sim: &mut Simulation) {
+        while let Some(datum) = self.found.keys().find(|datum| !self.awaited.contains(datum)).copied() {
+            self.release(sim, datum);
+        }
+    }
+
+    /// What it waited for is here, or lost.
+    pub(super) fn arrived(&mut self, sim: &mut Simulation, datum: DatumId) {
+        if self.awaited.remove(&datum) && self.agenda.is_empty() {
+            self.release_all(sim);
+        }
+    }
+
+    /// A question was answered.
+    pub(super) fn hear(&mut self, sim: &mut Simulation, ledger: &Ledger, ask: u64, found: Option<CatalogAnswer>) {
+        self.asks.remove(&ask);
+        self.lent.remove(&ask);
+        if let Some(datum) = self.own.remove(&ask) {
+            sim.command(self.node, Command::Release { data: vec![datum] });
+            // Its client has not heard of it if it was refused at once.
+            if !ledger.shared.is_placed((self.node, ask)) {
+                sim.remove(self.node, datum);
+            }
+        }
+        if let Some(CatalogAnswer::Found { named, .. }) = found {
+            *self.found.entry(named.datum).or_default() += 1;
+            if self.agenda.is_empty() {
+                self.release_all(sim);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What is known of shared names from outside: what programs asked for, and what each version must be.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::{DatumId, Named, NodeId, Time};
+
+/// Something that a program asked for about a name.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Asked {
+    Put { name: String, value: f64, replaces: bool },
+    Find { name: String, waits: bool },
+    Delete { name: String },
+    List,
+}
+
+/// A question: the client and its number.
+pub(super) type AskId = (NodeId, u64);
+
+/// A version that a client was told to put somewhere.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    pub(super) named: Named,
+    pub(super) value: f64,
+    pub(super) ask: AskId,
+    pub(super) server: NodeId,
+}
+
+/// What is known of shared names.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// All questions, and when they were asked.
+    pub(super) asked: BTreeMap<AskId, (Time, Asked)>,
+    pub(super) versions: BTreeMap<DatumId, Version>,
+    /// Values under names so far: each is of another.
+    values: u64,
+    /// All names were deleted, and the agent has said that there are none.
+    pub(super) are_deleted: bool,
+}
+
+/// Above all results of functions.
+const VALUES_FROM: u64 = 2_000_000;
+
+impl Shared {
+    /// A value that no other name has.
+    pub(super) fn new_value(&mut self) -> f64 {
+        self.values += 1;
+        (VALUES_FROM + self.values) as f64
+    }
+
+    /// A client was told where to put what it asked for.
+    pub(super) fn placed(&mut self, ask: AskId, named: &Named, server: NodeId) {
+        if let Some((_, Asked::Put { value, .. })) = self.asked.get(&ask) {
+            let version = Version { named: named.clone(), value: *value, ask, server };
+            self.versions.insert(named.datum, version);
+        }
+    }
+
+    /// Whether the client was told where to put what it asked for.
+    pub(super) fn is_placed(&self, ask: AskId) -> bool {
+        self.versions.values().any(|version| version.ask == ask)
+    }
+
+    /// Names were deleted by somebody at that time or later.
+    pub(super) fn is_deleted_since(&self, name: &str, since: Time) -> bool {
+        let is_it = |asked: &Asked| matches!(asked, Asked::Delete { name: deleted } if deleted == name);
+        self.asked.values().any(|(at, asked)| *at >= since && is_it(asked))
+    }
+}
