@@ -311,3 +311,20 @@ fn a_program_that_has_put_a_name_does_not_read_it() {
     let agent = NodeId(1);
     assert_eq!(stage.sim.agent(agent).unwrap().leftovers().iter().map(|(_, count)| count).sum::<usize>(), 0);
 }
+
+/// The agent gives a silent server up before the client does, and the copy goes elsewhere.
+#[test]
+fn a_server_that_wakes_waits_for_no_copy_that_went_elsewhere() {
+    let mut stage = Stage::new(LARGE);
+    stage.put("a");
+    let (_, _, next) = stage.find("a");
+    // A client that stopped itself takes longer to give a peer up.
+    let server = 1 + usize::from(next == stage.servers[1]);
+    stage.fault(&format!("at 0s pause server-{server} for 14s\nat 400ms pause client for 4s"));
+    stage.put("b");
+    let (_, holder, _) = stage.find("b");
+    assert_ne!(holder, next);
+    stage.sim.advance(20 * SECOND_NS);
+    let left = stage.sim.server(next).unwrap().leftovers();
+    assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
+}

@@ -169,12 +169,19 @@ impl Catalog {
         Some(version)
     }
 
-    /// A version that was to come will not.
-    pub fn withdraw(&mut self, client: NodeId, datum: DatumId) {
+    /// A version that was to come will not. Gives the server where it was to be put.
+    pub fn withdraw(&mut self, client: NodeId, datum: DatumId) -> Option<NodeId> {
         let is_its = |version: &Version| version.coming.is_some_and(|question| question.client == client);
-        if self.versions.get(&datum).is_some_and(is_its) {
-            self.remove(datum);
-        }
+        self.versions.get(&datum).filter(|version| is_its(version))?;
+        self.remove(datum).map(|version| version.place)
+    }
+
+    /// A client is gone: what it was about to put will not come. Gives the servers where it was to be put.
+    #[must_use]
+    pub fn not_put_by(&mut self, client: NodeId) -> Vec<(DatumId, NodeId)> {
+        let is_its = |version: &&Version| version.coming.is_some_and(|question| question.client == client);
+        let coming: Vec<DatumId> = self.versions.values().filter(is_its).map(|version| version.named.datum).collect();
+        coming.into_iter().filter_map(|datum| Some((datum, self.withdraw(client, datum)?))).collect()
     }
 
     /// A server has a version that a client has put there.
@@ -387,7 +394,7 @@ impl Catalog {
         coming
     }
 
-    /// A client is gone: it waits and reads no longer, and puts nothing. Gives versions that are to be given up.
+    /// A client is gone: it waits and reads no longer. Gives versions that are to be given up.
     pub fn client_lost(&mut self, client: NodeId) -> Vec<DatumId> {
         self.waiting.retain(|_, questions| {
             let before = questions.len();
@@ -395,9 +402,6 @@ impl Catalog {
             self.waits -= before - questions.len();
             !questions.is_empty()
         });
-        let is_its = |version: &&Version| version.coming.is_some_and(|question| question.client == client);
-        let coming: Vec<DatumId> = self.versions.values().filter(is_its).map(|version| version.named.datum).collect();
-        coming.into_iter().for_each(|datum| drop(self.remove(datum)));
         let read =
             self.versions.iter_mut().filter_map(|(datum, version)| version.readers.remove(&client).then_some(*datum));
         let read: Vec<DatumId> = read.collect();

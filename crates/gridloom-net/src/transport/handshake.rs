@@ -55,7 +55,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 20: sources and requests of data have hops.
 /// 22: the error of a lost server says whether the call was bound to it.
 /// 23: servers tell an agent that takes their registration what copies of shared data they have.
-pub const VERSIONS: (u16, u16) = (23, 23);
+/// 24: a server hears from the agent what shared data clients are to put there.
+pub const VERSIONS: (u16, u16) = (24, 24);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -1,15 +1,17 @@
 //! A client that knows the grid's secret and means ill: it says what no client says, in the names of others, and fills stores.
 //!
-//! What it may do by rights is left out: read data of which it knows the names, and end calls as somebody who looks after the grid.
+//! What it may do by rights is left out: read data of which it knows the names, replace and delete names, and end calls as somebody who
+//! looks after the grid. Shared data it knows as one that lists their names.
 
 use std::collections::BTreeMap;
 
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NodeId, SplitMix64, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, Named, NodeId, SplitMix64, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind, Terms};
 use gridloom_core::node::message::{
-    DataMessage, DirectoryToAgent, LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration,
-    Supply, TaskReport, TaskToClient, TaskToServer, Timing,
+    CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, DataMessage, DirectoryToAgent,
+    LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration, ServerToCatalog, Supply,
+    TaskReport, TaskToClient, TaskToServer, Timing,
 };
 use gridloom_core::node::{Effect, Input, Role, Timer};
 use gridloom_map::{MapBy, Outline, OutlineDatum, OutlineTask};
@@ -42,6 +44,8 @@ pub(super) struct Insider {
     pub(super) elements: u64,
     pub(super) hashes: Hashes,
     pub(super) peers: BTreeMap<NodeId, Role>,
+    /// Shared data that it has heard of.
+    pub(super) shared: Vec<Named>,
     pub(super) next: u64,
 }
 
@@ -73,6 +77,14 @@ impl Machine for Insider {
             Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
                 out.push(Effect::Send { to: from, message: LinkMessage::Pong { token }.into() });
             }
+            Input::Received { message: Message::Catalog(CatalogMessage::ToClient(message)), .. } => match message {
+                CatalogToClient::Answer { answer: Ok(CatalogAnswer::Listed { names, .. }), .. } => {
+                    self.shared = names.into_iter().map(|listed| listed.named).collect();
+                }
+                // What it was to put, which never comes.
+                CatalogToClient::Place { named, .. } => self.shared.push(named),
+                _ => {}
+            },
             // All else it leaves unanswered.
             _ => {}
         }
@@ -152,7 +164,7 @@ impl Insider {
     // ---- what it says
 
     fn say_to_server(&mut self) -> Message {
-        match self.below(14) {
+        match self.below(18) {
             0 => TaskToServer::Release { data: self.many(Insider::datum) }.into(),
             1 => TaskToServer::Cancel { tasks: self.many(Insider::task_id) }.into(),
             2 => TaskToServer::HasCopies { data: self.many(Insider::datum) }.into(),
@@ -178,8 +190,51 @@ impl Insider {
                 let reports = vec![TaskReport { task: self.task_id(), outcome, timing }];
                 TaskToClient::TasksEnded { reports, transfers: Vec::new(), others: u32::MAX }.into()
             }
+            11 => TaskToServer::Release { data: self.many(Insider::shared_datum) }.into(),
+            12 => match self.below(3) {
+                0 => CatalogToServer::Gone { datum: self.shared_datum(), why: "so".into() }.into(),
+                1 => CatalogToServer::Expect { datum: self.shared_datum(), client: self.id }.into(),
+                _ => TaskToServer::HasCopies { data: self.many(Insider::shared_datum) }.into(),
+            },
+            13 | 14 => self.publishing(),
+            15 => {
+                let datum = self.shared_datum();
+                TaskToServer::Resupply { supplies: vec![self.supply(datum)] }.into()
+            }
             _ => self.filling(),
         }
+    }
+
+    /// A shared datum that is there, or one that is made up.
+    fn named(&mut self) -> Named {
+        let at = self.below(self.shared.len() as u64 + 1) as usize;
+        let made_up = || Named {
+            datum: DatumId { client: NodeId::CATALOG, serial: 7 },
+            name: "mesh".into(),
+            version: u64::MAX,
+            meta: self.meta(),
+        };
+        self.shared.get(at).cloned().unwrap_or_else(made_up)
+    }
+
+    fn shared_datum(&mut self) -> DatumId {
+        self.named().datum
+    }
+
+    /// Wrong values of its own, as a shared datum; or the task is as none can be.
+    fn publishing(&mut self) -> Message {
+        let mut named = self.named();
+        if self.below(4) == 0 {
+            named = Named { name: ["", "\n", "ab"][self.below(3) as usize].into(), ..named };
+        }
+        let mut task = self.task();
+        let read = if self.below(4) == 0 { named.datum } else { self.own() };
+        (task.kind, task.args) = (TaskKind::Publish(Box::new(named)), vec![Argument::Datum(read)]);
+        if self.below(4) > 0 {
+            task.outputs.clear();
+        }
+        let supplies = vec![self.supply(read)];
+        TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
     }
 
     /// A task under another's name, or with another's results or data.
@@ -233,7 +288,7 @@ impl Insider {
     fn say_to_agent(&mut self) -> Message {
         let odd = [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300][self.below(5) as usize];
         let to = self.node();
-        match self.below(10) {
+        match self.below(16) {
             0 => MapToAgent::GroupEnded { group: self.group() }.into(),
             1 => LinkToAgent::LinkMeasured { to, link: LinkEstimate { latency_s: odd, bandwidth: odd } }.into(),
             2 => LinkToAgent::LinkBroken { to }.into(),
@@ -250,7 +305,33 @@ impl Insider {
                 DirectoryToAgent::Register(new).into()
             }
             8 => DirectoryToAgent::ModelsTold { client: self.victim() }.into(),
+            9..13 => self.odd_names(),
             _ => self.long_question(),
+        }
+    }
+
+    /// Names: those of others, in ways that are no client's; some that it puts and never brings; many questions.
+    fn odd_names(&mut self) -> Message {
+        self.next += 1;
+        let ask = self.next;
+        let name = ["mesh", "run/1", "", "\u{7}", "x/1"][self.below(5) as usize].to_string();
+        match self.below(10) {
+            0 | 1 => ClientToCatalog::List { ask, prefix: String::new(), after: String::new() }.into(),
+            2 => ServerToCatalog::Stored { datum: self.shared_datum(), client: self.id }.into(),
+            3 => ServerToCatalog::Holds { data: vec![self.named()] }.into(),
+            4 => ServerToCatalog::HasCopies { data: self.many(Insider::shared_datum) }.into(),
+            5 => ClientToCatalog::Release { data: self.many(Insider::shared_datum) }.into(),
+            6 => ClientToCatalog::Withdraw { datum: self.shared_datum() }.into(),
+            7 => ClientToCatalog::Locate { datum: self.shared_datum() }.into(),
+            8 => {
+                let meta = [self.meta(), Meta::array(Dtype::Float64, &[u64::MAX, 3])][self.below(2) as usize].clone();
+                let (replaces, at) = (self.below(2) == 0, self.many(Insider::node));
+                ClientToCatalog::Put { ask, name, meta, replaces, at }.into()
+            }
+            _ => {
+                let data = self.many(Insider::shared_datum);
+                TaskToClient::Dropped { data }.into()
+            }
         }
     }
 

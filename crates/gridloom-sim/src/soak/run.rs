@@ -298,9 +298,15 @@ impl Run {
     /// Checks what must hold.
     fn look(&mut self) -> Result<(), Broken> {
         let mut events = self.sim.kernel.instruments_mut().trace.take_events();
-        for (_, event) in &events {
-            if let SimEvent::Placed { node, ask, named, server } = event {
-                self.ledger.shared.placed((*node, *ask), named, *server);
+        for (at, event) in &events {
+            match event {
+                SimEvent::Placed { node, ask, named, server } => {
+                    self.ledger.shared.placed((*node, *ask), named, *server)
+                }
+                SimEvent::Told { node, event: Event::Named { ask, .. } } => {
+                    self.ledger.shared.answered.insert((*node, *ask), *at);
+                }
+                _ => {}
             }
         }
         let (sim, ledger) = (&self.sim, &self.ledger);

@@ -31,6 +31,8 @@ pub(super) struct Shared {
     /// All questions, and when they were asked.
     pub(super) asked: BTreeMap<AskId, (Time, Asked)>,
     pub(super) versions: BTreeMap<DatumId, Version>,
+    /// When questions were answered.
+    pub(super) answered: BTreeMap<AskId, Time>,
     /// Values under names so far: each is of another.
     values: u64,
     /// All names were deleted, and the agent has said that there are none.
@@ -60,9 +62,10 @@ impl Shared {
         self.versions.values().any(|version| version.ask == ask)
     }
 
-    /// Names were deleted by somebody at that time or later.
+    /// A name may have been deleted by somebody at that time or later.
     pub(super) fn is_deleted_since(&self, name: &str, since: Time) -> bool {
         let is_it = |asked: &Asked| matches!(asked, Asked::Delete { name: deleted } if deleted == name);
-        self.asked.values().any(|(at, asked)| *at >= since && is_it(asked))
+        let is_over = |id: &AskId| self.answered.get(id).is_some_and(|at| *at < since);
+        self.asked.iter().any(|(id, (_, asked))| is_it(asked) && !is_over(id))
     }
 }

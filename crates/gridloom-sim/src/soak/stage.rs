@@ -98,8 +98,8 @@ impl Stage {
         // Clients that come later are numbered from its own number on.
         let make = |id: NodeId, _: &str| {
             let victims = [first].into_iter().chain((1..CLIENTS_MAX).map(|number| NodeId(id.0 + number))).collect();
-            let (peers, next) = (BTreeMap::new(), 0);
-            Box::new(Insider { id, random, addresses, victims, elements, hashes, peers, next }) as BoxedMachine
+            let (peers, shared, next) = (BTreeMap::new(), Vec::new(), 0);
+            Box::new(Insider { id, random, addresses, victims, elements, hashes, peers, shared, next }) as BoxedMachine
         };
         let node = sim.add_machine(HostId(CLIENT_HOST + CLIENTS_MAX as u32 - 1), Role::Client, "insider", 1, make);
         ledger.insiders.insert(node);

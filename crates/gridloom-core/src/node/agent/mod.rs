@@ -19,7 +19,7 @@ use crate::node::message::{
     CatalogMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent, LinkToProber,
     MapMessage, MapToAgent, Message, Registration, TaskMessage,
 };
-use crate::node::protocol::{Effect, Input};
+use crate::node::protocol::{Effect, Input, Role};
 use crate::node::{AgentTimer, Category, LogLine, Timer};
 use gridloom_base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
 use gridloom_base::time::ns_to_seconds;
@@ -75,7 +75,7 @@ struct Promise {
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
-    members: Members<()>,
+    members: Members<Role>,
     servers: BTreeMap<NodeId, Registered>,
     /// The registered functions: signature and number of servers that offer it.
     functions: BTreeMap<String, (Signature, u32)>,
@@ -197,7 +197,10 @@ impl Agent {
 
     fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToAgent, out: &mut Vec<Effect>) {
         match message {
-            DirectoryToAgent::Register(registration) => self.on_register(now, from, registration, out),
+            DirectoryToAgent::Register(registration) if self.is_server(from) => {
+                self.on_register(now, from, registration, out);
+            }
+            DirectoryToAgent::Register(_) => not_taken(from, out),
             DirectoryToAgent::Speed { flops } => {
                 if let Some(server) = self.servers.get_mut(&from) {
                     server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
@@ -290,6 +293,11 @@ impl Agent {
         debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
     }
 
+    /// Whether a peer is a server, registered or not.
+    fn is_server(&self, peer: NodeId) -> bool {
+        self.members.get(peer).is_some_and(|peer| peer.about == Role::Server)
+    }
+
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
         let server = self.servers.remove(&node)?;
         for signature in &server.registration.functions {
@@ -360,7 +368,7 @@ impl Machine for Agent {
                 self.names.begin(now);
                 out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, .. } => self.members.up(now, peer, ()),
+            Input::PeerUp { peer, role, .. } => self.members.up(now, peer, role),
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
                 if self.members.heard(now, from) {

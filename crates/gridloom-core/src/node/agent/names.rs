@@ -115,7 +115,12 @@ impl Agent {
                 let waited = self.names.catalog.forget_wait(Question { client, ask }, &name);
                 (ask, if waited { Err(self.names.catalog.unknown(&name)) } else { Ok(None) })
             }
-            ClientToCatalog::Withdraw { datum } => return self.names.catalog.withdraw(client, datum),
+            ClientToCatalog::Withdraw { datum } => {
+                if let Some(server) = self.names.catalog.withdraw(client, datum) {
+                    send(out, server, TaskToServer::Release { data: vec![datum] });
+                }
+                return;
+            }
             ClientToCatalog::Locate { datum } => {
                 self.names.catalog.reads(client, datum);
                 let holders = self.holders_of(datum);
@@ -151,6 +156,8 @@ impl Agent {
         self.names.catalog.check_put(name, replaces)?;
         let (server, address) = self.place_for(name, &meta, at)?;
         let named = self.names.catalog.begin(question, name, meta, server).clone();
+        // It is there before the client's copy, which takes another way.
+        send(out, server, CatalogToServer::Expect { datum: named.datum, client: question.client });
         send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });
         Ok(())
     }
@@ -398,6 +405,9 @@ impl Agent {
                 send(out, client, CatalogToClient::Answer { ask, answer: Err(error) });
             }
         } else {
+            for (datum, server) in self.names.catalog.not_put_by(node) {
+                send(out, server, TaskToServer::Release { data: vec![datum] });
+            }
             let unread = self.names.catalog.client_lost(node);
             unread.into_iter().for_each(|datum| self.give_up_version(datum, out));
         }

@@ -171,7 +171,7 @@ impl Client {
                 self.on_place(now, ask, named, server, out);
             }
             CatalogToClient::Located { datum, holders, why } => self.on_located(now, datum, holders, &why, out),
-            CatalogToClient::Answer { ask, answer } => self.on_answer(ask, answer, out),
+            CatalogToClient::Answer { ask, answer } => self.on_answer(now, ask, answer, out),
         }
     }
 
@@ -196,7 +196,7 @@ impl Client {
         self.on_run(now, group, "auto".into(), (Some(placed), None), out);
     }
 
-    fn on_answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
+    fn on_answer(&mut self, now: Time, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
         match (&answer, self.names.asks.get(&ask)) {
             (Ok(CatalogAnswer::Found { named, .. }), None) if !self.names.found.contains_key(&named.datum) => {
                 let data = vec![named.datum];
@@ -211,6 +211,7 @@ impl Client {
             }
             (Err(NameError::NotStored { .. }), Some(Ask::Put(_))) => {
                 let Err(error) = answer else { unreachable!("matched above") };
+                self.give_up_place(now, ask, &error, out);
                 return self.put_again(ask, error, out);
             }
             _ => {}
@@ -240,6 +241,16 @@ impl Client {
             TaskError::ServerLost { .. } | TaskError::NotMapped { .. } => self.put_again(ask, failure, out),
             _ => self.answer(ask, Err(failure), out),
         }
+    }
+
+    /// The catalog has lost the server to which a copy goes. This client may not have: the server is to wait for the copy no longer.
+    fn give_up_place(&mut self, now: Time, ask: u64, error: &NameError, out: &mut Vec<Effect>) {
+        let Some(put) = self.names.put_mut(ask) else { return };
+        let Stage::Going { server, .. } = std::mem::replace(&mut put.stage, Stage::Failed) else { return };
+        let task = put.task;
+        let Some(function) = self.tasks.get(&task).map(|run| run.task.name().to_string()) else { return };
+        let (server, why) = (self.contacts.name_of(server), error.to_string());
+        self.fail_task(now, task, TaskError::ServerLost { function, server, why, is_bound: true }, out);
     }
 
     /// A put has failed for a reason that may pass.

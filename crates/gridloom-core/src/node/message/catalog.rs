@@ -3,6 +3,7 @@
 //! ```text
 //! client                 catalog (agent)          server
 //!   | Put "mesh" ---------->|                      |
+//!   |                       |-- Expect (d5, c) --->|
 //!   |<---- Place (d5, s) ---|                      |
 //!   | RunTasks (publish d17 as d5) --------------->|
 //!   |<------------------------------- Fetch (d17) -|
@@ -124,6 +125,8 @@ pub enum ServerToCatalog {
 /// From the catalog to a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToServer {
+    /// That client is to put that datum there. No other may, nor another datum.
+    Expect { datum: DatumId, client: NodeId },
     /// That datum is lost, or was given up: tasks that read it fail.
     Gone { datum: DatumId, why: String },
 }

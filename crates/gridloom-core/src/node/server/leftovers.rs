@@ -11,6 +11,7 @@ impl Server {
             ("clients with transfers to report", self.reports.clients()),
             ("tasks called off", self.called_off.len()),
             ("shared data", self.shared.len()),
+            ("shared data that are to be put", self.shared.expected()),
         ];
         self.admission.leftovers().into_iter().chain(own).collect()
     }

@@ -38,6 +38,7 @@ impl Server {
         let Some(lost) = self.members.lost(peer) else { return };
         let news = self.links.peer_lost(peer, out);
         self.tell(news, out);
+        self.shared.peer_lost(peer);
         self.registering.peer_lost(peer, why, out);
         self.outputs.forget_peer(peer);
         if lost.about == Role::Server {
@@ -58,6 +59,7 @@ impl Server {
         let objects = self.objects.forget_client(client);
         out.extend(objects.into_iter().map(|object| Effect::EndObject { object }));
         self.reports.forget_client(client);
+        self.shared.forget_client(client);
         self.admitting(now, out, |admission, _, out| admission.forget_data_of(client, out));
     }
 }

@@ -19,6 +19,10 @@ use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     named: BTreeMap<DatumId, Named>,
+    /// Data that clients are to put here.
+    expected: BTreeMap<DatumId, NodeId>,
+    /// The agent that said so.
+    expected_by: Option<NodeId>,
     /// Since when there is no agent.
     alone_since: Option<Time>,
 }
@@ -28,7 +32,34 @@ impl Shared {
         self.named.len()
     }
 
+    /// What clients are to put here.
+    pub(super) fn expected(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// A client is gone.
+    pub(super) fn forget_client(&mut self, client: NodeId) {
+        self.expected.retain(|_, by| *by != client);
+    }
+
+    /// An agent says what a client is to put here: another that said so is gone.
+    fn expect(&mut self, agent: NodeId, datum: DatumId, client: NodeId) {
+        if self.expected_by.replace(agent) != Some(agent) {
+            self.expected.clear();
+        }
+        self.expected.insert(datum, client);
+    }
+
+    /// What an agent that is gone has said is void.
+    pub(super) fn peer_lost(&mut self, peer: NodeId) {
+        if self.expected_by == Some(peer) {
+            self.expected.clear();
+        }
+    }
+
+    /// The catalog has no use for a datum.
     pub(super) fn forget(&mut self, datum: DatumId) {
+        self.expected.remove(&datum);
         self.named.remove(&datum);
     }
 
@@ -87,8 +118,10 @@ impl Server {
         if self.named_by(from) != NodeId::CATALOG {
             return not_taken(from, out);
         }
-        let CatalogToServer::Gone { datum, why } = message;
-        self.shared_gone(now, datum, &why, out);
+        match message {
+            CatalogToServer::Expect { datum, client } => self.shared.expect(from, datum, client),
+            CatalogToServer::Gone { datum, why } => self.shared_gone(now, datum, &why, out),
+        }
     }
 
     /// Tasks that wait for a shared datum fail: there is nobody to have it from.
@@ -129,6 +162,13 @@ impl Server {
     /// What a task has taken here is a shared datum from now on.
     fn publish(&mut self, now: Time, task: &Task, named: &Named, out: &mut Vec<Effect>) -> Result<(), TaskError> {
         let datum = task.inputs().next().expect("checked when the task was taken in");
+        let is_again = self.shared.named.get(&named.datum) == Some(named);
+        if self.shared.expected.get(&named.datum) != Some(&task.id.client) && !is_again {
+            // The client asks the agent once more.
+            let why =
+                format!("server '{}' was not told by the agent that '{}' comes there", self.config.name, named.name);
+            return Err(TaskError::NotMapped { why });
+        }
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
         if self.admission.size_bytes(datum) != self.admission.counted_bytes(size_bytes) {
             let why = format!("its description says {size_bytes} bytes, and {datum} has another size");
@@ -138,6 +178,7 @@ impl Server {
         self.admitting(now, out, |admission, _, out| {
             admission.name_datum(now, task, datum, (named.datum, size_bytes), out)
         })?;
+        self.shared.expected.remove(&named.datum);
         self.shared.named.insert(named.datum, named.clone());
         send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client: task.id.client });
         Ok(())

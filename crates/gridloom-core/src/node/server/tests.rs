@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::graph::{Argument, Output as Made, Task, TaskKind, Terms};
-use gridloom_base::{DatumId, Dtype, Meta, TaskError, TaskId};
+use crate::node::message::{CatalogToServer, Supply};
+use gridloom_base::{DatumId, Dtype, Meta, Named, TaskError, TaskId};
 use gridloom_idl::parse;
 
 /// Server 's' with a store of 1 MiB, which offers one function and has no agent.
@@ -194,6 +195,38 @@ fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
         assert!(told.contains("it bears another client's name, or reads another's data"), "{told}");
         assert_eq!(server.load().0, 0);
     }
+}
+
+/// A client that knows the name of a shared datum would give it another value; the agent has said who puts it.
+#[test]
+fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
+    let mut server = Server::new(ServerConfig { agent: "agent".into(), ..offering_nothing() });
+    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: String::new(), address: String::new() };
+    server.handle(Time(0), up, &mut Vec::new());
+    let agent = NodeId(2);
+    let up = Input::PeerUp { peer: agent, role: Role::Agent, name: String::new(), address: "agent".into() };
+    server.handle(Time(1), up, &mut Vec::new());
+    let meta = Meta::array(Dtype::Uint8, &[5]);
+    let (own, datum) = (DatumId { client: CLIENT, serial: 1 }, DatumId { client: NodeId::CATALOG, serial: 1 });
+    let named = Named { datum, name: "mesh".into(), version: 1, meta: meta.clone() };
+    let arrived = Input::DatumArrived { from: CLIENT, datum: own, meta: meta.clone(), took_ns: 1 };
+    let mut publish = |serial: u64, client: Option<NodeId>| {
+        let mut out = Vec::new();
+        if let Some(client) = client {
+            let message = CatalogToServer::Expect { datum, client }.into();
+            server.handle(Time(2), Input::Received { from: agent, message }, &mut out);
+        }
+        let kind = TaskKind::Publish(Box::new(named.clone()));
+        let task = Task { kind, args: vec![Argument::Datum(own)], ..task(CLIENT, serial, 0) };
+        let supply = Supply { datum: own, meta: meta.clone(), from: CLIENT, address: String::new(), hops: 1 };
+        let message = TaskToServer::RunTasks { tasks: vec![task], supplies: vec![supply] }.into();
+        server.handle(Time(2), Input::Received { from: CLIENT, message }, &mut out);
+        server.handle(Time(3), arrived.clone(), &mut out);
+        out.iter().any(|effect| matches!(effect, Effect::NameDatum { .. }))
+    };
+    assert!(!publish(1, None), "nobody was to put it");
+    assert!(!publish(2, Some(NodeId(9))), "another was to put it");
+    assert!(publish(3, Some(CLIENT)));
 }
 
 const USER: NodeId = NodeId(7);
