@@ -9,8 +9,9 @@
 //! end     = max(now + alone, behind)   from CUT_THROUGH_BYTES_MIN on: what still comes is passed on part by part
 //!         = max(now, end of the source) + alone       below
 //! ```
-//! Of sources that end nearly as early ([`NEAR_EARLIEST`]), the one with the widest way is taken: a narrow way, as between two sites, is
-//! shared by more than is known here.
+//! Predictions are no better than what is known of links. So of sources that end nearly as early ([`NEAR_EARLIEST`]), those with
+//! narrow ways are left out ([`NEAR_WIDEST`]): a narrow way, as between two sites, is shared by more than is known here. Of the rest, the
+//! one is taken that sends it to the fewest others.
 //!
 //! On links of equal bandwidth this makes a chain, which takes `s / b` and a part for each server; behind a slow link only the first
 //! server of a site gets it over that link, and the others from one another.
@@ -26,6 +27,8 @@ use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, HOPS_MAX, PART_BYTES};
 
 /// Times as long as the earliest source takes.
 const NEAR_EARLIEST: f64 = 1.1;
+/// Part of the widest way's bandwidth.
+const NEAR_WIDEST: f64 = 0.5;
 
 /// How data go from one server to another.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -77,37 +80,28 @@ impl Spread {
         let whole = holders.iter().map(|node| (*node, now_s, 0));
         let coming = self.coming.iter().filter(|(node, source)| !holders.contains(node) && source.hops < HOPS_MAX);
         let coming = coming.map(|(node, source)| (*node, source.end_s, source.hops));
-        let usable = |(node, ..): &(NodeId, f64, u16)| *node != server && !self.is_behind(*node, server);
+        let sends = self.sends(now_s);
+        let is_source = self.coming.values().any(|source| source.node == server);
+        let is_behind = |node: NodeId| is_source && self.is_behind(node, server);
+        let usable = |(node, ..): &(NodeId, f64, u16)| *node != server && !is_behind(*node);
         let predicted = whole.chain(coming).filter(usable).map(|(node, source_end_s, hops)| {
             let way = way(node, server);
-            let end_s = self.end_s(now_s, size_bytes, (node, source_end_s), way);
-            (way.bandwidth, Source { node, hops: hops + 1, end_s })
+            let sends = sends.get(&node).copied().unwrap_or(0);
+            let end_s = end_s(now_s, size_bytes, (sends, source_end_s), way);
+            Candidate { bandwidth: way.bandwidth, sends, source: Source { node, hops: hops + 1, end_s } }
         });
-        let mut predicted: Vec<(f64, Source)> = predicted.collect();
-        if predicted.iter().any(|(_, source)| source.node != failed) {
-            predicted.retain(|(_, source)| source.node != failed);
-        }
-        let earliest_s = predicted.iter().map(|(_, source)| source.end_s - now_s).min_by(f64::total_cmp)?;
-        predicted.retain(|(_, source)| source.end_s - now_s <= earliest_s * NEAR_EARLIEST);
-        let (_, best) = predicted.into_iter().min_by(|(a_wide, a), (b_wide, b)| {
-            let by_time = b_wide.total_cmp(a_wide).then(a.end_s.total_cmp(&b.end_s));
-            by_time.then((a.hops, a.node).cmp(&(b.hops, b.node)))
-        })?;
+        let best = best_of(now_s, predicted.collect(), failed)?;
         self.coming.insert(server, best);
         Some(best)
     }
 
-    /// The formula of the module.
-    fn end_s(&self, now_s: f64, size_bytes: u64, (source, source_end_s): (NodeId, f64), way: Way) -> f64 {
-        let sends_to = self.coming.values().filter(|other| other.node == source && other.end_s > now_s).count();
-        let alone_s = way.latency_s + size_bytes as f64 * (sends_to as f64 + 1.0) / way.bandwidth;
-        match size_bytes >= CUT_THROUGH_BYTES_MIN {
-            true => {
-                let behind_s = source_end_s + way.latency_s + PART_BYTES as f64 / way.bandwidth;
-                (now_s + alone_s).max(if source_end_s > now_s { behind_s } else { now_s })
-            }
-            false => source_end_s.max(now_s) + alone_s,
+    /// To how many others each source sends it.
+    fn sends(&self, now_s: f64) -> BTreeMap<NodeId, u32> {
+        let mut sends = BTreeMap::new();
+        for source in self.coming.values().filter(|source| source.end_s > now_s) {
+            *sends.entry(source.node).or_default() += 1;
         }
+        sends
     }
 
     /// Whether a server gets it from another, perhaps through more.
@@ -121,6 +115,41 @@ impl Spread {
             }
         }
         true
+    }
+}
+
+/// A source that a server may take.
+struct Candidate {
+    bandwidth: f64,
+    /// To how many others it sends already.
+    sends: u32,
+    source: Source,
+}
+
+fn best_of(now_s: f64, mut candidates: Vec<Candidate>, failed: NodeId) -> Option<Source> {
+    if candidates.iter().any(|one| one.source.node != failed) {
+        candidates.retain(|one| one.source.node != failed);
+    }
+    let earliest_s = candidates.iter().map(|one| one.source.end_s - now_s).min_by(f64::total_cmp)?;
+    candidates.retain(|one| one.source.end_s - now_s <= earliest_s * NEAR_EARLIEST);
+    let widest = candidates.iter().map(|one| one.bandwidth).max_by(f64::total_cmp)?;
+    candidates.retain(|one| one.bandwidth >= widest * NEAR_WIDEST);
+    let best = candidates.into_iter().min_by(|a, b| {
+        let by_end = a.sends.cmp(&b.sends).then(a.source.end_s.total_cmp(&b.source.end_s));
+        by_end.then((a.source.hops, a.source.node).cmp(&(b.source.hops, b.source.node)))
+    });
+    best.map(|one| one.source)
+}
+
+/// The formula of the module, for a source that sends it to so many others, and has it whole at that time.
+fn end_s(now_s: f64, size_bytes: u64, (sends, source_end_s): (u32, f64), way: Way) -> f64 {
+    let alone_s = way.latency_s + size_bytes as f64 * (f64::from(sends) + 1.0) / way.bandwidth;
+    match size_bytes >= CUT_THROUGH_BYTES_MIN {
+        true => {
+            let behind_s = source_end_s + way.latency_s + PART_BYTES as f64 / way.bandwidth;
+            (now_s + alone_s).max(if source_end_s > now_s { behind_s } else { now_s })
+        }
+        false => source_end_s.max(now_s) + alone_s,
     }
 }
 
@@ -158,9 +187,9 @@ mod tests {
 
     #[test]
     fn a_small_datum_goes_along_a_tree() {
-        let sources = spread(1 << 20, 15, equal);
+        let sources = spread(1 << 19, 15, equal);
         assert_eq!(sources.iter().map(|source| source.hops).max(), Some(4));
-        let alone_s = f64::from(1 << 20) / 12.5e6;
+        let alone_s = f64::from(1 << 19) / 12.5e6;
         assert!(sources.iter().map(|source| source.end_s).fold(0.0, f64::max) < 5.1 * alone_s);
     }
 

@@ -17,11 +17,12 @@ use crate::node::message::{
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
 use gridloom_base::{DatumId, Meta, NameError, Named, NodeId, Time};
+use gridloom_perf::{LinkEstimate, Tree};
 
 /// The part of a server's store that shared data may take: the rest is for calls, which could not run otherwise.
 const SHARED_PART: u64 = 2;
-/// What is expected of a way that nobody has measured: little, so that measured ones are taken first.
-const UNKNOWN_WAY: Way = Way { bandwidth: 1e6, latency_s: 0.1 };
+/// The way between servers that could not reach one another: taken if there is no other.
+const BROKEN_WAY: Way = Way { bandwidth: 1.0, latency_s: 10.0 };
 /// How long a server is given other sources of one datum before the tasks that read it fail.
 const SEARCH_NS_MAX: u64 = 6 * RETURN_NS_MAX;
 
@@ -36,6 +37,8 @@ pub(super) struct Names {
     searches: BTreeMap<(DatumId, NodeId), Search>,
     /// Data on their way to servers.
     spreads: BTreeMap<DatumId, Spread>,
+    /// What is expected of links between hosts, as of that time.
+    links: Option<(Time, Tree<String>)>,
 }
 
 /// A server's search for a source.
@@ -56,6 +59,7 @@ impl Names {
             since: Time(0),
             searches: BTreeMap::new(),
             spreads: BTreeMap::new(),
+            links: None,
         }
     }
 
@@ -365,6 +369,10 @@ impl Agent {
     fn source_for(&mut self, now: Time, datum: DatumId, server: NodeId, failed: NodeId) -> Option<Source> {
         let size_bytes = self.names.catalog.named(datum)?.meta.size_bytes();
         let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
+        if self.names.links.as_ref().is_none_or(|(at, _)| now.since(*at) >= HEARTBEAT_NS) {
+            let known = self.links.estimates().map(|(pair, link)| (pair.clone(), link));
+            self.names.links = Some((now, Tree::new(known, [])));
+        }
         let mut spread = self.names.spreads.remove(&datum).unwrap_or_default();
         let source = spread.choose(now.seconds(), server, size_bytes, &holders, failed, |a, b| self.way(a, b));
         if !spread.is_empty() {
@@ -375,12 +383,17 @@ impl Agent {
 
     /// What is expected of the way between two servers.
     fn way(&self, from: NodeId, to: NodeId) -> Way {
-        let (from, to) = (Agent::place(self, from), Agent::place(self, to));
-        if from == to {
+        let (a, b) = (Agent::place(self, from), Agent::place(self, to));
+        if a == b {
             return Way { bandwidth: f64::INFINITY, latency_s: 0.0 };
         }
-        let known = self.links.of(&from, &to).and_then(|model| model.estimate());
-        known.map_or(UNKNOWN_WAY, |link| Way { bandwidth: link.bandwidth, latency_s: link.latency_s })
+        let is_broken = |from, to| self.servers.get(from).is_some_and(|server| server.links.get(to) == Some(&None));
+        if is_broken(&from, &to) || is_broken(&to, &from) {
+            return BROKEN_WAY;
+        }
+        let tree = self.names.links.as_ref().map(|(_, tree)| tree);
+        let link = tree.map_or(LinkEstimate::UNMEASURED, |tree| tree.link(tree.number(&a), tree.number(&b)));
+        Way { bandwidth: link.bandwidth, latency_s: link.latency_s }
     }
 
     /// Copies have come to be, or time has passed: servers that wait for a source may get one.
