@@ -26,7 +26,7 @@ use gridloom_base::NodeId;
 use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, HOPS_MAX, PART_BYTES};
 
 /// Times as long as the earliest source takes.
-const NEAR_EARLIEST: f64 = 1.1;
+const NEAR_EARLIEST: f64 = 1.25;
 /// Part of the widest way's bandwidth.
 const NEAR_WIDEST: f64 = 0.5;
 

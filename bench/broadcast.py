@@ -1,0 +1,100 @@
+"""How long a shared datum takes to every server, against one transfer of it.
+
+Without arguments: simulated, servers around a switch. In a grid that runs (`--here`), as on a testbed:
+
+    python bench/broadcast.py
+    gridloom testbed run --platform FILE --functions builtin:linalg -- python bench/broadcast.py --here --bandwidth 12.5e6
+"""
+
+import argparse
+import pathlib
+import statistics
+import tempfile
+
+import gridloom as gl
+import numpy as np
+
+MIB = 1 << 20
+# Servers, bandwidth of each link (bytes a second), bytes.
+SIMULATED = [
+    (2, 12.5e6, 64 * MIB),
+    (4, 12.5e6, 64 * MIB),
+    (8, 12.5e6, 64 * MIB),
+    (16, 12.5e6, 64 * MIB),
+    (16, 12.5e6, 256 * MIB),
+    (64, 125e6, 1024 * MIB),
+    (256, 125e6, 1024 * MIB),
+    (1024, 125e6, 1024 * MIB),
+]
+
+
+def platform(servers, bandwidth):
+    names = [f"s{number}" for number in range(servers)]
+    host = '[[host]]\nname = "{}"\nspeed = "1Gf"\nproperties = {{ {} }}\n'
+    text = host.format("client", 'role = "client, agent"')
+    text += "".join(host.format(name, 'role = "server", memory = "64GiB"') for name in names)
+    links = f'bandwidth = "{bandwidth}Bps"\nlatency = "100us"\n'
+    return text + f'[[star]]\nname = "lan"\nhosts = {["client", *names]}\n{links}'.replace("'", '"')
+
+
+def broadcast(grid, size_bytes, name):
+    """Seconds that the datum takes from its first server to all."""
+    value = np.broadcast_to(np.uint8(0), (size_bytes,)) if grid.simulated else np.ones(size_bytes, np.uint8)
+    grid.put(name, value)
+    begun = grid.now()
+    grid.place(name)
+    return grid.now() - begun
+
+
+def simulated():
+    print("servers  MB/s    MiB  seconds  of one transfer  most that a server sends")
+    for servers, bandwidth, size_bytes in SIMULATED:
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "platform.toml"
+            file.write_text(platform(servers, bandwidth))
+            with gl.simulate(file) as grid:
+                # Servers measure the links between them when they come.
+                grid.advance(60)
+                seconds = broadcast(grid, size_bytes, "data")
+                sent = [
+                    size
+                    for link, size in grid.simulation().bytes_by_link.items()
+                    if link.endswith("_UP") and "_client" not in link
+                ]
+        ratio = seconds / (size_bytes / bandwidth)
+        print(
+            f"{servers:7} {bandwidth / 1e6:5.1f} {size_bytes // MIB:6} {seconds:8.2f} {ratio:16.3f} {max(sent) / size_bytes:25.2f}",
+            flush=True,
+        )
+
+
+def here(bandwidth, size_bytes, rounds):
+    with gl.connect() as grid:
+        alone = size_bytes / bandwidth
+        ratios = []
+        for number in range(rounds):
+            name = f"broadcast-{number}"
+            ratios.append(broadcast(grid, size_bytes, name) / alone)
+            grid.delete(name)
+        low, high = min(ratios), max(ratios)
+        servers = len(grid.servers())
+        print(
+            f"{servers} servers, {size_bytes // MIB} MiB: {statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}) of one transfer"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--here", action="store_true", help="in the grid that GRIDLOOM_AGENT names")
+    parser.add_argument("--bandwidth", type=float, default=12.5e6, help="of each link, bytes a second")
+    parser.add_argument("--mib", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    if options.here:
+        here(options.bandwidth, options.mib * MIB, options.rounds)
+    else:
+        simulated()
+
+
+if __name__ == "__main__":
+    main()
