@@ -4,18 +4,18 @@
 //! functions are described by [`IDL`]; [`C_SOURCE`] has their bodies for the world that runs them.
 
 mod names;
+mod stage;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, SILENCE_NS_MAX, STORE_BYTES_DEFAULT};
+use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
-use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
-use gridloom_core::node::message::{self, OutputQuery, TaskReport};
+use gridloom_core::graph::{Argument, Copies, Task, TaskKind};
+use gridloom_core::node::message::{self, OutputQuery};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::{ServerSpec, World};
 use gridloom_idl::Definition;
+use stage::Stage;
 
 /// The functions of the suite.
 pub const IDL: &str = "
@@ -86,201 +86,6 @@ pub fn definitions() -> Vec<Definition> {
 fn spec(number: u32, memory_bytes: u64) -> ServerSpec {
     let name = format!("server-{number}");
     ServerSpec { name, slots: 1, plain: false, memory_bytes, functions: definitions() }
-}
-
-/// A grid with a client that has seen its servers.
-struct Stage<'w> {
-    world: &'w mut dyn World,
-    agent: NodeId,
-    servers: Vec<NodeId>,
-    client: NodeId,
-    serial: u64,
-    hashes: BTreeMap<String, u64>,
-    /// The client's own identifier, which names its data: worlds may number nodes as they like.
-    name: NodeId,
-    ended: BTreeMap<TaskId, TaskReport>,
-    answers: BTreeMap<u64, names::Answer>,
-    lost: Vec<TaskId>,
-    groups_ended: BTreeSet<GroupId>,
-    /// Names of servers, from the directory.
-    names: BTreeMap<NodeId, String>,
-}
-
-impl<'w> Stage<'w> {
-    fn new(world: &'w mut dyn World, servers: u32) -> Stage<'w> {
-        Stage::with_memory(world, servers, STORE_BYTES_DEFAULT)
-    }
-
-    fn with_memory(world: &'w mut dyn World, servers: u32, memory_bytes: u64) -> Stage<'w> {
-        let agent = world.start_agent();
-        let nodes = (1..=servers).map(|number| world.start_server(spec(number, memory_bytes))).collect();
-        let client = world.start_client("client");
-        let name = client;
-        let hashes = definitions().iter().map(|d| (d.signature.name.clone(), d.signature.hash())).collect();
-        let (ended, answers, lost, groups_ended, names) = Default::default();
-        let (count, servers) = (servers as usize, nodes);
-        let mut stage =
-            Stage { world, agent, servers, client, serial: 1, hashes, name, ended, answers, lost, groups_ended, names };
-        stage.until("all servers in the directory", |event| match event {
-            Event::Directory { grid, .. } => (grid.servers.len() == count).then_some(()),
-            _ => None,
-        });
-        stage
-    }
-
-    fn serial(&mut self) -> u64 {
-        self.serial += 1;
-        self.serial
-    }
-
-    /// Waits for an event; remembers the ends of tasks, and answers about names, on the way.
-    fn until<R>(&mut self, what: &str, mut found: impl FnMut(&Event) -> Option<R>) -> R {
-        loop {
-            let event = self.world.next_event(self.client, PATIENCE_NS);
-            let event = event.unwrap_or_else(|| panic!("{what}: not within {PATIENCE_NS} ns"));
-            match &event {
-                Event::TaskEnded { report, .. } => {
-                    self.ended.insert(report.task, report.clone());
-                }
-                Event::Named { ask, answer } => _ = self.answers.insert(*ask, answer.clone()),
-                Event::ServerLost { again, .. } => self.lost.extend(again),
-                Event::GroupEnded { group, .. } => _ = self.groups_ended.insert(*group),
-                Event::Directory { grid, .. } => {
-                    self.names.extend(grid.servers.iter().map(|server| (server.node, server.name.clone())));
-                }
-                _ => {}
-            }
-            if let Some(result) = found(&event) {
-                return result;
-            }
-        }
-    }
-
-    fn array(&mut self) -> (DatumId, Meta) {
-        self.array_of(ELEMENTS)
-    }
-
-    fn array_of(&mut self, elements: u64) -> (DatumId, Meta) {
-        let datum = DatumId { client: self.name, serial: self.serial() };
-        let meta = Meta::array(Dtype::Float64, &[elements]);
-        let bytes: Vec<u8> = (0..elements).flat_map(|i| (i as f64).to_ne_bytes()).collect();
-        self.world.put(self.client, datum, meta.clone(), Some(bytes));
-        (datum, meta)
-    }
-
-    fn task(&mut self, function: &str, scalars: &[i32], inputs: &[DatumId], outputs: usize) -> Task {
-        let function = format!("suite/{function}");
-        let meta = Meta::scalar(Dtype::Int32);
-        let scalar = |value: &i32| Argument::Inline { meta: meta.clone(), bytes: value.to_ne_bytes().to_vec() };
-        let args = scalars.iter().map(scalar).chain(inputs.iter().map(|datum| Argument::Datum(*datum))).collect();
-        let client = self.name;
-        let outputs = (0..outputs)
-            .map(|_| Output {
-                datum: DatumId { client, serial: self.serial() },
-                meta: Meta::array(Dtype::Float64, &[ELEMENTS]),
-            })
-            .collect();
-        let work_flops = Some(if function.ends_with("wait_ms") { 1e7 * f64::from(scalars[0]) } else { 1e4 });
-        let signature_hash = self.hashes.get(&function).copied().unwrap_or(0);
-        Task {
-            id: TaskId { client, serial: self.serial() },
-            kind: TaskKind::call(function, signature_hash),
-            args,
-            outputs,
-            work_flops,
-            terms: Default::default(),
-        }
-    }
-
-    fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limits: impl Into<CallLimits>) -> TaskId {
-        let (id, limits) = (task.id, limits.into());
-        self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limits });
-        id
-    }
-
-    fn run(&mut self, tasks: Vec<Task>, sources: &[(DatumId, Meta)]) -> GroupId {
-        let id = GroupId { client: self.name, serial: self.serial() };
-        let at = vec![self.name];
-        let sources =
-            sources.iter().map(|(datum, meta)| (*datum, Source { meta: meta.clone(), at: at.clone() })).collect();
-        let group = Group { id, tasks, sources, wanted: Vec::new() };
-        self.world.command(self.client, Command::Run { group, heuristic: "heft".into() });
-        id
-    }
-
-    /// The directory's name of the server at that place in `servers`.
-    fn node_of(&self, place: usize) -> NodeId {
-        let name = format!("server-{}", place + 1);
-        let (node, _) = self.names.iter().find(|(_, known)| **known == name).expect("all servers are in the directory");
-        *node
-    }
-
-    /// Has a task run on the server at that place, which takes a datum from the server at another.
-    fn follow(&mut self, task: Task, place: usize, (datum, meta): (DatumId, Meta), from: Option<usize>) -> GroupId {
-        let id = GroupId { client: self.name, serial: self.serial() };
-        let sources = BTreeMap::from([(datum, Source { meta, at: vec![self.name] })]);
-        let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
-        let from = from.into_iter().map(|source| (datum, self.node_of(source))).collect();
-        let server = self.node_of(place);
-        let command = Command::Follow { group, server, from, heuristic: "heft".into(), plan: None };
-        self.world.command(self.client, command);
-        id
-    }
-
-    /// The place in `servers` of the server that the group's plan gives a task to.
-    fn server_of(&mut self, task: TaskId) -> usize {
-        let server = self.until("the plan", |event| match event {
-            Event::GroupPlanned { plan, tasks, .. } => {
-                tasks.iter().position(|known| *known == task).map(|index| plan.tasks[index].server)
-            }
-            _ => None,
-        });
-        let name = self.names.get(&server).expect("the plan names a server of the directory");
-        name.trim_start_matches("server-").parse::<usize>().expect("the suite numbers its servers") - 1
-    }
-
-    fn end_of(&mut self, task: TaskId) -> Result<Vec<(DatumId, Meta)>, TaskError> {
-        if let Some(report) = self.ended.get(&task) {
-            return report.outcome.clone();
-        }
-        self.until("the end of a task", |event| match event {
-            Event::TaskEnded { report, .. } if report.task == task => Some(report.outcome.clone()),
-            _ => None,
-        })
-    }
-
-    fn group_end(&mut self, group: GroupId) {
-        if self.groups_ended.contains(&group) {
-            return;
-        }
-        self.until("the end of a group", |event| match event {
-            Event::GroupEnded { group: ended, .. } => (*ended == group).then_some(()),
-            _ => None,
-        });
-    }
-
-    /// Brings a datum here and checks its elements, where the world has them.
-    fn expect(&mut self, datum: DatumId, element: impl Fn(f64) -> f64) {
-        self.world.command(self.client, Command::Get { datum });
-        let outcome = self.until("a datum", |event| match event {
-            Event::DatumHere { datum: here, .. } => (*here == datum).then_some(Ok(())),
-            Event::DatumLost { datum: lost, error } => (*lost == datum).then(|| Err(error.clone())),
-            _ => None,
-        });
-        outcome.unwrap_or_else(|error| panic!("{datum}: {error}"));
-        self.check(datum, element);
-    }
-
-    fn check(&mut self, datum: DatumId, element: impl Fn(f64) -> f64) {
-        let (meta, bytes) = self.world.value(self.client, datum).expect("the datum is in the client's store");
-        let elements = meta.size_bytes() / 8;
-        assert!([ELEMENTS, LARGE_ELEMENTS].contains(&elements), "{meta}");
-        assert_eq!(meta, Meta::array(Dtype::Float64, &[elements]));
-        let Some(bytes) = bytes else { return };
-        for (i, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {
-            assert_eq!(f64::from_ne_bytes(*chunk), element(i as f64), "element {i} of {datum}");
-        }
-    }
 }
 
 fn plain_call(world: &mut dyn World) {

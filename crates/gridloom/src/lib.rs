@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod arg;
 mod arranged;
 mod attach;
 mod backend;
@@ -54,6 +55,7 @@ mod timeline;
 mod trace;
 mod value;
 
+pub use arg::Arg;
 pub use attach::AttachConfig;
 pub use backend::check_address;
 pub use builtin::{BUILTIN_RUN_CODE, BUILTIN_WORD, builtin_definitions, builtin_names, why_no_linalg};
@@ -61,7 +63,7 @@ pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint
 pub use compile::compile_interface;
 pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
-pub use function::{Arg, Function, Pending, TransferLimits, Watch};
+pub use function::{Function, Pending, TransferLimits, Watch};
 pub use grid::{CallEnd, Callee, Grid, SharedData, SharedName, Spoken, Traffic, Unread};
 pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
 pub use inputs::{Make, Sizes};

@@ -1,9 +1,14 @@
 //! Shared names: put, found, read by others, replaced, deleted, and lost.
 
-use super::*;
-use gridloom_base::NameError;
-use gridloom_core::node::NameCommand;
+use gridloom_base::limits::STORE_BYTES_DEFAULT;
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskId};
+use gridloom_core::graph::Task;
 use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::{Command, Event, NameCommand, World};
+
+use super::stage::Stage;
+use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
     ("what one client puts another finds and reads, also when the first is gone", outlives_its_client),

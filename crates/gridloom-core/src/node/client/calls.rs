@@ -21,7 +21,7 @@ impl Client {
 
     /// Sends a call to the server where it is predicted to be back first.
     pub(super) fn send_call(&mut self, now: Time, request: Request, out: &mut Vec<Effect>) {
-        let chosen = self.calls.choose(&self.grid, self.links.estimates(), &request);
+        let chosen = self.calls.choose(&self.directory.grid, self.links.estimates(), &request);
         // It is there, though an agent that began anew may not know of it yet.
         let only = request.task.terms.only;
         let home = only.filter(|home| self.contacts.is_up(*home)).map(|home| (home, 0.0));
@@ -30,12 +30,15 @@ impl Client {
                 return self.wait(request, out);
             }
             let function = request.task.name().to_string();
-            let error = match (only, self.contacts.agent_was_lost() && self.grid.servers.is_empty()) {
+            let error = match (only, self.contacts.agent_was_lost() && self.directory.grid.servers.is_empty()) {
                 (_, true) => self.agent_lost(),
                 (None, false) => {
                     // Where all servers are lost, the session names them.
-                    let near =
-                        if self.grid.servers.is_empty() { String::new() } else { self.unoffered.told(&function) };
+                    let near = if self.directory.grid.servers.is_empty() {
+                        String::new()
+                    } else {
+                        self.directory.unoffered.told(&function)
+                    };
                     TaskError::NoSuchFunction { function, near }
                 }
                 (Some(only), false) => {
@@ -53,7 +56,7 @@ impl Client {
     pub(super) fn send_call_to(&mut self, now: Time, request: Request, to: Option<NodeId>, out: &mut Vec<Effect>) {
         let to = to.filter(|to| !self.contacts.is_lost(*to));
         let is_it = |server| Some(server) == to;
-        match self.calls.choose_among(&self.grid, self.links.estimates(), &request, is_it) {
+        match self.calls.choose_among(&self.directory.grid, self.links.estimates(), &request, is_it) {
             Some((server, run_s)) => self.post_call(now, request, server, run_s, out),
             None => self.send_call(now, request, out),
         }
@@ -197,7 +200,7 @@ impl Client {
         let name = self.contacts.name_of(server);
         for Call { mut request, .. } in self.calls.take_of_server(server) {
             request.losses += 1;
-            let offered = self.grid.servers.iter().any(|s| s.functions.contains_key(request.task.name()));
+            let offered = self.directory.grid.servers.iter().any(|s| s.functions.contains_key(request.task.name()));
             let has_place = offered && request.task.terms.only.is_none() || self.may_wait(now, &request);
             if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once || !has_place {
                 let function = request.task.name().to_string();

@@ -36,7 +36,7 @@ impl Client {
         if tasks.is_empty() {
             return;
         }
-        let is_there = !self.contacts.is_lost(placed.server) && self.grid.server(placed.server).is_some();
+        let is_there = !self.contacts.is_lost(placed.server) && self.directory.grid.server(placed.server).is_some();
         let part = self.part(id, &tasks).filter(|_| is_there);
         let Some(part) = part else {
             if is_there && tasks.iter().all(|task| self.tasks[task].task.is_replicate()) {
@@ -111,7 +111,7 @@ impl Client {
 
     /// Whether data can go straight from one place to a server, as far as is known; else they go through the client.
     fn can_send(&self, from: NodeId, to: NodeId) -> bool {
-        let is_plain = |node| self.grid.server(node).is_some_and(|at| self.grid.servers[at].plain);
+        let is_plain = |node| self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].plain);
         let is_server_way = !is_plain(from) && !is_plain(to) && !self.supplies.are_apart(to, from);
         from == self.config.id || (is_server_way && !self.contacts.is_lost(from))
     }

@@ -130,7 +130,7 @@ impl Client {
             return true;
         }
         let is_there = |node: &NodeId| !self.contacts.is_lost(*node);
-        let near = self.near.filter(|node| run.holders.contains(node));
+        let near = self.names.near.filter(|node| run.holders.contains(node));
         let holder = near.into_iter().chain(run.holders.iter().copied()).find(is_there);
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);

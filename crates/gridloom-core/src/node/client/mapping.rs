@@ -132,7 +132,7 @@ impl Client {
             }
             return;
         };
-        if !self.has_directory || self.contacts.awaits_list(now) {
+        if !self.directory.is_known || self.contacts.awaits_list(now) {
             return;
         }
         if !self.links.are_known() {
@@ -176,7 +176,7 @@ impl Client {
             // One that is connected may be unknown to an agent that began anew; it will be known again.
             let is_away = |server: NodeId| {
                 let may_come = self.contacts.is_up(server) || self.contacts.may_return(now, server);
-                self.grid.server(server).is_none() && !may_come
+                self.directory.grid.server(server).is_none() && !may_come
             };
             if only.is_some_and(is_away) {
                 let error = self.bound_to_nobody(*id);

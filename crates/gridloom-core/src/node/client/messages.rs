@@ -69,7 +69,7 @@ impl Client {
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
         match message {
             TaskToClient::TasksEnded { reports, transfers, others } => {
-                let slots = self.grid.server(from).map_or(1, |at| self.grid.servers[at].slots);
+                let slots = self.directory.grid.server(from).map_or(1, |at| self.directory.grid.servers[at].slots);
                 self.queues.others(now, from, slots, others);
                 for report in transfers {
                     self.on_transfer_report(now, report, out);

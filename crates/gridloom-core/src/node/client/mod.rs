@@ -6,6 +6,7 @@
 
 mod calls;
 mod contacts;
+mod directory;
 mod following;
 mod groups;
 mod leftovers;
@@ -37,20 +38,18 @@ use crate::node::message::{
 use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{Category, ClientTimer, LogLine, Timer};
 use contacts::Contacts;
+use directory::Directory;
 use following::{Following, Placed};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
-use gridloom_idl::Signature;
 use gridloom_map::MapBy;
-use gridloom_perf::GridView;
 use names::Names;
 use own_links::OwnLinks;
 use queues::Queues;
 use remapping::Remapping;
 use returning::WaitingCalls;
 use supplies::Supplies;
-use unoffered::Unoffered;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -159,10 +158,7 @@ pub struct Client {
     contacts: Contacts,
     supplies: Supplies,
     links: OwnLinks,
-    grid: Arc<GridView>,
-    has_directory: bool,
-    functions: Arc<Vec<Signature>>,
-    unoffered: Unoffered,
+    directory: Directory,
     calls: Calls,
     queues: Queues,
     /// Calls made before the first directory came, and such as no server can run until one is back.
@@ -171,8 +167,6 @@ pub struct Client {
     early_plans: Vec<(Group, MapBy, Purpose)>,
     following: Following,
     names: Names,
-    /// The server that runs the program, if that is a function.
-    near: Option<NodeId>,
     tasks: BTreeMap<TaskId, TaskRun>,
     data: BTreeMap<DatumId, DatumRun>,
     groups: BTreeMap<GroupId, GroupRun>,
@@ -188,17 +182,13 @@ impl Client {
             supplies: Supplies::default(),
             links: OwnLinks::new(config.id),
             config,
-            grid: Arc::default(),
-            has_directory: false,
-            functions: Arc::default(),
-            unoffered: Unoffered::default(),
+            directory: Directory::default(),
             calls: Calls::default(),
             queues: Queues::default(),
             waiting_calls: WaitingCalls::default(),
             early_plans: Vec::new(),
             following: Following::default(),
             names: Names::default(),
-            near: None,
             tasks: BTreeMap::new(),
             data: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -292,7 +282,7 @@ impl Client {
         match command {
             Command::Call { task, sources, limits } => {
                 let request = Request::new(now, task, sources, limits);
-                match !self.has_directory && !self.contacts.agent_was_lost() {
+                match !self.directory.is_known && !self.contacts.agent_was_lost() {
                     true => self.wait(request, out),
                     false => self.send_call(now, request, out),
                 }
@@ -316,7 +306,7 @@ impl Client {
                 let released: Vec<DatumId> = released.collect();
                 released.into_iter().for_each(|datum| self.release(datum, false, out));
             }
-            Command::Near { server } => self.near = Some(server),
+            Command::Near { server } => self.names.near = Some(server),
             Command::Name { ask, command } => self.on_name_command(now, ask, command, out),
             Command::Erase { datum } => self.release(datum, true, out),
             Command::GiveUp { datum, at } => self.give_up(datum, at, out),

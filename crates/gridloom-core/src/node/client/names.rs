@@ -21,6 +21,8 @@ const SEARCH_NS_MAX: u64 = 3 * RETURN_NS_MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
+    /// The server that runs the program, if that is a function.
+    pub(super) near: Option<NodeId>,
     asks: BTreeMap<u64, Ask>,
     /// Data that the program has found, and how often it has not released them.
     found: BTreeMap<DatumId, u64>,
@@ -149,7 +151,7 @@ impl Client {
             let held = self.data.get(&put.datum).map(|run| run.holders.iter().copied());
             at.extend(held.into_iter().flatten());
             if at.is_empty() {
-                at.extend(self.near);
+                at.extend(self.names.near);
             }
         }
         let message = question.message(ask, at);

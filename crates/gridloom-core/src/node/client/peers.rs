@@ -22,7 +22,7 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         if role == Role::Agent {
-            let known = self.grid.servers.iter().map(|server| server.node).collect();
+            let known = self.directory.grid.servers.iter().map(|server| server.node).collect();
             self.contacts.agent_up(now, peer, known, out);
             self.names_agent_up(out);
             return;
@@ -97,18 +97,21 @@ impl Client {
             self.contacts.learn_name(server.node, server.name.clone());
         }
         if let Some(functions) = functions {
-            self.functions = Arc::new(functions);
+            self.directory.functions = Arc::new(functions);
         }
-        for gone in self.grid.servers.iter().filter(|one| grid.server(one.node).is_none()) {
-            self.unoffered.server_lost(&self.grid, gone.node, "it left the grid");
+        for gone in self.directory.grid.servers.iter().filter(|one| grid.server(one.node).is_none()) {
+            self.directory.unoffered.server_lost(&self.directory.grid, gone.node, "it left the grid");
         }
-        self.grid = Arc::new(grid);
-        self.has_directory = true;
+        self.directory.grid = Arc::new(grid);
+        self.directory.is_known = true;
         self.calls.forget_unable();
         self.queues.look_again();
-        self.links.probe_new_servers(&self.grid, self.contacts.members(), out);
+        self.links.probe_new_servers(&self.directory.grid, self.contacts.members(), out);
         self.ask_turns(out);
-        out.push(Effect::Emit(Event::Directory { grid: self.grid.clone(), functions: self.functions.clone() }));
+        out.push(Effect::Emit(Event::Directory {
+            grid: self.directory.grid.clone(),
+            functions: self.directory.functions.clone(),
+        }));
         self.send_waiting(now, out);
         self.map_waiting(now, out);
     }

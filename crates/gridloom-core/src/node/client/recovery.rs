@@ -26,8 +26,8 @@ impl Client {
             return;
         }
         let name = self.contacts.name_of(server);
-        self.unoffered.server_lost(&self.grid, server, why);
-        let grid = Arc::make_mut(&mut self.grid);
+        self.directory.unoffered.server_lost(&self.directory.grid, server, why);
+        let grid = Arc::make_mut(&mut self.directory.grid);
         if let Some(index) = grid.server(server) {
             grid.servers.remove(index);
         }
@@ -132,7 +132,7 @@ impl Client {
             };
             let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
             match &task.status {
-                Status::Done if task.task.terms.only.is_some_and(|only| self.grid.server(only).is_none()) => {
+                Status::Done if task.task.terms.only.is_some_and(|only| self.directory.grid.server(only).is_none()) => {
                     let error = self.bound_to_nobody(id);
                     self.datum_failed(now, datum, error, out);
                     continue;

@@ -174,7 +174,7 @@ impl Client {
     /// Seconds until the last of those servers has worked off its tasks, at the least; `None` if nothing is left to move.
     fn left_s(&self, left: &BTreeMap<NodeId, Vec<TaskId>>) -> Option<f64> {
         let seconds = left.iter().filter_map(|(server, tasks)| {
-            let view = &self.grid.servers[self.grid.server(*server)?];
+            let view = &self.directory.grid.servers[self.directory.grid.server(*server)?];
             let waiting = tasks.len().saturating_sub(view.slots as usize);
             let total: f64 = tasks.iter().filter_map(|id| self.task_s(*server, &self.tasks[id])).sum();
             (waiting > 0).then_some(total / f64::from(view.slots.max(1)))
@@ -183,7 +183,7 @@ impl Client {
     }
 
     fn task_s(&self, server: NodeId, run: &TaskRun) -> Option<f64> {
-        let view = &self.grid.servers[self.grid.server(server)?];
+        let view = &self.directory.grid.servers[self.directory.grid.server(server)?];
         let bytes_of = |datum| self.data.get(&datum).map_or(0, |known| known.meta.size_bytes());
         view.task_seconds(run.task.name(), run.task.size(bytes_of))
     }

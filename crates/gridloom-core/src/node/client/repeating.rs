@@ -21,14 +21,17 @@ impl Client {
             return false;
         }
         let is_untried = |at: NodeId| at != server && !failures.at(at) && self.offers(at, task);
-        if error.is_of_server() && terms.only.is_none() && self.grid.servers.iter().any(|view| is_untried(view.node)) {
+        if error.is_of_server()
+            && terms.only.is_none()
+            && self.directory.grid.servers.iter().any(|view| is_untried(view.node))
+        {
             return true;
         }
         terms.retry.as_ref().is_some_and(|retry| failures.runs() < retry.times && retry.covers(error))
     }
 
     fn offers(&self, server: NodeId, task: &Task) -> bool {
-        let view = self.grid.server(server).map(|at| &self.grid.servers[at]);
+        let view = self.directory.grid.server(server).map(|at| &self.directory.grid.servers[at]);
         view.is_some_and(|view| view.functions.contains_key(task.name())) && !self.contacts.is_lost(server)
     }
 
@@ -79,10 +82,11 @@ impl Client {
         if let Some(only) = run.task.terms.only {
             return Some(only);
         }
-        let ends = self.grid.servers.iter().filter(|view| self.offers(view.node, &run.task)).filter_map(|view| {
-            let (data_s, run_s) = self.cost_at(id, view.node, 0.0)?;
-            Some((run.failures.at(view.node), data_s + run_s, view.node))
-        });
+        let ends =
+            self.directory.grid.servers.iter().filter(|view| self.offers(view.node, &run.task)).filter_map(|view| {
+                let (data_s, run_s) = self.cost_at(id, view.node, 0.0)?;
+                Some((run.failures.at(view.node), data_s + run_s, view.node))
+            });
         ends.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))).map(|(.., server)| server)
     }
 }

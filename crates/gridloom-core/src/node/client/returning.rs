@@ -112,7 +112,7 @@ impl Client {
     }
 
     pub(super) fn end_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.has_directory || self.contacts.agent_was_lost() {
+        if self.directory.is_known || self.contacts.agent_was_lost() {
             self.send_waiting(now, out);
         }
         self.map_waiting(now, out);

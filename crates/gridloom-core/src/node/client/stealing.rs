@@ -39,7 +39,7 @@ const VICTIMS_MAX: usize = 4;
 impl Client {
     /// A task whose inputs are made was sent to that server; whether its data are there.
     pub(super) fn queue(&mut self, now: Time, server: NodeId, task: &Task, bytes: u64, may_move: bool, is_there: bool) {
-        let Some(view) = self.grid.server(server).map(|at| &self.grid.servers[at]) else { return };
+        let Some(view) = self.directory.grid.server(server).map(|at| &self.directory.grid.servers[at]) else { return };
         let Some(model) = view.functions.get(task.name()) else { return };
         if !is_there {
             return self.queues.wait_for(now, For::Data, server, view.slots, task.id);
@@ -66,7 +66,7 @@ impl Client {
         let Some(run) = self.tasks.get(&id) else { return };
         let Status::Sent(server) = run.status else { return };
         if run.missing > 0 {
-            let slots = self.grid.server(server).map_or(1, |at| self.grid.servers[at].slots);
+            let slots = self.directory.grid.server(server).map_or(1, |at| self.directory.grid.servers[at].slots);
             return self.queues.wait_for(now, For::Results, server, slots, id);
         }
         let Some(group) = self.groups.get(&run.group) else { return };
@@ -99,7 +99,7 @@ impl Client {
             let slots = self.queues.idle_slots(view.node, view.slots, self.calls.of_server(view.node));
             slots > 0 && !promised.contains(&view.node) && !self.contacts.is_lost(view.node)
         };
-        let mut idle: Vec<NodeId> = self.grid.servers.iter().filter(is_idle).map(|view| view.node).collect();
+        let mut idle: Vec<NodeId> = self.directory.grid.servers.iter().filter(is_idle).map(|view| view.node).collect();
         let mut has_declined = !idle.is_empty();
         if idle.len() > THIEVES_MAX {
             let first = self.queues.looks() * THIEVES_MAX % idle.len();
@@ -131,7 +131,8 @@ impl Client {
     /// Tasks that wait at one server and would end earlier at another, as long as that leaves both about as busy.
     fn worth_moving(&self, now: Time, victim: NodeId, thief: NodeId) -> BTreeSet<TaskId> {
         let (waiting, count) = self.queues.waiting(victim, now);
-        let slots = self.grid.server(thief).map_or(1, |at| self.grid.servers[at].slots.max(1)) as usize;
+        let slots =
+            self.directory.grid.server(thief).map_or(1, |at| self.directory.grid.servers[at].slots.max(1)) as usize;
         let at_most = count.div_ceil(2).max(slots.min(count));
         let messages_s = 2.0 * (self.link_to(victim).latency_s + self.link_to(thief).latency_s);
         let mut moving = BTreeSet::new();
@@ -185,8 +186,8 @@ impl Client {
         if from == to {
             return 0.0;
         }
-        let at = |node| self.grid.server(node);
-        let link = || self.grid.links.get(at(from)?)?.get(at(to)?)?.as_ref();
+        let at = |node| self.directory.grid.server(node);
+        let link = || self.directory.grid.links.get(at(from)?)?.get(at(to)?)?.as_ref();
         match link() {
             None => self.to_server_s(from, bytes) + self.to_server_s(to, bytes),
             measured => moving_s(measured, bytes),
@@ -196,7 +197,7 @@ impl Client {
     /// Seconds that the data of a task take to a server, and its results to those that will read them, and that it runs there;
     /// `run_s` where it is now.
     pub(super) fn cost_at(&self, id: TaskId, server: NodeId, run_s: f64) -> Option<(f64, f64)> {
-        let view = &self.grid.servers[self.grid.server(server)?];
+        let view = &self.directory.grid.servers[self.directory.grid.server(server)?];
         if let Some(call) = self.calls.get(id) {
             let (size, bytes, back) = call.request.size();
             let model = view.functions.get(call.request.task.name())?;

@@ -1,0 +1,75 @@
+//! Handshakes, and what is refused in them.
+
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::identity::Secret;
+
+fn credentials() -> Credentials {
+    Credentials::new(Secret::from_bytes(b"test")).unwrap()
+}
+
+fn hello(purpose: Purpose) -> Hello {
+    Hello {
+        purpose,
+        node: NodeId(1),
+        key: [0; 32],
+        role: Role::Client,
+        name: String::new(),
+        address: String::new(),
+        host: String::new(),
+        stream: 1,
+        nonce: [0; 32],
+        pass: None,
+        ticket: None,
+    }
+}
+
+/// Lets a node that dials with these credentials say that it is the owner of that key; what the acceptor thinks of it.
+fn accepted(of: &Credentials, says: &Credentials) -> Result<(), HandshakeError> {
+    let own = Hello { node: says.key.id(), ..hello(Purpose::Process) };
+    let (mut dialler, _) = Handshake::dial(of.clone(), own).unwrap();
+    dialler.own.key = says.key.public();
+    dialler.own_body = hello_body(&dialler.own);
+    let server = credentials();
+    let own = Hello { node: server.key.id(), ..hello(Purpose::Process) };
+    let mut acceptor = Handshake::accept(server, own).unwrap();
+    let welcome = |_: &Hello| Ok(Verdict::Welcome);
+    let (mut to_dialler, mut to_acceptor) = (Vec::new(), vec![dialler.own_body.clone()]);
+    while !to_acceptor.is_empty() {
+        for body in std::mem::take(&mut to_acceptor) {
+            acceptor.on_frame(&body, &mut to_dialler, welcome)?;
+        }
+        for body in std::mem::take(&mut to_dialler) {
+            dialler.on_frame(&body, &mut to_acceptor, welcome)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn who_shows_the_public_key_of_another_node_cannot_sign_with_it() {
+    let (insider, victim) = (credentials(), credentials());
+    accepted(&insider, &insider).unwrap();
+    let error = accepted(&insider, &victim).unwrap_err();
+    assert!(matches!(&error, HandshakeError::Unacceptable(why) if why.contains(OTHER_NODE)), "{error}");
+}
+
+#[test]
+fn a_stranger_who_sends_a_byte_now_and_then_is_given_up_at_the_deadline() {
+    let (mut here, mut there) = UnixStream::pair().unwrap();
+    let own = hello(Purpose::Local);
+    let drip = std::thread::spawn(move || {
+        // The first four say how long a frame to expect.
+        let mut bytes = (HANDSHAKE_BYTES_MAX as u32).to_le_bytes().into_iter().chain(std::iter::repeat(0));
+        while there.write_all(&[bytes.next().expect("it has no end")]).is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    let handshake = Handshake::accept(credentials(), own).unwrap();
+    let limit = Duration::from_millis(50);
+    let error = run_within(limit, &mut here, handshake, None, |_| Ok(Verdict::Welcome)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    drop(here);
+    drip.join().unwrap();
+}

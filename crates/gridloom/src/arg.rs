@@ -1,0 +1,61 @@
+//! What a call is given.
+
+use gridloom_base::Meta;
+use gridloom_base::limits::INLINE_BYTES_MAX;
+use gridloom_idl::Actual;
+
+use crate::{Error, Handle, Value};
+
+/// An argument of a call.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// A value that the client has.
+    Value(Value),
+    /// A result that is, or will be, on some server.
+    Handle(Handle),
+}
+
+impl From<&Value> for Arg {
+    fn from(value: &Value) -> Arg {
+        Arg::Value(value.clone())
+    }
+}
+
+impl From<Value> for Arg {
+    fn from(value: Value) -> Arg {
+        Arg::Value(value)
+    }
+}
+
+impl From<&Handle> for Arg {
+    fn from(handle: &Handle) -> Arg {
+        Arg::Handle(handle.clone())
+    }
+}
+
+impl Arg {
+    pub(crate) fn actual(&self) -> Actual {
+        match self {
+            Arg::Value(value) => {
+                let inline = match value.meta {
+                    Meta::Array { .. } => None,
+                    // The content of a file: nothing in it is checked, and it is not copied for that.
+                    Meta::Bytes { size_bytes } if size_bytes > INLINE_BYTES_MAX as u64 => None,
+                    Meta::Scalar { .. } | Meta::Text { .. } | Meta::Bytes { .. } | Meta::List { .. } => {
+                        value.inline_bytes()
+                    }
+                };
+                Actual { meta: value.meta.clone(), inline }
+            }
+            Arg::Handle(handle) => Actual { meta: handle.meta().clone(), inline: None },
+        }
+    }
+
+    /// A remote scalar that is needed now, as a value.
+    pub(crate) fn resolved(&self) -> Result<Arg, Error> {
+        match self {
+            Arg::Value(_) => Ok(self.clone()),
+            Arg::Handle(handle) => Ok(Arg::Value(handle.get()?)),
+        }
+    }
+}
