@@ -7,7 +7,7 @@ use gridloom_core::graph::Task;
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand, World};
 
-use super::stage::Stage;
+use super::stage::{Answer, Stage};
 use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
@@ -19,8 +19,6 @@ pub(super) const CASES: &[Case] = &[
     ("a deleted name leaves no bytes", leaves_nothing),
     ("what finds no room is an error", no_room),
 ];
-
-pub(super) type Answer = Result<CatalogAnswer, NameError>;
 
 impl Stage<'_> {
     fn ask(&mut self, command: NameCommand) -> u64 {

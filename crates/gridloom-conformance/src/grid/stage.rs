@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
-use gridloom_core::node::message::TaskReport;
+use gridloom_core::node::message::{CatalogAnswer, TaskReport};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::World;
 
-use super::{ELEMENTS, LARGE_ELEMENTS, PATIENCE_NS, definitions, names, spec};
+use super::{ELEMENTS, LARGE_ELEMENTS, PATIENCE_NS, definitions, spec};
+
+/// What became of a question about a name.
+pub(super) type Answer = Result<CatalogAnswer, NameError>;
 
 /// A grid with a client that has seen its servers.
 pub(super) struct Stage<'w> {
@@ -23,7 +26,7 @@ pub(super) struct Stage<'w> {
     /// The client's own identifier, which names its data: worlds may number nodes as they like.
     pub(super) name: NodeId,
     pub(super) ended: BTreeMap<TaskId, TaskReport>,
-    pub(super) answers: BTreeMap<u64, names::Answer>,
+    pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) lost: Vec<TaskId>,
     pub(super) groups_ended: BTreeSet<GroupId>,
     /// Names of servers, from the directory.
