@@ -25,7 +25,8 @@ fn message(body: &[u8]) {
     let Ok(message) = parse::<Message>(body) else { return };
     let mut written = Vec::new();
     if Encoder::default().message(Kind::Message, &message, &mut written).is_ok() {
-        let (frame, _) = Decoder::default().next(&written, Limits::CONTROL).expect("it is a frame").expect("it is whole");
+        let (frame, _) =
+            Decoder::default().next(&written, Limits::CONTROL).expect("it is a frame").expect("it is whole");
         let again = parse::<Message>(frame.body).expect("it was written");
         // Compared as text: not a number is not equal to itself.
         assert_eq!(format!("{again:?}"), format!("{message:?}"));

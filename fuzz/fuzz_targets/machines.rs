@@ -1,16 +1,25 @@
-//! The machines of agent and server: whatever their peers say, and whenever, they do not panic, what must hold of them holds,
-//! and when all peers are gone nothing of theirs is left.
+//! The machines of agent, server and client: whatever their peers say, and whenever, they do not panic, what must hold of them
+//! holds, and when all peers are gone nothing of theirs is left. A client's program asks for what programs may ask for, and has one
+//! answer to each question about a name.
+//!
+//! Most messages are read from the input. Those about names and shared data are made from it, of data that the machine has named:
+//! nobody guesses their numbers.
 
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use gridloom_base::{DatumId, Machine, Meta, NodeId, TaskError, TaskId, Time};
-use gridloom_core::graph::{Task, TaskKind};
-use gridloom_core::node::message::{TaskMessage, TaskToServer};
+use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
+use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
+use gridloom_core::node::message::{
+    CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, Registration, ServerToCatalog,
+    Supply, SupplyFault, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing, TransferReport,
+};
+use gridloom_core::node::message::{DirectoryToAgent, DirectoryToServer};
 use gridloom_core::node::{
-    Agent, AgentConfig, AgentTimer, Effect, Input, Message, Role, Server, ServerConfig, ServerTimer, Timer,
+    Agent, AgentConfig, AgentTimer, Client, ClientConfig, ClientTimer, Command, Effect, Event, Input, Message,
+    NameCommand, Role, Server, ServerConfig, ServerTimer, Timer,
 };
 use gridloom_idl::Signature;
 use gridloom_map::Stop;
@@ -27,9 +36,11 @@ DefClass k { DefMethod _initialize() Calls \"C\" b(); DefMethod m(IN int n) Call
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, rest)) = bytes.split_first() else { return };
-    match which % 2 {
+    match which % 3 {
         0 => Play::new(Node::Server(Box::new(server()))).all(rest),
-        _ => Play::new(Node::Agent(Box::new(Agent::new(AgentConfig { id: SELF, name: "a".into(), is_shared: true })))).all(rest),
+        1 => Play::new(Node::Client(Box::new(Client::new(client())))).all(rest),
+        _ => Play::new(Node::Agent(Box::new(Agent::new(AgentConfig { id: SELF, name: "a".into(), is_shared: true }))))
+            .all(rest),
     }
 });
 
@@ -40,6 +51,10 @@ fn functions() -> Vec<Signature> {
         file.definitions.into_iter().chain(methods).map(|definition| definition.signature).collect()
     });
     FUNCTIONS.clone()
+}
+
+fn client() -> ClientConfig {
+    ClientConfig { id: SELF, name: "c".into(), agent: "agent:1".into() }
 }
 
 fn server() -> Server {
@@ -63,6 +78,7 @@ fn server() -> Server {
 enum Node {
     Agent(Box<Agent>),
     Server(Box<Server>),
+    Client(Box<Client>),
 }
 
 /// A machine with its world, which keeps the world's promises.
@@ -72,35 +88,73 @@ struct Play {
     up: BTreeSet<NodeId>,
     started: BTreeMap<TaskId, Arc<Task>>,
     hashes: BTreeMap<String, u64>,
+    /// Shared data that were named to the machine or by it.
+    shared: Vec<Named>,
+    program: Program,
+}
+
+/// What a client's program has asked for.
+#[derive(Default)]
+struct Program {
+    next: u64,
+    /// Questions about names that are not answered.
+    asks: BTreeSet<u64>,
+    /// Data that it holds, and how often.
+    held: BTreeMap<DatumId, u64>,
+    /// Data that it puts, by question.
+    lent: BTreeMap<u64, DatumId>,
+    tasks: Vec<TaskId>,
 }
 
 impl Play {
     fn new(node: Node) -> Play {
         let hashes = functions().into_iter().map(|signature| (signature.name.clone(), signature.hash())).collect();
-        Play { node, now: Time(1), up: BTreeSet::new(), started: BTreeMap::new(), hashes }
+        Play {
+            node,
+            now: Time(1),
+            up: BTreeSet::new(),
+            started: BTreeMap::new(),
+            hashes,
+            shared: Vec::new(),
+            program: Program::default(),
+        }
     }
 
     fn all(mut self, mut rest: &[u8]) {
         self.input(Input::Start);
-        PEERS.iter().for_each(|(peer, role)| self.peer_up(*peer, *role));
+        PEERS.iter().for_each(|(peer, role)| self.peer_up(*peer, self.role(*role)));
+        self.register();
         while let Some((what, after)) = rest.split_first() {
             rest = self.one(*what, after);
         }
+        self.release_all();
         // All go: nothing of theirs is left.
         self.up.clone().into_iter().for_each(|peer| self.peer_lost(peer));
         while let Some((task, _)) = self.started.pop_first() {
             self.ended(task, Err(TaskError::Cancelled));
         }
         (0..60).for_each(|_| self.beat(SECOND_NS));
+        self.release_all();
+        assert!(self.program.asks.is_empty(), "questions without an answer: {:?}", self.program.asks);
         let left = match &self.node {
-            Node::Agent(agent) => agent.leftovers().to_vec(),
+            // Names outlive those that put them.
+            Node::Agent(agent) => {
+                agent.leftovers().into_iter().filter(|(what, _)| !what.starts_with("versions")).collect()
+            }
             Node::Server(server) => server.leftovers(),
+            Node::Client(client) => client.leftovers().to_vec(),
         };
+        // A server keeps what is shared for an agent that comes back.
+        if matches!(self.node, Node::Server(_)) && left.iter().any(|(what, count)| *what == "shared data" && *count > 0)
+        {
+            return;
+        }
         assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
     }
 
     fn one<'a>(&mut self, what: u8, rest: &'a [u8]) -> &'a [u8] {
         let (peer, role) = PEERS[usize::from(what >> 4) % PEERS.len()];
+        let role = self.role(role);
         let byte = rest.first().copied().unwrap_or(0);
         match what % 16 {
             0 => self.peer_lost(peer),
@@ -136,6 +190,17 @@ impl Play {
                 }
                 return rest;
             }
+            6 => {
+                self.command(byte, rest.get(1).copied().unwrap_or(0));
+                return rest.get(2..).unwrap_or(&[]);
+            }
+            7 | 8 => {
+                let message = self.about_names(peer, role, byte, rest.get(1).copied().unwrap_or(0));
+                if self.up.contains(&peer) {
+                    self.input(Input::Received { from: peer, message });
+                }
+                return rest.get(2..).unwrap_or(&[]);
+            }
             _ => {
                 let Ok((mut message, rest)) = postcard::take_from_bytes::<Message>(rest) else { return &[] };
                 self.sign(&mut message);
@@ -168,7 +233,8 @@ impl Play {
 
     fn peer_up(&mut self, peer: NodeId, role: Role) {
         if self.up.insert(peer) {
-            let (name, address) = (format!("p{peer}"), if peer == AGENT { "agent:1".into() } else { format!("p{peer}:1") });
+            let (name, address) =
+                (format!("p{peer}"), if peer == AGENT { "agent:1".into() } else { format!("p{peer}:1") });
             self.input(Input::PeerUp { peer, role, name, address });
         }
     }
@@ -184,6 +250,10 @@ impl Play {
         let timers = match self.node {
             Node::Agent(_) => vec![Timer::Agent(AgentTimer::Heartbeat)],
             Node::Server(_) => vec![Timer::Server(ServerTimer::Heartbeat), Timer::Server(ServerTimer::Transfers)],
+            Node::Client(_) => {
+                use ClientTimer::{Deadline, Heartbeat, Links, Settled, Steal};
+                [Heartbeat, Deadline, Links, Settled, Steal].map(Timer::Client).to_vec()
+            }
         };
         timers.into_iter().for_each(|timer| self.input(Input::Timer(timer)));
     }
@@ -201,6 +271,10 @@ impl Play {
                 server.handle(self.now, input, &mut effects);
                 server.check().expect("what must hold");
             }
+            Node::Client(client) => {
+                client.handle(self.now, input, &mut effects);
+                client.check();
+            }
         }
         let mut follow = Vec::new();
         for effect in effects {
@@ -214,6 +288,14 @@ impl Play {
                     follow.push(Input::TaskEnded { task, outcome, run_ns: 1 });
                 }
                 Effect::HangUp { peer } => _ = self.up.remove(&peer),
+                Effect::Dial { address } if matches!(self.node, Node::Client(_)) => {
+                    follow.push(Input::DialFailed { address, why: "so".into(), connected: None });
+                }
+                Effect::Emit(Event::Named { ask, answer }) => self.answered(ask, answer),
+                Effect::Send {
+                    message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, .. })),
+                    ..
+                } => self.shared.push(named),
                 Effect::Map { number, job } => {
                     follow.push(Input::Mapped { number, outcome: job.map(Stop::default()) });
                 }
@@ -222,4 +304,208 @@ impl Play {
         }
         follow.into_iter().for_each(|input| self.input(input));
     }
+
+    // ---- names
+
+    /// A client has servers for peers, and the others have clients.
+    fn role(&self, role: Role) -> Role {
+        if matches!(self.node, Node::Client(_)) && role == Role::Client { Role::Server } else { role }
+    }
+
+    /// A server is registered with its agent; at an agent there is one.
+    fn register(&mut self) {
+        let message: Message = match self.node {
+            Node::Server(_) => DirectoryToServer::Registered { peers: Vec::new(), differences: Vec::new() }.into(),
+            Node::Agent(_) => DirectoryToAgent::Register(Registration {
+                name: "p5".into(),
+                address: "p5:1".into(),
+                slots: 2,
+                plain: false,
+                memory_bytes: 1 << 12,
+                slowdown: 1.0,
+                functions: functions(),
+                codes: BTreeMap::new(),
+            })
+            .into(),
+            Node::Client(_) => return,
+        };
+        let from = if matches!(self.node, Node::Server(_)) { AGENT } else { NodeId(5) };
+        self.input(Input::Received { from, message });
+    }
+
+    fn named(&self, byte: u8) -> Named {
+        let made_up = || Named {
+            datum: DatumId { client: NodeId::CATALOG, serial: u64::from(byte % 4) },
+            name: ["a", "b", ""][usize::from(byte) % 3].into(),
+            version: u64::from(byte),
+            meta: meta(),
+        };
+        self.shared.iter().rev().nth(usize::from(byte) % 8).cloned().unwrap_or_else(made_up)
+    }
+
+    /// What a peer says of names, or of shared data.
+    fn about_names(&mut self, peer: NodeId, role: Role, what: u8, which: u8) -> Message {
+        let named = self.named(which);
+        let (datum, name) = (named.datum, named.name.clone());
+        let ask = u64::from(which % 8);
+        if self.shared.len() < 64 && !self.shared.contains(&named) {
+            self.shared.push(named.clone());
+        }
+        match (&self.node, role) {
+            (Node::Agent(_), Role::Server) => match what % 6 {
+                0 => ServerToCatalog::Stored { datum, client: NodeId(3 + u64::from(which % 2)) }.into(),
+                1 => ServerToCatalog::Holds { data: vec![named] }.into(),
+                2 => ServerToCatalog::HasCopies { data: vec![datum] }.into(),
+                3 => TaskToClient::Dropped { data: vec![datum] }.into(),
+                4 => {
+                    let (from, fault) = (NodeId(u64::from(which % 6)), SupplyFault::Gone);
+                    TaskToClient::SupplyFailed { datum, from, fault, why: "so".into() }.into()
+                }
+                _ => {
+                    let report = TransferReport { datum, from: AGENT, to: peer, size_bytes: 8, run_ns: 0, age_ns: 0 };
+                    TaskToClient::TasksEnded { reports: Vec::new(), transfers: vec![report], others: 0 }.into()
+                }
+            },
+            (Node::Agent(_), _) => match what % 9 {
+                0 | 1 => {
+                    let at = Vec::new();
+                    ClientToCatalog::Put { ask, name, meta: meta(), replaces: what % 2 == 0, at }.into()
+                }
+                2 => ClientToCatalog::Find { ask, name, waits: which >= 128 }.into(),
+                3 => ClientToCatalog::Forget { ask, name }.into(),
+                4 => ClientToCatalog::Delete { ask, name }.into(),
+                5 => ClientToCatalog::List { ask, prefix: name, after: String::new() }.into(),
+                6 => ClientToCatalog::Locate { datum }.into(),
+                7 => ClientToCatalog::Release { data: vec![datum, datum] }.into(),
+                _ => ClientToCatalog::Withdraw { datum }.into(),
+            },
+            (Node::Server(_), Role::Agent) => match what % 3 {
+                0 => CatalogToServer::Expect { datum, client: NodeId(3 + u64::from(which % 2)) }.into(),
+                1 => CatalogToServer::Gone { datum, why: "so".into() }.into(),
+                _ => TaskToServer::Release { data: vec![datum] }.into(),
+            },
+            (Node::Server(_), _) => {
+                let own = DatumId { client: peer, serial: u64::from(what % 4) };
+                let read = if what >= 128 { datum } else { own };
+                let supply = Supply { datum: read, meta: meta(), from: peer, address: String::new(), hops: 1 };
+                let task = Task {
+                    id: TaskId { client: peer, serial: u64::from(what) },
+                    kind: TaskKind::Publish(Box::new(named)),
+                    args: vec![Argument::Datum(read)],
+                    outputs: Vec::new(),
+                    work_flops: None,
+                    terms: Default::default(),
+                };
+                TaskToServer::RunTasks { tasks: vec![task], supplies: vec![supply] }.into()
+            }
+            (Node::Client(_), Role::Agent) => {
+                let holders = vec![(NodeId(5), "p5:1".to_string())];
+                match what % 8 {
+                    0 | 1 => CatalogToClient::Place { ask, named, server: NodeId(5), address: "p5:1".into() }.into(),
+                    2 => CatalogToClient::Located { datum, holders, why: String::new() }.into(),
+                    3 => CatalogToClient::Located { datum, holders: Vec::new(), why: "so".into() }.into(),
+                    4 => CatalogToClient::Answer { ask, answer: Ok(CatalogAnswer::Put) }.into(),
+                    5 => CatalogToClient::Answer { ask, answer: Ok(CatalogAnswer::Found { named, holders }) }.into(),
+                    6 => CatalogToClient::Answer { ask, answer: Err(NameError::Unknown { name, near: Vec::new() }) }
+                        .into(),
+                    _ => {
+                        let error = NameError::NotStored { name, server: "p5".into(), why: "so".into() };
+                        CatalogToClient::Answer { ask, answer: Err(error) }.into()
+                    }
+                }
+            }
+            (Node::Client(_), _) => {
+                let task = self.program.tasks.iter().rev().nth(usize::from(which) % 8).copied();
+                let task = task.unwrap_or(TaskId { client: SELF, serial: 0 });
+                let outcome = if what % 2 == 0 { Ok(Vec::new()) } else { Err(TaskError::Cancelled) };
+                let reports = vec![TaskReport { task, outcome, timing: Timing { run_ns: 1, age_ns: 0 } }];
+                TaskToClient::TasksEnded { reports, transfers: Vec::new(), others: 0 }.into()
+            }
+        }
+    }
+
+    /// What a client's program asks for.
+    fn command(&mut self, what: u8, which: u8) {
+        if !matches!(self.node, Node::Client(_)) || self.program.next > 200 {
+            return;
+        }
+        self.program.next += 1;
+        let serial = self.program.next;
+        let name = ["a", "b"][usize::from(which) % 2].to_string();
+        let held = self.program.held.keys().nth(usize::from(which) % self.program.held.len().max(1)).copied();
+        let (datum, task) = (DatumId { client: SELF, serial }, TaskId { client: SELF, serial });
+        let group = GroupId { client: SELF, serial };
+        let ask = serial % 8;
+        let asks = match what % 9 {
+            0 | 1 => {
+                let replaces = what >= 128;
+                self.program.tasks.push(task);
+                NameCommand::Put { name, datum, meta: meta(), replaces, task, group }
+            }
+            2 => NameCommand::Find { name, waits: which >= 128 },
+            3 => NameCommand::Delete { name },
+            4 => NameCommand::List { prefix: name, after: String::new() },
+            5 => {
+                let waiting = self.program.asks.first().copied();
+                let Some(ask) = waiting else { return };
+                return self.input(Input::Command(Command::Name { ask, command: NameCommand::Forget }));
+            }
+            6 => {
+                let Some(datum) = held else { return };
+                return self.input(Input::Command(Command::Get { datum }));
+            }
+            7 => {
+                let Some(datum) = held else { return };
+                return self.release(datum);
+            }
+            _ => {
+                let Some(read) = held else { return };
+                let sources = BTreeMap::from([(read, Source { meta: meta(), at: Vec::new() })]);
+                let outputs = vec![Output { datum, meta: meta() }];
+                let (args, terms) = (vec![Argument::Datum(read)], Default::default());
+                let kind = TaskKind::call("m/f", self.hashes["m/f"]);
+                let tasks = vec![Task { id: task, kind, args, outputs, work_flops: Some(1.0), terms }];
+                self.program.tasks.push(task);
+                *self.program.held.entry(datum).or_default() += 1;
+                let group = Group { id: group, tasks, sources, wanted: vec![datum] };
+                return self.input(Input::Command(Command::Run { group, heuristic: "heft".into() }));
+            }
+        };
+        if self.program.asks.insert(ask) {
+            if matches!(asks, NameCommand::Put { .. }) {
+                self.program.lent.insert(ask, datum);
+            }
+            self.input(Input::Command(Command::Name { ask, command: asks }));
+        }
+    }
+
+    fn answered(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>) {
+        assert!(self.program.asks.remove(&ask), "a second answer to {ask}: {answer:?}");
+        if let Some(datum) = self.program.lent.remove(&ask) {
+            *self.program.held.entry(datum).or_default() += 1;
+        }
+        if let Ok(CatalogAnswer::Found { named, .. }) = answer {
+            *self.program.held.entry(named.datum).or_default() += 1;
+        }
+    }
+
+    fn release(&mut self, datum: DatumId) {
+        if let Some(times) = self.program.held.get_mut(&datum) {
+            *times -= 1;
+            if *times == 0 {
+                self.program.held.remove(&datum);
+            }
+            self.input(Input::Command(Command::Release { data: vec![datum] }));
+        }
+    }
+
+    fn release_all(&mut self) {
+        while let Some(datum) = self.program.held.keys().next().copied() {
+            self.release(datum);
+        }
+    }
+}
+
+fn meta() -> Meta {
+    Meta::array(Dtype::Float64, &[1])
 }

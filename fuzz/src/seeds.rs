@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gridloom_idl::parse;
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskId};
+use gridloom_channel::frame::{Encoder, Kind};
 use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind};
 use gridloom_core::node::message::{DataMessage, DirectoryToClient, Message, Supply, TaskToServer};
+use gridloom_idl::parse;
 use gridloom_perf::GridView;
-use gridloom_channel::frame::{Encoder, Kind};
 
 fn main() {
     let root = PathBuf::from(std::env::args().nth(1).expect("the repository's folder"));
@@ -74,7 +74,7 @@ fn conversations() -> Vec<Vec<Message>> {
         outputs: Vec::new(),
         ..one.clone()
     };
-    let supply = Supply { datum: datum(1), meta: meta.clone(), from: client, address: String::new() };
+    let supply = Supply { datum: datum(1), meta: meta.clone(), from: client, address: String::new(), hops: 1 };
     let run = |task: &Task| TaskToServer::RunTasks { tasks: vec![task.clone()], supplies: vec![supply.clone()] }.into();
     vec![
         vec![run(&one), TaskToServer::Recall { group: None, tasks: vec![task] }.into()],

@@ -182,6 +182,9 @@ impl Contacts {
     /// The agent is connected; it is expected to list these servers, as it was lost before.
     pub(super) fn agent_up(&mut self, now: Time, agent: NodeId, known: Vec<NodeId>, out: &mut Vec<Effect>) {
         self.members.up(now, agent, Role::Agent);
+        // Whoever took it for a server was wrong.
+        self.lost.remove(&agent);
+        self.outbox.remove(&agent);
         self.agent = Some(agent);
         if std::mem::take(&mut self.agent_was_lost) {
             self.expect_nodes(now);
@@ -217,7 +220,10 @@ impl Contacts {
     /// Nodes at that address that are not connected.
     pub(super) fn unreached_at(&self, address: &str) -> Vec<NodeId> {
         let at = self.addresses.iter().filter(|(_, known)| *known == address).map(|(node, _)| *node);
-        at.filter(|node| !self.members.is_up(*node)).collect()
+        // Of some that something is to be sent to no address is known.
+        let without =
+            self.outbox.keys().copied().filter(|node| address.is_empty() && !self.addresses.contains_key(node));
+        at.chain(without).filter(|node| !self.members.is_up(*node)).collect()
     }
 
     /// A connection is gone. `None` if it was not there, else whether it was the agent's.
@@ -239,13 +245,14 @@ impl Contacts {
 
     /// A server is lost: what waits for it is thrown away. False if that was known.
     pub(super) fn server_lost(&mut self, now: Time, server: NodeId) -> bool {
+        // Also what was posted to it since it was lost.
+        self.outbox.remove(&server);
         if self.lost.contains_key(&server) {
             return false;
         }
         self.expect_nodes(now);
         self.unlisted.remove(&server);
         self.lost.insert(server, Lost::default());
-        self.outbox.remove(&server);
         true
     }
 
@@ -289,6 +296,7 @@ impl Contacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::message::DirectoryToServer;
 
     const AGENT: NodeId = NodeId(1);
     const SERVER: NodeId = NodeId(2);
@@ -304,6 +312,19 @@ mod tests {
         let waited = contacts.peer_up(Time(0), SERVER, Role::Server, "s".into(), &mut out);
         assert_eq!((waited.len(), contacts.awaited(), contacts.name_of(SERVER).as_str()), (2, 0, "s"));
         contacts.check();
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_node_without_an_address() {
+        let (mut contacts, mut out) = (Contacts::default(), Vec::new());
+        contacts.post(SERVER, DirectoryToServer::TellModels, &mut out);
+        assert_eq!(out, [Effect::Dial { address: String::new() }]);
+        assert_eq!(contacts.unreached_at(""), [SERVER]);
+        for _ in 0..2 {
+            contacts.server_lost(Time(0), SERVER);
+            assert_eq!(contacts.awaited(), 0);
+            contacts.post(SERVER, DirectoryToServer::TellModels, &mut out);
+        }
     }
 
     #[test]

@@ -276,8 +276,14 @@ impl Server {
         }
     }
 
+    fn is_client(&self, peer: NodeId) -> bool {
+        self.members.get(peer).is_some_and(|peer| peer.about == Role::Client)
+    }
+
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToServer, out: &mut Vec<Effect>) {
         match message {
+            // Their tasks would be forgotten with nobody.
+            TaskToServer::Call { .. } | TaskToServer::RunTasks { .. } if !self.is_client(from) => not_taken(from, out),
             TaskToServer::Call { task, supplies } => {
                 let supplies = supplies
                     .into_iter()
