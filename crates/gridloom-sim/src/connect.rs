@@ -47,7 +47,10 @@ impl Simulation {
         match self.node(target).life {
             Life::Dead => self.dial_failed(dialler, address, now, "connection refused"),
             Life::Hung | Life::Paused => self.dial_failed(dialler, address, gives_up, "no answer"),
-            Life::Running if self.nodes.is_running(dialler) => self.connect(dialler, target, address),
+            // A dialler that is paused hears of it when it goes on.
+            Life::Running if matches!(self.node(dialler).life, Life::Running | Life::Paused) => {
+                self.connect(dialler, target, address);
+            }
             Life::Running => {}
         }
     }

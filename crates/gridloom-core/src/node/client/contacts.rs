@@ -243,15 +243,16 @@ impl Contacts {
         !std::mem::replace(&mut self.agent_was_lost, true)
     }
 
-    /// A server is lost: what waits for it is thrown away. False if that was known.
+    /// A server is lost: what waits for it is thrown away. False if that was known, and nothing waited.
     pub(super) fn server_lost(&mut self, now: Time, server: NodeId) -> bool {
-        if self.lost.contains_key(&server) {
+        // What was posted since to one that was known to be lost is lost with it again.
+        let was_posted_to = self.outbox.remove(&server).is_some();
+        if self.lost.contains_key(&server) && !was_posted_to {
             return false;
         }
         self.expect_nodes(now);
         self.unlisted.remove(&server);
-        self.lost.insert(server, Lost::default());
-        self.outbox.remove(&server);
+        self.lost.entry(server).or_default();
         true
     }
 
