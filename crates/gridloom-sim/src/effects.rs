@@ -72,9 +72,14 @@ impl Simulation {
             Effect::Map { number, job } => {
                 let asked = AtomicU64::new(0);
                 let stop = Stop::when(move || asked.fetch_add(1, Ordering::Relaxed) >= MAP_QUESTIONS_MAX);
-                self.kernel.deliver(node, Input::Mapped { number, outcome: job.map(stop) });
+                match self.mappings.begin(node, number, Input::Mapped { number, outcome: job.map(stop) }) {
+                    Ok(mapped) => self.kernel.deliver(node, mapped),
+                    Err(takes_ns) => {
+                        self.kernel.push(self.now() + takes_ns, Occurrence::Mapped { node, number });
+                    }
+                }
             }
-            Effect::StopMapping { .. } => {}
+            Effect::StopMapping { number } => self.end_mapping(node, number),
             Effect::MeasureSpeed => {
                 let flops = self.hosts.measured_flops(self.node(node).host);
                 self.kernel.deliver(node, Input::SpeedMeasured { flops });
@@ -187,6 +192,12 @@ impl Simulation {
     pub(crate) fn on_task_done(&mut self, StartedTask { node, task }: StartedTask) {
         let input = self.at(node, |tasks, kernel, place| tasks.computed(kernel, place, &task));
         self.handle(node, input, 0);
+    }
+
+    /// A mapping has taken its time, or its agent stops it.
+    pub(crate) fn end_mapping(&mut self, node: NodeId, number: u64) {
+        let mapped = self.mappings.end(node, number);
+        mapped.into_iter().for_each(|mapped| self.kernel.deliver(node, mapped));
     }
 
     /// Does something with the tasks of a server.

@@ -26,6 +26,7 @@ pub mod faults;
 mod hosts;
 mod instruments;
 mod kernel;
+mod mappings;
 mod network;
 mod nodes;
 pub mod observe;

@@ -67,6 +67,11 @@ pub(crate) enum Occurrence {
     ProcessKilled {
         process: ProcessId,
     },
+    /// A mapping has taken its time.
+    Mapped {
+        node: NodeId,
+        number: u64,
+    },
     /// Something breaks or is mended.
     Strike(Fault),
     /// The time that the run was given is over.
@@ -88,6 +93,7 @@ impl Occurrence {
             | Occurrence::Lost { .. }
             | Occurrence::Timer { .. }
             | Occurrence::Completed(_)
+            | Occurrence::Mapped { .. }
             | Occurrence::Until => false,
         }
     }

@@ -27,6 +27,7 @@ use crate::disk::Files;
 use crate::hosts::Hosts;
 use crate::instruments::Instruments;
 use crate::kernel::{Happening, Kernel, Occurrence, Purpose};
+use crate::mappings::Mappings;
 use crate::network::{Links, Routes, Sockets};
 use crate::nodes::{Life, Nodes, SimNode};
 use crate::observe::Observer;
@@ -51,6 +52,8 @@ pub struct SimConfig {
     pub disks: BTreeMap<HostId, f64>,
     /// Parts in which large data are sent: from four of them on, a server passes on what has come.
     pub part_bytes: u64,
+    /// One mapping of so many takes seconds of virtual time; none does, if 0.
+    pub slow_mappings_of: u64,
     /// What part of its host's speed a function makes use of, by name; others use it all.
     pub efficiencies: BTreeMap<String, f64>,
 }
@@ -64,6 +67,7 @@ impl Default for SimConfig {
             reference_flops: 1e9,
             disks: BTreeMap::new(),
             part_bytes: PART_BYTES,
+            slow_mappings_of: 0,
             efficiencies: BTreeMap::new(),
         }
     }
@@ -80,6 +84,7 @@ pub struct Simulation {
     pub(crate) nodes: Nodes,
     pub(crate) tasks: Tasks,
     pub(crate) processes: Processes,
+    pub(crate) mappings: Mappings,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
@@ -107,6 +112,7 @@ impl Simulation {
             nodes: Nodes::default(),
             tasks: Tasks::new(config.efficiencies),
             processes: Processes::new(config.reference_flops),
+            mappings: Mappings::new(config.seed, config.slow_mappings_of),
             effects: Vec::new(),
             platform,
         };
@@ -290,6 +296,7 @@ impl Simulation {
         match occurrence {
             Occurrence::Deliver { node, input } => self.handle(node, *input, 0),
             Occurrence::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
+            Occurrence::Mapped { node, number } => self.end_mapping(node, number),
             Occurrence::Arrive { from, to, connection, parcel } => self.on_arrive(from, to, connection, parcel),
             Occurrence::Lost { node, peer, connection, why } => self.on_lost(node, peer, connection, why),
             Occurrence::Timer { node, timer } => {

@@ -47,7 +47,7 @@ impl Stage {
         let platform = Platform::parse(PLATFORM, "soak.toml", &mut |_| Err("no files".into()));
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
-        let config = SimConfig { seed, part_bytes: PART_BYTES, ..SimConfig::default() };
+        let config = SimConfig { seed, part_bytes: PART_BYTES, slow_mappings_of: 16, ..SimConfig::default() };
         let mut sim = Simulation::new(platform.clone(), config);
         sim.kernel.instruments_mut().trace.take_events();
         sim.set_bodies(Box::<Mix>::default());

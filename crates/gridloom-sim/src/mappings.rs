@@ -1,0 +1,73 @@
+//! Mappings that take virtual time, as those of hard groups do on a real agent.
+//!
+//! A plan is made at once; its agent hears of it when its time has passed, or when it stops the mapping. Which mappings are slow, and for how
+//! long, follows from the seed: [`crate::SimConfig::slow_mappings_of`].
+
+use std::collections::BTreeMap;
+
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{NodeId, SplitMix64};
+use gridloom_core::node::Input;
+
+/// A moment; long enough to keep others waiting; longer than an agent lets one take.
+const SLOW_NS: [u64; 3] = [300_000_000, 5 * SECOND_NS, 45 * SECOND_NS];
+
+#[derive(Debug)]
+pub(crate) struct Mappings {
+    seed: u64,
+    /// One of so many is slow; none, if 0.
+    slow_of: u64,
+    under_way: BTreeMap<(NodeId, u64), Input>,
+    /// How many were slow.
+    slow: u64,
+}
+
+impl Mappings {
+    pub(crate) fn new(seed: u64, slow_of: u64) -> Mappings {
+        Mappings { seed, slow_of, under_way: BTreeMap::new(), slow: 0 }
+    }
+
+    /// A node has a plan made. Gives what it hears at once, or after how many nanoseconds it ends.
+    pub(crate) fn begin(&mut self, node: NodeId, number: u64, mapped: Input) -> Result<Input, u64> {
+        if self.slow_of == 0 {
+            return Ok(mapped);
+        }
+        let mut random = SplitMix64::new(self.seed ^ node.0.rotate_left(32) ^ number);
+        if random.below(self.slow_of) != 0 {
+            return Ok(mapped);
+        }
+        self.under_way.insert((node, number), mapped);
+        self.slow += 1;
+        Err(SLOW_NS[random.below(SLOW_NS.len() as u64) as usize])
+    }
+
+    /// How many were slow until now.
+    pub(crate) fn slow(&self) -> u64 {
+        self.slow
+    }
+
+    /// Its time is over, or it was stopped; nothing, if that was so before.
+    pub(crate) fn end(&mut self, node: NodeId, number: u64) -> Option<Input> {
+        self.under_way.remove(&(node, number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_map::MapError;
+
+    use super::*;
+
+    fn mapped(number: u64) -> Input {
+        Input::Mapped { number, outcome: Err(MapError::EmptyGrid) }
+    }
+
+    #[test]
+    fn what_is_stopped_ends_once() {
+        let mut mappings = Mappings::new(1, 1);
+        let slow_ns = mappings.begin(NodeId(1), 7, mapped(7)).unwrap_err();
+        assert!(SLOW_NS.contains(&slow_ns));
+        assert_eq!((mappings.end(NodeId(1), 7), mappings.end(NodeId(1), 7)), (Some(mapped(7)), None));
+        assert_eq!(Mappings::new(1, 0).begin(NodeId(1), 7, mapped(7)), Ok(mapped(7)));
+    }
+}
