@@ -7,15 +7,15 @@
 
 #![no_main]
 
+#[path = "machines/names.rs"]
+mod names;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
-use gridloom_core::node::message::{
-    CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, Registration, ServerToCatalog,
-    Supply, SupplyFault, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing, TransferReport,
-};
+use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, TaskMessage, TaskToServer};
 use gridloom_core::node::message::{DirectoryToAgent, DirectoryToServer};
 use gridloom_core::node::{
     Agent, AgentConfig, AgentTimer, Client, ClientConfig, ClientTimer, Command, Effect, Event, Input, Message,
@@ -331,97 +331,6 @@ impl Play {
         };
         let from = if matches!(self.node, Node::Server(_)) { AGENT } else { NodeId(5) };
         self.input(Input::Received { from, message });
-    }
-
-    fn named(&self, byte: u8) -> Named {
-        let made_up = || Named {
-            datum: DatumId { client: NodeId::CATALOG, serial: u64::from(byte % 4) },
-            name: ["a", "b", ""][usize::from(byte) % 3].into(),
-            version: u64::from(byte),
-            meta: meta(),
-        };
-        self.shared.iter().rev().nth(usize::from(byte) % 8).cloned().unwrap_or_else(made_up)
-    }
-
-    /// What a peer says of names, or of shared data.
-    fn about_names(&mut self, peer: NodeId, role: Role, what: u8, which: u8) -> Message {
-        let named = self.named(which);
-        let (datum, name) = (named.datum, named.name.clone());
-        let ask = u64::from(which % 8);
-        if self.shared.len() < 64 && !self.shared.contains(&named) {
-            self.shared.push(named.clone());
-        }
-        match (&self.node, role) {
-            (Node::Agent(_), Role::Server) => match what % 6 {
-                0 => ServerToCatalog::Stored { datum, client: NodeId(3 + u64::from(which % 2)) }.into(),
-                1 => ServerToCatalog::Holds { data: vec![named] }.into(),
-                2 => ServerToCatalog::HasCopies { data: vec![datum] }.into(),
-                3 => TaskToClient::Dropped { data: vec![datum] }.into(),
-                4 => {
-                    let (from, fault) = (NodeId(u64::from(which % 6)), SupplyFault::Gone);
-                    TaskToClient::SupplyFailed { datum, from, fault, why: "so".into() }.into()
-                }
-                _ => {
-                    let report = TransferReport { datum, from: AGENT, to: peer, size_bytes: 8, run_ns: 0, age_ns: 0 };
-                    TaskToClient::TasksEnded { reports: Vec::new(), transfers: vec![report], others: 0 }.into()
-                }
-            },
-            (Node::Agent(_), _) => match what % 9 {
-                0 | 1 => {
-                    let at = Vec::new();
-                    ClientToCatalog::Put { ask, name, meta: meta(), replaces: what % 2 == 0, at }.into()
-                }
-                2 => ClientToCatalog::Find { ask, name, waits: which >= 128 }.into(),
-                3 => ClientToCatalog::Forget { ask, name }.into(),
-                4 => ClientToCatalog::Delete { ask, name }.into(),
-                5 => ClientToCatalog::List { ask, prefix: name, after: String::new() }.into(),
-                6 => ClientToCatalog::Locate { datum }.into(),
-                7 => ClientToCatalog::Release { data: vec![datum, datum] }.into(),
-                _ => ClientToCatalog::Withdraw { datum }.into(),
-            },
-            (Node::Server(_), Role::Agent) => match what % 3 {
-                0 => CatalogToServer::Expect { datum, client: NodeId(3 + u64::from(which % 2)) }.into(),
-                1 => CatalogToServer::Gone { datum, why: "so".into() }.into(),
-                _ => TaskToServer::Release { data: vec![datum] }.into(),
-            },
-            (Node::Server(_), _) => {
-                let own = DatumId { client: peer, serial: u64::from(what % 4) };
-                let read = if what >= 128 { datum } else { own };
-                let supply = Supply { datum: read, meta: meta(), from: peer, address: String::new(), hops: 1 };
-                let task = Task {
-                    id: TaskId { client: peer, serial: u64::from(what) },
-                    kind: TaskKind::Publish(Box::new(named)),
-                    args: vec![Argument::Datum(read)],
-                    outputs: Vec::new(),
-                    work_flops: None,
-                    terms: Default::default(),
-                };
-                TaskToServer::RunTasks { tasks: vec![task], supplies: vec![supply] }.into()
-            }
-            (Node::Client(_), Role::Agent) => {
-                let holders = vec![(NodeId(5), "p5:1".to_string())];
-                match what % 8 {
-                    0 | 1 => CatalogToClient::Place { ask, named, server: NodeId(5), address: "p5:1".into() }.into(),
-                    2 => CatalogToClient::Located { datum, holders, why: String::new() }.into(),
-                    3 => CatalogToClient::Located { datum, holders: Vec::new(), why: "so".into() }.into(),
-                    4 => CatalogToClient::Answer { ask, answer: Ok(CatalogAnswer::Put) }.into(),
-                    5 => CatalogToClient::Answer { ask, answer: Ok(CatalogAnswer::Found { named, holders }) }.into(),
-                    6 => CatalogToClient::Answer { ask, answer: Err(NameError::Unknown { name, near: Vec::new() }) }
-                        .into(),
-                    _ => {
-                        let error = NameError::NotStored { name, server: "p5".into(), why: "so".into() };
-                        CatalogToClient::Answer { ask, answer: Err(error) }.into()
-                    }
-                }
-            }
-            (Node::Client(_), _) => {
-                let task = self.program.tasks.iter().rev().nth(usize::from(which) % 8).copied();
-                let task = task.unwrap_or(TaskId { client: SELF, serial: 0 });
-                let outcome = if what % 2 == 0 { Ok(Vec::new()) } else { Err(TaskError::Cancelled) };
-                let reports = vec![TaskReport { task, outcome, timing: Timing { run_ns: 1, age_ns: 0 } }];
-                TaskToClient::TasksEnded { reports, transfers: Vec::new(), others: 0 }.into()
-            }
-        }
     }
 
     /// What a client's program asks for.

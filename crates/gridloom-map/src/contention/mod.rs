@@ -25,6 +25,8 @@
 //! **Invariants:** a run is a pure function of problem and choice. No task starts before its inputs are there. A place
 //! that has a datum gets no copy of it.
 
+mod choice;
+mod copies;
 mod list;
 mod search;
 mod sharing;
@@ -34,70 +36,13 @@ mod times;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
-use gridloom_base::limits::PART_BYTES;
-use thiserror::Error;
-
 use super::problem::Problem;
+pub use choice::{Choice, ChoiceError, Copied, Outcome};
 pub use list::Lister;
 pub use search::search;
-use sharing::{Mark, PART_OVER, Sharing};
+use sharing::Sharing;
 use side_by_side::SideBySide;
 pub use times::{PlanTimes, can_judge};
-
-/// What a plan decides.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Choice {
-    pub servers: Vec<u32>,
-    /// All tasks; each server runs its own in this order.
-    pub order: Vec<u32>,
-    /// By datum and destination: the place to copy it from. Left out: the server that makes it, or the first place that
-    /// holds it.
-    pub sources: BTreeMap<(u32, u32), u32>,
-}
-
-/// A copy of a datum.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Copied {
-    pub datum: u32,
-    /// The place that had it.
-    pub from: u32,
-    /// The place that got it.
-    pub to: u32,
-    /// When it set out, seconds.
-    pub start_s: f64,
-    /// When it was whole, seconds.
-    pub end_s: f64,
-}
-
-/// What came of a choice.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
-    /// End of the last task or copy, seconds.
-    pub makespan_s: f64,
-    pub start_s: Vec<f64>,
-    pub end_s: Vec<f64>,
-    /// All copies, in order of their ends.
-    pub copies: Vec<Copied>,
-}
-
-/// Why a choice cannot be run.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum ChoiceError {
-    /// The sources of a datum wait for one another, or none of them ever gets it.
-    #[error("datum {datum} never reaches place {place}: its sources wait for one another, or none of them gets it")]
-    NeverThere {
-        datum: u32,
-        /// A place that waits for it.
-        place: u32,
-    },
-    /// The order has a task before one that it depends on, on the same server or across servers.
-    #[error("task {task} is never run: the order has it before a task that it depends on")]
-    NeverRun { task: u32 },
-    /// The server cannot run it.
-    #[error("task {task} cannot run on server {server}")]
-    CannotRun { task: u32, server: u32 },
-}
 
 /// Runs choices for one problem. Buffers are kept from run to run.
 #[derive(Debug)]
@@ -382,89 +327,6 @@ impl<'p> Judge<'p> {
         self.ask(choice, datum, client, Waiter::CopyTo(place));
     }
 
-    /// A datum is at a place: its waiters there go on.
-    fn arrive(&mut self, datum: u32, place: u32) {
-        let presence = self.touch(datum, place);
-        presence.state = State::There;
-        let mut next = std::mem::replace(&mut presence.waiters, NOBODY);
-        while next != NOBODY {
-            let (waiter, after) = self.waiters[next as usize];
-            self.serve(datum, place, waiter);
-            next = after;
-        }
-    }
-
-    /// The first part of a copy is at a server: what is copied from there sets out.
-    fn begin(&mut self, number: u32) {
-        let Copied { datum, to: place, .. } = self.copies[number as usize];
-        let mut next = std::mem::replace(&mut self.touch(datum, place).waiters, NOBODY);
-        // Those that stay keep their order.
-        let mut stay = Vec::new();
-        while next != NOBODY {
-            let (waiter, after) = self.waiters[next as usize];
-            match waiter {
-                Waiter::CopyTo(_) => {
-                    let copy = self.copies.len() as u32;
-                    self.serve(datum, place, waiter);
-                    if self.copies.len() as u32 > copy {
-                        self.passed_on.insert(copy, number);
-                    }
-                }
-                Waiter::Task(_) | Waiter::CopyFor(_) => stay.push(next),
-            }
-            next = after;
-        }
-        let mut first = NOBODY;
-        for waiter in stay.into_iter().rev() {
-            self.waiters[waiter as usize].1 = first;
-            first = waiter;
-        }
-        self.touch(datum, place).waiters = first;
-    }
-
-    /// The first part of a copy, if a server passes it on as it comes.
-    fn first_bytes(&mut self, datum: u32, place: u32) -> Option<f64> {
-        if !self.problem.passes_on(datum as usize, place as usize) || self.is_plain {
-            return None;
-        }
-        let mut next = self.touch(datum, place).waiters;
-        while next != NOBODY {
-            let (waiter, after) = self.waiters[next as usize];
-            if matches!(waiter, Waiter::CopyTo(_)) {
-                return Some(PART_BYTES as f64);
-            }
-            next = after;
-        }
-        None
-    }
-
-    fn serve(&mut self, datum: u32, place: u32, waiter: Waiter) {
-        match waiter {
-            Waiter::Task(task) => {
-                self.missing[task as usize] -= 1;
-            }
-            Waiter::CopyTo(to) => {
-                let presence = self.touch(datum, to);
-                if matches!(presence.state, State::There | State::Coming) {
-                    return;
-                }
-                presence.state = State::Coming;
-                self.send(datum, place, to, NOBODY);
-            }
-            Waiter::CopyFor(task) => self.send(datum, place, self.servers[task as usize], task),
-        }
-    }
-
-    fn send(&mut self, datum: u32, from: u32, to: u32, task: u32) {
-        let (start_s, number) = (self.now_s, self.copies.len() as u32);
-        self.copies.push(Copied { datum, from, to, start_s, end_s: f64::NAN });
-        if self.is_plain {
-            self.copied_for.push(task);
-        }
-        let latency_s = self.problem.links_from(from as usize)[to as usize].latency_s;
-        self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
-    }
-
     fn fill_slots(&mut self, server: usize) {
         while self.free_slots[server] > 0 {
             let Some(task) = self.queues[server].get(self.heads[server]).copied() else { return };
@@ -511,56 +373,6 @@ impl<'p> Judge<'p> {
             What::TaskEnds(_) | What::CopyFlows(_) | What::CopyEnds(_) => false,
         };
         self.timed.iter().all(is_slot) && self.sharing.next_s().is_none()
-    }
-
-    fn end_copies(&mut self) {
-        self.sharing.advance(self.now_s);
-        while let Some((number, mark)) = self.sharing.take_ended() {
-            match mark {
-                Mark::Begun => self.begin(number),
-                Mark::Ended => self.end_flow(number),
-            }
-        }
-    }
-
-    /// All of a copy has flowed. Its last part may not have been at its source in time.
-    fn end_flow(&mut self, number: u32) {
-        let Some(source) = self.passed_on.get(&number) else { return self.end_copy(number) };
-        let came_s = self.copies[*source as usize].end_s;
-        if came_s.is_nan() {
-            return self.late.push(number);
-        }
-        let at_s = came_s + self.part_s(number);
-        if at_s > self.now_s * (1.0 + PART_OVER) {
-            self.timed.push(Reverse(Timed { at_s, what: What::CopyEnds(number) }));
-        } else {
-            self.end_copy(number);
-        }
-    }
-
-    /// Seconds that the last part of a copy takes.
-    fn part_s(&self, number: u32) -> f64 {
-        let Copied { from, to, .. } = self.copies[number as usize];
-        self.problem.link_seconds(from as usize, to as usize, PART_BYTES)
-    }
-
-    fn end_copy(&mut self, number: u32) {
-        let copy = &mut self.copies[number as usize];
-        copy.end_s = self.now_s;
-        let (datum, to) = (copy.datum, copy.to);
-        let passed_on = &self.passed_on;
-        let behind: Vec<u32> = self.late.extract_if(.., |late| passed_on.get(late) == Some(&number)).collect();
-        for late in behind {
-            let at_s = self.now_s + self.part_s(late);
-            self.timed.push(Reverse(Timed { at_s, what: What::CopyEnds(late) }));
-        }
-        match self.copied_for.get(number as usize) {
-            Some(task) if *task != NOBODY => self.missing[*task as usize] -= 1,
-            Some(_) | None => self.arrive(datum, to),
-        }
-        if (to as usize) < self.queues.len() {
-            self.start_tasks(to as usize);
-        }
     }
 
     fn end_timed(&mut self) {

@@ -19,9 +19,9 @@ from ._run_future import RunFuture
 from ._sessions import local
 
 if TYPE_CHECKING:
+    from ._call import Call
     from ._lead import Lead
     from ._retry import RetryOn
-    from ._runner import Call
 
 _T = TypeVar("_T")
 

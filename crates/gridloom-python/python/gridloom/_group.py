@@ -9,16 +9,14 @@ from collections.abc import Callable, Generator
 from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import _gridloom, _html, _notebook, _progress
 from ._checks import seconds
 from ._completed import awaited
 from ._errors import DifferenceWarning, Discarded, GridloomError, UsageError, WaitTimedOut
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
-from ._operators import ValueOperators
 from ._pickles import OfSession
 from ._plan import Plan, plan_of
+from ._remote_value import RemoteValue
 from ._report import Difference, Report
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ def _referred_to(process: bytes, number: int) -> Handle:
 _REPORTED_MAX = 10_000
 
 
-class Handle(OfSession, ValueOperators):
+class Handle(RemoteValue):
     """A result that is, or will be, on some server. It is released there when the last reference to it is gone.
 
     A handle can be passed to further calls, in its group, in another or outside any: the value stays on the servers then.
@@ -69,8 +67,6 @@ class Handle(OfSession, ValueOperators):
 
     _why = "a gridloom.Handle stands for a value on a server"
     _remedy = "fetch the value, and pass its .get()"
-    # Arguments of calls of any function have the value in its place.
-    _stands_for_value = True
 
     # How its call ended, as far as the program has asked for it.
     _end = ""
@@ -161,27 +157,6 @@ class Handle(OfSession, ValueOperators):
             self._raw.prefetch()
         except Discarded as error:
             raise error from self._group._raised
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of an array, known before it is made; ``()`` of a number."""
-        shape = self._raw.shape
-        if shape is None:
-            raise AttributeError(f"a {self._raw.kind} has no shape")
-        return shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Element type, known before it is made."""
-        type_string = self._raw.type_string
-        if type_string is None:
-            raise AttributeError(f"a {self._raw.kind} has no dtype")
-        return np.dtype(type_string)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
 
     def __repr__(self) -> str:
         return f"<gridloom.Handle: {self._raw} of {self._name}>"

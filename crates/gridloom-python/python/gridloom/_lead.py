@@ -10,7 +10,7 @@ import collections
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._runner import Call
+    from ._call import Call
 
 LEAD_BYTES = 256 << 20
 

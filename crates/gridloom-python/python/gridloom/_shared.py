@@ -6,13 +6,10 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import _gridloom
 from ._checks import seconds
 from ._errors import SharedDataLost, UnknownName
-from ._operators import ValueOperators
-from ._pickles import OfSession
+from ._remote_value import RemoteValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +41,7 @@ class SharedName:
     servers: tuple[str, ...]
 
 
-class SharedValue(OfSession, ValueOperators):
+class SharedValue(RemoteValue):
     """One version of a shared name, as `Grid.find` gives it. It stays on its servers while this object lives.
 
     As an argument of a call it goes from a server that has it to the one that runs the call, and not through the program. Operators
@@ -53,8 +50,6 @@ class SharedValue(OfSession, ValueOperators):
 
     _why = "a gridloom.SharedValue is of a session of this process"
     _remedy = "pass its name, and find it there"
-    # Arguments of calls of any function have the value in its place.
-    _stands_for_value = True
 
     def __init__(self, raw: _gridloom.RawHandle, name: str) -> None:
         self._raw = raw
@@ -86,22 +81,6 @@ class SharedValue(OfSession, ValueOperators):
             If it is not here after `timeout` seconds.
         """
         return self._raw.get(seconds("timeout", timeout))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of an array; ``()`` of a number."""
-        shape = self._raw.shape
-        if shape is None:
-            raise AttributeError(f"a {self._raw.kind} has no shape")
-        return shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Element type."""
-        type_string = self._raw.type_string
-        if type_string is None:
-            raise AttributeError(f"a {self._raw.kind} has no dtype")
-        return np.dtype(type_string)
 
     def __repr__(self) -> str:
         return f"<gridloom.SharedValue '{self._name}': {self._raw}>"

@@ -1,0 +1,60 @@
+//! What a plan decides, and what comes of it.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+/// What a plan decides.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    pub servers: Vec<u32>,
+    /// All tasks; each server runs its own in this order.
+    pub order: Vec<u32>,
+    /// By datum and destination: the place to copy it from. Left out: the server that makes it, or the first place that
+    /// holds it.
+    pub sources: BTreeMap<(u32, u32), u32>,
+}
+
+/// A copy of a datum.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Copied {
+    pub datum: u32,
+    /// The place that had it.
+    pub from: u32,
+    /// The place that got it.
+    pub to: u32,
+    /// When it set out, seconds.
+    pub start_s: f64,
+    /// When it was whole, seconds.
+    pub end_s: f64,
+}
+
+/// What came of a choice.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// End of the last task or copy, seconds.
+    pub makespan_s: f64,
+    pub start_s: Vec<f64>,
+    pub end_s: Vec<f64>,
+    /// All copies, in order of their ends.
+    pub copies: Vec<Copied>,
+}
+
+/// Why a choice cannot be run.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ChoiceError {
+    /// The sources of a datum wait for one another, or none of them ever gets it.
+    #[error("datum {datum} never reaches place {place}: its sources wait for one another, or none of them gets it")]
+    NeverThere {
+        datum: u32,
+        /// A place that waits for it.
+        place: u32,
+    },
+    /// The order has a task before one that it depends on, on the same server or across servers.
+    #[error("task {task} is never run: the order has it before a task that it depends on")]
+    NeverRun { task: u32 },
+    /// The server cannot run it.
+    #[error("task {task} cannot run on server {server}")]
+    CannotRun { task: u32, server: u32 },
+}

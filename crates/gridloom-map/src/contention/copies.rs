@@ -1,0 +1,143 @@
+//! Copies under way: data that arrive, what waits for them there, and what is passed on as it comes.
+
+use std::cmp::Reverse;
+
+use gridloom_base::limits::PART_BYTES;
+
+use super::sharing::{Mark, PART_OVER};
+use super::{Copied, Judge, NOBODY, State, Timed, Waiter, What};
+
+impl Judge<'_> {
+    /// A datum is at a place: its waiters there go on.
+    pub(super) fn arrive(&mut self, datum: u32, place: u32) {
+        let presence = self.touch(datum, place);
+        presence.state = State::There;
+        let mut next = std::mem::replace(&mut presence.waiters, NOBODY);
+        while next != NOBODY {
+            let (waiter, after) = self.waiters[next as usize];
+            self.serve(datum, place, waiter);
+            next = after;
+        }
+    }
+
+    /// The first part of a copy is at a server: what is copied from there sets out.
+    fn begin(&mut self, number: u32) {
+        let Copied { datum, to: place, .. } = self.copies[number as usize];
+        let mut next = std::mem::replace(&mut self.touch(datum, place).waiters, NOBODY);
+        // Those that stay keep their order.
+        let mut stay = Vec::new();
+        while next != NOBODY {
+            let (waiter, after) = self.waiters[next as usize];
+            match waiter {
+                Waiter::CopyTo(_) => {
+                    let copy = self.copies.len() as u32;
+                    self.serve(datum, place, waiter);
+                    if self.copies.len() as u32 > copy {
+                        self.passed_on.insert(copy, number);
+                    }
+                }
+                Waiter::Task(_) | Waiter::CopyFor(_) => stay.push(next),
+            }
+            next = after;
+        }
+        let mut first = NOBODY;
+        for waiter in stay.into_iter().rev() {
+            self.waiters[waiter as usize].1 = first;
+            first = waiter;
+        }
+        self.touch(datum, place).waiters = first;
+    }
+
+    /// The first part of a copy, if a server passes it on as it comes.
+    pub(super) fn first_bytes(&mut self, datum: u32, place: u32) -> Option<f64> {
+        if !self.problem.passes_on(datum as usize, place as usize) || self.is_plain {
+            return None;
+        }
+        let mut next = self.touch(datum, place).waiters;
+        while next != NOBODY {
+            let (waiter, after) = self.waiters[next as usize];
+            if matches!(waiter, Waiter::CopyTo(_)) {
+                return Some(PART_BYTES as f64);
+            }
+            next = after;
+        }
+        None
+    }
+
+    pub(super) fn serve(&mut self, datum: u32, place: u32, waiter: Waiter) {
+        match waiter {
+            Waiter::Task(task) => {
+                self.missing[task as usize] -= 1;
+            }
+            Waiter::CopyTo(to) => {
+                let presence = self.touch(datum, to);
+                if matches!(presence.state, State::There | State::Coming) {
+                    return;
+                }
+                presence.state = State::Coming;
+                self.send(datum, place, to, NOBODY);
+            }
+            Waiter::CopyFor(task) => self.send(datum, place, self.servers[task as usize], task),
+        }
+    }
+
+    fn send(&mut self, datum: u32, from: u32, to: u32, task: u32) {
+        let (start_s, number) = (self.now_s, self.copies.len() as u32);
+        self.copies.push(Copied { datum, from, to, start_s, end_s: f64::NAN });
+        if self.is_plain {
+            self.copied_for.push(task);
+        }
+        let latency_s = self.problem.links_from(from as usize)[to as usize].latency_s;
+        self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
+    }
+
+    pub(super) fn end_copies(&mut self) {
+        self.sharing.advance(self.now_s);
+        while let Some((number, mark)) = self.sharing.take_ended() {
+            match mark {
+                Mark::Begun => self.begin(number),
+                Mark::Ended => self.end_flow(number),
+            }
+        }
+    }
+
+    /// All of a copy has flowed. Its last part may not have been at its source in time.
+    fn end_flow(&mut self, number: u32) {
+        let Some(source) = self.passed_on.get(&number) else { return self.end_copy(number) };
+        let came_s = self.copies[*source as usize].end_s;
+        if came_s.is_nan() {
+            return self.late.push(number);
+        }
+        let at_s = came_s + self.part_s(number);
+        if at_s > self.now_s * (1.0 + PART_OVER) {
+            self.timed.push(Reverse(Timed { at_s, what: What::CopyEnds(number) }));
+        } else {
+            self.end_copy(number);
+        }
+    }
+
+    /// Seconds that the last part of a copy takes.
+    fn part_s(&self, number: u32) -> f64 {
+        let Copied { from, to, .. } = self.copies[number as usize];
+        self.problem.link_seconds(from as usize, to as usize, PART_BYTES)
+    }
+
+    pub(super) fn end_copy(&mut self, number: u32) {
+        let copy = &mut self.copies[number as usize];
+        copy.end_s = self.now_s;
+        let (datum, to) = (copy.datum, copy.to);
+        let passed_on = &self.passed_on;
+        let behind: Vec<u32> = self.late.extract_if(.., |late| passed_on.get(late) == Some(&number)).collect();
+        for late in behind {
+            let at_s = self.now_s + self.part_s(late);
+            self.timed.push(Reverse(Timed { at_s, what: What::CopyEnds(late) }));
+        }
+        match self.copied_for.get(number as usize) {
+            Some(task) if *task != NOBODY => self.missing[*task as usize] -= 1,
+            Some(_) | None => self.arrive(datum, to),
+        }
+        if (to as usize) < self.queues.len() {
+            self.start_tasks(to as usize);
+        }
+    }
+}
