@@ -30,6 +30,7 @@ pub struct Store {
 pub struct Coming<'a> {
     store: &'a Store,
     datum: DatumId,
+    filling: Arc<Filling>,
 }
 
 #[derive(Default)]
@@ -109,7 +110,7 @@ impl Store {
             Entry::Occupied(_) => None,
             Entry::Vacant(place) => {
                 place.insert((meta.clone(), filling.clone()));
-                Some(Coming { store: self, datum })
+                Some(Coming { store: self, datum, filling: filling.clone() })
             }
         }
     }
@@ -119,9 +120,12 @@ impl Store {
         self.lock_coming().get(datum).cloned()
     }
 
-    /// It comes no longer: it is here, or of no use.
-    pub fn end_coming(&self, datum: &DatumId) {
-        self.lock_coming().remove(datum);
+    /// It comes no longer by that stream: it is here, or of no use.
+    pub fn end_coming(&self, datum: &DatumId, is_it: impl Fn(&Filling) -> bool) {
+        let mut coming = self.lock_coming();
+        if coming.get(datum).is_some_and(|(_, filling)| is_it(filling)) {
+            coming.remove(datum);
+        }
     }
 
     /// Bytes of all data held.
@@ -157,7 +161,7 @@ impl Coming<'_> {
 
 impl Drop for Coming<'_> {
     fn drop(&mut self) {
-        self.store.end_coming(&self.datum);
+        self.store.end_coming(&self.datum, |filling| std::ptr::eq(filling, &*self.filling));
     }
 }
 

@@ -340,8 +340,9 @@ impl Streams {
 
     fn receiver(&self, link: Link, stream: u64) -> Receiver {
         let (inbox, store) = (self.inbox.clone(), self.store.clone());
-        let passes_on = self.own.role == Role::Server;
-        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on }
+        let sender = self.peers.get(&link.peer).map(|peer| peer.hello.role);
+        let passes_on_from = sender.filter(|_| self.own.role == Role::Server);
+        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on_from }
     }
 
     // ---- shared memory
@@ -399,7 +400,7 @@ impl Streams {
     // ---- news of streams
 
     fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload, took_ns: u64) {
-        cargo.datum().iter().for_each(|datum| self.store.end_coming(datum));
+        cargo.datum().iter().for_each(|datum| self.store.end_coming(datum, |coming| coming.is_of(&payload)));
         if !self.is_up(link) {
             return;
         }

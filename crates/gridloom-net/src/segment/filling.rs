@@ -12,6 +12,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Segment, SegmentMut};
+use crate::payload::Payload;
 
 /// What readers see.
 pub struct Filling {
@@ -111,6 +112,11 @@ impl Filling {
     /// Whether it is neither whole nor broken.
     pub fn is_coming(&self) -> bool {
         self.lock().end.is_none()
+    }
+
+    /// Whether those bytes are what it was filled with.
+    pub fn is_of(&self, payload: &Payload) -> bool {
+        matches!(payload, Payload::Segment { segment, .. } if Arc::ptr_eq(segment, &self.segment))
     }
 
     /// Bytes when it is whole.

@@ -20,6 +20,7 @@ use std::time::Instant;
 use gridloom_base::limits::{self, CUT_THROUGH_BYTES_MIN};
 use gridloom_channel::tags::{Tagged, Tagger};
 use gridloom_channel::{Key, frame};
+use gridloom_core::node::Role;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -148,8 +149,8 @@ pub struct Receiver {
     pub store: Arc<Store>,
     /// Largest datum taken.
     pub datum_bytes_max: u64,
-    /// Large data may be passed on while they come.
-    pub passes_on: bool,
+    /// What the sender is, if what it sends may be passed on while it comes.
+    pub passes_on_from: Option<Role>,
 }
 
 impl Receiver {
@@ -237,7 +238,7 @@ impl Receiver {
             stream.read_exact(part)?;
             filler.advance(length);
             passage.iter().for_each(|passage| passage.advance(length));
-            if coming.is_none() && self.passes_on && size_bytes >= CUT_THROUGH_BYTES_MIN {
+            if coming.is_none() && self.passes_on_from.is_some() && size_bytes >= CUT_THROUGH_BYTES_MIN {
                 coming = Some(self.begin(header, filler.filling()));
             }
         }
@@ -246,9 +247,11 @@ impl Receiver {
         Ok(filler.finish())
     }
 
-    /// The first part of a datum is here: it can be passed on from now on, unless it comes already by another stream.
+    /// The first part of a datum is here: it can be passed on from now on, unless it comes already by another stream, or its sender
+    /// may not send it.
     fn begin(&self, header: &CargoHeader, filling: &Arc<Filling>) -> Option<Coming<'_>> {
         let Cargo::Datum { datum, meta } = &header.cargo else { return None };
+        self.passes_on_from.filter(|role| role.may_send(self.link.peer, *datum))?;
         let coming = self.store.begin(*datum, meta, filling)?;
         self.inbox.post(Notice::Begun { link: self.link, datum: *datum });
         Some(coming)
@@ -280,6 +283,7 @@ mod tests {
     use gridloom_base::{DatumId, Dtype, Meta, NodeId};
 
     use super::*;
+    use crate::segment::Pool;
 
     fn header(size_bytes: u64) -> CargoHeader {
         let datum = DatumId { client: NodeId(1), serial: 2 };
@@ -304,6 +308,22 @@ mod tests {
         let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
         assert_eq!(decode_header::<CargoHeader>(*length, &mut rest).unwrap(), header(9));
         assert_eq!(rest, [7; 9]);
+    }
+
+    #[test]
+    fn what_a_client_may_not_send_is_not_passed_on() {
+        let poll = mio::Poll::new().unwrap();
+        let inbox = Arc::new(Inbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap()));
+        let own = header(9);
+        let begins = |peer: u64, passes_on_from| {
+            let (link, store) = (Link { peer: NodeId(peer), generation: 0 }, Arc::new(Store::new(Pool::new(0))));
+            let receiver =
+                Receiver { link, stream: 1, inbox: inbox.clone(), store, datum_bytes_max: 9, passes_on_from };
+            let filler = receiver.store.pool().allocate(9).unwrap().fill();
+            receiver.begin(&own, filler.filling()).is_some()
+        };
+        assert!(begins(1, Some(Role::Client)) && begins(3, Some(Role::Server)));
+        assert!(!begins(2, Some(Role::Client)) && !begins(1, None));
     }
 
     #[test]
