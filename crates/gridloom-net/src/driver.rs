@@ -321,6 +321,18 @@ impl NetNode {
         taken
     }
 
+    /// Has threads that wait look at the queue of events again, though nothing has come.
+    pub fn stir(&self) {
+        if self.is_forked() {
+            return;
+        }
+        let state = self.shared.lock();
+        self.shared.changed.notify_all();
+        if state.polling_until.is_some() {
+            self.shared.inbox.wake();
+        }
+    }
+
     /// Drives the node on this thread until it ends; gives the reason. This is to be the thread that started the node,
     /// and it has to last as long: the system ends worker processes with the thread that started them.
     pub fn run(&self) -> String {

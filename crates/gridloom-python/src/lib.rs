@@ -77,7 +77,9 @@ mod _gridloom {
     #[pymodule_export]
     use crate::session::forked;
     #[pymodule_export]
-    use crate::shared::{delete_shared, find_shared, list_shared, place_shared, put_file_shared, put_shared};
+    use crate::shared::{
+        delete_shared, find_shared, list_shared, place_shared, put_file_shared, put_shared, shared_exists,
+    };
     #[pymodule_export]
     use crate::wait::{RawWaiting, begin_wait};
     #[pymodule_export]

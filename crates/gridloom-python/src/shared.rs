@@ -77,6 +77,12 @@ pub(crate) fn place_shared(py: Python<'_>, grid: &RawGrid, name: String, servers
 }
 
 #[pyfunction]
+pub(crate) fn shared_exists(py: Python<'_>, grid: &RawGrid, name: String) -> PyResult<bool> {
+    let (_, grid) = grid.live(py)?;
+    interruptible(py, move || grid.shared().exists(&name))?.or_raise(py)
+}
+
+#[pyfunction]
 pub(crate) fn delete_shared(py: Python<'_>, grid: &RawGrid, name: String) -> PyResult<()> {
     let (_, grid) = grid.live(py)?;
     interruptible(py, move || grid.shared().delete(&name))?.or_raise(py)

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom::{Error, Watch};
+use gridloom::{Error, Interrupt, Watch};
 use gridloom_net::worker::nested;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -22,7 +22,9 @@ use crate::{import, lock};
 /// How long Ctrl-C may take to be noticed.
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
-type Task = Box<dyn FnOnce() + Send>;
+/// What a helper does, which gives how its outcome is told.
+type Task = Box<dyn FnOnce() -> Told + Send>;
+type Told = Box<dyn FnOnce()>;
 
 /// Helpers without work.
 static IDLE: Mutex<Vec<Sender<Task>>> = Mutex::new(Vec::new());
@@ -77,31 +79,48 @@ impl RawWaiting {
 }
 
 /// A wait in a helper.
-struct Wait<T>(Mutex<Receiver<T>>);
+struct Wait<T> {
+    outcome: Mutex<Receiver<T>>,
+    interrupt: Interrupt,
+}
 
 impl<T: Send + 'static> Wait<T> {
     fn begin(body: impl FnOnce() -> T + Send + 'static) -> Wait<T> {
         let (send, receive) = channel();
+        let interrupt = Interrupt::default();
+        let during = interrupt.clone();
         // The thread that waited may have been interrupted: the outcome is dropped then.
-        hand_over(Box::new(move || drop(send.send(body()))));
-        Wait(Mutex::new(receive))
+        hand_over(Box::new(move || {
+            let outcome = during.during(body);
+            Box::new(move || drop(send.send(outcome)))
+        }));
+        Wait { outcome: Mutex::new(receive), interrupt }
     }
 
     fn outcome(&self, py: Python<'_>) -> PyResult<T> {
         loop {
-            let received = py.detach(|| lock(&self.0).recv_timeout(SIGNALS_EVERY));
+            let received = py.detach(|| lock(&self.outcome).recv_timeout(SIGNALS_EVERY));
             match received {
                 Ok(outcome) => return Ok(outcome),
-                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| self.end(py))?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(PyRuntimeError::new_err("gridloom: a wait ended in a panic; see the message above"));
                 }
             }
         }
     }
+
+    /// The program was interrupted. It may close its session now: what can be cut short is over then.
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| {
+            self.interrupt.set();
+            drop(lock(&self.outcome).recv_timeout(SIGNALS_EVERY));
+        });
+    }
 }
 
-/// Waits for `body` without holding the GIL; an interrupt ends the wait, not the body.
+/// Waits for `body` without holding the GIL. An interrupt ends the wait, and what the body waits for that [`Interrupt`] cuts short;
+/// what else it does goes on.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     body: impl FnOnce() -> T + Send + 'static,
@@ -142,8 +161,10 @@ fn hand_over(mut task: Task) {
     send.send(task).expect("the receiver is below");
     let body = move || {
         while let Ok(task) = receive.recv() {
-            task();
+            let told = task();
+            // Before it tells: the next wait finds it idle.
             lock(&IDLE).push(again.clone());
+            told();
         }
     };
     thread::Builder::new().name("gridloom-wait".into()).spawn(body).expect("the system gives a thread");

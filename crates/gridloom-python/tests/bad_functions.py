@@ -2,6 +2,7 @@
 named error, and the slot takes the next call.
 """
 
+import sys
 import time
 from pathlib import Path
 
@@ -107,8 +108,16 @@ def is_alive(process):
         return False
 
 
+def is_in(thread, function):
+    """Whether a thread is in that function."""
+    frame = sys._current_frames().get(thread.ident)
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def wait_until(is_so):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.001)

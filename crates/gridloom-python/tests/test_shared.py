@@ -7,7 +7,7 @@ from pathlib import Path
 import gridloom as gl
 import numpy as np
 import pytest
-from bad_functions import wait_until
+from bad_functions import is_in, wait_until
 from test_lost_programs import grids
 
 __all__ = ["grids"]
@@ -50,6 +50,9 @@ def test_a_get_waits_for_a_put_of_another_program(agent):
     with gl.connect(agent) as reader, gl.connect(agent) as writer:
         waits = threading.Thread(target=lambda: got.append(reader.get("mesh", timeout=60)))
         waits.start()
+        wait_until(lambda: is_in(waits, gl.Grid.find))
+        # The agent answers the questions of one session in order.
+        assert not reader.exists("mesh") and not got
         writer.put("mesh", np.ones(5))
         waits.join()
         assert list(got[0]) == [1] * 5
@@ -71,6 +74,48 @@ def test_a_version_stays_while_it_is_read(agent):
         assert not grid.exists("mesh") and old[0] == 0
         del old
         wait_until(lambda: sum(load[-1] for load in grid._raw.loads(5.0).values()) == 0)
+
+
+def test_copies_go_to_the_servers_that_are_named(agent):
+    with gl.connect(agent) as grid:
+        grid.put("mesh", np.arange(100_000.0))
+        [first] = grid.names()[0].servers
+        other = ({"s0", "s1"} - {first}).pop()
+        with pytest.raises(gl.UsageError, match="no server is named 'nowhere'"):
+            grid.place("mesh", "nowhere")
+        grid.place("mesh", other)
+        wait_until(lambda: set(grid.names()[0].servers) == {"s0", "s1"})
+
+
+IN_FUNCTIONS = """
+import gridloom as gl
+
+@gl.function
+def looks(name: str) -> bool:
+    with gl.connect() as grid:
+        return grid.exists(name)
+
+@gl.function
+def reads(name: str) -> float:
+    with gl.connect() as grid:
+        return float(grid.get(name)[1])
+"""
+
+
+def test_a_function_that_asks_for_a_name_moves_nothing_and_one_that_gets_it_brings_it_near(grids, tmp_path):
+    module = tmp_path / "inside.py"
+    module.write_text(IN_FUNCTIONS)
+    agent = grids.start("agent", "--listen", "127.0.0.1:0")
+    for number in range(2):
+        grids.serve(module, "--agent", agent, "--name", f"s{number}")
+    with gl.connect(agent) as grid:
+        grid.put("mesh", np.arange(100_000.0))
+        first = grid.names()[0].servers
+        [other] = {"s0", "s1"} - set(first)
+        assert grid.function("inside/looks").on(other)("mesh") and not grid.function("inside/looks").on(other)("mush")
+        assert grid.names()[0].servers == first
+        assert grid.function("inside/reads").on(other)("mesh") == 1
+        wait_until(lambda: set(grid.names()[0].servers) == {"s0", "s1"})
 
 
 def test_calls_read_shared_data_and_results_become_shared(both):

@@ -62,6 +62,9 @@ pub(crate) trait Backend: Send + Sync {
         take: &mut dyn FnMut(&mut VecDeque<Event>) -> bool,
     ) -> Result<(), Error>;
 
+    /// Has threads that wait look again, though nothing has come.
+    fn stir(&self);
+
     /// Ends the node.
     fn close(&self);
 

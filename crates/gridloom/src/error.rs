@@ -72,6 +72,9 @@ pub enum Error {
     /// What was waited for did not come in time. Nothing is cancelled.
     #[error("no result within {limit_seconds} s; the call goes on, and a later get() finds what it gives")]
     TimedOut { limit_seconds: f64 },
+    /// Another thread ended the wait ([`Interrupt`](crate::Interrupt)). Nothing is cancelled.
+    #[error("the wait was interrupted; what it waited for goes on")]
+    Interrupted,
     /// The simulation cannot go on: nothing is left that could happen.
     #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
     Stalled {

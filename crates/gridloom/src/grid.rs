@@ -13,6 +13,7 @@ mod calls;
 mod data;
 mod directory;
 mod groups;
+mod interrupt;
 mod links;
 mod names;
 mod open;
@@ -48,6 +49,7 @@ use data::Fetches;
 use directory::Directory;
 pub use groups::Unread;
 use groups::{Groups, Keeps};
+pub use interrupt::Interrupt;
 use links::Links;
 pub use links::Traffic;
 use names::Asks;
@@ -257,6 +259,9 @@ impl Grid {
                 Event::Said { server, function, said } => {
                     heard.spoken.push(Spoken { server, function, call: said.task.serial, saying: said.saying });
                 }
+                Event::Named { ask, answer } => {
+                    state.asks.on_answer(ask, answer).into_iter().for_each(|datum| self.release_later(datum));
+                }
                 event => {
                     state.take_in(event, self.0.client).into_iter().for_each(|datum| self.0.backend.forget(datum));
                 }
@@ -401,9 +406,8 @@ impl State {
             Event::DatumLost { datum, error } => {
                 self.fetches.on_answer(datum, Err(self.directory.with_lost_servers(error)));
             }
-            Event::Named { ask, answer } => self.asks.on_answer(ask, answer),
-            // For the program's log, and its listener.
-            Event::Log(_) | Event::Said { .. } => {}
+            // The session takes them in itself.
+            Event::Named { .. } | Event::Log(_) | Event::Said { .. } => {}
         }
         Vec::new()
     }

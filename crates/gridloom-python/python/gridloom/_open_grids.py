@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,11 @@ def _close_all() -> None:
 
 
 def _is_interrupted() -> bool:
-    """Whether Ctrl-C has ended the program. A prompt goes on after it."""
-    return issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(sys, "ps1")
+    """Whether Ctrl-C has ended the program, or Python's wait for the program's threads. A prompt goes on after it."""
+    if issubclass(getattr(sys, "last_type", None) or Exception, KeyboardInterrupt) and not hasattr(sys, "ps1"):
+        return True
+    # Python waits for all of these first, and tells nobody that this was interrupted.
+    return any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate())
 
 
 def _forked() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
 from ._checks import seconds
-from ._errors import SharedDataLost, UnknownName
 from ._remote_value import RemoteValue
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class SharedValue(RemoteValue):
 
 
 class SharedData:
-    """What a `Grid` does with shared names."""
+    """What a `Grid` does with shared names. A name that is none is an `ArgumentError`, and without an agent there is `ConnectError`."""
 
     _raw: _gridloom.RawGrid
 
@@ -152,12 +151,26 @@ class SharedData:
         return self.find(name, timeout=timeout).get()
 
     def find(self, name: str, /, *, timeout: float | None = None) -> SharedValue:
-        """Find the current version of a name, as an argument of calls. Waits as `get` does, and brings nothing here.
+        """Find the current version of a name, as an argument of calls. Waits until a program has put it, as `get` does.
+
+        The value stays on its servers: the program gets its description. Only in a function that runs on a server it comes to that
+        server, for all functions there.
+
+        Parameters
+        ----------
+        name : str
+        timeout : float, optional
+            How long to wait for it to be put, seconds; 0 for not at all. Without it, for ever.
+
+        Returns
+        -------
+        SharedValue
+            It stands for the version that was found, also after the name has another one or was deleted.
 
         Raises
         ------
         UnknownName
-            If nobody has put it in that time.
+            If nobody has put it in that time. The error has names that look like it.
         SharedDataLost
             If all servers that had it are gone.
 
@@ -169,7 +182,7 @@ class SharedData:
         """
         return SharedValue(_gridloom.find_shared(self._raw, name, seconds("timeout", timeout)), name)
 
-    def place(self, name: str, /, servers: Iterable[str] = ()) -> None:
+    def place(self, name: str, /, servers: str | Iterable[str] = ()) -> None:
         """Take copies of a name's current version to servers, before calls read it there.
 
         The servers get it from one another, so it takes little longer than one transfer. The copies stay as long as there is room.
@@ -177,8 +190,8 @@ class SharedData:
         Parameters
         ----------
         name : str
-        servers : iterable of str, optional
-            Names of servers; all if none is named.
+        servers : str or iterable of str, optional
+            The name of a server, or names of several; all servers if none is named.
 
         Raises
         ------
@@ -186,21 +199,32 @@ class SharedData:
             If nobody has put it.
         UsageError
             If there is no such server.
+        SharedDataLost
+            If all servers that had it are gone.
         TaskError
             If a server has no room, or is lost.
         """
-        _gridloom.place_shared(self._raw, name, list(servers))
+        _gridloom.place_shared(self._raw, name, [servers] if isinstance(servers, str) else list(servers))
 
     def exists(self, name: str, /) -> bool:
-        """Whether a program has put that name, and a server still has it."""
-        try:
-            self.find(name, timeout=0)
-        except (UnknownName, SharedDataLost):
-            return False
-        return True
+        """Whether a program has put that name, and a server still has it. This asks the agent alone, and moves no data.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        bool
+        """
+        return _gridloom.shared_exists(self._raw, name)
 
     def delete(self, name: str, /) -> None:
         """Give up a name. Its bytes go when no program holds a `SharedValue` of it any more.
+
+        Parameters
+        ----------
+        name : str
 
         Raises
         ------
@@ -211,6 +235,15 @@ class SharedData:
 
     def names(self, prefix: str = "") -> list[SharedName]:
         """List the names that begin with `prefix`, in order.
+
+        Parameters
+        ----------
+        prefix : str, optional
+            All names without it.
+
+        Returns
+        -------
+        list of SharedName
 
         Examples
         --------

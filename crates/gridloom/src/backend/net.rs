@@ -108,6 +108,10 @@ impl Backend for NetBackend {
         })
     }
 
+    fn stir(&self) {
+        self.0.stir();
+    }
+
     fn close(&self) {
         self.0.stop();
     }

@@ -199,6 +199,7 @@ impl Backend for SimBackend {
         let begin = self.now();
         let after = |limit: Duration| begin + u64::try_from(limit.as_nanos()).unwrap_or(STALL_NS);
         let until = limit.map(after);
+        let stalls_at = until.unwrap_or(begin + STALL_NS);
         let mut events = VecDeque::new();
         loop {
             let (_turn, event) = match &self.drive {
@@ -207,7 +208,7 @@ impl Backend for SimBackend {
                     if take(&mut events) {
                         return Ok(());
                     }
-                    (Some(turn), self.step(until.unwrap_or(begin + STALL_NS)))
+                    (Some(turn), self.step(stalls_at.min(self.now() + LOOK_NS)))
                 }
                 Drive::Process(context, _) => {
                     if take(&mut events) {
@@ -218,6 +219,9 @@ impl Backend for SimBackend {
             };
             let Some(event) = event else {
                 self.check_alive()?;
+                if matches!(self.drive, Drive::Own(_)) && self.now() < stalls_at {
+                    continue;
+                }
                 return Err(match (limit, &self.drive) {
                     (None, Drive::Own(_)) => {
                         let waiting = "the program waits for something that will not come".to_string();
@@ -233,6 +237,9 @@ impl Backend for SimBackend {
         }
     }
 
+    /// A wait looks again after each event, and each minute.
+    fn stir(&self) {}
+
     fn close(&self) {
         if let Drive::Process(..) = self.drive {
             self.simulation().close(self.client);
@@ -246,3 +253,5 @@ impl Backend for SimBackend {
 
 /// A simulation in which a program waits without limit, and nothing but heartbeats has happened for so long, stands still.
 const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
+/// How much virtual time passes at most before a wait looks whether it has to end: a few milliseconds of real time.
+const LOOK_NS: u64 = 60 * SECOND_NS;

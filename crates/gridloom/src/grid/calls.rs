@@ -254,7 +254,7 @@ impl Grid {
 
     /// Waits until a call of a group has ended; one that is forgotten has.
     pub(crate) fn await_task(&self, task: TaskId, limit: Option<Duration>) -> Result<(), Error> {
-        self.wait(limit, |state| {
+        self.wait_unless_interrupted(limit, |state| {
             state.groups.of_task(task).is_none_or(|group| group.end_of(task).is_some()).then_some(())
         })
     }

@@ -57,7 +57,7 @@ impl Grid {
         // Every thread that waits sees the same answer, also the one that another's question brought.
         self.state().fetches.begin(datum);
         self.command(Command::Get { datum });
-        let answer = self.wait(limit, |state| state.fetches.answer(datum));
+        let answer = self.wait_unless_interrupted(limit, |state| state.fetches.answer(datum));
         let mut state = self.state();
         state.fetches.end(datum);
         if let Ok(Err(error)) = &answer {

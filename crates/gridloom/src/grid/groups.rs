@@ -355,7 +355,9 @@ impl Grid {
 
     /// Waits until the group's tasks have ended, however they did.
     pub(crate) fn await_group(&self, group: GroupId) -> Result<(), Error> {
-        self.wait(None, |state| state.groups.records.get(&group).is_none_or(GroupRecord::has_ended).then_some(()))
+        self.wait_unless_interrupted(None, |state| {
+            state.groups.records.get(&group).is_none_or(GroupRecord::has_ended).then_some(())
+        })
     }
 
     pub(crate) fn wait_group(&self, group: GroupId) -> Result<(), Error> {

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{GroupId, Meta, NameError, Named, NodeId, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskId};
 use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
 
+use super::State;
 use crate::group::{Handle, Submitted};
 use crate::{Error, Grid, Value};
 
@@ -17,15 +18,63 @@ const NEAR_NAMES_LIMIT: Duration = Duration::from_secs(2);
 
 type Answer = Result<CatalogAnswer, NameError>;
 
-/// Questions about names that threads of the program wait for.
+/// Questions about names that have no answer, or one that no thread has taken.
 #[derive(Default)]
-pub(super) struct Asks(BTreeMap<u64, Option<Answer>>);
+pub(super) struct Asks(BTreeMap<u64, Asked>);
+
+enum Asked {
+    /// A thread of the program waits for the answer.
+    Waits,
+    Answered(Answer),
+    /// No thread waits any more. What is found then is to be released.
+    GivenUp,
+}
 
 impl Asks {
-    pub(super) fn on_answer(&mut self, ask: u64, answer: Answer) {
-        if let Some(place) = self.0.get_mut(&ask) {
-            *place = Some(answer);
+    fn begin(&mut self, ask: u64) {
+        self.0.insert(ask, Asked::Waits);
+    }
+
+    /// Gives the datum that was found for nobody.
+    pub(super) fn on_answer(&mut self, ask: u64, answer: Answer) -> Option<DatumId> {
+        let asked = self.0.get_mut(&ask)?;
+        match asked {
+            Asked::Waits => *asked = Asked::Answered(answer),
+            Asked::Answered(_) => unreachable!("each question has one answer"),
+            Asked::GivenUp => {
+                self.0.remove(&ask);
+                return found(&answer);
+            }
         }
+        None
+    }
+
+    fn take(&mut self, ask: u64) -> Option<Answer> {
+        match self.0.remove(&ask)? {
+            Asked::Answered(answer) => Some(answer),
+            other => {
+                self.0.insert(ask, other);
+                None
+            }
+        }
+    }
+
+    /// The thread waits no longer. Gives the datum of an answer that it has not taken.
+    fn give_up(&mut self, ask: u64) -> Option<DatumId> {
+        match self.0.remove(&ask)? {
+            Asked::Answered(answer) => found(&answer),
+            Asked::Waits | Asked::GivenUp => {
+                self.0.insert(ask, Asked::GivenUp);
+                None
+            }
+        }
+    }
+}
+
+fn found(answer: &Answer) -> Option<DatumId> {
+    match answer {
+        Ok(CatalogAnswer::Found { named, .. }) => Some(named.datum),
+        _ => None,
     }
 }
 
@@ -46,7 +95,7 @@ pub struct SharedData<'a>(&'a Grid);
 
 impl Grid {
     /// Data with names that every program of the grid finds. They live on servers, whatever becomes of the program that put them,
-    /// until they are deleted. They are immutable: a name that is put again gets a new version, and who reads the old one keeps it.
+    /// until they are deleted. They are immutable: a name that is put again gets a new version, and programs that read the old one keep it.
     pub fn shared(&self) -> SharedData<'_> {
         SharedData(self)
     }
@@ -209,17 +258,54 @@ impl SharedData<'_> {
         SharedName { name, version, meta, servers: holders.into_iter().map(name_of).collect() }
     }
 
+    /// Asks, and waits for the answer: for that of a find no longer than `limit`, or until the thread is interrupted.
     fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
         let ask = self.0.next_serial();
-        self.0.state().asks.0.insert(ask, None);
+        let finds = matches!(command, NameCommand::Find { .. });
+        self.0.state().asks.begin(ask);
         self.0.command(Command::Name { ask, command });
-        let answer = |state: &mut super::State| state.asks.0.get(&ask).cloned().flatten();
-        let mut waited = self.0.wait(limit, answer);
-        if matches!(waited, Err(Error::TimedOut { .. })) {
-            self.0.command(Command::Name { ask, command: NameCommand::Forget });
-            waited = self.0.wait(Some(NEAR_NAMES_LIMIT), answer).map_err(|_| waited.expect_err("it timed out"));
+        let take = |state: &mut State| state.asks.take(ask);
+        if !finds {
+            return Ok(self.0.wait(None, take)??);
         }
-        self.0.state().asks.0.remove(&ask);
+        let mut waited = self.0.wait_unless_interrupted(limit, take);
+        if matches!(waited, Err(Error::TimedOut { .. } | Error::Interrupted)) {
+            self.0.command(Command::Name { ask, command: NameCommand::Forget });
+        }
+        if matches!(waited, Err(Error::TimedOut { .. })) {
+            // The answer has names that look like this one.
+            let late = self.0.wait_unless_interrupted(Some(NEAR_NAMES_LIMIT), take);
+            waited = late.map_err(|_| waited.expect_err("it timed out"));
+        }
+        if waited.is_err() {
+            let unread = self.0.state().asks.give_up(ask);
+            unread.into_iter().for_each(|datum| self.0.release_later(datum));
+        }
         Ok(waited??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finds(serial: u64) -> Answer {
+        let datum = DatumId { client: NodeId(1), serial };
+        let named = Named { datum, name: "mesh".into(), version: 1, meta: Meta::Bytes { size_bytes: 3 } };
+        Ok(CatalogAnswer::Found { named, holders: Vec::new() })
+    }
+
+    #[test]
+    fn what_is_found_for_nobody_is_given_back() {
+        let mut asks = Asks::default();
+        (1..=3).for_each(|ask| asks.begin(ask));
+        assert_eq!(asks.on_answer(1, finds(1)), None);
+        assert!(asks.take(1).is_some() && asks.take(2).is_none());
+        // The thread gives up before the answer comes, and after it has come.
+        assert_eq!(asks.give_up(2), None);
+        assert_eq!(asks.on_answer(2, finds(2)).map(|datum| datum.serial), Some(2));
+        assert_eq!(asks.on_answer(3, finds(3)), None);
+        assert_eq!(asks.give_up(3).map(|datum| datum.serial), Some(3));
+        assert!(asks.0.is_empty());
     }
 }
