@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gridloom as gl
 import pytest
-from bad_functions import DECLARED
+from bad_functions import DECLARED, wait_until
 
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"
@@ -96,8 +96,7 @@ class Gate:
 
     def server(self):
         """Wait until a call is there; give its server's process."""
-        while not self.path.exists() or not self.path.read_text():
-            pass
+        wait_until(lambda: self.path.exists() and self.path.read_text())
         return int(self.path.read_text())
 
     def open(self):

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import CancelledError, as_completed
 from concurrent.futures import TimeoutError as FuturesTimeoutError
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import gridloom as gl
 import numpy as np
 import pytest
+from bad_functions import wait_until
 from sent_functions import hang, running, stop, twice
 
 
@@ -304,8 +304,7 @@ def test_a_lost_server_does_not_lose_its_calls(program, tmp_path):
     with gl.local(servers=2) as grid:
         gate = tmp_path / "gate"
         calls = [grid.run(stop, str(gate), n) for n in range(6)]
-        while len(list(tmp_path.glob("gate.[0-9]*"))) < 2:
-            time.sleep(0.001)
+        wait_until(lambda: len(list(tmp_path.glob("gate.[0-9]*"))) == 2)
         os.kill(grid.server_processes()[0], 9)
         Path(f"{gate}.open").touch()
         assert [call.get() for call in calls] == list(range(6))

@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import gridloom as gl
 import numpy as np
 import pytest
+from bad_functions import wait_until
 from conftest import FUNCTIONS
 from gridloom import _bars, _command
 
@@ -69,15 +71,14 @@ def is_watched():
 
 def all_is_over():
     """The threads that look see at once that nothing is left."""
-    while is_watched():
-        pass
+    wait_until(lambda: not is_watched())
     return True
 
 
 def wait(folder, number):
     Path(folder, f"runs-{number}").touch()
     while not Path(folder, f"ends-{number}").exists():
-        pass
+        time.sleep(0.001)
     return number
 
 

@@ -10,6 +10,7 @@ from concurrent import futures
 
 import gridloom as gl
 import pytest
+from bad_functions import wait_until
 from sent_functions import running, stop, twice
 
 STATE = "unset"
@@ -70,9 +71,7 @@ def test_callbacks(executor):
     future.add_done_callback(lambda ended: called.append(ended))
     # The former is called by a thread that may still be at it.
     executor.shutdown()
-    deadline = time.monotonic() + 30
-    while len(called) < 2 and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_until(lambda: len(called) == 2)
     assert sorted(called, key=str) == sorted([8, future], key=str)
 
 

@@ -10,7 +10,6 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 import warnings
 import weakref
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecu
 import gridloom as gl
 import numpy as np
 import pytest
+from bad_functions import wait_until
 from conftest import FUNCTIONS
 from sent_functions import stop, twice
 
@@ -168,8 +168,7 @@ def test_a_call_given_up_is_not_kept(grid, gate, calls):
 def test_the_end_of_a_session_ends_waits(program, tmp_path):
     grid = gl.local(servers=1)
     call = grid.run(stop, str(tmp_path / "gate"))
-    while not list(tmp_path.glob("gate.[0-9]*")):
-        time.sleep(0.001)
+    wait_until(lambda: list(tmp_path.glob("gate.[0-9]*")))
     dnrm2 = grid.function("linalg/dnrm2")
     typed = dnrm2.submit(X)
     with grid.group():

@@ -12,24 +12,24 @@ manager = pytest.importorskip("jupyter_client.manager", reason="ipykernel is not
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")
 
 SETUP = """
-import os
+import os, time
 import gridloom as gl
 
 def wait(gate):
     while not os.path.exists(gate):
-        pass
+        time.sleep(0.001)
 
 grid = gl.local(servers=2, functions=[{module!r}])
 hold = grid.function("waits/hold")
 """
 MODULE = """
-import os
+import os, time
 import gridloom as gl
 
 @gl.function
 def hold(gate: str) -> int:
     while not os.path.exists(gate):
-        pass
+        time.sleep(0.001)
     if gate.endswith("fails"):
         raise ValueError(gate)
     return 1

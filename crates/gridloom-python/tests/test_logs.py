@@ -6,15 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import gridloom as gl
 import pytest
+from bad_functions import wait_until
 from gridloom import _command
 
 FUNCTIONS = """
 import logging
 import os
 import sys
+import time
 import warnings
 import gridloom as gl
 
@@ -48,7 +51,7 @@ def crash() -> int:
 def hold(gate: str) -> int:
     print("held", flush=True)
     while not os.path.exists(gate):
-        pass
+        time.sleep(0.001)
     return 1
 """
 
@@ -163,8 +166,7 @@ def test_lines_are_followed_as_they_are_printed(site, tmp_path):
         speaking.get()
         # A server that comes later, and a call that goes on.
         site.serve("late")
-        while len(grid.servers()) < 2:
-            pass
+        wait_until(lambda: len(grid.servers()) == 2)
         held = grid.function("spoken/hold").on("late").submit(str(tmp_path / "gate"))
         for process in (follower, others):
             line = json.loads(process.stdout.readline())
@@ -201,7 +203,7 @@ def test_calls_of_any_function_have_its_name(site, tmp_path):
     def held(gate):
         print("held", flush=True)
         while not os.path.exists(gate):
-            pass
+            time.sleep(0.001)
 
     site.serve("one")
     said = []

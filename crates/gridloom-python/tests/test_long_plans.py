@@ -4,6 +4,7 @@ import os
 import pathlib
 
 import gridloom as gl
+from bad_functions import wait_until
 
 FUNCTIONS = """
 import gridloom as gl
@@ -42,8 +43,7 @@ def test_others_go_on_while_a_plan_is_made(tmp_path):
     (tmp_path / "plans.py").write_text(FUNCTIONS)
     with gl.local(servers=3, functions=[tmp_path / "plans.py"]) as grid:
         asking = grid.function("plans/asks").submit()
-        while not mappings():
-            pass
+        wait_until(mappings)
         twice = grid.function("plans/twice")
         with grid.group("heft"):
             results = [twice(twice(float(x))) for x in range(20)]
@@ -51,5 +51,4 @@ def test_others_go_on_while_a_plan_is_made(tmp_path):
         assert grid.run(lambda: len(gl.connect().servers())).get() == 3, "the agent tells a new client what there is"
         assert mappings(), "it is made still"
         asking.cancel()
-        while mappings():
-            pass
+        wait_until(lambda: not mappings())

@@ -7,17 +7,18 @@ from contextlib import ExitStack
 
 import gridloom as gl
 import pytest
+from bad_functions import wait_until
 from gridloom import _command
 
 FUNCTIONS = """
-import os
+import os, time
 import gridloom as gl
 
 @gl.function(module="own")
 def hold(gate: str) -> int:
     open(gate, "w").close()
     while not os.path.exists(gate + ".open"):
-        pass
+        time.sleep(0.001)
     return 1
 """
 SHARED = """
@@ -55,8 +56,7 @@ def test_the_error_names_the_server_that_was_lost(program, gate, tmp_path):
             kept = on_one(1.0)
         group.wait()
         held = grid.function("own/hold").submit(str(gate.path))
-        while not gate.path.exists():
-            pass
+        wait_until(gate.path.exists)
         one.kill()
         with pytest.raises(gl.UnknownFunctionError, match=r"^no server offers function 'own/hold' any more: server 'one' was lost \("):
             held.get()

@@ -2,11 +2,11 @@
 
 import itertools
 import threading
-import time
 from concurrent.futures import CancelledError
 
 import gridloom as gl
 import pytest
+from bad_functions import wait_until
 from sent_functions import hang, stop, twice
 
 
@@ -72,16 +72,17 @@ def test_an_item_that_cannot_be_sent_costs_no_result_before_it(grid, by):
     assert given == [2 * x for x in range(80)]
 
 
-def test_an_iterable_that_fails_costs_no_result_before_it(grid):
+@pytest.mark.parametrize("chunksize", [1, 2, 3, 100])
+def test_an_iterable_that_fails_costs_no_result_before_it(grid, chunksize):
     def numbers():
         yield from range(3)
         raise KeyError("no more")
 
-    given, results = [], grid.map(twice, numbers())
+    given, results = [], grid.map(twice, numbers(), chunksize=chunksize)
     with pytest.raises(KeyError, match="no more"):
         for result in results:
             given.append(result)
-    assert given == [0, 2, 4]
+    assert given == [0, 2, 4] and list(results) == []
 
 
 def test_a_map_may_have_a_time_limit(grid, gate):
@@ -96,9 +97,7 @@ def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
     results = grid.map(bytes, itertools.repeat(400_000))
     # Two calls run at a time and up to eight results are read: these may have begun before the bound was passed.
     least, more, calls = 4, 10, results._futures
-    deadline = time.monotonic() + 60
-    while sum(call.done() for call in calls) < least and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_until(lambda: sum(call.done() for call in calls) >= least)
     # These come later, and run before what is held back would.
     assert [grid.run(twice, n).get(60) for n in range(20)] == [2 * n for n in range(20)]
     assert least <= sum(call.done() for call in calls) <= least + more < len(calls)
@@ -112,8 +111,7 @@ def test_calls_of_a_map_that_are_held_back_can_be_cancelled(grid, monkeypatch):
     monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
     results = grid.map(bytes, [400_000] * 40)
     last = results._futures[-1]
-    while sum(call.done() for call in results._futures) < 4:
-        time.sleep(0.001)
+    wait_until(lambda: sum(call.done() for call in results._futures) >= 4)
     assert last.cancel() and last.cancelled()
     with pytest.raises(CancelledError):
         list(results)

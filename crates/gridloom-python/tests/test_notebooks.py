@@ -7,12 +7,12 @@ import pickle
 import re
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree
 
 import gridloom as gl
 import numpy as np
 import pytest
+from bad_functions import wait_until
 from conftest import FUNCTIONS
 from test_plans import names, planned, record
 
@@ -227,8 +227,7 @@ def test_a_session_without_a_block_ends_with_the_program(program):
     assert (done.returncode, done.stderr) == (0, "")
     norm, power, processes = json.loads(done.stdout)
     assert (norm, power, len(processes)) == (5.0, 32, 2)
-    while any(map(is_running, processes)):
-        time.sleep(0.01)
+    wait_until(lambda: not any(map(is_running, processes)))
 
 
 def test_what_is_left_of_a_closed_session_is_shown(program):

@@ -3,6 +3,7 @@
 import gridloom as gl
 import numpy as np
 import pytest
+from bad_functions import wait_until
 from conftest import FUNCTIONS
 
 
@@ -35,8 +36,7 @@ def test_it_comes_while_other_calls_run(program, gate):
         server = grid.servers()[0].name
         gate.server()
         # The server is in the middle of the call after it, and the program has not called `get`.
-        while grid.traffic().by_link.get(f"{server} -> client", 0) < x.nbytes:
-            pass
+        wait_until(lambda: grid.traffic().by_link.get(f"{server} -> client", 0) >= x.nbytes)
         assert np.array_equal(half.get(), x / 2)
         gate.open()
         assert np.array_equal(held.get(), x / 2 + 1)

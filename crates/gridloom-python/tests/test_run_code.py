@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gridloom as gl
 import numpy as np
 import pytest
+from bad_functions import wait_until
 from sent_functions import twice
 
 
@@ -53,8 +53,7 @@ def test_servers_that_are_all_lost_are_named(program):
         assert grid.run(twice, 1).get() == 2
         for process in grid.server_processes():
             os.kill(process, 9)
-        while grid.servers():
-            time.sleep(0.01)
+        wait_until(lambda: not grid.servers())
         lost = "all servers were lost: server-1, server-2"
         for attempt in (lambda: norm(np.ones(2)), lambda: grid.function("linalg/dnrm2")):
             with pytest.raises(gl.UnknownFunctionError, match=lost):
@@ -85,8 +84,7 @@ def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program):
         with gl.connect(servers=addresses) as grid:
             assert grid.run(abs, -1).get() == 1
             runs.kill()
-            while len(grid.servers()) > 1:
-                time.sleep(0.01)
+            wait_until(lambda: len(grid.servers()) == 1)
             told = "any more; those that did were lost: runs: start one with 'gridloom serve --run-code'"
             for attempt in (lambda: grid.run(abs, 1).get(), lambda: list(grid.map(abs, [1])), lambda: list(grid.stream(range, 3))):
                 with pytest.raises(gl.UnknownFunctionError, match=told):

@@ -66,6 +66,9 @@ class Crew:
             thread.start()
         except RuntimeError:  # the interpreter ends, or the system gives no more threads
             self._threads.discard(thread)
+        except BaseException:  # an interrupt: it may not have begun
+            self._threads.discard(thread)
+            raise
 
     def settle(self, seconds: float | None) -> None:
         """Wait until all jobs have ended, for so many seconds at most. A job does not wait for itself."""
@@ -90,6 +93,14 @@ class Crew:
             attempt(job)
             # An idle thread holds nothing of the program.
             del job
+
+
+def join(thread: threading.Thread) -> None:
+    """Wait for the end of a thread, which an interrupt may have kept from beginning."""
+    try:
+        thread.join()
+    except RuntimeError:  # it has not begun
+        pass
 
 
 def attempt(job: Callable[[], object]) -> None:

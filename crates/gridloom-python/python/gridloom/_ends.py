@@ -16,7 +16,7 @@ from typing import Protocol
 
 from . import _gridloom
 from ._conditions import Condition
-from ._crew import Crew, InnerThread, attempt
+from ._crew import Crew, InnerThread, attempt, join
 from ._errors import UsageError, WaitTimedOut
 from ._results import Results
 from ._unread import Unread
@@ -133,7 +133,7 @@ class Ends:
             thread = self._thread
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            join(thread)
         self.loads.settle(_SETTLE)
         self.callbacks.settle(_SETTLE)
         self.results.stop()

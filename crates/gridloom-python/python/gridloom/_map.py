@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import concurrent.futures
-import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sized
 from typing import Any, Generic, TypeVar
@@ -221,8 +220,24 @@ def mapped(
 
     if chunksize == 1:
         return MapResults(_counted(call, bar, lambda args: 1), calls, lead, least, timeout, False, bar)
-    chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
-    return MapResults(_counted(call, bar, len), chunks, lead, least, timeout, True, bar)
+    return MapResults(_counted(call, bar, len), _chunks(calls, chunksize), lead, least, timeout, True, bar)
+
+
+def _chunks(calls: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    """Calls in chunks. An iterable that fails does so after the chunk that it had begun."""
+    chunk = []
+    try:
+        for call in calls:
+            chunk.append(call)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+    except Exception:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def _failed(error: Exception) -> RunFuture[Any]:

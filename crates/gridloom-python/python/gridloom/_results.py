@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ._conditions import Condition
+from ._crew import join
 from ._errors import WaitTimedOut
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Results:
             self._changed.notify_all()
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join()
+                join(thread)
 
     def close(self) -> None:
         """Tell all: the session was closed."""
@@ -119,7 +120,11 @@ class Results:
         if self._idle < len(self._queue) and len(self._threads) < _THREADS_MAX:
             thread = threading.Thread(target=self._work, name="gridloom-results", daemon=True)
             self._threads.add(thread)
-            thread.start()
+            try:
+                thread.start()
+            except BaseException:  # an interrupt, say: it may not have begun
+                self._threads.discard(thread)
+                raise
         self._changed.notify()
 
     def _work(self) -> None:
