@@ -3,7 +3,8 @@
 Without arguments: simulated, servers around a switch. In a grid that runs (`--here`), as on a testbed:
 
     python bench/broadcast.py
-    gridloom testbed run --platform FILE --functions builtin:linalg -- python bench/broadcast.py --here --bandwidth 12.5e6
+    python bench/star.py > star.toml
+    gridloom testbed run -p star.toml --functions builtin:linalg -- python bench/broadcast.py --here --bandwidth 12.5e6
 """
 
 import argparse
@@ -13,6 +14,7 @@ import tempfile
 
 import gridloom as gl
 import numpy as np
+from star import star
 
 MIB = 1 << 20
 # Servers, bandwidth of each link (bytes a second), bytes.
@@ -26,15 +28,6 @@ SIMULATED = [
     (256, 125e6, 1024 * MIB),
     (1024, 125e6, 1024 * MIB),
 ]
-
-
-def platform(servers, bandwidth):
-    names = [f"s{number}" for number in range(servers)]
-    host = '[[host]]\nname = "{}"\nspeed = "1Gf"\nproperties = {{ {} }}\n'
-    text = host.format("client", 'role = "client, agent"')
-    text += "".join(host.format(name, 'role = "server", memory = "64GiB"') for name in names)
-    links = f'bandwidth = "{bandwidth}Bps"\nlatency = "100us"\n'
-    return text + f'[[star]]\nname = "lan"\nhosts = {["client", *names]}\n{links}'.replace("'", '"')
 
 
 def broadcast(grid, size_bytes, name):
@@ -51,7 +44,7 @@ def simulated():
     for servers, bandwidth, size_bytes in SIMULATED:
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "platform.toml"
-            file.write_text(platform(servers, bandwidth))
+            file.write_text(star(servers, bandwidth))
             with gl.simulate(file) as grid:
                 # Servers measure the links between them when they come.
                 grid.advance(60)

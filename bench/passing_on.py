@@ -2,10 +2,11 @@
 
 Wherever it runs: on this machine, in simulation, in a testbed.
 
+    python bench/star.py > star.toml
     gridloom simulate -p star.toml -- python bench/passing_on.py
     gridloom testbed run -p star.toml --functions bench/passing_on_functions.py -- python bench/passing_on.py
 
-The platform `star.toml` has a client and servers around a switch. Each round sends another array, by plans of which each has one
+Each round sends another array, by plans of which each has one
 call on every server; each call reads the array's first element. Prints a line of JSON for each round.
 """
 

@@ -74,6 +74,34 @@ def test_the_page_on_any_function(tmp_path, monkeypatch):
     assert done.stdout == "49\n332833500\n", done.stderr
 
 
+@pytest.fixture
+def agent(monkeypatch):
+    """The address of an agent with a server that runs functions of programs; `gl.connect()` goes there."""
+    monkeypatch.setenv("GRIDLOOM_SECRET", "of the tests")
+    fixed, parts = ["--json", "--quiet", "--until-stdin-closes"], []
+
+    def start(*arguments):
+        parts.append(subprocess.Popen([PROGRAM, *arguments, *fixed], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return json.loads(parts[-1].stdout.readline())["address"]
+
+    address = start("agent", "--listen", "127.0.0.1:0")
+    monkeypatch.setenv("GRIDLOOM_AGENT", address)
+    start("serve", "--run-code", "--python", sys.executable, "--agent", address, "--models", "none")
+    yield address
+    for part in parts:
+        part.communicate(timeout=60)
+
+
+def test_the_page_on_shared_data(agent, tmp_path):
+    puts, gets = blocks("shared-data.md", "python")
+    subprocess.run([sys.executable, "-c", puts], check=True, cwd=tmp_path, timeout=120)
+    gets = f"import gridloom as gl\n{gets}print(_)\n".replace("grid.get(", "_ = grid.get(")
+    done = subprocess.run([sys.executable, "-c", gets], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout == "[0. 1. 2. 3. 4. 5.]\n", done.stderr
+    with gl.connect() as grid:
+        passes("shared-data.md", grid)
+
+
 def test_the_page_on_notebooks():
     passes("notebooks.md", None)
 

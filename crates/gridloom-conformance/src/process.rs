@@ -23,7 +23,7 @@ pub const CASES: &[Case] = &[
     ("letters of a connection keep their order, and the close comes last", order_and_close),
     ("two that send much to each other both get it", both_ways),
     ("a time limit is kept", time_limit),
-    ("who is not there is an error", nobody_there),
+    ("to connect where no process listens is an error", nobody_there),
     ("what is closed takes nothing more", closed_takes_nothing),
     ("several senders are told apart", several_senders),
     ("what was sent arrives, whatever the sender has not read", unread_and_gone),

@@ -1,7 +1,7 @@
 //! The key of a node: its identifier is made of it, so that nobody else can use that identifier.
 //!
 //! A node makes a key (Ed25519) when it starts, and signs each handshake. Nodes of one grid share the secret; the key tells them apart.
-//! **Limit:** an identifier has 64 bits. Who wants that of a certain node tries 2^64 keys.
+//! **Limit:** an identifier has 64 bits. To have that of a certain node, a program tries 2^64 keys.
 
 use std::io;
 use std::sync::Arc;

@@ -87,7 +87,7 @@ impl Secret {
         let read = |error: io::Error| io::Error::new(error.kind(), say(error.to_string()).to_string());
         let file = fs::File::open(path).map_err(read)?;
         let status = file.metadata().map_err(read)?;
-        // A pipe or a device has no mode that says who reads the secret.
+        // The mode of a pipe or a device does not say which users read the secret.
         if status.is_file() {
             check_private(&status).map_err(|why| say(format!("{why}; run: chmod 600 '{}'", path.display())))?;
         }

@@ -90,8 +90,8 @@ pub const CARGO_HEADER_BYTES_MAX: usize = 4096;
 pub const TAKEN_EVERY: u64 = 32;
 /// Bytes that may wait for one peer to read its control connection; past it the peer counts as lost.
 pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
-/// Connections of strangers that may be in the handshake at a time. A further one takes the place of the oldest: who knows the secret
-/// needs milliseconds. When a grid starts, hundreds of servers dial its agent at once.
+/// Connections of strangers that may be in the handshake at a time. A further one takes the place of the oldest: a node that knows the
+/// secret needs milliseconds. When a grid starts, hundreds of servers dial its agent at once.
 pub const HANDSHAKES_MAX: usize = 1024;
 /// Connections on the local socket that may be in the handshake at a time, each with a thread; further ones are closed, and
 /// their diallers send over TCP. A host has about as many nodes as processors.

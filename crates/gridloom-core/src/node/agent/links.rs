@@ -72,7 +72,7 @@ impl Agent {
             return;
         }
         let at = self.place(to);
-        // Who is gone is not remembered again.
+        // A node that is gone is not remembered again.
         let transfers = transfers.iter().take(SEEN_PER_REPORT).filter(|one| is_known(one.from));
         for one in transfers.copied().collect::<Vec<_>>() {
             let from = self.place(one.from);

@@ -3,7 +3,7 @@
 //!
 //! A host sends at most one probe at a time, and receives at most one. What was measured between two hosts often enough
 //! need not be measured again for other servers there. A turn that takes long ends for the others: its link is slow, and
-//! takes little of a card, or who had it is silent.
+//! takes little of a card, or the node that had the turn is silent.
 
 use super::{Agent, send};
 use crate::node::AgentTimer;
@@ -27,7 +27,7 @@ enum Card {
     Client(NodeId),
 }
 
-/// Who wants to probe whom.
+/// A node that wants to probe another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Pair {
     prober: NodeId,
@@ -43,7 +43,7 @@ struct Held {
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// By card, outward and inward: who waits for it, in the order of asking.
+    /// By card, outward and inward: the pairs that wait for it, in the order of asking.
     outward: BTreeMap<Card, BTreeMap<u64, Pair>>,
     inward: BTreeMap<Card, BTreeMap<u64, Pair>>,
     waiting: BTreeMap<Pair, (u64, Card, Card)>,

@@ -97,8 +97,8 @@ pub struct Supply {
     pub from: NodeId,
     /// Where to dial that node (empty for the client, which is connected already).
     pub address: String,
-    /// How many sends it takes from where the datum is, or is made, to the server: above 1, that node waits for it too. Who waits for
-    /// a copy lets only those wait behind it that have more hops, so that no two wait for one another.
+    /// How many sends it takes from where the datum is, or is made, to the server: above 1, that node waits for it too. A node
+    /// that waits for a copy lets only nodes with more hops wait behind it, so that no two wait for one another.
     pub hops: u16,
 }
 
