@@ -328,3 +328,56 @@ fn a_server_that_wakes_waits_for_no_copy_that_went_elsewhere() {
     let left = stage.sim.server(next).unwrap().leftovers();
     assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
 }
+
+/// A name is deleted while a program reads its datum; then the agent begins anew.
+#[test]
+fn a_deleted_name_does_not_come_back_and_is_read_on() {
+    for elements in [SMALL, LARGE] {
+        let mut stage = Stage::new(elements);
+        stage.put("mesh");
+        let (mesh, holder, other) = stage.find("mesh");
+        assert_eq!(stage.ask(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
+        stage.fault("at 0s restart agent");
+        stage.sim.advance(30 * SECOND_NS);
+        let found = stage.ask(NameCommand::Find { name: "mesh".into(), waits: false });
+        assert!(matches!(found, Err(NameError::Unknown { .. })), "{found:?}");
+        let task = stage.read(mesh, other);
+        assert_eq!(stage.end_of(task), Ok(()));
+        stage.sim.command(stage.client, Command::Release { data: vec![mesh] });
+        stage.sim.advance(2 * SECOND_NS);
+        assert!([holder, other].iter().all(|server| stage.sim.value(*server, mesh).is_none()));
+    }
+}
+
+/// The server of an older version is cut off from an agent that begins anew, at which the name is put again.
+#[test]
+fn what_is_put_at_a_new_agent_holds_when_an_old_server_comes_back() {
+    let mut stage = Stage::new(LARGE);
+    stage.put("mesh");
+    let (_, holder, _) = stage.find("mesh");
+    let host = stage.host(holder);
+    stage.fault(&format!("at 0s cut host-0 {host}\nat 14s restart agent\nat 40s heal host-0 {host}"));
+    stage.sim.advance(30 * SECOND_NS);
+    stage.put("mesh");
+    let (new, at, _) = stage.find("mesh");
+    assert_ne!(at, holder, "the other is cut off");
+    stage.sim.advance(40 * SECOND_NS);
+    assert_eq!(stage.find("mesh").0, new);
+}
+
+/// A server is cut off while the name of its datum is deleted.
+#[test]
+fn a_server_that_was_cut_off_does_not_bring_a_deleted_name_back() {
+    let mut stage = Stage::new(LARGE);
+    stage.put("mesh");
+    let (mesh, holder, _) = stage.find("mesh");
+    stage.sim.command(stage.client, Command::Release { data: vec![mesh] });
+    let host = stage.host(holder);
+    stage.fault(&format!("at 0s cut host-0 {host}\nat 40s heal host-0 {host}"));
+    stage.sim.advance(30 * SECOND_NS);
+    assert_eq!(stage.ask(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
+    stage.sim.advance(40 * SECOND_NS);
+    let found = stage.ask(NameCommand::Find { name: "mesh".into(), waits: false });
+    assert!(matches!(found, Err(NameError::Unknown { .. })), "{found:?}");
+    assert!(stage.sim.value(holder, mesh).is_none(), "it is dropped");
+}

@@ -3,7 +3,7 @@
 use gridloom_base::{DatumId, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Task, TaskKind};
 use gridloom_core::node::message::{
-    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, ServerToCatalog, Supply, SupplyFault, TaskReport,
+    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Held, ServerToCatalog, Supply, SupplyFault, TaskReport,
     TaskToClient, TaskToServer, Timing, TransferReport,
 };
 use gridloom_core::node::{Message, Role};
@@ -32,7 +32,7 @@ impl Play {
         match (&self.node, role) {
             (Node::Agent(_), Role::Server) => match what % 6 {
                 0 => ServerToCatalog::Stored { datum, client: NodeId(3 + u64::from(which % 2)) }.into(),
-                1 => ServerToCatalog::Holds { data: vec![named] }.into(),
+                1 => ServerToCatalog::Holds { data: vec![Held { named, is_current: which % 4 < 2 }] }.into(),
                 2 => ServerToCatalog::HasCopies { data: vec![datum] }.into(),
                 3 => TaskToClient::Dropped { data: vec![datum] }.into(),
                 4 => {
@@ -44,22 +44,25 @@ impl Play {
                     TaskToClient::TasksEnded { reports: Vec::new(), transfers: vec![report], others: 0 }.into()
                 }
             },
-            (Node::Agent(_), _) => match what % 9 {
+            (Node::Agent(_), _) => match what % 10 {
                 0 | 1 => {
                     let at = Vec::new();
-                    ClientToCatalog::Put { ask, name, meta: meta(), replaces: what % 2 == 0, at }.into()
+                    let before = Some(datum).filter(|_| which >= 128);
+                    ClientToCatalog::Put { ask, name, meta: meta(), replaces: what % 2 == 0, at, before }.into()
                 }
                 2 => ClientToCatalog::Find { ask, name, waits: which >= 128 }.into(),
                 3 => ClientToCatalog::Forget { ask, name }.into(),
                 4 => ClientToCatalog::Delete { ask, name }.into(),
                 5 => ClientToCatalog::List { ask, prefix: name, after: String::new() }.into(),
                 6 => ClientToCatalog::Locate { datum }.into(),
-                7 => ClientToCatalog::Release { data: vec![datum, datum] }.into(),
+                7 => ClientToCatalog::Release { datum, times: u64::from(which) }.into(),
+                8 => ClientToCatalog::Reads { data: vec![(datum, u64::from(which)), (datum, 1)] }.into(),
                 _ => ClientToCatalog::Withdraw { datum }.into(),
             },
-            (Node::Server(_), Role::Agent) => match what % 3 {
-                0 => CatalogToServer::Expect { datum, client: NodeId(3 + u64::from(which % 2)) }.into(),
-                1 => CatalogToServer::Gone { datum, why: "so".into() }.into(),
+            (Node::Server(_), Role::Agent) => match what % 4 {
+                0 => CatalogToServer::Expect { named, client: NodeId(3 + u64::from(which % 2)) }.into(),
+                1 => CatalogToServer::Former { datum }.into(),
+                2 => CatalogToServer::Gone { datum, why: "so".into() }.into(),
                 _ => TaskToServer::Release { data: vec![datum] }.into(),
             },
             (Node::Server(_), _) => {

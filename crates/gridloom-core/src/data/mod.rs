@@ -20,11 +20,11 @@ mod mode;
 mod spread;
 mod uri;
 
-pub use catalog::{Catalog, Question, Stored};
+pub use catalog::{Catalog, News, Question, Stored};
 pub use copies::{CLIENT, Copies, Status};
 pub use description::{Description, Kind};
 pub use mode::Mode;
-pub use spread::{Source, Spread, Way};
+pub use spread::{Source, Spread};
 pub use uri::{InvalidData, Uri};
 
 mod dropped;
@@ -54,6 +54,8 @@ struct Replica {
     readers: u32,
     /// Its owner wants it to stay here, wherever else it is.
     kept: bool,
+    /// It comes for a task that gives it another name, and for nothing else.
+    is_passing: bool,
     released: bool,
     fetchers: Vec<Asker>,
     /// For eviction: when it was last read.
@@ -195,6 +197,7 @@ impl Replicas {
                 here: false,
                 readers: 0,
                 kept: false,
+                is_passing: false,
                 released: false,
                 fetchers,
                 last_used: now,
@@ -230,10 +233,11 @@ impl Replicas {
         }
     }
 
-    /// A task that waits, or runs, reads it.
-    pub fn add_reader(&mut self, datum: DatumId) {
+    /// A task that waits, or runs, reads it; or it gives it another name.
+    pub fn add_reader(&mut self, datum: DatumId, names: bool) {
         if let Some(replica) = self.replicas.get_mut(&datum) {
             replica.readers += 1;
+            replica.is_passing &= names;
         }
     }
 
@@ -393,6 +397,18 @@ impl Replicas {
         let copies =
             self.replicas.iter().filter(|(datum, replica)| self.is_only_copy(**datum) && replica.size_bytes > 0);
         copies.map(|(datum, replica)| (*datum, replica.size_bytes))
+    }
+
+    /// A datum that comes for a task which gives it another name.
+    pub fn set_passing(&mut self, datum: DatumId) {
+        if let Some(replica) = self.replicas.get_mut(&datum) {
+            replica.is_passing = true;
+        }
+    }
+
+    /// Whether it came for a task that gives it another name, and for nothing else.
+    pub fn is_passing(&self, datum: DatumId) -> bool {
+        self.replicas.get(&datum).is_some_and(|replica| replica.is_passing)
     }
 
     /// Whether it is a copy that one task reads, that nobody else waits for, and that need not stay.

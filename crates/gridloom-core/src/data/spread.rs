@@ -24,19 +24,12 @@ use std::collections::BTreeMap;
 
 use gridloom_base::NodeId;
 use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, HOPS_MAX, PART_BYTES};
+use gridloom_perf::LinkEstimate;
 
 /// Times as long as the earliest source takes.
 const NEAR_EARLIEST: f64 = 1.25;
 /// Part of the widest way's bandwidth.
 const NEAR_WIDEST: f64 = 0.5;
-
-/// How data go from one server to another.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Way {
-    /// Bytes a second.
-    pub bandwidth: f64,
-    pub latency_s: f64,
-}
 
 /// From whom a server gets a datum.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -66,15 +59,15 @@ impl Spread {
     }
 
     /// From whom the server is to get it: one of the `holders`, or a server that it is on its way to. It comes from there from now
-    /// on. `failed` is taken only if there is no other. `None` if there is none.
+    /// on. `None` if there is none, or none `is_usable`.
     pub fn choose(
         &mut self,
         now_s: f64,
         server: NodeId,
         size_bytes: u64,
         holders: &[NodeId],
-        failed: NodeId,
-        way: impl Fn(NodeId, NodeId) -> Way,
+        is_usable: impl Fn(NodeId) -> bool,
+        way: impl Fn(NodeId, NodeId) -> LinkEstimate,
     ) -> Option<Source> {
         self.coming.remove(&server);
         let whole = holders.iter().map(|node| (*node, now_s, 0));
@@ -83,14 +76,14 @@ impl Spread {
         let sends = self.sends(now_s);
         let is_source = self.coming.values().any(|source| source.node == server);
         let is_behind = |node: NodeId| is_source && self.is_behind(node, server);
-        let usable = |(node, ..): &(NodeId, f64, u16)| *node != server && !is_behind(*node);
+        let usable = |(node, ..): &(NodeId, f64, u16)| *node != server && is_usable(*node) && !is_behind(*node);
         let predicted = whole.chain(coming).filter(usable).map(|(node, source_end_s, hops)| {
             let way = way(node, server);
             let sends = sends.get(&node).copied().unwrap_or(0);
             let end_s = end_s(now_s, size_bytes, (sends, source_end_s), way);
             Candidate { bandwidth: way.bandwidth, sends, source: Source { node, hops: hops + 1, end_s } }
         });
-        let best = best_of(now_s, predicted.collect(), failed)?;
+        let best = best_of(now_s, predicted.collect())?;
         self.coming.insert(server, best);
         Some(best)
     }
@@ -126,10 +119,7 @@ struct Candidate {
     source: Source,
 }
 
-fn best_of(now_s: f64, mut candidates: Vec<Candidate>, failed: NodeId) -> Option<Source> {
-    if candidates.iter().any(|one| one.source.node != failed) {
-        candidates.retain(|one| one.source.node != failed);
-    }
+fn best_of(now_s: f64, mut candidates: Vec<Candidate>) -> Option<Source> {
     let earliest_s = candidates.iter().map(|one| one.source.end_s - now_s).min_by(f64::total_cmp)?;
     candidates.retain(|one| one.source.end_s - now_s <= earliest_s * NEAR_EARLIEST);
     let widest = candidates.iter().map(|one| one.bandwidth).max_by(f64::total_cmp)?;
@@ -142,11 +132,11 @@ fn best_of(now_s: f64, mut candidates: Vec<Candidate>, failed: NodeId) -> Option
 }
 
 /// The formula of the module, for a source that sends it to so many others, and has it whole at that time.
-fn end_s(now_s: f64, size_bytes: u64, (sends, source_end_s): (u32, f64), way: Way) -> f64 {
-    let alone_s = way.latency_s + size_bytes as f64 * (f64::from(sends) + 1.0) / way.bandwidth;
+fn end_s(now_s: f64, size_bytes: u64, (sends, source_end_s): (u32, f64), way: LinkEstimate) -> f64 {
+    let alone_s = way.seconds(size_bytes.saturating_mul(u64::from(sends) + 1));
     match size_bytes >= CUT_THROUGH_BYTES_MIN {
         true => {
-            let behind_s = source_end_s + way.latency_s + PART_BYTES as f64 / way.bandwidth;
+            let behind_s = source_end_s + way.seconds(PART_BYTES);
             (now_s + alone_s).max(if source_end_s > now_s { behind_s } else { now_s })
         }
         false => source_end_s.max(now_s) + alone_s,
@@ -157,23 +147,27 @@ fn end_s(now_s: f64, size_bytes: u64, (sends, source_end_s): (u32, f64), way: Wa
 mod tests {
     use super::*;
 
-    const NOBODY: NodeId = NodeId(0);
     const SIZE: u64 = 64 << 20;
 
-    fn equal(_: NodeId, _: NodeId) -> Way {
-        Way { bandwidth: 12.5e6, latency_s: 1e-4 }
+    /// All sources are usable.
+    fn all(_: NodeId) -> bool {
+        true
+    }
+
+    fn equal(_: NodeId, _: NodeId) -> LinkEstimate {
+        LinkEstimate { bandwidth: 12.5e6, latency_s: 1e-4 }
     }
 
     /// Hosts of two sites: those of even numbers and the others. One link between them is ten times as slow.
-    fn sites(a: NodeId, b: NodeId) -> Way {
+    fn sites(a: NodeId, b: NodeId) -> LinkEstimate {
         let bandwidth = if a.0 % 2 == b.0 % 2 { 12.5e6 } else { 1.25e6 };
-        Way { bandwidth, latency_s: 1e-4 }
+        LinkEstimate { bandwidth, latency_s: 1e-4 }
     }
 
-    fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> Way) -> Vec<Source> {
+    fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate) -> Vec<Source> {
         let mut spread = Spread::default();
         (2..readers + 2)
-            .map(|reader| spread.choose(0.0, NodeId(reader), size_bytes, &[NodeId(1)], NOBODY, way).unwrap())
+            .map(|reader| spread.choose(0.0, NodeId(reader), size_bytes, &[NodeId(1)], all, way).unwrap())
             .collect()
     }
 
@@ -204,15 +198,16 @@ mod tests {
     fn no_circle_closes_when_a_source_fails() {
         let mut spread = Spread::default();
         for reader in 2..5 {
-            spread.choose(0.0, NodeId(reader), SIZE, &[NodeId(1)], NOBODY, equal);
+            spread.choose(0.0, NodeId(reader), SIZE, &[NodeId(1)], all, equal);
         }
         // 2 had it from 1, 3 from 2, 4 from 3.
-        let again = spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], NodeId(1), equal).unwrap();
-        assert_eq!(again.node, NodeId(1), "all others are behind it");
-        let again = spread.choose(1.0, NodeId(3), SIZE, &[NodeId(1)], NodeId(2), equal).unwrap();
+        let again = spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], |node| node != NodeId(1), equal);
+        assert_eq!(again, None, "all others are behind it");
+        spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], all, equal).unwrap();
+        let again = spread.choose(1.0, NodeId(3), SIZE, &[NodeId(1)], |node| node != NodeId(2), equal).unwrap();
         assert_eq!((again.node, again.hops), (NodeId(1), 1));
         spread.ended(NodeId(2));
-        assert_eq!(spread.choose(1.0, NodeId(9), SIZE, &[], NOBODY, equal).unwrap().node, NodeId(4));
-        assert_eq!(Spread::default().choose(1.0, NodeId(9), SIZE, &[], NOBODY, equal), None);
+        assert_eq!(spread.choose(1.0, NodeId(9), SIZE, &[], all, equal).unwrap().node, NodeId(4));
+        assert_eq!(Spread::default().choose(1.0, NodeId(9), SIZE, &[], all, equal), None);
     }
 }

@@ -14,7 +14,7 @@ fn asker(peer: u64) -> Asker {
 fn a_released_datum_stays_for_its_readers_and_fetchers() {
     let mut replicas = Replicas::new(100, u64::MAX);
     replicas.reserve(datum(1), 10, Origin::Made, Time(0));
-    replicas.add_reader(datum(1));
+    replicas.add_reader(datum(1), false);
     assert_eq!(replicas.fetch(datum(1), asker(2), Time(0)), Fetch::Later);
     assert!(!replicas.release(datum(1)));
     assert_eq!(replicas.arrived(datum(1), 10, Origin::Made, Time(1)), [NodeId(2)]);
@@ -44,7 +44,7 @@ fn only_unneeded_copies_are_evicted_oldest_first() {
         [Evicted { datum: datum(2), origin: Origin::Copied, size_bytes: 30 }]
     );
     assert!(replicas.fits(20));
-    replicas.add_reader(datum(1));
+    replicas.add_reader(datum(1), false);
     assert!(replicas.evict(90, |_| false, |_| false).is_empty());
     assert!(!replicas.remove_reader(datum(1), Time(3)));
     assert!(replicas.evict(90, |known| known == datum(1), |_| false).is_empty());

@@ -136,6 +136,11 @@ impl Task {
         self.method().map(|(_, object)| object)
     }
 
+    /// Whether the caller wants it to run on one server alone. Methods run where their object is, whoever wants what.
+    pub fn is_bound(&self) -> bool {
+        self.terms.only.is_some() && self.object().is_none()
+    }
+
     /// The data that it reads, in argument order, repeated if read twice.
     pub fn inputs(&self) -> impl Iterator<Item = DatumId> + '_ {
         self.args.iter().filter_map(|arg| match arg {

@@ -40,23 +40,31 @@ use super::deadline::Until;
 use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
-/// Versions of the protocol that this build speaks. 4: callbacks (`CallsBack`, `CalledBack`), and signatures with slices,
-/// files, strings that functions make, and sizes that they set. 5: calls of groups that are bound to a server, and those of objects. 6: messages
-/// nest by conversation, tasks have kinds, letters of processes are frames of a channel. 7: headers of frames have 16 bytes; a call
-/// may be recalled without a group, and reports say how many tasks of other clients a server has. 8: tasks travel with their terms, and servers
-/// tell of functions that they cannot run. 9: plans say what was guessed, calls what they print and how far they have come, servers
-/// what calls have printed. 10: slices are always what is sent, and both ends have the whole. 11: frames
-/// over TCP carry tags, and functions have tickets. 12: bulk
-/// connections begin with a pass.
-/// 13: lists of strings and of files.
-/// 14: signatures list values. 15: tasks have labels.
-/// 16: nodes sign with keys of their own. 17: exceptions of programs' functions tell their classes.
-/// 18: nodes that have no memory say so. 19: tasks say how many ranks they want.
-/// 20: sources and requests of data have hops.
-/// 22: the error of a lost server says whether the call was bound to it.
-/// 23: servers tell an agent that takes their registration what copies of shared data they have.
-/// 24: a server hears from the agent what shared data clients are to put there.
-pub const VERSIONS: (u16, u16) = (24, 24);
+/// Versions of the protocol that this build speaks. What each has brought:
+///
+/// 4. callbacks; signatures with slices, files, strings that functions make, and sizes that they set
+/// 5. calls of groups that are bound to a server, and those of objects
+/// 6. messages nest by conversation; tasks have kinds; letters of processes are frames of a channel
+/// 7. headers of frames have 16 bytes; a call may be recalled without a group; servers say how many tasks of others they have
+/// 8. tasks travel with their terms; servers tell of functions that they cannot run
+/// 9. plans say what was guessed, calls what they print and how far they have come, servers what calls have printed
+/// 10. slices are always what is sent, and both ends have the whole
+/// 11. frames over TCP carry tags; functions have tickets
+/// 12. bulk connections begin with a pass
+/// 13. lists of strings and of files
+/// 14. signatures list values
+/// 15. tasks have labels
+/// 16. nodes sign with keys of their own
+/// 17. exceptions of programs' functions tell their classes
+/// 18. nodes that have no memory say so
+/// 19. tasks say how many ranks they want
+/// 20. sources and requests of data have hops
+/// 21. data have shared names
+/// 22. the error of a lost server says whether the call was bound to it
+/// 23. servers tell an agent that takes their registration what copies of shared data they have
+/// 24. a server hears from the agent what shared data clients are to put there
+/// 25. clients tell a new agent what they read, and servers what they hold of names that were deleted
+pub const VERSIONS: (u16, u16) = (25, 25);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -10,7 +10,7 @@ use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, Named, NodeId, Split
 use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind, Terms};
 use gridloom_core::node::message::{
     CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, DataMessage, DirectoryToAgent,
-    LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration, ServerToCatalog, Supply,
+    Held, LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration, ServerToCatalog, Supply,
     TaskReport, TaskToClient, TaskToServer, Timing,
 };
 use gridloom_core::node::{Effect, Input, Role, Timer};
@@ -191,9 +191,10 @@ impl Insider {
                 TaskToClient::TasksEnded { reports, transfers: Vec::new(), others: u32::MAX }.into()
             }
             11 => TaskToServer::Release { data: self.many(Insider::shared_datum) }.into(),
-            12 => match self.below(3) {
+            12 => match self.below(4) {
                 0 => CatalogToServer::Gone { datum: self.shared_datum(), why: "so".into() }.into(),
-                1 => CatalogToServer::Expect { datum: self.shared_datum(), client: self.id }.into(),
+                1 => CatalogToServer::Expect { named: self.named(), client: self.id }.into(),
+                2 => CatalogToServer::Former { datum: self.shared_datum() }.into(),
                 _ => TaskToServer::HasCopies { data: self.many(Insider::shared_datum) }.into(),
             },
             13 | 14 => self.publishing(),
@@ -315,18 +316,25 @@ impl Insider {
         self.next += 1;
         let ask = self.next;
         let name = ["mesh", "run/1", "", "\u{7}", "x/1"][self.below(5) as usize].to_string();
-        match self.below(10) {
+        match self.below(11) {
             0 | 1 => ClientToCatalog::List { ask, prefix: String::new(), after: String::new() }.into(),
             2 => ServerToCatalog::Stored { datum: self.shared_datum(), client: self.id }.into(),
-            3 => ServerToCatalog::Holds { data: vec![self.named()] }.into(),
+            3 => ServerToCatalog::Holds { data: vec![Held { named: self.named(), is_current: true }] }.into(),
             4 => ServerToCatalog::HasCopies { data: self.many(Insider::shared_datum) }.into(),
-            5 => ClientToCatalog::Release { data: self.many(Insider::shared_datum) }.into(),
+            5 => ClientToCatalog::Release { datum: self.shared_datum(), times: u64::MAX }.into(),
             6 => ClientToCatalog::Withdraw { datum: self.shared_datum() }.into(),
             7 => ClientToCatalog::Locate { datum: self.shared_datum() }.into(),
             8 => {
                 let meta = [self.meta(), Meta::array(Dtype::Float64, &[u64::MAX, 3])][self.below(2) as usize].clone();
                 let (replaces, at) = (self.below(2) == 0, self.many(Insider::node));
-                ClientToCatalog::Put { ask, name, meta, replaces, at }.into()
+                // Under a name that others use it would be one more client that puts it by rights.
+                let name = name.replace("mesh", "x/2").replace("run/1", "x/3");
+                let before = Some(self.shared_datum()).filter(|_| self.below(4) == 0);
+                ClientToCatalog::Put { ask, name, meta, replaces, at, before }.into()
+            }
+            9 => {
+                let data = self.many(|insider| (insider.shared_datum(), insider.below(4)));
+                ClientToCatalog::Reads { data }.into()
             }
             _ => {
                 let data = self.many(Insider::shared_datum);

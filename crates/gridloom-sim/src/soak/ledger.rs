@@ -66,7 +66,8 @@ pub(super) struct Damage {
     was_full: bool,
     /// Nodes and hosts that were lost, or could not be heard.
     hit: BTreeSet<String>,
-    /// When the last fault struck.
+    /// When the first fault struck, and the last.
+    first: Option<Time>,
     last: Time,
 }
 
@@ -91,6 +92,11 @@ impl Damage {
         self.hit.contains(node) || self.hit.contains(host)
     }
 
+    /// Whether no fault had struck by then.
+    pub(super) fn is_none_by(&self, at: Time) -> bool {
+        self.first.is_none_or(|first| first > at)
+    }
+
     /// When the last fault struck.
     pub(super) fn last(&self) -> Time {
         self.last
@@ -99,6 +105,7 @@ impl Damage {
     /// A fault is about to strike.
     pub(super) fn note(&mut self, now: Time, fault: &Fault) {
         self.note_silence(now, fault);
+        self.first.get_or_insert(now);
         self.last = now;
         self.struck.push(fault.kind());
         let is_agents = |host: &&str| super::places::is_agents_host(host);

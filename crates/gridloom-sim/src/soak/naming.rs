@@ -157,7 +157,7 @@ impl Naming {
             }
             Act::Forget => {
                 if let Some(ask) = self.one_that_waits(ledger) {
-                    sim.command(self.node, Command::Name { ask, command: NameCommand::Forget });
+                    self.forget(sim, ledger, ask);
                 }
             }
             Act::Delete => {
@@ -254,11 +254,18 @@ impl Naming {
         sim.command(self.node, Command::Release { data: vec![datum] });
     }
 
-    fn end(&mut self, sim: &mut Simulation, ledger: &Ledger) {
-        for ask in self.asks.iter().copied().filter(|ask| self.is_waiting(ledger, *ask)) {
-            sim.command(self.node, Command::Name { ask, command: NameCommand::Forget });
+    fn end(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {
+        for ask in self.waits_for() {
+            if self.is_waiting(ledger, ask) {
+                self.forget(sim, ledger, ask);
+            }
         }
         self.release_all(sim);
+    }
+
+    fn forget(&self, sim: &mut Simulation, ledger: &mut Ledger, ask: u64) {
+        ledger.shared.forgotten.insert((self.node, ask));
+        sim.command(self.node, Command::Name { ask, command: NameCommand::Forget });
     }
 
     /// Releases all that it does not wait for.

@@ -165,7 +165,7 @@ impl Run {
             self.sim.heal_all();
         }
         self.ledger.deadline = Time::NEVER;
-        if !self.ledger.shared.asked.is_empty() {
+        if self.ledger.shared.is_used() {
             self.delete_names()?;
         }
         self.pass(QUIET_NS)?;
@@ -303,8 +303,8 @@ impl Run {
                 SimEvent::Placed { node, ask, named, server } => {
                     self.ledger.shared.placed((*node, *ask), named, *server)
                 }
-                SimEvent::Told { node, event: Event::Named { ask, .. } } => {
-                    self.ledger.shared.answered.insert((*node, *ask), *at);
+                SimEvent::Told { node, event: Event::Named { ask, answer } } => {
+                    self.ledger.shared.answered.insert((*node, *ask), (*at, answer.is_ok()));
                 }
                 _ => {}
             }

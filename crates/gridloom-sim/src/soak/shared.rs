@@ -1,6 +1,6 @@
 //! What is known of shared names from outside: what programs asked for, and what each version must be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::{DatumId, Named, NodeId, Time};
 
@@ -31,8 +31,12 @@ pub(super) struct Shared {
     /// All questions, and when they were asked.
     pub(super) asked: BTreeMap<AskId, (Time, Asked)>,
     pub(super) versions: BTreeMap<DatumId, Version>,
-    /// When questions were answered.
-    pub(super) answered: BTreeMap<AskId, Time>,
+    /// Versions that clients that mean ill were told to put somewhere, under names that no other uses.
+    pub(super) of_insiders: BTreeSet<DatumId>,
+    /// When questions were answered, and whether not with an error.
+    pub(super) answered: BTreeMap<AskId, (Time, bool)>,
+    /// Finds that a program said it waits for no longer.
+    pub(super) forgotten: BTreeSet<AskId>,
     /// Values under names so far: each is of another.
     values: u64,
     /// All names were deleted, and the agent has said that there are none.
@@ -49,11 +53,18 @@ impl Shared {
         (VALUES_FROM + self.values) as f64
     }
 
+    /// Whether anybody has put a name, or asked about one.
+    pub(super) fn is_used(&self) -> bool {
+        !self.asked.is_empty() || !self.of_insiders.is_empty()
+    }
+
     /// A client was told where to put what it asked for.
     pub(super) fn placed(&mut self, ask: AskId, named: &Named, server: NodeId) {
         if let Some((_, Asked::Put { value, .. })) = self.asked.get(&ask) {
             let version = Version { named: named.clone(), value: *value, ask, server };
             self.versions.insert(named.datum, version);
+        } else {
+            self.of_insiders.insert(named.datum);
         }
     }
 
@@ -65,7 +76,13 @@ impl Shared {
     /// A name may have been deleted by somebody at that time or later.
     pub(super) fn is_deleted_since(&self, name: &str, since: Time) -> bool {
         let is_it = |asked: &Asked| matches!(asked, Asked::Delete { name: deleted } if deleted == name);
-        let is_over = |id: &AskId| self.answered.get(id).is_some_and(|at| *at < since);
+        let is_over = |id: &AskId| self.answered.get(id).is_some_and(|(at, _)| *at < since);
         self.asked.iter().any(|(id, (_, asked))| is_it(asked) && !is_over(id))
+    }
+
+    /// A put of that name by another question, of those asked for by then.
+    pub(super) fn other_puts(&self, but: AskId, name: &str) -> impl Iterator<Item = AskId> {
+        let is_it = move |asked: &Asked| matches!(asked, Asked::Put { name: put, .. } if put == name);
+        self.asked.iter().filter(move |(id, (_, asked))| **id != but && is_it(asked)).map(|(id, _)| *id)
     }
 }

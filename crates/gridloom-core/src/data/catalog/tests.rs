@@ -1,35 +1,60 @@
-//! Versions of names: put, found, waited for, lost, listed.
+//! Versions of names: put, found, waited for, lost, listed, and told to a new agent.
 
 use gridloom_base::Dtype;
 
 use super::*;
 
 const SERVER: NodeId = NodeId(3);
+const OTHER: NodeId = NodeId(4);
 const READER: Question = Question { client: NodeId(8), ask: 1 };
 const WRITER: Question = Question { client: NodeId(7), ask: 1 };
 
-fn put(catalog: &mut Catalog, name: &str) -> (DatumId, Vec<DatumId>) {
-    let meta = Meta::array(Dtype::Uint8, &[5]);
-    let datum = catalog.begin(WRITER, name, meta, SERVER).datum;
-    let (_, superseded) = catalog.stored(SERVER, WRITER.client, datum);
-    (datum, superseded)
+fn array(length: u64) -> Meta {
+    Meta::array(Dtype::Uint8, &[length])
+}
+
+fn put(catalog: &mut Catalog, name: &str) -> DatumId {
+    let datum = catalog.begin(WRITER, name, array(5), SERVER).datum;
+    catalog.stored(SERVER, WRITER.client, datum);
+    datum
+}
+
+/// A catalog of an agent that began anew, whose servers and clients have not all told it of theirs.
+fn restarted() -> Catalog {
+    Catalog::new(NodeId(2))
+}
+
+fn found(catalog: &mut Catalog, name: &str) -> DatumId {
+    catalog.find(READER, name, false).unwrap().unwrap().datum
+}
+
+fn given_up(datum: DatumId, holders: &[NodeId]) -> News {
+    News::GivenUp { datum, holders: holders.to_vec() }
+}
+
+fn former(datum: DatumId) -> News {
+    News::Former { datum, holders: vec![SERVER] }
 }
 
 #[test]
 fn readers_see_a_version_whole_and_keep_it() {
     let mut catalog = Catalog::new(NodeId(1));
     assert!(matches!(catalog.find(READER, "mesh", false), Err(NameError::Unknown { .. })));
-    let (first, _) = put(&mut catalog, "mesh");
+    let first = put(&mut catalog, "mesh");
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
-    assert_eq!(catalog.find(READER, "mesh", false).unwrap().unwrap().datum, first);
-    let coming = catalog.begin(WRITER, "mesh", Meta::array(Dtype::Uint8, &[6]), SERVER).clone();
+    assert_eq!(found(&mut catalog, "mesh"), first);
+    let coming = catalog.begin(WRITER, "mesh", array(6), SERVER).clone();
     assert_eq!(coming.version, 2);
-    assert_eq!(catalog.find(READER, "mesh", false).unwrap().unwrap().datum, first, "the second is not whole");
-    let (stored, superseded) = catalog.stored(SERVER, WRITER.client, coming.datum);
-    assert_eq!((stored, superseded), (Stored::Whole { by: WRITER, waiting: vec![] }, vec![]), "the first is read");
+    assert_eq!(found(&mut catalog, "mesh"), first, "the second is not whole");
+    assert!(catalog.is_whole(first) && !catalog.is_whole(coming.datum));
+    let stored = catalog.stored(SERVER, WRITER.client, coming.datum);
+    assert_eq!(stored, Stored::Whole { by: WRITER, waiting: vec![] });
+    assert_eq!(catalog.take_news(), [former(first)], "the first is read");
     catalog.check().unwrap();
-    assert!(catalog.release(READER.client, first));
-    assert_eq!(catalog.give_up(first), [SERVER]);
+    catalog.release(READER.client, first, 1);
+    assert_eq!(catalog.take_news(), [], "it was found twice");
+    catalog.release(READER.client, first, 1);
+    assert_eq!(catalog.take_news(), [given_up(first, &[SERVER])]);
     catalog.check().unwrap();
 }
 
@@ -37,46 +62,131 @@ fn readers_see_a_version_whole_and_keep_it() {
 fn who_waits_is_told_once_it_is_there() {
     let mut catalog = Catalog::new(NodeId(1));
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
-    let datum = catalog.begin(WRITER, "mesh", Meta::array(Dtype::Uint8, &[5]), SERVER).datum;
+    let datum = catalog.begin(WRITER, "mesh", array(5), SERVER).datum;
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::BeingPut { name: "mesh".into() }));
-    assert_eq!(catalog.stored(SERVER, READER.client, datum).0, Stored::Unknown, "another client put it there");
-    let (stored, _) = catalog.stored(SERVER, WRITER.client, datum);
+    assert_eq!(catalog.stored(SERVER, READER.client, datum), Stored::Unknown, "another client put it there");
+    let stored = catalog.stored(SERVER, WRITER.client, datum);
     assert_eq!(stored, Stored::Whole { by: WRITER, waiting: vec![READER] });
     assert_eq!(catalog.waits(), 0);
     catalog.check().unwrap();
 }
 
 #[test]
+fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
+    let mut catalog = Catalog::new(NodeId(1));
+    let mesh = put(&mut catalog, "mesh");
+    found(&mut catalog, "mesh");
+    catalog.delete("mesh").unwrap();
+    catalog.find(READER, "other", true).unwrap();
+    let coming = catalog.begin(READER, "mine", array(5), OTHER).datum;
+    catalog.take_news();
+    assert_eq!(catalog.client_lost(READER.client), [(coming, OTHER)]);
+    assert_eq!(catalog.take_news(), [given_up(mesh, &[SERVER])]);
+    assert_eq!((catalog.waits(), catalog.len(), catalog.placed_bytes(OTHER)), (0, 0, 0));
+    catalog.check().unwrap();
+}
+
+#[test]
 fn a_new_agent_learns_names_from_servers() {
     let mut catalog = Catalog::new(NodeId(1));
-    let (old, _) = put(&mut catalog, "mesh");
-    let old = catalog.named(old).unwrap().clone();
-    let (new, superseded) = put(&mut catalog, "mesh");
-    assert_eq!(superseded, [old.datum]);
-    let new = catalog.named(new).unwrap().clone();
-    let mut restarted = Catalog::new(NodeId(2));
+    let [old, new] = [0, 1].map(|_| {
+        let datum = put(&mut catalog, "mesh");
+        catalog.named(datum).unwrap().clone()
+    });
+    let mut restarted = restarted();
     restarted.find(READER, "mesh", true).unwrap();
-    assert_eq!(restarted.told(SERVER, new.clone()), (vec![READER], vec![]));
-    assert_eq!(restarted.told(SERVER, old.clone()), (vec![], vec![old.datum]), "an older version is of no use");
-    restarted.give_up(old.datum);
-    let (third, _) = put(&mut restarted, "mesh");
+    assert_eq!(restarted.told(SERVER, new.clone(), true), [READER]);
+    assert_eq!(restarted.told(SERVER, old.clone(), true), []);
+    assert_eq!(restarted.take_news(), [former(old.datum)], "a client may tell that it reads it");
+    let third = put(&mut restarted, "mesh");
     assert_eq!(restarted.named(third).unwrap().version, 3);
     restarted.check().unwrap();
+    restarted.take_news();
+    restarted.release(READER.client, new.datum, 1);
+    assert_eq!(restarted.take_news(), []);
+    assert!(restarted.settle().is_empty());
+    let (mut given, mut expected) =
+        (restarted.take_news(), [old.datum, new.datum].map(|datum| given_up(datum, &[SERVER])));
+    given.sort_by_key(|news| format!("{news:?}"));
+    expected.sort_by_key(|news| format!("{news:?}"));
+    assert_eq!(given, expected);
+    restarted.check().unwrap();
+}
+
+#[test]
+fn what_is_put_at_a_new_agent_replaces_what_servers_tell_it_of() {
+    let mut catalog = Catalog::new(NodeId(1));
+    (0..3).for_each(|_| _ = put(&mut catalog, "mesh"));
+    let old = found(&mut catalog, "mesh");
+    let old = catalog.named(old).unwrap().clone();
+    let mut restarted = restarted();
+    let new = put(&mut restarted, "mesh");
+    assert_eq!(restarted.told(SERVER, old.clone(), true), []);
+    assert_eq!(found(&mut restarted, "mesh"), new);
+    _ = restarted.settle();
+    assert_eq!(restarted.take_news(), [former(old.datum), given_up(old.datum, &[SERVER])]);
+}
+
+#[test]
+fn readers_of_a_deleted_name_keep_it_when_the_agent_begins_anew() {
+    for reader_is_first in [true, false] {
+        let mut catalog = Catalog::new(NodeId(1));
+        let mesh = put(&mut catalog, "mesh");
+        let mesh = catalog.named(mesh).unwrap().clone();
+        let mut restarted = restarted();
+        if reader_is_first {
+            restarted.reads(READER.client, mesh.datum, 2);
+        }
+        assert_eq!(restarted.told(SERVER, mesh.clone(), false), []);
+        if !reader_is_first {
+            restarted.reads(READER.client, mesh.datum, 2);
+        }
+        assert!(restarted.find(READER, "mesh", false).is_err(), "it is deleted");
+        _ = restarted.settle();
+        restarted.release(READER.client, mesh.datum, 1);
+        assert_eq!(restarted.take_news(), []);
+        restarted.check().unwrap();
+        restarted.release(READER.client, mesh.datum, 1);
+        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])]);
+        assert_eq!(restarted.told(SERVER, mesh.clone(), false), []);
+        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])], "who comes later is too late");
+        restarted.check().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_was_away_does_not_bring_a_deleted_name_back() {
+    let mut catalog = Catalog::new(NodeId(1));
+    let [read, unread] = ["a", "b"].map(|name| put(&mut catalog, name));
+    let named = [read, unread].map(|datum| catalog.named(datum).unwrap().clone());
+    found(&mut catalog, "a");
+    catalog.server_lost(SERVER, "server 's' is gone");
+    catalog.delete("a").unwrap();
+    catalog.delete("b").unwrap();
+    catalog.take_news();
+    named.into_iter().for_each(|named| assert_eq!(catalog.told(SERVER, named, true), []));
+    assert_eq!(catalog.take_news(), [former(read), given_up(unread, &[SERVER])]);
+    assert!(!catalog.copied(unread, SERVER));
+    assert_eq!(catalog.list("", "").count(), 0);
+    catalog.check().unwrap();
 }
 
 #[test]
 fn what_is_lost_is_told_and_can_be_put_again() {
     let mut catalog = Catalog::new(NodeId(1));
-    put(&mut catalog, "mesh");
+    let lost = put(&mut catalog, "mesh");
     catalog.server_lost(SERVER, "server 's' is gone");
     let error = catalog.find(READER, "mesh", false).unwrap_err();
     assert_eq!(error, NameError::Lost { name: "mesh".into(), why: "server 's' is gone".into() });
     assert_eq!(catalog.check_put("mesh", false), Ok(()));
-    let (again, superseded) = put(&mut catalog, "mesh");
-    superseded.into_iter().for_each(|datum| drop(catalog.give_up(datum)));
-    assert_eq!(catalog.find(READER, "mesh", false).unwrap().unwrap().datum, again);
-    assert_eq!(catalog.delete("mesh"), Ok(None), "it is read");
-    assert_eq!(catalog.client_lost(READER.client), [again]);
+    assert_eq!(catalog.placed_bytes(SERVER), 5, "it may come back with it");
+    let again = put(&mut catalog, "mesh");
+    assert_eq!(catalog.take_news(), [given_up(lost, &[])]);
+    assert_eq!(found(&mut catalog, "mesh"), again);
+    catalog.delete("mesh").unwrap();
+    assert_eq!(catalog.take_news(), [former(again)], "it is read");
+    assert_eq!(catalog.client_lost(READER.client), []);
+    assert_eq!(catalog.take_news(), [given_up(again, &[SERVER])]);
 }
 
 #[test]
@@ -90,5 +200,6 @@ fn names_are_listed_by_how_they_begin() {
     };
     assert_eq!(list("run/", ""), ["run/1", "run/2"]);
     assert_eq!(list("run", "run/1"), ["run/2", "runs"]);
+    assert_eq!(list("run/", "runs"), Vec::<String>::new());
     assert_eq!(list("", "").len(), 4);
 }

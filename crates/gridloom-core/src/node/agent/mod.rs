@@ -9,6 +9,7 @@ mod models;
 mod names;
 mod registry;
 mod requests;
+mod searches;
 mod stale;
 mod turns;
 
@@ -288,8 +289,8 @@ impl Agent {
             self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
         self.probe_one(now, out);
-        self.seek_again(now, out);
-        self.give_up_strays(now, out);
+        self.seek_all(now, out);
+        self.settle_names(now, out);
         debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
     }
 
@@ -342,7 +343,7 @@ impl Agent {
         self.requests.forget_client(node, out);
         self.plans.retain(|group, _| group.client != node);
         self.forget_links(&node.to_string());
-        self.names_lost(node, why, out);
+        self.names_lost(now, node, why, out);
         for server in self.servers.values_mut() {
             server.promised.retain(|group, _| group.client != node);
             server.links.remove(&node);

@@ -204,7 +204,7 @@ impl Client {
             let has_place = offered && request.task.terms.only.is_none() || self.may_wait(now, &request);
             if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once || !has_place {
                 let function = request.task.name().to_string();
-                let is_bound = request.task.terms.only.is_some() && request.task.object().is_none();
+                let is_bound = request.task.is_bound();
                 let error = TaskError::ServerLost { function, server: name.clone(), why: why.into(), is_bound };
                 self.call_failed(now, &request, Some(server), error, out);
             } else {

@@ -8,7 +8,7 @@ use super::remapping::Remapping;
 use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run, is_valid};
 use crate::graph::{Failures, Group, Task, TaskKind};
 use crate::node::client::recovery::nested_error;
-use crate::node::message::{ClientToCatalog, DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
+use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::MapBy;
@@ -260,7 +260,10 @@ impl Client {
             let server = match run.status {
                 Status::Done | Status::Failed(_) => continue,
                 Status::Sent(server) => Some(server),
-                Status::Unmapped => None,
+                Status::Unmapped => {
+                    self.has_less_to_map = true;
+                    None
+                }
             };
             run.status = Status::Failed(error.clone());
             self.queues.remove(at, id);
@@ -364,9 +367,8 @@ impl Client {
                 }
                 self.data.remove(&datum);
                 self.supplies.forget_datum(datum);
-                if datum.is_shared() {
-                    self.names.arrived(datum);
-                    self.contacts.tell_agent(ClientToCatalog::Release { data: vec![datum] }, out);
+                if let Some(release) = self.names.forget_found(datum) {
+                    self.contacts.tell_agent(release, out);
                 }
             }
         }

@@ -253,7 +253,7 @@ impl Client {
                     function: task.task.name().to_string(),
                     server: name.clone(),
                     why: why.clone(),
-                    is_bound: task.task.terms.only.is_some(),
+                    is_bound: task.task.is_bound(),
                 },
                 _ => error.clone(),
             };

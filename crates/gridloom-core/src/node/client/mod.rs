@@ -172,6 +172,8 @@ pub struct Client {
     groups: BTreeMap<GroupId, GroupRun>,
     /// Number of the last request for a plan.
     round: u64,
+    /// Tasks have failed before they had a plan: what waited for their places may be mapped.
+    has_less_to_map: bool,
 }
 
 impl Client {
@@ -193,6 +195,7 @@ impl Client {
             data: BTreeMap::new(),
             groups: BTreeMap::new(),
             round: 0,
+            has_less_to_map: false,
         }
     }
 
@@ -405,10 +408,6 @@ impl Client {
         self.names_beat(now, out);
         self.calls_again(now, out);
         self.place_waiting(now, out);
-        if !self.early_plans.is_empty() {
-            // What they wait for may have failed.
-            self.map_waiting(now, out);
-        }
         self.end_vain_waiting(now, out);
         self.probe_fallen(now, out);
         let beat = self.contacts.beat(now);
@@ -458,6 +457,9 @@ impl Machine for Client {
             | Input::Mapped { .. }
             | Input::SpeedMeasured { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
+        }
+        while std::mem::take(&mut self.has_less_to_map) {
+            self.map_waiting(now, out);
         }
         self.steal(now, out);
     }

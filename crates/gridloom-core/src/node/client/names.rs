@@ -13,7 +13,7 @@ use super::{Client, Status, datum_run};
 use crate::graph::{Argument, Group, Source, Task, TaskKind};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
-use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
 
 /// How long servers are dialled that have a datum which is to come here.
@@ -24,19 +24,37 @@ pub(super) struct Names {
     /// The server that runs the program, if that is a function.
     pub(super) near: Option<NodeId>,
     asks: BTreeMap<u64, Ask>,
-    /// Data that the program has found, and how often it has not released them.
-    found: BTreeMap<DatumId, u64>,
+    found: BTreeMap<DatumId, Found>,
     /// Data of which no holder is known, and since when.
     sought: BTreeMap<DatumId, Time>,
+}
+
+/// A datum that was found.
+#[derive(Debug, Default)]
+struct Found {
+    /// How often the program has found it and not released it.
+    held: u64,
+    /// How often the catalog has it that this client found it.
+    told: u64,
 }
 
 /// A question that is not answered.
 #[derive(Debug)]
 enum Ask {
     Put(Put),
-    Find { name: String, waits: bool },
-    Delete { name: String },
-    List { prefix: String, after: String },
+    Find {
+        name: String,
+        waits: bool,
+        /// The program waits no longer.
+        is_forgotten: bool,
+    },
+    Delete {
+        name: String,
+    },
+    List {
+        prefix: String,
+        after: String,
+    },
 }
 
 #[derive(Debug)]
@@ -48,6 +66,8 @@ struct Put {
     task: TaskId,
     group: GroupId,
     stage: Stage,
+    /// As what it was to be put last.
+    tried: Option<DatumId>,
     attempts: u32,
 }
 
@@ -61,16 +81,17 @@ enum Stage {
     /// The copy goes to its server.
     Going { named: Named, server: NodeId },
     /// It is there since then; the catalog has not said so.
-    There { named: Named, since: Time },
+    There { named: Named, server: NodeId, since: Time },
 }
 
 impl Ask {
     fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            Ask::Put(Put { name, meta, replaces, .. }) => {
-                ClientToCatalog::Put { ask, name: name.clone(), meta: meta.clone(), replaces: *replaces, at }
+            Ask::Put(Put { name, meta, replaces, tried, .. }) => {
+                let (name, meta) = (name.clone(), meta.clone());
+                ClientToCatalog::Put { ask, name, meta, replaces: *replaces, at, before: *tried }
             }
-            Ask::Find { name, waits } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
+            Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
             Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
             Ask::List { prefix, after } => ClientToCatalog::List { ask, prefix: prefix.clone(), after: after.clone() },
         }
@@ -100,12 +121,16 @@ impl Names {
 
     /// The program has released a datum. True if that was the last time that it had found it.
     pub(super) fn release(&mut self, datum: DatumId) -> bool {
-        let Some(times) = self.found.get_mut(&datum) else { return true };
-        *times -= 1;
-        if *times == 0 {
-            self.found.remove(&datum);
-        }
-        !self.found.contains_key(&datum)
+        let Some(found) = self.found.get_mut(&datum) else { return true };
+        found.held = found.held.saturating_sub(1);
+        found.held == 0
+    }
+
+    /// Nothing here reads a datum any more. What the catalog is to be told, if it has this client for a reader.
+    pub(super) fn forget_found(&mut self, datum: DatumId) -> Option<ClientToCatalog> {
+        self.sought.remove(&datum);
+        let times = self.found.remove(&datum)?.told;
+        Some(ClientToCatalog::Release { datum, times })
     }
 
     /// A datum has come here.
@@ -118,10 +143,10 @@ impl Client {
     pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
             NameCommand::Put { name, datum, meta, replaces, task, group } => {
-                let (stage, attempts) = (Stage::Asked, 1);
-                Ask::Put(Put { name, datum, meta, replaces, task, group, stage, attempts })
+                let (stage, tried, attempts) = (Stage::Asked, None, 1);
+                Ask::Put(Put { name, datum, meta, replaces, task, group, stage, tried, attempts })
             }
-            NameCommand::Find { name, waits } => Ask::Find { name, waits },
+            NameCommand::Find { name, waits } => Ask::Find { name, waits, is_forgotten: false },
             NameCommand::Delete { name } => Ask::Delete { name },
             NameCommand::List { prefix, after } => Ask::List { prefix, after },
             NameCommand::Forget => return self.forget_find(ask, out),
@@ -134,7 +159,8 @@ impl Client {
     }
 
     fn forget_find(&mut self, ask: u64, out: &mut Vec<Effect>) {
-        let Some(Ask::Find { name, .. }) = self.names.asks.get(&ask) else { return };
+        let Some(Ask::Find { name, is_forgotten, .. }) = self.names.asks.get_mut(&ask) else { return };
+        *is_forgotten = true;
         let name = name.clone();
         match self.contacts.agent() {
             // It answers with names that look like this one.
@@ -183,6 +209,7 @@ impl Client {
             return self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         };
         put.stage = Stage::Going { named: named.clone(), server };
+        put.tried = Some(named.datum);
         let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
         let task = Task {
             id: put.task,
@@ -200,16 +227,24 @@ impl Client {
 
     fn on_answer(&mut self, now: Time, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
         match (&answer, self.names.asks.get(&ask)) {
-            (Ok(CatalogAnswer::Found { named, .. }), None) if !self.names.found.contains_key(&named.datum) => {
-                let data = vec![named.datum];
-                return self.contacts.tell_agent(ClientToCatalog::Release { data }, out);
+            (Ok(CatalogAnswer::Found { named, .. }), None) => {
+                let release = ClientToCatalog::Release { datum: named.datum, times: 1 };
+                return self.contacts.tell_agent(release, out);
+            }
+            // It was found while the program said that it waits no longer.
+            (Ok(CatalogAnswer::Found { named, .. }), Some(Ask::Find { is_forgotten: true, .. })) => {
+                let release = ClientToCatalog::Release { datum: named.datum, times: 1 };
+                self.contacts.tell_agent(release, out);
+                let unknown = NameError::Unknown { name: named.name.clone(), near: Vec::new() };
+                return self.answer(ask, Err(unknown), out);
             }
             (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { .. })) => {
                 let run = self.data.entry(named.datum).or_insert_with(|| datum_run(named.meta.clone(), None, false));
                 (run.held, run.error) = (true, None);
                 run.holders.extend(holders.iter().map(|(node, _)| *node));
                 holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
-                *self.names.found.entry(named.datum).or_default() += 1;
+                let found = self.names.found.entry(named.datum).or_default();
+                (found.held, found.told) = (found.held + 1, found.told + 1);
             }
             (Err(NameError::NotStored { .. }), Some(Ask::Put(_))) => {
                 let Err(error) = answer else { unreachable!("matched above") };
@@ -233,7 +268,7 @@ impl Client {
         let put = self.names.put_mut(ask).expect("found above");
         let Stage::Going { named, server } = put.stage.clone() else { return };
         let Some(error) = failed else {
-            put.stage = Stage::There { named, since: now };
+            put.stage = Stage::There { named, server, since: now };
             return;
         };
         self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
@@ -289,10 +324,7 @@ impl Client {
         let why = if holders.is_empty() { why } else { "the servers that have it cannot be reached from here" };
         let reachable: Vec<(NodeId, String)> =
             holders.into_iter().filter(|(node, _)| !self.contacts.is_lost(*node)).collect();
-        let Some(run) = self.data.get_mut(&datum) else {
-            // It was asked about before it was released, or put: the catalog takes this client for a reader.
-            return self.contacts.tell_agent(ClientToCatalog::Release { data: vec![datum] }, out);
-        };
+        let Some(run) = self.data.get_mut(&datum) else { return };
         run.holders.extend(reachable.iter().map(|(node, _)| *node));
         let is_found = !run.holders.is_empty();
         reachable.into_iter().for_each(|(node, address)| self.contacts.learn_address(node, address));
@@ -329,7 +361,6 @@ impl Client {
         let ask = self.names.put_by(is_it);
         if let Some(ask) = ask {
             self.answer(ask, Ok(CatalogAnswer::Put), out);
-            self.contacts.tell_agent(ClientToCatalog::Release { data: vec![datum] }, out);
         }
         ask.is_some()
     }
@@ -354,12 +385,13 @@ impl Client {
             let Ask::Put(put) = question else { continue };
             match &put.stage {
                 Stage::Failed => again.push(*ask),
-                Stage::There { named, since } if now.since(*since) >= RETURN_NS_MAX => {
+                Stage::There { named, server, since } if now.since(*since) >= RETURN_NS_MAX => {
                     let why = "the agent has forgotten it".into();
-                    let error = NameError::NotStored { name: named.name.clone(), server: "of its choice".into(), why };
+                    let server = self.contacts.name_of(*server);
+                    let error = NameError::NotStored { name: named.name.clone(), server, why };
                     unsure.push((*ask, named.datum, Some(error)));
                 }
-                Stage::There { named, since } if now.since(*since) >= HEARTBEAT_NS => {
+                Stage::There { named, since, .. } if now.since(*since) >= HEARTBEAT_NS => {
                     unsure.push((*ask, named.datum, None));
                 }
                 _ => {}
@@ -377,18 +409,22 @@ impl Client {
         }
     }
 
-    /// An agent is there: it is asked what no earlier one has answered, and told what is read here.
+    /// An agent is there: it is told what is read here, and asked what no earlier one has answered.
     pub(super) fn names_agent_up(&mut self, out: &mut Vec<Effect>) {
-        for (ask, question) in &self.names.asks {
-            match question {
-                Ask::Put(Put { stage: Stage::Asked | Stage::Failed, .. }) | Ask::Find { .. } => {}
-                Ask::Put(_) => continue,
-                Ask::Delete { .. } | Ask::List { .. } => {}
-            }
-            self.contacts.tell_agent(question.message(*ask, Vec::new()), out);
+        let found: Vec<(DatumId, u64)> = self.names.found.iter().map(|(datum, found)| (*datum, found.told)).collect();
+        for data in found.chunks(SHARED_DATA_TOLD_MAX) {
+            self.contacts.tell_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
         }
-        for datum in self.names.found.keys() {
-            self.contacts.tell_agent(ClientToCatalog::Locate { datum: *datum }, out);
+        for ask in self.names.asks.keys().copied().collect::<Vec<_>>() {
+            match &self.names.asks[&ask] {
+                Ask::Find { name, is_forgotten: true, .. } => {
+                    let unknown = NameError::Unknown { name: name.clone(), near: Vec::new() };
+                    self.answer(ask, Err(unknown), out);
+                }
+                // It has a place, or is tried again at the next heartbeat.
+                Ask::Put(put) if put.stage != Stage::Asked => {}
+                _ => self.ask_catalog(ask, out),
+            }
         }
     }
 

@@ -75,7 +75,7 @@ impl Client {
             // What read the result of one before has failed, and been forgotten, with it.
             let Some(run) = self.tasks.get(&id) else { continue };
             let function = run.task.name().to_string();
-            let is_bound = run.task.terms.only.is_some() && run.task.object().is_none();
+            let is_bound = run.task.is_bound();
             let error = TaskError::ServerLost { function, server: name.clone(), why: why.into(), is_bound };
             self.fail_task(now, id, error, out);
         }

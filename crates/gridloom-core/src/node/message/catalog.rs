@@ -43,6 +43,8 @@ pub enum ClientToCatalog {
         replaces: bool,
         /// Servers with a copy of it.
         at: Vec<NodeId>,
+        /// What it has been put as before, perhaps in vain.
+        before: Option<DatumId>,
     },
     /// What was to be put there will not come.
     Withdraw { datum: DatumId },
@@ -50,10 +52,12 @@ pub enum ClientToCatalog {
     Find { ask: u64, name: String, waits: bool },
     /// It waits for that no longer.
     Forget { ask: u64, name: String },
-    /// Where are copies of a datum that it has found, and reads? `Located` follows.
+    /// Where are copies of a datum? `Located` follows.
     Locate { datum: DatumId },
-    /// It reads that no longer.
-    Release { data: Vec<DatumId> },
+    /// To a new agent: it has found these so often, and reads them still.
+    Reads { data: Vec<(DatumId, u64)> },
+    /// It reads no longer what it has found so often.
+    Release { datum: DatumId, times: u64 },
     /// Gives up a name.
     Delete { ask: u64, name: String },
     /// The names that begin so, and come after `after`.
@@ -69,7 +73,10 @@ impl ClientToCatalog {
             | ClientToCatalog::Forget { ask, .. }
             | ClientToCatalog::Delete { ask, .. }
             | ClientToCatalog::List { ask, .. } => Some(*ask),
-            ClientToCatalog::Withdraw { .. } | ClientToCatalog::Locate { .. } | ClientToCatalog::Release { .. } => None,
+            ClientToCatalog::Withdraw { .. }
+            | ClientToCatalog::Locate { .. }
+            | ClientToCatalog::Reads { .. }
+            | ClientToCatalog::Release { .. } => None,
         }
     }
 }
@@ -111,13 +118,21 @@ pub struct Listed {
     pub holders: Vec<NodeId>,
 }
 
+/// A version that was put at a server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Held {
+    pub named: Named,
+    /// Requests for the name found it, as far as the server was told.
+    pub is_current: bool,
+}
+
 /// From a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ServerToCatalog {
     /// That client has put it here.
     Stored { datum: DatumId, client: NodeId },
     /// It registers, and these were put there.
-    Holds { data: Vec<Named> },
+    Holds { data: Vec<Held> },
     /// It registers, and has copies of these.
     HasCopies { data: Vec<DatumId> },
 }
@@ -125,8 +140,10 @@ pub enum ServerToCatalog {
 /// From the catalog to a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToServer {
-    /// That client is to put that datum there. No other may, nor another datum.
-    Expect { datum: DatumId, client: NodeId },
+    /// That client is to put that there. No other may, nor anything else.
+    Expect { named: Named, client: NodeId },
+    /// That datum is not what its name stands for any more, and is still read.
+    Former { datum: DatumId },
     /// That datum is lost, or was given up: tasks that read it fail.
     Gone { datum: DatumId, why: String },
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::admission::Admission;
 use super::{Server, not_taken, send};
 use crate::graph::{Task, TaskKind};
-use crate::node::message::{CatalogToServer, ServerToCatalog};
+use crate::node::message::{CatalogToServer, Held, ServerToCatalog};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
 use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
@@ -18,9 +18,9 @@ use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
 /// Data that are here under names.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    named: BTreeMap<DatumId, Named>,
+    held: BTreeMap<DatumId, Held>,
     /// Data that clients are to put here.
-    expected: BTreeMap<DatumId, NodeId>,
+    expected: BTreeMap<DatumId, (Named, NodeId)>,
     /// The agent that said so.
     expected_by: Option<NodeId>,
     /// Since when there is no agent.
@@ -29,7 +29,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn len(&self) -> usize {
-        self.named.len()
+        self.held.len()
     }
 
     /// What clients are to put here.
@@ -39,15 +39,15 @@ impl Shared {
 
     /// A client is gone.
     pub(super) fn forget_client(&mut self, client: NodeId) {
-        self.expected.retain(|_, by| *by != client);
+        self.expected.retain(|_, (_, by)| *by != client);
     }
 
     /// An agent says what a client is to put here: another that said so is gone.
-    fn expect(&mut self, agent: NodeId, datum: DatumId, client: NodeId) {
+    fn expect(&mut self, agent: NodeId, named: Named, client: NodeId) {
         if self.expected_by.replace(agent) != Some(agent) {
             self.expected.clear();
         }
-        self.expected.insert(datum, client);
+        self.expected.insert(named.datum, (named, client));
     }
 
     /// What an agent that is gone has said is void.
@@ -60,11 +60,11 @@ impl Shared {
     /// The catalog has no use for a datum.
     pub(super) fn forget(&mut self, datum: DatumId) {
         self.expected.remove(&datum);
-        self.named.remove(&datum);
+        self.held.remove(&datum);
     }
 
     pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
-        match self.named.keys().find(|datum| !admission.is_here(**datum)) {
+        match self.held.keys().find(|datum| !admission.is_here(**datum)) {
             Some(datum) => Err(format!("{datum} is listed as shared, and is not here")),
             None => Ok(()),
         }
@@ -97,11 +97,11 @@ impl Server {
         if self.registering.agent() != Some(agent) {
             return;
         }
-        let held: Vec<Named> = self.shared.named.values().cloned().collect();
+        let held: Vec<Held> = self.shared.held.values().cloned().collect();
         for part in held.chunks(SHARED_DATA_TOLD_MAX) {
             send(out, agent, ServerToCatalog::Holds { data: part.to_vec() });
         }
-        let copies = self.admission.shared_here().filter(|datum| !self.shared.named.contains_key(datum));
+        let copies = self.admission.shared_here().filter(|datum| !self.shared.held.contains_key(datum));
         for part in copies.collect::<Vec<_>>().chunks(SHARED_DATA_TOLD_MAX) {
             send(out, agent, ServerToCatalog::HasCopies { data: part.to_vec() });
         }
@@ -119,7 +119,12 @@ impl Server {
             return not_taken(from, out);
         }
         match message {
-            CatalogToServer::Expect { datum, client } => self.shared.expect(from, datum, client),
+            CatalogToServer::Expect { named, client } => self.shared.expect(from, named, client),
+            CatalogToServer::Former { datum } => {
+                if let Some(held) = self.shared.held.get_mut(&datum) {
+                    held.is_current = false;
+                }
+            }
             CatalogToServer::Gone { datum, why } => self.shared_gone(now, datum, &why, out),
         }
     }
@@ -162,8 +167,13 @@ impl Server {
     /// What a task has taken here is a shared datum from now on.
     fn publish(&mut self, now: Time, task: &Task, named: &Named, out: &mut Vec<Effect>) -> Result<(), TaskError> {
         let datum = task.inputs().next().expect("checked when the task was taken in");
-        let is_again = self.shared.named.get(&named.datum) == Some(named);
-        if self.shared.expected.get(&named.datum) != Some(&task.id.client) && !is_again {
+        let is_again = self.shared.held.get(&named.datum).is_some_and(|held| held.named == *named);
+        let is_expected = self
+            .shared
+            .expected
+            .get(&named.datum)
+            .is_some_and(|(expected, client)| expected == named && *client == task.id.client);
+        if !is_expected && !is_again {
             // The client asks the agent once more.
             let why =
                 format!("server '{}' was not told by the agent that '{}' comes there", self.config.name, named.name);
@@ -179,7 +189,7 @@ impl Server {
             admission.name_datum(now, task, datum, (named.datum, size_bytes), out)
         })?;
         self.shared.expected.remove(&named.datum);
-        self.shared.named.insert(named.datum, named.clone());
+        self.shared.held.entry(named.datum).or_insert_with(|| Held { named: named.clone(), is_current: true });
         send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client: task.id.client });
         Ok(())
     }

@@ -213,7 +213,7 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
     let mut publish = |serial: u64, client: Option<NodeId>| {
         let mut out = Vec::new();
         if let Some(client) = client {
-            let message = CatalogToServer::Expect { datum, client }.into();
+            let message = CatalogToServer::Expect { named: named.clone(), client }.into();
             server.handle(Time(2), Input::Received { from: agent, message }, &mut out);
         }
         let kind = TaskKind::Publish(Box::new(named.clone()));

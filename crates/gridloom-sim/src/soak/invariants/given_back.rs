@@ -30,7 +30,7 @@ impl Check for GivenBack {
             remembers(sim, node, &sim.agent(node).map(|agent| agent.leftovers()).unwrap_or_default())?;
         }
         for node in Stage::running(sim, Role::Server) {
-            if !ledger.shared.asked.is_empty() && is_out_of_reach(sim, node) {
+            if ledger.shared.is_used() && is_out_of_reach(sim, node) {
                 continue;
             }
             remembers(sim, node, &sim.server(node).map(|server| server.leftovers()).unwrap_or_default())?;

@@ -12,6 +12,7 @@ mod repeated;
 mod reported;
 mod results;
 mod shared_answers;
+mod shared_deleted;
 mod shared_found;
 mod shared_versions;
 mod silence;
@@ -45,6 +46,7 @@ pub const ALL: &[Invariant] = &[
     shared_versions::INVARIANT,
     shared_found::INVARIANT,
     shared_answers::INVARIANT,
+    shared_deleted::INVARIANT,
     silence::INVARIANT,
     given_back::INVARIANT,
 ];

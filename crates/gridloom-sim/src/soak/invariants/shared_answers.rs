@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::{NameError, Time};
 use gridloom_core::node::Event;
 use gridloom_core::node::message::CatalogAnswer;
@@ -27,11 +28,30 @@ struct Answers {
     kinds: BTreeMap<&'static str, u64>,
 }
 
+impl Answers {
+    /// Whether another has put that name: it was told where to put it.
+    fn may_exist(&self, ledger: &Ledger, id: AskId, name: &str) -> bool {
+        ledger.shared.other_puts(id, name).any(|other| ledger.shared.is_placed(other))
+    }
+}
+
+/// How long the agent may hear after a client that its put has failed.
+const LATE_NS: u64 = 4 * HEARTBEAT_NS;
+
+/// Whether another may have been about to put that name. With faults that is so until the agent knows that it comes no more.
+fn is_being_put(ledger: &Ledger, id: AskId, asked_at: Time, name: &str) -> bool {
+    let is_over = |other: &AskId| {
+        let ended = ledger.shared.answered.get(other).map(|(at, _)| *at + LATE_NS);
+        ended.is_some_and(|ended| ended < asked_at) && ledger.damage.is_none_by(asked_at)
+    };
+    ledger.shared.other_puts(id, name).any(|other| !is_over(&other))
+}
+
 impl Check for Answers {
     fn see(&mut self, sim: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
         let SimEvent::Told { node, event: Event::Named { ask, answer } } = event else { return Ok(()) };
         let id = (*node, *ask);
-        let Some((_, asked)) = ledger.shared.asked.get(&id) else { return Ok(()) };
+        let Some((asked_at, asked)) = ledger.shared.asked.get(&id) else { return Ok(()) };
         if !self.answered.insert(id) {
             return Err(format!("{node} asked for {asked:?} and has a second answer: {answer:?}"));
         }
@@ -44,14 +64,23 @@ impl Check for Answers {
             (Asked::Find { .. }, Ok(CatalogAnswer::Found { .. })) => ("a name was found", true),
             (Asked::Delete { .. }, Ok(CatalogAnswer::Deleted)) => ("a name was deleted", true),
             (Asked::List, Ok(CatalogAnswer::Listed { .. })) => ("names were listed", true),
-            (Asked::Put { replaces, .. }, Err(NameError::Exists { .. })) => ("a name existed", !replaces),
-            (Asked::Put { replaces, .. }, Err(NameError::BeingPut { .. })) => ("a name was being put", !replaces),
+            (Asked::Put { name, replaces, .. }, Err(NameError::Exists { .. })) => {
+                let has_other = is_crowded || self.may_exist(ledger, id, name);
+                ("a name existed", !replaces && has_other)
+            }
+            (Asked::Put { name, replaces, .. }, Err(NameError::BeingPut { .. })) => {
+                let has_other = is_crowded || is_being_put(ledger, id, *asked_at, name);
+                ("a name was being put", !replaces && has_other)
+            }
             (Asked::Put { .. }, Err(NameError::NoRoom { .. })) => {
                 ("no server had room for a name", ledger.is_tight || ledger.has_plain || is_broken || is_crowded)
             }
             (Asked::Put { .. }, Err(NameError::NotStored { .. })) => {
                 let may_fail = !ledger.cancelled.is_empty() || ledger.has_erased;
                 ("a put failed", is_broken || ledger.is_tight || may_fail)
+            }
+            (Asked::Find { waits: true, .. }, Err(NameError::Unknown { .. })) => {
+                ("a find that waited was ended", ledger.shared.forgotten.contains(&id))
             }
             (Asked::Find { .. } | Asked::Delete { .. }, Err(NameError::Unknown { .. })) => ("a name was unknown", true),
             (Asked::Find { .. }, Err(NameError::Lost { .. })) => ("a name was lost", is_broken),

@@ -50,6 +50,8 @@ impl Check for Found {
                 self.waited += u64::from(*waits && is_found && now > *asked_at);
                 self.judge(sim, ledger, now, (*node, *asked_at, name), answer)
             }
+            // Both look at the same names.
+            (Asked::Delete { name }, answer @ Err(_)) => self.judge(sim, ledger, now, (*node, *asked_at, name), answer),
             _ => Ok(()),
         }
     }

@@ -33,6 +33,7 @@ struct Versions {
 impl Check for Versions {
     fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
+            SimEvent::Stored { datum, .. } if ledger.shared.of_insiders.contains(datum) => Ok(()),
             SimEvent::Stored { node, datum, value } if datum.is_shared() => {
                 let Some(version) = ledger.shared.versions.get(datum) else {
                     return Err(format!("{datum} is at {node}, and no client was to put it"));

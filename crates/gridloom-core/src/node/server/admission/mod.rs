@@ -271,8 +271,10 @@ impl Admission {
         for output in &task.outputs {
             self.replicas.reserve(output.datum, output.meta.size_bytes(), Origin::Made, now);
         }
+        let names = matches!(task.kind, TaskKind::Publish(_));
         for datum in inputs {
-            if !self.replicas.is_known(datum) {
+            let is_new = !self.replicas.is_known(datum);
+            if is_new {
                 match self.fetches.get(datum) {
                     Some(awaited) => {
                         self.replicas.reserve(datum, awaited.size_bytes, awaited.origin, now);
@@ -289,7 +291,10 @@ impl Admission {
                     }
                 }
             }
-            self.replicas.add_reader(datum);
+            if is_new && names {
+                self.replicas.set_passing(datum);
+            }
+            self.replicas.add_reader(datum, names);
         }
         self.executor.admit(task.id, |datum| self.replicas.is_here(datum));
     }

@@ -9,8 +9,8 @@ use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, NodeId, TaskError, Time};
 
 impl Admission {
-    /// A datum that is here is that shared one as well. A copy that only the naming task reads is the shared one alone from then on,
-    /// and takes no more room; else the bytes count twice while both are here.
+    /// A datum that is here is that shared one as well. A copy that came for the naming task is the shared one alone from then on,
+    /// and takes no more room. Others count twice while both are here, as others may count on them; for lack of room they make way.
     pub(in super::super) fn name_datum(
         &mut self,
         now: Time,
@@ -22,11 +22,13 @@ impl Admission {
         if self.replicas.is_here(named) {
             return Ok(());
         }
-        let is_taken_over = self.replicas.is_spare_copy(datum) && !self.executor.reads(datum);
+        let is_spare = self.replicas.is_spare_copy(datum) && !self.executor.reads(datum);
+        let mut is_taken_over = is_spare && self.replicas.is_passing(datum);
         if !is_taken_over {
             let needed = self.replicas.lacks_bytes(named, size_bytes);
             self.evict(needed, &BTreeSet::from([datum]), out);
-            if !self.replicas.fits(needed) {
+            is_taken_over = is_spare && !self.replicas.fits(needed);
+            if !is_taken_over && !self.replicas.fits(needed) {
                 return Err(self.no_room_for(task).1);
             }
         }

@@ -1,0 +1,108 @@
+//! Finding: which version a name has, and who reads it from then on.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use gridloom_base::limits::SHARED_DATA_MAX;
+use gridloom_base::near::near_names;
+use gridloom_base::{DatumId, NameError, Named, NodeId, check_name};
+
+use super::version::Stage;
+use super::{Catalog, Question};
+
+/// On each side of an unknown name, so many in order of name are looked at for similar ones.
+const LOOKED_AT: usize = 256;
+
+impl Catalog {
+    /// The current version of a name, which the client reads from then on; or the client waits for it.
+    ///
+    /// # Errors
+    /// If there is none, and the client does not wait; or if it is lost.
+    pub fn find(&mut self, question: Question, name: &str, waits: bool) -> Result<Option<&Named>, NameError> {
+        check_name(name)?;
+        let found = self.current.get(name).copied();
+        if let Some(datum) = found.filter(|datum| !self.versions[datum].holders.is_empty()) {
+            self.add_reader(datum, question.client, 1);
+            return Ok(Some(&self.versions[&datum].named));
+        }
+        if waits {
+            self.waits.add(question, name)?;
+            return Ok(None);
+        }
+        match found.map(|datum| &self.versions[&datum]) {
+            Some(version) => {
+                let why = version.lost.clone().unwrap_or_default();
+                Err(NameError::Lost { name: name.into(), why })
+            }
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// The error of a name that nobody has put. Of many names, those next to it are looked at for similar ones.
+    pub fn unknown(&self, name: &str) -> NameError {
+        let before = self.current.range::<str, _>((Bound::Unbounded, Bound::Excluded(name))).rev().take(LOOKED_AT);
+        let after = self.current.range::<str, _>((Bound::Excluded(name), Bound::Unbounded)).take(LOOKED_AT);
+        let near = near_names(name, before.chain(after).map(|(known, _)| known.as_str()));
+        NameError::Unknown { name: name.into(), near }
+    }
+
+    /// A client waits for a name no longer. True if it did.
+    pub fn forget_wait(&mut self, question: Question) -> bool {
+        self.waits.remove(question)
+    }
+
+    /// A client that is new here says how often it has found a version, and not released it.
+    pub fn reads(&mut self, client: NodeId, datum: DatumId, times: u64) {
+        match self.versions.get(&datum) {
+            Some(version) if version.is_coming() || times == 0 => {}
+            Some(version) => {
+                let known = version.readers.get(&client).copied().unwrap_or(0);
+                self.add_reader(datum, client, times.saturating_sub(known));
+            }
+            None if !self.is_settled && datum.is_shared() && self.early_readers.len() < SHARED_DATA_MAX => {
+                self.early_readers.insert((datum, client), times);
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn add_reader(&mut self, datum: DatumId, client: NodeId, times: u64) {
+        let version = self.versions.get_mut(&datum).expect("the caller has it");
+        let known = version.readers.entry(client).or_default();
+        *known = known.saturating_add(times);
+        self.by_client.insert((client, datum));
+    }
+
+    /// A client releases what it has found so often.
+    pub fn release(&mut self, client: NodeId, datum: DatumId, times: u64) {
+        let Some(version) = self.versions.get_mut(&datum) else {
+            self.early_readers.remove(&(datum, client));
+            return;
+        };
+        let Some(known) = version.readers.get_mut(&client) else { return };
+        *known = known.saturating_sub(times);
+        if *known == 0 {
+            version.readers.remove(&client);
+            self.by_client.remove(&(client, datum));
+            self.give_up_if_unread(datum);
+        }
+    }
+
+    /// Those that waited for the name of a datum, if it is current. They read it from now on.
+    pub(super) fn take_waiting(&mut self, datum: DatumId) -> Vec<Question> {
+        let Some(version) = self.versions.get(&datum).filter(|version| version.stage == Stage::Current) else {
+            return Vec::new();
+        };
+        let waiting = self.waits.take(&version.named.name);
+        waiting.iter().for_each(|question| self.add_reader(datum, question.client, 1));
+        waiting.into_iter().collect()
+    }
+
+    /// The current versions of names that begin so, after `after`, with their holders.
+    pub fn list<'a>(&'a self, prefix: &'a str, after: &str) -> impl Iterator<Item = (&'a Named, &'a BTreeSet<NodeId>)> {
+        let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let names = self.current.range::<str, _>((from, Bound::Unbounded));
+        let named = names.take_while(move |(name, _)| name.starts_with(prefix));
+        named.map(|(_, datum)| (&self.versions[datum].named, &self.versions[datum].holders))
+    }
+}

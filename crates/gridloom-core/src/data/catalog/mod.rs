@@ -1,0 +1,446 @@
+//! The catalog: data with shared names, their versions, where copies are, and who reads or waits for them.
+//!
+//! **Invariants**
+//! - A version is immutable. A name that is put again gets a new version, and requests see the old one until the new one is whole.
+//! - A version that is not current any more is given up once no client reads it.
+//! - Every current version is named once; a version that is still to come is not found.
+//!
+//! It is soft: servers tell a new agent what they hold, and clients what they read. Until all have had the time to
+//! ([`Catalog::settle`]), nothing of which an earlier agent knew is given up.
+//!
+//! What it does not do: move or keep bytes, or choose servers. What servers are to hear it leaves as [`News`].
+
+mod finding;
+mod version;
+mod waits;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::limits::SHARED_DATA_MAX;
+use gridloom_base::{DatumId, Fnv, Meta, NameError, Named, NodeId, check_name};
+use version::{Stage, Version};
+use waits::Waits;
+
+/// A client, and its number for something that it asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Question {
+    pub client: NodeId,
+    pub ask: u64,
+}
+
+/// What a server's report of a datum means.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stored {
+    /// The version is whole: who put it, and who waited for it.
+    Whole { by: Question, waiting: Vec<Question> },
+    /// One more copy.
+    Copy,
+    /// Nobody needs it: the server is to drop it.
+    Unknown,
+}
+
+/// What servers with copies are to hear.
+#[derive(Clone, PartialEq, Debug)]
+pub enum News {
+    /// Nobody needs the version any more.
+    GivenUp { datum: DatumId, holders: Vec<NodeId> },
+    /// It is not the current one of its name any more, and still read.
+    Former { datum: DatumId, holders: Vec<NodeId> },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Catalog {
+    /// Makes numbers of data differ from those of an earlier agent.
+    seed: u64,
+    serial: u64,
+    versions: BTreeMap<DatumId, Version>,
+    current: BTreeMap<String, DatumId>,
+    /// All versions of each name.
+    by_name: BTreeMap<String, BTreeSet<DatumId>>,
+    /// Versions that each client reads or puts.
+    by_client: BTreeSet<(NodeId, DatumId)>,
+    /// Bytes that were put at each server.
+    placed: BTreeMap<NodeId, u64>,
+    waits: Waits,
+    /// All that knew an earlier agent have had the time to tell this one.
+    is_settled: bool,
+    /// Copies of data of which no server has told the name yet.
+    strays: BTreeSet<(DatumId, NodeId)>,
+    /// Readers of data of which no server has told yet.
+    early_readers: BTreeMap<(DatumId, NodeId), u64>,
+    /// Data that were given up while a server was away with a copy.
+    buried: BTreeSet<DatumId>,
+    news: Vec<News>,
+}
+
+impl Catalog {
+    /// An empty one of that agent.
+    pub fn new(agent: NodeId) -> Catalog {
+        Catalog {
+            seed: agent.0,
+            serial: 0,
+            versions: BTreeMap::new(),
+            current: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            by_client: BTreeSet::new(),
+            placed: BTreeMap::new(),
+            waits: Waits::default(),
+            is_settled: false,
+            strays: BTreeSet::new(),
+            early_readers: BTreeMap::new(),
+            buried: BTreeSet::new(),
+            news: Vec::new(),
+        }
+    }
+
+    /// Number of versions, those to come included.
+    pub fn len(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+    }
+
+    /// Requests that wait for a name.
+    pub fn waits(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// Bytes that were put at a server, or are on their way there.
+    pub fn placed_bytes(&self, server: NodeId) -> u64 {
+        self.placed.get(&server).copied().unwrap_or(0)
+    }
+
+    /// What that datum is.
+    pub fn named(&self, datum: DatumId) -> Option<&Named> {
+        self.versions.get(&datum).map(|version| &version.named)
+    }
+
+    /// Whether that version has been put, whatever became of its name.
+    pub fn is_whole(&self, datum: DatumId) -> bool {
+        self.versions.get(&datum).is_some_and(|version| !version.is_coming() && !version.holders.is_empty())
+    }
+
+    /// Servers with a copy.
+    pub fn holders(&self, datum: DatumId) -> impl Iterator<Item = NodeId> {
+        self.versions.get(&datum).into_iter().flat_map(|version| version.holders.iter().copied())
+    }
+
+    /// What servers are to hear since the last time that this was asked.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    // ---- putting
+
+    /// Whether that name can be put; with `replaces` also one that exists.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_put(&self, name: &str, replaces: bool) -> Result<(), NameError> {
+        check_name(name)?;
+        if self.versions.len() >= SHARED_DATA_MAX {
+            return Err(NameError::TooMany { what: "shared data".into(), limit: SHARED_DATA_MAX });
+        }
+        if replaces {
+            return Ok(());
+        }
+        let name = name.to_string();
+        match self.current.get(&name).map(|datum| &self.versions[datum]) {
+            Some(version) if !version.holders.is_empty() => Err(NameError::Exists { name }),
+            _ if self.versions_of(&name).any(Version::is_coming) => Err(NameError::BeingPut { name }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A new version of a name is to come to a server. The name was checked.
+    pub fn begin(&mut self, question: Question, name: &str, meta: Meta, place: NodeId) -> &Named {
+        self.serial += 1;
+        let mut hash = Fnv::default();
+        [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
+        let datum = DatumId { client: NodeId::CATALOG, serial: hash.0 };
+        let former = self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
+        let named = Named { datum, name: name.into(), version: former.saturating_add(1), meta };
+        self.insert(named, place, Stage::Coming(question), true);
+        self.by_client.insert((question.client, datum));
+        &self.versions[&datum].named
+    }
+
+    fn insert(&mut self, named: Named, place: NodeId, stage: Stage, is_own: bool) {
+        let datum = named.datum;
+        *self.placed.entry(place).or_default() += named.meta.size_bytes();
+        self.by_name.entry(named.name.clone()).or_default().insert(datum);
+        let of_it = (datum, NodeId(0))..=(datum, NodeId(u64::MAX));
+        let holders: BTreeSet<NodeId> = self.strays.range(of_it.clone()).map(|(_, server)| *server).collect();
+        holders.iter().for_each(|server| _ = self.strays.remove(&(datum, *server)));
+        let (readers, away, lost) = Default::default();
+        self.versions.insert(datum, Version { named, stage, is_own, holders, away, place, readers, lost });
+        let early: Vec<(NodeId, u64)> = self.early_readers.range(of_it).map(|((_, client), n)| (*client, *n)).collect();
+        for (client, times) in early {
+            self.early_readers.remove(&(datum, client));
+            self.add_reader(datum, client, times);
+        }
+    }
+
+    fn remove(&mut self, datum: DatumId) -> Option<Version> {
+        let version = self.versions.remove(&datum)?;
+        let name = &version.named.name;
+        if let Some(all) = self.by_name.get_mut(name) {
+            all.remove(&datum);
+            if all.is_empty() {
+                self.by_name.remove(name);
+            }
+        }
+        version.clients().for_each(|client| _ = self.by_client.remove(&(client, datum)));
+        if let Some(bytes) = self.placed.get_mut(&version.place) {
+            *bytes = bytes.saturating_sub(version.named.meta.size_bytes());
+            if *bytes == 0 {
+                self.placed.remove(&version.place);
+            }
+        }
+        Some(version)
+    }
+
+    /// A version that was to come will not. Gives the server where it was to be put.
+    pub fn withdraw(&mut self, client: NodeId, datum: DatumId) -> Option<NodeId> {
+        let question = self.versions.get(&datum)?.coming().filter(|question| question.client == client);
+        question.and_then(|_| self.remove(datum)).map(|version| version.place)
+    }
+
+    /// A server has a version that a client has put there.
+    pub fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId) -> Stored {
+        let Some(version) = self.versions.get_mut(&datum) else { return Stored::Unknown };
+        match version.coming() {
+            Some(question) if question.client == client && version.place == server => {
+                version.holders.insert(server);
+                self.by_client.remove(&(client, datum));
+                self.supersede(datum);
+                Stored::Whole { by: question, waiting: self.take_waiting(datum) }
+            }
+            Some(_) => Stored::Unknown,
+            None => {
+                version.holders.insert(server);
+                Stored::Copy
+            }
+        }
+    }
+
+    /// A server that registers has a version, which was current as far as it knows. Gives who waited for it, if it is.
+    pub fn told(&mut self, server: NodeId, named: Named, is_current: bool) -> Vec<Question> {
+        let datum = named.datum;
+        if !datum.is_shared() || check_name(&named.name).is_err() {
+            return Vec::new();
+        }
+        if self.buried.contains(&datum) {
+            self.news.push(News::GivenUp { datum, holders: vec![server] });
+            return Vec::new();
+        }
+        let is_new = !self.versions.contains_key(&datum);
+        if is_new && self.versions.len() >= SHARED_DATA_MAX {
+            return Vec::new();
+        }
+        if is_new {
+            self.insert(named, server, Stage::Former, false);
+        }
+        let version = self.versions.get_mut(&datum).expect("inserted above");
+        if version.is_coming() {
+            return Vec::new();
+        }
+        version.holders.insert(server);
+        version.away.remove(&server);
+        version.lost = None;
+        match (is_new, version.stage) {
+            (true, _) if is_current => self.supersede(datum),
+            (true, _) => _ = self.give_up_if_unread(datum),
+            (false, Stage::Former) if is_current => self.news.push(News::Former { datum, holders: vec![server] }),
+            (false, _) => {}
+        }
+        self.take_waiting(datum)
+    }
+
+    /// A whole version becomes the current one of its name, unless the current one is of higher rank.
+    fn supersede(&mut self, datum: DatumId) {
+        let version = &self.versions[&datum];
+        let name = version.named.name.clone();
+        let former = self.current.get(&name).copied();
+        let is_highest = former.is_none_or(|former| version.rank() > self.versions[&former].rank());
+        if is_highest {
+            self.current.insert(name, datum);
+            self.versions.get_mut(&datum).expect("found above").stage = Stage::Current;
+            former.into_iter().for_each(|former| self.not_current(former));
+        } else {
+            self.not_current(datum);
+        }
+    }
+
+    /// Another version has its place, or its name is deleted.
+    fn not_current(&mut self, datum: DatumId) {
+        let version = self.versions.get_mut(&datum).expect("the caller has it");
+        version.stage = Stage::Former;
+        let holders = version.holders.iter().copied().collect();
+        if !self.give_up_if_unread(datum) {
+            self.news.push(News::Former { datum, holders });
+        }
+    }
+
+    // ---- deleting
+
+    /// A name is nobody's any more.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn delete(&mut self, name: &str) -> Result<(), NameError> {
+        check_name(name)?;
+        let datum = self.current.remove(name).ok_or_else(|| self.unknown(name))?;
+        self.not_current(datum);
+        Ok(())
+    }
+
+    /// Whether nobody needs a version. Of one that an earlier agent knew that is not certain at first.
+    fn is_unread(&self, datum: DatumId) -> bool {
+        let version = &self.versions[&datum];
+        version.stage == Stage::Former && version.readers.is_empty() && (version.is_own || self.is_settled)
+    }
+
+    /// Takes a version out that nobody needs. True if it was.
+    fn give_up_if_unread(&mut self, datum: DatumId) -> bool {
+        let is_unread = self.is_unread(datum);
+        if is_unread {
+            let version = self.remove(datum).expect("it is listed");
+            if !version.away.is_empty() {
+                self.bury(datum);
+            }
+            self.news.push(News::GivenUp { datum, holders: version.holders.into_iter().collect() });
+        }
+        is_unread
+    }
+
+    /// A server that comes back with a copy is to drop it.
+    fn bury(&mut self, datum: DatumId) {
+        if self.buried.len() >= SHARED_DATA_MAX {
+            self.buried.pop_first();
+        }
+        self.buried.insert(datum);
+    }
+
+    /// Servers and clients that knew an earlier agent have had the time to tell this one. Gives copies of what none has named.
+    #[must_use]
+    pub fn settle(&mut self) -> BTreeSet<(DatumId, NodeId)> {
+        if !std::mem::replace(&mut self.is_settled, true) {
+            self.early_readers.clear();
+            let unread: Vec<DatumId> = self.versions.keys().copied().filter(|datum| self.is_unread(*datum)).collect();
+            unread.into_iter().for_each(|datum| _ = self.give_up_if_unread(datum));
+        }
+        std::mem::take(&mut self.strays)
+    }
+
+    // ---- nodes
+
+    /// A server has a copy. False if it is of no use.
+    #[must_use]
+    pub fn copied(&mut self, datum: DatumId, server: NodeId) -> bool {
+        if let Some(version) = self.versions.get_mut(&datum) {
+            if !version.is_coming() {
+                version.holders.insert(server);
+                version.away.remove(&server);
+            }
+            return true;
+        }
+        // Another server may tell its name.
+        let is_kept = !self.is_settled && datum.is_shared() && self.strays.len() < SHARED_DATA_MAX;
+        is_kept && !self.buried.contains(&datum) && {
+            self.strays.insert((datum, server));
+            true
+        }
+    }
+
+    /// A server has no copy any more.
+    pub fn dropped(&mut self, datum: DatumId, server: NodeId, why: &str) {
+        if let Some(version) = self.versions.get_mut(&datum)
+            && version.holders.remove(&server)
+            && version.holders.is_empty()
+        {
+            version.lost = Some(why.into());
+        }
+    }
+
+    /// A server is gone. Gives who was about to put something there.
+    pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(Question, Named)> {
+        let mut coming = Vec::new();
+        for version in self.versions.values_mut() {
+            match version.coming().filter(|_| version.place == server) {
+                Some(question) => coming.push((question, version.named.clone())),
+                None if version.holders.remove(&server) => {
+                    version.away.insert(server);
+                    if version.holders.is_empty() {
+                        version.lost = Some(why.into());
+                    }
+                }
+                None => {}
+            }
+        }
+        coming.iter().for_each(|(_, named)| drop(self.remove(named.datum)));
+        self.strays.retain(|(_, at)| *at != server);
+        coming
+    }
+
+    /// A client is gone: it waits, reads and puts no longer. Gives the servers where it was about to put something.
+    #[must_use]
+    pub fn client_lost(&mut self, client: NodeId) -> Vec<(DatumId, NodeId)> {
+        self.waits.client_lost(client);
+        self.early_readers.retain(|(_, reader), _| *reader != client);
+        let none = DatumId { client: NodeId(0), serial: 0 };
+        let its = self.by_client.range((client, none)..).take_while(|(node, _)| *node == client);
+        let its: Vec<DatumId> = its.map(|(_, datum)| *datum).collect();
+        let mut not_put = Vec::new();
+        for datum in its {
+            match self.withdraw(client, datum) {
+                Some(server) => not_put.push((datum, server)),
+                None => self.release(client, datum, u64::MAX),
+            }
+        }
+        not_put
+    }
+
+    fn versions_of(&self, name: &str) -> impl Iterator<Item = &Version> {
+        self.by_name.get(name).into_iter().flatten().map(|datum| &self.versions[datum])
+    }
+
+    /// What must hold between handlings.
+    ///
+    /// # Errors
+    /// The sentence that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, datum) in &self.current {
+            match self.versions.get(datum) {
+                Some(version) if version.named.name == *name && version.stage == Stage::Current => {}
+                _ => return Err(format!("'{name}' is {datum}, which is not listed as current under that name")),
+            }
+        }
+        let current = self.versions.values().filter(|version| version.stage == Stage::Current).count();
+        if current != self.current.len() {
+            return Err(format!("{current} versions are current, of {} names", self.current.len()));
+        }
+        if let Some(unread) = self.versions.keys().find(|datum| self.is_unread(**datum)) {
+            return Err(format!("{unread} is neither current nor read, and still listed"));
+        }
+        if self.by_name.values().map(BTreeSet::len).sum::<usize>() != self.versions.len() {
+            return Err("the versions by name are not all versions".into());
+        }
+        let clients =
+            self.versions.iter().flat_map(|(datum, version)| version.clients().map(|client| (client, *datum)));
+        if clients.collect::<BTreeSet<_>>() != self.by_client {
+            return Err("the versions by client are not those that clients read or put".into());
+        }
+        if let Some(server) = self.placed.keys().find(|server| !self.versions.values().any(|v| v.place == **server)) {
+            return Err(format!("bytes are counted at {server}, where nothing was put"));
+        }
+        self.waits.check()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! One version of a name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::{DatumId, Named, NodeId};
+
+use super::Question;
+
+/// How far a version is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// It is being put, as that client asked.
+    Coming(Question),
+    /// Requests for its name find it.
+    Current,
+    /// Another has its place, or the name was deleted. It is there for those that have found it before.
+    Former,
+}
+
+#[derive(Debug)]
+pub(super) struct Version {
+    pub(super) named: Named,
+    pub(super) stage: Stage,
+    /// It was put at this agent. Of those that servers told a new agent of, some readers may not have told theirs yet.
+    pub(super) is_own: bool,
+    /// Servers with a copy.
+    pub(super) holders: BTreeSet<NodeId>,
+    /// Servers that were lost with a copy.
+    pub(super) away: BTreeSet<NodeId>,
+    /// The server where it is put.
+    pub(super) place: NodeId,
+    /// Clients that read it, and how often each has found it and not released it.
+    pub(super) readers: BTreeMap<NodeId, u64>,
+    /// How its last copy was lost.
+    pub(super) lost: Option<String>,
+}
+
+impl Version {
+    /// Of two versions of a name the greater one is current: what was put at this agent replaces what servers tell it of.
+    pub(super) fn rank(&self) -> (bool, u64, DatumId) {
+        (self.is_own, self.named.version, self.named.datum)
+    }
+
+    pub(super) fn is_coming(&self) -> bool {
+        matches!(self.stage, Stage::Coming(_))
+    }
+
+    /// Who puts it, until it is there.
+    pub(super) fn coming(&self) -> Option<Question> {
+        match self.stage {
+            Stage::Coming(question) => Some(question),
+            Stage::Current | Stage::Former => None,
+        }
+    }
+
+    /// Clients that read or put it.
+    pub(super) fn clients(&self) -> impl Iterator<Item = NodeId> {
+        self.readers.keys().copied().chain(self.coming().map(|question| question.client))
+    }
+}

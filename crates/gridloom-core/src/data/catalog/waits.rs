@@ -1,0 +1,64 @@
+//! Requests that wait for names, by name and by client.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::limits::NAME_WAITS_MAX;
+use gridloom_base::{NameError, NodeId};
+
+use super::Question;
+
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    by_name: BTreeMap<String, BTreeSet<Question>>,
+    names: BTreeMap<Question, String>,
+}
+
+impl Waits {
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// # Errors
+    /// If too many wait.
+    pub(super) fn add(&mut self, question: Question, name: &str) -> Result<(), NameError> {
+        if self.len() >= NAME_WAITS_MAX {
+            return Err(NameError::TooMany { what: "requests for names that wait".into(), limit: NAME_WAITS_MAX });
+        }
+        // A client gives each of its questions a number of its own; one that does not waits for the last name.
+        self.remove(question);
+        self.names.insert(question, name.into());
+        self.by_name.entry(name.into()).or_default().insert(question);
+        Ok(())
+    }
+
+    /// It waits no longer. True if it did.
+    pub(super) fn remove(&mut self, question: Question) -> bool {
+        let Some(name) = self.names.remove(&question) else { return false };
+        let questions = self.by_name.get_mut(&name).expect("it waits for that name");
+        questions.remove(&question);
+        if questions.is_empty() {
+            self.by_name.remove(&name);
+        }
+        true
+    }
+
+    /// Takes out all that wait for a name.
+    pub(super) fn take(&mut self, name: &str) -> BTreeSet<Question> {
+        let questions = self.by_name.remove(name).unwrap_or_default();
+        questions.iter().for_each(|question| _ = self.names.remove(question));
+        questions
+    }
+
+    pub(super) fn client_lost(&mut self, client: NodeId) {
+        let all = Question { client, ask: u64::MIN }..=Question { client, ask: u64::MAX };
+        let questions: Vec<Question> = self.names.range(all).map(|(question, _)| *question).collect();
+        questions.into_iter().for_each(|question| _ = self.remove(question));
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self.names.len() == self.by_name.values().map(BTreeSet::len).sum::<usize>() {
+            true => Ok(()),
+            false => Err("the waiting requests by name are not all waiting requests".into()),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! From whom servers get shared data: a server that cannot get a copy is named another source.
+//!
+//! **Invariant:** a server that asks where a datum is gets an answer within [`SEARCH_NS_MAX`] and a heartbeat, and within
+//! [`RETURN_NS_MAX`] and a heartbeat if no server has it: until then one that was lost may come back.
+
+use std::collections::BTreeMap;
+
+use super::{Agent, send};
+use crate::data::{Source, Spread};
+use crate::node::message::{CatalogToServer, Supply, TaskToServer};
+use crate::node::protocol::Effect;
+use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX};
+use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_perf::{LinkEstimate, Tree};
+
+/// The way between servers that could not reach one another: taken if there is no other.
+const BROKEN_WAY: LinkEstimate = LinkEstimate { bandwidth: 1.0, latency_s: 10.0 };
+/// How long a server is given other sources of one datum before the tasks that read it fail.
+const SEARCH_NS_MAX: u64 = 6 * RETURN_NS_MAX;
+
+#[derive(Debug, Default)]
+pub(super) struct Searches {
+    /// Servers that wait for a source of a datum.
+    searches: BTreeMap<(DatumId, NodeId), Search>,
+    /// Data on their way to servers.
+    spreads: BTreeMap<DatumId, Spread>,
+    /// What is expected of links between hosts, as of that time.
+    links: Option<(Time, Tree<String>)>,
+}
+
+/// A server's search for a source.
+#[derive(Clone, Debug)]
+struct Search {
+    since: Time,
+    /// Sources that failed, and when they did last.
+    failed: BTreeMap<NodeId, Time>,
+    /// When another was named.
+    answered: Option<Time>,
+}
+
+impl Searches {
+    pub(super) fn len(&self) -> usize {
+        self.searches.len() + self.spreads.len()
+    }
+
+    /// A datum is at a server, or does not come there any more.
+    pub(super) fn coming_no_more(&mut self, datum: DatumId, server: NodeId) {
+        self.searches.remove(&(datum, server));
+        if let Some(spread) = self.spreads.get_mut(&datum) {
+            spread.ended(server);
+            if spread.is_empty() {
+                self.spreads.remove(&datum);
+            }
+        }
+    }
+
+    /// A server is gone.
+    pub(super) fn server_lost(&mut self, node: NodeId) {
+        let its: Vec<DatumId> = self.searches.keys().filter(|(_, at)| *at == node).map(|(datum, _)| *datum).collect();
+        its.into_iter().for_each(|datum| self.coming_no_more(datum, node));
+    }
+
+    pub(super) fn given_up(&mut self, datum: DatumId) {
+        self.spreads.remove(&datum);
+    }
+
+    fn of(&self, datum: DatumId) -> Vec<NodeId> {
+        let of_it = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
+        self.searches.range(of_it).map(|((_, server), _)| *server).collect()
+    }
+}
+
+impl Agent {
+    /// A server could not get a datum from another.
+    pub(super) fn supply_failed(
+        &mut self,
+        now: Time,
+        (datum, server, from): (DatumId, NodeId, NodeId),
+        out: &mut Vec<Effect>,
+    ) {
+        let search = Search { since: now, failed: BTreeMap::new(), answered: None };
+        let search = self.names.searches.searches.entry((datum, server)).or_insert(search);
+        search.answered = None;
+        if self.servers.contains_key(&from) {
+            search.failed.insert(from, now);
+        }
+        self.seek(now, datum, server, out);
+    }
+
+    /// Names a source to a server that waits for a datum, or says that there is none.
+    fn seek(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let Some(search) = self.names.searches.searches.get(&(datum, server)) else { return };
+        let waited_ns = now.since(search.since);
+        if let Some(answered) = search.answered {
+            // It comes, or its task is gone.
+            if now.since(answered) >= SEARCH_NS_MAX {
+                self.names.searches.coming_no_more(datum, server);
+            }
+            return;
+        }
+        let failed = search.failed.clone();
+        let source = self.source_for(now, datum, server, &failed);
+        let has_holders = !self.holders_of(datum).is_empty();
+        let limit_ns = if has_holders { SEARCH_NS_MAX } else { RETURN_NS_MAX };
+        match (self.names.catalog.named(datum), source) {
+            (Some(named), Some(source)) if waited_ns < SEARCH_NS_MAX => {
+                let (from, hops) = (source.node, source.hops);
+                let address = self.servers[&from].registration.address.clone();
+                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops }];
+                send(out, server, TaskToServer::Resupply { supplies });
+                let search = self.names.searches.searches.get_mut(&(datum, server)).expect("found above");
+                search.answered = Some(now);
+            }
+            (Some(_), None) if waited_ns < limit_ns => {}
+            _ => {
+                self.names.searches.coming_no_more(datum, server);
+                let why = match has_holders {
+                    true => "it cannot reach the servers that have it".into(),
+                    false => self.why_lost(datum),
+                };
+                send(out, server, CatalogToServer::Gone { datum, why });
+            }
+        }
+    }
+
+    /// From whom a server is to get a datum: a holder, or another server that gets it. One that failed is tried again if there is no
+    /// other, and not at once.
+    fn source_for(
+        &mut self,
+        now: Time,
+        datum: DatumId,
+        server: NodeId,
+        failed: &BTreeMap<NodeId, Time>,
+    ) -> Option<Source> {
+        let size_bytes = self.names.catalog.named(datum)?.meta.size_bytes();
+        let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
+        if self.names.searches.links.as_ref().is_none_or(|(at, _)| now.since(*at) >= HEARTBEAT_NS) {
+            let known = self.links.estimates().map(|(pair, link)| (pair.clone(), link));
+            self.names.searches.links = Some((now, Tree::new(known, [])));
+        }
+        let mut spread = self.names.searches.spreads.remove(&datum).unwrap_or_default();
+        let mut choose = |is_usable: &dyn Fn(NodeId) -> bool| {
+            spread.choose(now.seconds(), server, size_bytes, &holders, is_usable, |a, b| self.way(a, b))
+        };
+        let has_rested = |node: NodeId| failed.get(&node).is_none_or(|at| now.since(*at) >= HEARTBEAT_NS);
+        let source = choose(&|node| !failed.contains_key(&node)).or_else(|| choose(&has_rested));
+        if !spread.is_empty() {
+            self.names.searches.spreads.insert(datum, spread);
+        }
+        source
+    }
+
+    /// What is expected of the way between two servers.
+    fn way(&self, from: NodeId, to: NodeId) -> LinkEstimate {
+        let (a, b) = (Agent::place(self, from), Agent::place(self, to));
+        if a == b {
+            return LinkEstimate { bandwidth: f64::INFINITY, latency_s: 0.0 };
+        }
+        let is_broken = |from, to| self.servers.get(from).is_some_and(|server| server.links.get(to) == Some(&None));
+        if is_broken(&from, &to) || is_broken(&to, &from) {
+            return BROKEN_WAY;
+        }
+        let tree = self.names.searches.links.as_ref().map(|(_, tree)| tree);
+        tree.map_or(LinkEstimate::UNMEASURED, |tree| tree.link(tree.number(&a), tree.number(&b)))
+    }
+
+    /// Copies of a datum have come to be, or all have gone: servers that wait for a source may be answered.
+    pub(super) fn seek_again(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
+        self.names.searches.of(datum).into_iter().for_each(|server| self.seek(now, datum, server, out));
+    }
+
+    /// Time has passed.
+    pub(super) fn seek_all(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (datum, server) in self.names.searches.searches.keys().copied().collect::<Vec<_>>() {
+            self.seek(now, datum, server, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::tests::{agent, register};
+    use super::*;
+    use crate::node::message::{Held, Message, ServerToCatalog, SupplyFault, TaskMessage, TaskToClient};
+    use crate::node::protocol::Input;
+    use crate::node::{AgentTimer, Timer};
+    use gridloom_base::time::SECOND_NS;
+    use gridloom_base::{Dtype, Machine, Meta, Named};
+
+    const SEEKER: NodeId = NodeId(4);
+    const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
+
+    /// The sources that the agent names in answer to an input.
+    fn sources(agent: &mut Agent, at: Time, input: Input) -> Vec<NodeId> {
+        let mut out = Vec::new();
+        agent.handle(at, input, &mut out);
+        let of = |effect| match effect {
+            Effect::Send {
+                to: SEEKER,
+                message: Message::Task(TaskMessage::ToServer(TaskToServer::Resupply { supplies })),
+            } => Some(supplies[0].from),
+            _ => None,
+        };
+        out.into_iter().filter_map(of).collect()
+    }
+
+    fn failed(from: NodeId) -> Input {
+        let (datum, fault) = (DATUM, SupplyFault::Unreachable);
+        let message = TaskToClient::SupplyFailed { datum, from, fault, why: "no route".into() }.into();
+        Input::Received { from: SEEKER, message }
+    }
+
+    #[test]
+    fn a_source_that_failed_rests_before_it_is_named_again() {
+        let mut agent = agent();
+        (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
+        let meta = Meta::array(Dtype::Uint8, &[5]);
+        for from in [NodeId(2), NodeId(3)] {
+            let named = Named { datum: DATUM, name: "mesh".into(), version: 1, meta: meta.clone() };
+            let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
+            agent.handle(Time(10), Input::Received { from, message }, &mut Vec::new());
+        }
+        let at = |ns: u64| Time(SECOND_NS + ns);
+        assert_eq!(sources(&mut agent, at(0), failed(NodeId(2))), [NodeId(3)]);
+        assert_eq!(sources(&mut agent, at(1), failed(NodeId(3))), [], "both have just failed");
+        let beat = || Input::Timer(Timer::Agent(AgentTimer::Heartbeat));
+        assert_eq!(sources(&mut agent, at(HEARTBEAT_NS - 1), beat()), []);
+        let again = sources(&mut agent, at(HEARTBEAT_NS + 1), beat());
+        assert_eq!(again.len(), 1);
+        assert_eq!(sources(&mut agent, at(HEARTBEAT_NS + 2), failed(again[0])).len(), 1, "the other has rested, too");
+    }
+}

@@ -1,0 +1,72 @@
+//! A version that was there when its name was deleted is not found any more, whoever is lost or begins anew later.
+//!
+//! Servers hear of a deletion a moment after the client: one that a fault keeps from it may bring the name back to a new agent. So
+//! deletions are judged before the first fault, and finds at any time.
+//!
+//! docs/shared-data.md, "A name has versions".
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::limits::HEARTBEAT_NS;
+use gridloom_base::{DatumId, Time};
+use gridloom_core::node::Event;
+use gridloom_core::node::message::CatalogAnswer;
+
+use super::{Check, Invariant};
+use crate::event::SimEvent;
+use crate::simulation::Simulation;
+use crate::soak::ledger::Ledger;
+use crate::soak::shared::Asked;
+
+pub(super) const INVARIANT: Invariant = Invariant {
+    name: "what was deleted is not found",
+    about: "a version that was there when its name was deleted is not found any more",
+    make: || Box::<Deleted>::default(),
+};
+
+#[derive(Default)]
+struct Deleted {
+    /// Versions that are there no more, and since when.
+    gone: BTreeMap<DatumId, Time>,
+    /// Their names.
+    names: BTreeSet<String>,
+    judged: u64,
+}
+
+impl Check for Deleted {
+    fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
+        let SimEvent::Told { node, event: Event::Named { ask, answer } } = event else { return Ok(()) };
+        let Some((asked_at, asked)) = ledger.shared.asked.get(&(*node, *ask)) else { return Ok(()) };
+        match (asked, answer) {
+            (Asked::Delete { name }, Ok(CatalogAnswer::Deleted)) if ledger.damage.is_none_by(now) => {
+                self.deleted(ledger, *asked_at, now, name);
+            }
+            (Asked::Find { name, .. }, answer) => {
+                self.judged += u64::from(self.names.contains(name));
+                let Ok(CatalogAnswer::Found { named, .. }) = answer else { return Ok(()) };
+                let since = self.gone.get(&named.datum).filter(|since| **since < *asked_at);
+                if let Some(since) = since.filter(|since| ledger.damage.is_none_by(**since + HEARTBEAT_NS)) {
+                    return Err(format!("{node} finds {named:?}, which was deleted at {since}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        vec![("a shared version was deleted", self.gone.len() as u64), ("a find came after a deletion", self.judged)]
+    }
+}
+
+impl Deleted {
+    /// A name was deleted between those times: what was put before is there no more.
+    fn deleted(&mut self, ledger: &Ledger, asked_at: Time, now: Time, name: &str) {
+        let versions = ledger.shared.versions.values().filter(|version| version.named.name == name);
+        let was_put = |ask| ledger.shared.answered.get(ask).is_some_and(|(at, is_ok)| *is_ok && *at < asked_at);
+        for version in versions.filter(|version| was_put(&version.ask)) {
+            self.gone.entry(version.named.datum).or_insert(now);
+            self.names.insert(name.into());
+        }
+    }
+}
