@@ -341,28 +341,21 @@ contains
     end function
 
     ! Calls with the arguments of a stack. A code.
-    integer(c_int) function grpc_call_arg_stack_with_attr_np(handle, attr, stack)
+    integer(c_int) function grpc_call_arg_stack_with_attr_np(handle, attr, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
         type(grpc_session_attr_t_np), intent(in) :: attr
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_call_arg_stack_with_attr_np = GRPC_OTHER_ERROR_CODE
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_call_arg_stack_with_attr_np = code_of(c_call(handle, attr, passed))
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_call(handle, attr, passed)
+        given = code_of(given)
         call destruct(passed)
     end function
 
     ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error.
-    integer(c_int) function grpc_call_arg_stack_async_with_attr_np(handle, attr, stack)
+    integer(c_int) function grpc_call_arg_stack_async_with_attr_np(handle, attr, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
         type(grpc_session_attr_t_np), intent(in) :: attr
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_call_arg_stack_async_with_attr_np = GRPC_SESSIONID_VOID
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_call_arg_stack_async_with_attr_np = c_call_async(handle, attr, passed)
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_call_async(handle, attr, passed)
         call destruct(passed)
     end function
 
@@ -391,30 +384,23 @@ contains
     end function
 
     ! Calls with the arguments of a stack. A code.
-    integer(c_int) function grpc_invoke_arg_stack_with_attr_np(handle, method_name, attr, stack)
+    integer(c_int) function grpc_invoke_arg_stack_with_attr_np(handle, method_name, attr, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
         type(grpc_session_attr_t_np), intent(in) :: attr
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_invoke_arg_stack_with_attr_np = GRPC_OTHER_ERROR_CODE
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_invoke_arg_stack_with_attr_np = code_of(c_invoke(handle, c_text(method_name), attr, passed))
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_invoke(handle, c_text(method_name), attr, passed)
+        given = code_of(given)
         call destruct(passed)
     end function
 
     ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error.
-    integer(c_int) function grpc_invoke_arg_stack_async_with_attr_np(handle, method_name, attr, stack)
+    integer(c_int) function grpc_invoke_arg_stack_async_with_attr_np(handle, method_name, attr, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
         type(grpc_session_attr_t_np), intent(in) :: attr
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_invoke_arg_stack_async_with_attr_np = GRPC_SESSIONID_VOID
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_invoke_arg_stack_async_with_attr_np = c_invoke_async(handle, c_text(method_name), attr, passed)
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_invoke_async(handle, c_text(method_name), attr, passed)
         call destruct(passed)
     end function
 

@@ -284,26 +284,20 @@ contains
     end function
 
     ! Calls with the arguments of a stack, which may be used again. A code.
-    integer(c_int) function grpc_call_arg_stack(handle, stack)
+    integer(c_int) function grpc_call_arg_stack(handle, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_call_arg_stack = GRPC_OTHER_ERROR_CODE
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_call_arg_stack = c_call_stack(handle, passed)
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_call_stack(handle, passed)
+        ! This one gives its code.
+        if (given == -1) given = code_of(given)
         call destruct(passed)
     end function
 
     ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error, which grpc_last_error_get_np gives.
-    integer(c_int) function grpc_call_arg_stack_async(handle, stack)
+    integer(c_int) function grpc_call_arg_stack_async(handle, stack) result(given)
         type(grpc_function_handle_t), intent(in), target :: handle
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_call_arg_stack_async = GRPC_SESSIONID_VOID
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_call_arg_stack_async = c_call_stack_async(handle, passed)
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_call_stack_async(handle, passed)
         call destruct(passed)
     end function
 

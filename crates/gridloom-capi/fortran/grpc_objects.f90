@@ -2,10 +2,11 @@
 !
 !   type(grpc_object_handle_t_np) :: counter
 !   error = grpc_object_handle_default_np(counter, "docs/counter")
-!   error = grpc_invoke_np(counter, "add", 5_c_long, sum)
+!   error = grpc_invoke_np(counter, "add", 5_c_int, sum)
 !   error = grpc_object_handle_destruct_np(counter)
 !
-! - Arguments of methods are those of grpc_call. An array of handles is as many objects.
+! - Arguments of methods have the kinds of the class's description, as those of grpc_call: here add(IN int n, OUT long *sum), so that
+!   sum is an integer(c_long). An array of handles is as many objects.
 module grpc_objects
     use, intrinsic :: iso_c_binding
     use grpc_texts
@@ -155,28 +156,21 @@ contains
     end function
 
     ! Calls with the arguments of a stack. A code.
-    integer(c_int) function grpc_invoke_arg_stack_np(handle, method_name, stack)
+    integer(c_int) function grpc_invoke_arg_stack_np(handle, method_name, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_invoke_arg_stack_np = GRPC_OTHER_ERROR_CODE
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_invoke_arg_stack_np = code_of(c_invoke_stack(handle, c_text(method_name), passed))
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_invoke_stack(handle, c_text(method_name), passed)
+        given = code_of(given)
         call destruct(passed)
     end function
 
     ! The same without waiting. The session id, or GRPC_SESSIONID_VOID on an error.
-    integer(c_int) function grpc_invoke_arg_stack_async_np(handle, method_name, stack)
+    integer(c_int) function grpc_invoke_arg_stack_async_np(handle, method_name, stack) result(given)
         type(grpc_object_handle_t_np), intent(in), target :: handle
         character(len=*), intent(in) :: method_name
-        type(grpc_arg_stack_t), intent(in), target :: stack
-        type(c_ptr) :: passed
-        grpc_invoke_arg_stack_async_np = GRPC_SESSIONID_VOID
-        passed = as_c(stack)
-        if (.not. c_associated(passed)) return
-        grpc_invoke_arg_stack_async_np = c_invoke_stack_async(handle, c_text(method_name), passed)
+        include "grpc_passed.f90"
+        if (c_associated(passed)) given = c_invoke_stack_async(handle, c_text(method_name), passed)
         call destruct(passed)
     end function
 

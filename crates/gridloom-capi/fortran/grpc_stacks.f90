@@ -268,7 +268,7 @@ contains
         call add(stack, c_loc(x), is_contiguous(x))
     end subroutine
 
-    ! A stack of C; null, and an error is told, if an argument cannot be passed.
+    ! A stack of C; null if an argument cannot be passed, and the last error says why.
     type(c_ptr) function as_c(stack)
         type(grpc_arg_stack_t), intent(in), target :: stack
         integer :: i
@@ -288,12 +288,18 @@ contains
         do i = 1, stack%used
             address = stack%arguments(i)%address
             if (allocated(stack%arguments(i)%bytes)) address = c_loc(stack%arguments(i)%bytes)
-            if (c_stack_push(as_c, address) /= 0) call refuse_argument(i, "cannot be pushed")
+            if (c_stack_push(as_c, address) == 0) cycle
+            ! What comes behind it would take its place.
+            call destruct(as_c)
+            as_c = c_null_ptr
+            return
         end do
     end function
 
+    ! Ends a stack of C, if there is one.
     subroutine destruct(passed)
         type(c_ptr), intent(in) :: passed
+        if (.not. c_associated(passed)) return
         if (c_stack_destruct(passed) /= 0) error stop "grpc: a stack that was made is none"
     end subroutine
 
