@@ -5,6 +5,7 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -496,9 +497,26 @@ def test_transfers_have_time_limits(suite):
     assert '"1Gbps"' in platform
     (suite / "slow.toml").write_text(platform.replace('"1Gbps"', '"1Mbps"'))
     simulate = [PROGRAM, "simulate", "--execute", "-p"]
-    for command in ([program], [*simulate, "platform.toml", "--", program], [*simulate, "slow.toml", "--", program, "slow"]):
+    for command in ([*simulate, "platform.toml", "--", program], [*simulate, "slow.toml", "--", program, "slow"]):
         done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=120)
         assert done.returncode == 0 and "as it should be\n" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_transfer_to_a_server_that_is_stopped_ends_at_its_limit(suite, agent, serve, monkeypatch):
+    server = serve("server-1")
+    monkeypatch.setenv("GRIDLOOM_AGENT", agent)
+    program = compile_c([SUITE / "late.c"], suite / "late", "-std=c99")
+    with subprocess.Popen([program, "stopped"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=suite) as running:
+        assert running.stdout.readline() == "stop it\n"
+        server.send_signal(signal.SIGSTOP)
+        try:
+            running.stdin.write("\n")
+            running.stdin.flush()
+            said = running.stdout.readline()
+        finally:
+            server.send_signal(signal.SIGCONT)
+        rest, _ = running.communicate("\n", timeout=120)
+    assert running.returncode == 0 and said + rest == "go on\nas it should be\n", said + rest
 
 
 def test_another_client_finds_what_was_put_on_a_server(suite, served, monkeypatch):
