@@ -1,5 +1,6 @@
 //! Time limits of calls, as handles, attributes and configurations give them.
 
+use std::ffi::c_int;
 use std::time::Duration;
 
 use gridloom::TransferLimits;
@@ -24,7 +25,8 @@ pub(super) struct ConfiguredLimits {
 impl ConfiguredLimits {
     /// With what holds for all functions.
     pub(super) fn or(&self, others: Limits) -> Limits {
-        let or = |own: Option<f64>, other| own.map_or(other, |seconds| limit(seconds).ok().flatten());
+        let known = |seconds| limit(seconds).expect("it was checked when it was read");
+        let or = |own: Option<f64>, other| own.map_or(other, known);
         let transfers = TransferLimits {
             arguments: or(self.arguments, others.transfers.arguments),
             results: or(self.results, others.transfers.results),
@@ -33,11 +35,44 @@ impl ConfiguredLimits {
     }
 }
 
-/// A limit in seconds; 0 is none.
+/// A limit in seconds; 0 is none. What is less than a nanosecond is one.
 pub(super) fn limit(seconds: f64) -> Result<Option<Duration>, String> {
     match Duration::try_from_secs_f64(seconds) {
-        Ok(Duration::ZERO) => Ok(None),
-        Ok(limit) => Ok(Some(limit)),
-        Err(_) => Err(format!("{seconds} s; give a number of seconds, or 0 for no limit")),
+        Ok(_) if seconds > LIMIT_SECONDS_MAX => {
+            Err(format!("{seconds} s; give at most {LIMIT_SECONDS_MAX}, or 0 for no limit"))
+        }
+        Ok(_) if seconds == 0.0 => Ok(None),
+        Ok(limit) => Ok(Some(limit.max(Duration::from_nanos(1)))),
+        Err(_) => Err(format!("{seconds} s; give a number of seconds from 0 to {LIMIT_SECONDS_MAX}; 0 is no limit")),
+    }
+}
+
+/// A limit in whole seconds, as attributes have it: rounded up, so that none becomes 0, which is no limit.
+pub(super) fn whole_seconds(limit: Option<Duration>) -> c_int {
+    let up = |limit: Duration| limit.as_secs() + u64::from(limit.subsec_nanos() > 0);
+    limit.map_or(0, |limit| c_int::try_from(up(limit)).unwrap_or(c_int::MAX))
+}
+
+/// Longer than attributes can say (an `int`), and such that a clock may add it to the time since 1970, in nanoseconds.
+const LIMIT_SECONDS_MAX: f64 = 4e9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_bounded_and_nothing_becomes_no_limit_but_0() {
+        assert_eq!(limit(0.0), Ok(None));
+        assert_eq!(limit(1e-12), Ok(Some(Duration::from_nanos(1))));
+        assert_eq!(limit(f64::from(c_int::MAX)).unwrap().map(|limit| limit.as_secs()), Some(c_int::MAX as u64));
+        for wrong in [-1.0, f64::NAN, f64::INFINITY, 4.1e9, 1.8e19, 1e300] {
+            assert!(limit(wrong).unwrap_err().contains("4000000000"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn whole_seconds_are_rounded_up() {
+        let seconds = |seconds: f64| whole_seconds(limit(seconds).unwrap());
+        assert_eq!([0.0, 1e-9, 0.4, 1.0, 1.2, 59.000001, 3e9].map(seconds), [0, 1, 1, 1, 2, 60, c_int::MAX]);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::limits::ConfiguredLimits;
+use super::limits::{ConfiguredLimits, limit};
 
 /// What a file says, as far as it has a meaning here.
 #[derive(Debug, Default, PartialEq)]
@@ -155,7 +155,10 @@ fn seconds(value: &str) -> Result<f64, String> {
         _ => factors.iter().find(|(word, _)| is_named(word)).map(|(_, factor)| *factor),
     };
     match (number, factor) {
-        (Ok(number), Some(factor)) => Ok(number * factor),
+        (Ok(number), Some(factor)) => match limit(number * factor) {
+            Ok(_) => Ok(number * factor),
+            Err(why) => Err(format!("'{value}' is {why}")),
+        },
         _ => Err(format!("expected a time such as 30, 30 s, 5 minutes or 1 hour, got '{value}'")),
     }
 }
@@ -201,6 +204,7 @@ mod tests {
             ("<SERVER> hostname a\n", 1, "alone on its line"),
             ("<SERVER>\nport many\n", 2, "got 'many'"),
             ("<FUNCTION_INFO>\nsession_timeout 5 sets\n", 2, "got '5 sets'"),
+            ("<FUNCTION_INFO>\ntransferTimeout_result 9999999 h\n", 2, "at most 4000000000"),
             ("</SERVER>", 1, "closes no section"),
         ] {
             let wrong = NinfgConfig::parse(text).unwrap_err();

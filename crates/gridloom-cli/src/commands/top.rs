@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,8 +21,6 @@ use crate::drawing::words::scaled;
 const CALLS_SHOWN: usize = 20;
 /// Links shown on a page.
 const LINKS_SHOWN: usize = 10;
-/// Faster than connections are, bytes per second: more comes of shared memory alone.
-const CONNECTION_BANDWIDTH_MAX: f64 = 20e9;
 /// Clears a terminal and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
@@ -130,7 +129,7 @@ fn links_page(links: &[LinkReport], hosts: &BTreeSet<&str>) -> String {
         let (latency, bandwidth) = (scaled(link.link.latency_s, "s"), scaled(link.link.bandwidth, "B/s"));
         let age = format!("{} ago", scaled(link.age_s, "s"));
         let (from, to) = (end(&link.from), end(&link.to));
-        let kind = if link.link.bandwidth > CONNECTION_BANDWIDTH_MAX { "  shared memory" } else { "" };
+        let kind = if is_within_host(link) { "  same host" } else { "" };
         let _ = writeln!(text, "{from:<20} {to:<20} {latency:>10} {bandwidth:>12} {age:>10}{kind}");
     }
     if measured.len() > LINKS_SHOWN {
@@ -140,24 +139,42 @@ fn links_page(links: &[LinkReport], hosts: &BTreeSet<&str>) -> String {
     text
 }
 
+/// Whether both ends are known to be on one host: arrays pass through its memory, and no network. Nothing but this host reaches an
+/// address of its loopback.
+fn is_within_host(link: &LinkReport) -> bool {
+    let is_loopback = |end: &str| {
+        let address = end.trim_start_matches('[').trim_end_matches(']');
+        end == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    link.from == link.to || is_loopback(&link.from) || is_loopback(&link.to)
+}
+
 #[cfg(test)]
 mod tests {
     use gridloom_perf::{Accuracy, LinkEstimate};
 
     use super::*;
 
-    #[test]
-    fn the_slowest_links_that_were_measured_are_shown() {
-        let link = |number: u64, measurements| LinkReport {
-            from: format!("host-{number}"),
-            to: "hub".into(),
-            link: LinkEstimate { latency_s: 1e-4, bandwidth: 1e6 * (20 - number) as f64 },
+    fn measured(from: &str, to: &str) -> LinkReport {
+        LinkReport {
+            from: from.into(),
+            to: to.into(),
+            link: LinkEstimate { latency_s: 1e-4, bandwidth: 1e6 },
             predictor: "last".into(),
             forecast_error: 0.0,
-            measurements,
+            measurements: 1,
             age_s: 3.0,
             accuracy: Accuracy::default(),
             shared: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_slowest_links_that_were_measured_are_shown() {
+        let link = |number: u64, measurements| LinkReport {
+            link: LinkEstimate { latency_s: 1e-4, bandwidth: 1e6 * (20 - number) as f64 },
+            measurements,
+            ..measured(&format!("host-{number}"), "hub")
         };
         let hosts = (0..14).map(|number| format!("host-{number}")).collect::<Vec<_>>();
         let hosts = hosts.iter().map(String::as_str).chain(["hub"]).collect();
@@ -170,10 +187,26 @@ mod tests {
             "{page}"
         );
         assert_eq!((lines.len(), lines[12]), (13, "and 3 faster links; 'gridloom models --links' lists all"));
-        let mut own = LinkReport { from: "n2f3a90".into(), ..link(1, 3) };
-        own.link.bandwidth = 109e9;
-        let page = links_page(&[own], &hosts);
-        let line = page.lines().nth(2).unwrap();
-        assert!(line.starts_with("program n2f3a90 ") && line.ends_with("  shared memory"), "{page}");
+        let program = LinkReport { from: "n2f3a90".into(), ..link(1, 3) };
+        let page = links_page(&[program], &hosts);
+        assert!(page.lines().nth(2).unwrap().starts_with("program n2f3a90 "), "{page}");
+    }
+
+    #[test]
+    fn links_within_a_host_say_so_however_fast_they_are() {
+        for (from, to, is_within) in [
+            ("hub", "hub", true),
+            ("n2f3a90", "127.0.0.1", true),
+            ("[::1]", "n2f3a90", true),
+            ("n2f3a90", "localhost", true),
+            ("n2f3a90", "10.0.0.1", false),
+            ("host-1", "hub", false),
+        ] {
+            for bandwidth in [1e3, 109e9] {
+                let link = LinkEstimate { latency_s: 1e-4, bandwidth };
+                let page = links_page(&[LinkReport { link, ..measured(from, to) }], &BTreeSet::new());
+                assert_eq!(page.ends_with("  same host\n"), is_within, "{page}");
+            }
+        }
     }
 }

@@ -1,14 +1,13 @@
 //! Attributes of sessions (`grpc_ninfg.h`), and calls with them.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::time::Duration;
 
 use gridloom::TransferLimits;
 
 use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run, run_for};
 use super::super::handles::{CFunctionHandle, CObjectHandle};
 use super::super::library::library;
-use super::super::limits::{self, Limits};
+use super::super::limits::{self, Limits, whole_seconds};
 use super::super::memory;
 use super::attributes::{Field, WAIT, get, no_attribute, set};
 use super::calls::{OpenCall, call_of, method_of};
@@ -48,12 +47,9 @@ pub type CSessionAttrName = u32;
 /// # Safety
 /// A place for attributes.
 unsafe fn begin_attributes(attr: *mut CSessionAttr, limits: Limits) -> Outcome<()> {
-    let seconds = |limit: Option<Duration>| {
-        limit.map_or(0, |limit| c_int::try_from(limit.as_secs().max(1)).unwrap_or(c_int::MAX))
-    };
     let TransferLimits { arguments, results } = limits.transfers;
-    let transfers = [seconds(arguments), seconds(results), 0, 0];
-    let fresh = CSessionAttr { transfer: WAIT, timeout: seconds(limits.whole), transfers };
+    let transfers = [whole_seconds(arguments), whole_seconds(results), 0, 0];
+    let fresh = CSessionAttr { transfer: WAIT, timeout: whole_seconds(limits.whole), transfers };
     // SAFETY: promised by the caller.
     unsafe { memory::place(attr, "the place for the attributes")?.write_new(fresh) };
     Ok(())
