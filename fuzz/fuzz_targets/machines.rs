@@ -15,8 +15,9 @@ use std::sync::{Arc, LazyLock};
 
 use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
-use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, TaskMessage, TaskToServer};
+use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, ServerToCatalog};
 use gridloom_core::node::message::{DirectoryToAgent, DirectoryToServer};
+use gridloom_core::node::message::{TaskMessage, TaskToServer};
 use gridloom_core::node::{
     Agent, AgentConfig, AgentTimer, Client, ClientConfig, ClientTimer, Command, Effect, Event, Input, Message,
     NameCommand, Role, Server, ServerConfig, ServerTimer, Timer,
@@ -90,6 +91,8 @@ struct Play {
     hashes: BTreeMap<String, u64>,
     /// Shared data that were named to the machine or by it.
     shared: Vec<Named>,
+    /// Shared data that the machine, a server, has told its agent of when it registered last.
+    kept: Vec<DatumId>,
     program: Program,
 }
 
@@ -116,6 +119,7 @@ impl Play {
             started: BTreeMap::new(),
             hashes,
             shared: Vec::new(),
+            kept: Vec::new(),
             program: Program::default(),
         }
     }
@@ -135,6 +139,7 @@ impl Play {
         }
         (0..60).for_each(|_| self.beat(SECOND_NS));
         self.release_all();
+        self.release_shared();
         assert!(self.program.asks.is_empty(), "questions without an answer: {:?}", self.program.asks);
         let left = match &self.node {
             // Names outlive those that put them.
@@ -144,11 +149,6 @@ impl Play {
             Node::Server(server) => server.leftovers(),
             Node::Client(client) => client.leftovers().to_vec(),
         };
-        // A server keeps what is shared for an agent that comes back.
-        if matches!(self.node, Node::Server(_)) && left.iter().any(|(what, count)| *what == "shared data" && *count > 0)
-        {
-            return;
-        }
         assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
     }
 
@@ -296,6 +296,11 @@ impl Play {
                     message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, .. })),
                     ..
                 } => self.shared.push(named),
+                Effect::Send { message: Message::Catalog(CatalogMessage::FromServer(told)), .. } => match told {
+                    ServerToCatalog::Holds { data } => self.kept.extend(data.iter().map(|named| named.datum)),
+                    ServerToCatalog::HasCopies { data } => self.kept.extend(data),
+                    ServerToCatalog::Stored { .. } => {}
+                },
                 Effect::Map { number, job } => {
                     follow.push(Input::Mapped { number, outcome: job.map(Stop::default()) });
                 }
@@ -306,6 +311,20 @@ impl Play {
     }
 
     // ---- names
+
+    /// A server keeps what is shared for an agent that comes back. One comes, hears of all of it, and gives it up.
+    fn release_shared(&mut self) {
+        if !matches!(self.node, Node::Server(_)) {
+            return;
+        }
+        self.kept.clear();
+        self.peer_up(AGENT, Role::Agent);
+        self.register();
+        let message = TaskToServer::Release { data: std::mem::take(&mut self.kept) }.into();
+        self.input(Input::Received { from: AGENT, message });
+        self.peer_lost(AGENT);
+        self.beat(SECOND_NS);
+    }
 
     /// A client has servers for peers, and the others have clients.
     fn role(&self, role: Role) -> Role {

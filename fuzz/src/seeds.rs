@@ -34,13 +34,10 @@ fn main() {
             write("frames", &format!("functions-{at}-{number}"), &frame);
         }
     }
-    for (at, messages) in conversations().into_iter().enumerate() {
-        // To the server, from its first client: see the target.
-        let bytes = messages.iter().flat_map(|message| {
-            let body = postcard::to_stdvec(message).expect("a message is written");
-            std::iter::once(0x16).chain(body).collect::<Vec<u8>>()
-        });
-        write("machines", &format!("conversation-{at}"), &std::iter::once(0).chain(bytes).collect::<Vec<u8>>());
+    for (at, steps) in conversations().into_iter().enumerate() {
+        // With a server.
+        let bytes = std::iter::once(0).chain(steps.iter().flat_map(Step::bytes));
+        write("machines", &format!("conversation-{at}"), &bytes.collect::<Vec<u8>>());
     }
     for (at, file) in files(&root, "hex").into_iter().enumerate() {
         let text = fs::read_to_string(&file).expect("it can be read");
@@ -54,8 +51,34 @@ fn main() {
     }
 }
 
+/// What happens to a server, in the numbers of the target `machines`.
+enum Step {
+    /// Its first client says so.
+    Says(Message),
+    /// A datum of that client arrives.
+    Arrives(DatumId, Meta),
+    /// The agent says that the client puts a shared datum here; the client has its datum 1 become that one.
+    IsToBePut,
+    IsPut,
+}
+
+impl Step {
+    fn bytes(&self) -> Vec<u8> {
+        match self {
+            Step::Says(message) => {
+                std::iter::once(0x19).chain(postcard::to_stdvec(message).expect("it is written")).collect()
+            }
+            Step::Arrives(datum, meta) => {
+                std::iter::once(0x14).chain(postcard::to_stdvec(&(datum, meta)).expect("it is written")).collect()
+            }
+            Step::IsToBePut => vec![0x07, 0, 0],
+            Step::IsPut => vec![0x17, 1, 0],
+        }
+    }
+}
+
 /// What clients say to servers.
-fn conversations() -> Vec<Vec<Message>> {
+fn conversations() -> Vec<Vec<Step>> {
     let client = NodeId(3);
     let datum = |serial| DatumId { client, serial };
     let (task, meta) = (TaskId { client, serial: 1 }, Meta::array(Dtype::Float64, &[1]));
@@ -75,14 +98,19 @@ fn conversations() -> Vec<Vec<Message>> {
         ..one.clone()
     };
     let supply = Supply { datum: datum(1), meta: meta.clone(), from: client, address: String::new(), hops: 1 };
-    let run = |task: &Task| TaskToServer::RunTasks { tasks: vec![task.clone()], supplies: vec![supply.clone()] }.into();
+    let run = |task: &Task| {
+        Step::Says(TaskToServer::RunTasks { tasks: vec![task.clone()], supplies: vec![supply.clone()] }.into())
+    };
+    let says = |message: TaskToServer| Step::Says(message.into());
+    let arrives = || Step::Arrives(datum(1), meta.clone());
     vec![
-        vec![run(&one), TaskToServer::Recall { group: None, tasks: vec![task] }.into()],
-        vec![run(&one), TaskToServer::Cancel { tasks: vec![task] }.into()],
-        vec![run(&placed), TaskToServer::Release { data: vec![datum(1)] }.into()],
-        vec![run(&one), DataMessage::Fetch { datum: datum(2) }.into()],
-        vec![run(&one), TaskToServer::HasCopies { data: vec![datum(2)] }.into()],
-        vec![TaskToServer::Call { task: one, supplies: vec![(datum(1), meta)] }.into()],
+        vec![run(&one), says(TaskToServer::Recall { group: None, tasks: vec![task] })],
+        vec![run(&one), arrives(), says(TaskToServer::Cancel { tasks: vec![task] })],
+        vec![run(&placed), arrives(), says(TaskToServer::Release { data: vec![datum(1)] })],
+        vec![run(&one), arrives(), Step::Says(DataMessage::Fetch { datum: datum(2), hops: 1 }.into())],
+        vec![run(&one), arrives(), says(TaskToServer::HasCopies { data: vec![datum(2)] })],
+        vec![says(TaskToServer::Call { task: one.clone(), supplies: vec![(datum(1), meta.clone())] }), arrives()],
+        vec![Step::IsToBePut, Step::IsPut, arrives()],
     ]
 }
 
