@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
@@ -18,9 +18,13 @@ const NEAR_NAMES_LIMIT: Duration = Duration::from_secs(2);
 
 type Answer = Result<CatalogAnswer, NameError>;
 
-/// Questions about names that have no answer, or one that no thread has taken.
+/// Questions about names: those that have no answer, or one that no thread has taken.
 #[derive(Default)]
-pub(super) struct Asks(BTreeMap<u64, Asked>);
+pub(super) struct Asks {
+    all: BTreeMap<u64, Asked>,
+    /// A copy found no room on the server that runs the program, a function. No more are brought there.
+    near_is_full: bool,
+}
 
 enum Asked {
     /// A thread of the program waits for the answer.
@@ -32,17 +36,17 @@ enum Asked {
 
 impl Asks {
     fn begin(&mut self, ask: u64) {
-        self.0.insert(ask, Asked::Waits);
+        self.all.insert(ask, Asked::Waits);
     }
 
     /// Gives the datum that was found for nobody.
     pub(super) fn on_answer(&mut self, ask: u64, answer: Answer) -> Option<DatumId> {
-        let asked = self.0.get_mut(&ask)?;
+        let asked = self.all.get_mut(&ask)?;
         match asked {
             Asked::Waits => *asked = Asked::Answered(answer),
             Asked::Answered(_) => unreachable!("each question has one answer"),
             Asked::GivenUp => {
-                self.0.remove(&ask);
+                self.all.remove(&ask);
                 return found(&answer);
             }
         }
@@ -50,10 +54,10 @@ impl Asks {
     }
 
     fn take(&mut self, ask: u64) -> Option<Answer> {
-        match self.0.remove(&ask)? {
+        match self.all.remove(&ask)? {
             Asked::Answered(answer) => Some(answer),
             other => {
-                self.0.insert(ask, other);
+                self.all.insert(ask, other);
                 None
             }
         }
@@ -61,10 +65,10 @@ impl Asks {
 
     /// The thread waits no longer. Gives the datum of an answer that it has not taken.
     fn give_up(&mut self, ask: u64) -> Option<DatumId> {
-        match self.0.remove(&ask)? {
+        match self.all.remove(&ask)? {
             Asked::Answered(answer) => found(&answer),
             Asked::Waits | Asked::GivenUp => {
-                self.0.insert(ask, Asked::GivenUp);
+                self.all.insert(ask, Asked::GivenUp);
                 None
             }
         }
@@ -177,10 +181,17 @@ impl SharedData<'_> {
 
     /// What a function finds comes to its server, for all that it runs. Where that cannot be, it comes to the function alone.
     fn bring_near(&self, handle: &Handle) -> Result<(), Error> {
-        match self.near().filter(|_| handle.meta().size_bytes() > EAGER_BYTES_MAX) {
-            Some(server) => handle.place(server, false)?.wait_within(None),
-            None => Ok(()),
+        let is_small = handle.meta().size_bytes() <= EAGER_BYTES_MAX;
+        let Some(server) = self.near().filter(|_| !is_small && !self.0.state().asks.near_is_full) else {
+            return Ok(());
+        };
+        match handle.place(server, false)?.wait() {
+            // The next copy would wait for room as long, and in vain: the call itself keeps it.
+            Err(Error::Task(TaskError::StoreFull { .. })) => self.0.state().asks.near_is_full = true,
+            Err(Error::Task(_)) | Ok(()) => {}
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     /// Takes copies of the current version of a name to servers, before calls read it there: to all if none is named. They stay as
@@ -306,6 +317,6 @@ mod tests {
         assert_eq!(asks.on_answer(2, finds(2)).map(|datum| datum.serial), Some(2));
         assert_eq!(asks.on_answer(3, finds(3)), None);
         assert_eq!(asks.give_up(3).map(|datum| datum.serial), Some(3));
-        assert!(asks.0.is_empty());
+        assert!(asks.all.is_empty());
     }
 }
