@@ -93,6 +93,8 @@ struct Play {
     shared: Vec<Named>,
     /// Shared data that the machine, a server, has told its agent of when it registered last.
     kept: Vec<DatumId>,
+    /// Addresses that the machine has dialled. It hears at the next heartbeat that nobody answers.
+    dials: Vec<String>,
     program: Program,
 }
 
@@ -120,6 +122,7 @@ impl Play {
             hashes,
             shared: Vec::new(),
             kept: Vec::new(),
+            dials: Vec::new(),
             program: Program::default(),
         }
     }
@@ -247,6 +250,10 @@ impl Play {
 
     fn beat(&mut self, after_ns: u64) {
         self.now = self.now + after_ns;
+        // Whom they reach comes by itself.
+        for address in std::mem::take(&mut self.dials) {
+            self.input(Input::DialFailed { address, why: "so".into(), connected: None });
+        }
         let timers = match self.node {
             Node::Agent(_) => vec![Timer::Agent(AgentTimer::Heartbeat)],
             Node::Server(_) => vec![Timer::Server(ServerTimer::Heartbeat), Timer::Server(ServerTimer::Transfers)],
@@ -288,9 +295,7 @@ impl Play {
                     follow.push(Input::TaskEnded { task, outcome, run_ns: 1 });
                 }
                 Effect::HangUp { peer } => _ = self.up.remove(&peer),
-                Effect::Dial { address } if matches!(self.node, Node::Client(_)) => {
-                    follow.push(Input::DialFailed { address, why: "so".into(), connected: None });
-                }
+                Effect::Dial { address } => self.dials.push(address),
                 Effect::Emit(Event::Named { ask, answer }) => self.answered(ask, answer),
                 Effect::Send {
                     message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, .. })),
