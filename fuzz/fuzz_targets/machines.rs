@@ -302,7 +302,7 @@ impl Play {
                     ..
                 } => self.shared.push(named),
                 Effect::Send { message: Message::Catalog(CatalogMessage::FromServer(told)), .. } => match told {
-                    ServerToCatalog::Holds { data } => self.kept.extend(data.iter().map(|named| named.datum)),
+                    ServerToCatalog::Holds { data } => self.kept.extend(data.iter().map(|held| held.named.datum)),
                     ServerToCatalog::HasCopies { data } => self.kept.extend(data),
                     ServerToCatalog::Stored { .. } => {}
                 },
