@@ -26,9 +26,10 @@ pub(crate) fn put_shared(
     replaces: bool,
 ) -> PyResult<()> {
     let (session, grid) = grid.live(py)?;
-    let about = "put".to_string();
+    // Errors name it.
+    let what = format!("put of '{name}'");
     let signature =
-        Signature { name: about, params: Vec::new(), callbacks: Vec::new(), work: None, about: String::new() };
+        Signature { name: what, params: Vec::new(), callbacks: Vec::new(), work: None, about: String::new() };
     let describes_only = session.describes_only;
     let target = Target { grid: &grid, signature: &signature, describes_only, snapshots: None };
     let put = match target.argument(object, None)? {

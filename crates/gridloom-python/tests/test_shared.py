@@ -83,6 +83,8 @@ def test_copies_go_to_the_servers_that_are_named(agent):
         other = ({"s0", "s1"} - {first}).pop()
         with pytest.raises(gl.UsageError, match="no server is named 'nowhere'"):
             grid.place("mesh", "nowhere")
+        grid.place("mesh", [])
+        assert grid.names()[0].servers == (first,)
         grid.place("mesh", other)
         wait_until(lambda: set(grid.names()[0].servers) == {"s0", "s1"})
 
@@ -138,8 +140,11 @@ def test_what_cannot_be_put_is_refused(grid):
     for name, why in (("", "empty"), ("a\0b", "control"), ("n" * 1025, "1025 bytes")):
         with pytest.raises(gl.ArgumentError, match=why):
             grid.put(name, 1)
-    with pytest.raises(gl.ArgumentError):
+    with pytest.raises(gl.ArgumentError, match=r"^put of 'set': argument: expected a number, an array, a string or bytes, got set$"):
         grid.put("set", {1, 2})
+    for wrong in (lambda: grid.get(5), lambda: grid.exists(b"mesh"), lambda: grid.names(None), lambda: grid.place("mesh", [1])):
+        with pytest.raises(gl.ArgumentError, match="is a str, got (int|bytes|NoneType)"):
+            wrong()
     with pytest.raises(gl.UnknownName):
         grid.delete("nothing")
     with pytest.raises(gl.UsageError, match="cannot read"):

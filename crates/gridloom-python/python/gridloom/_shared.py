@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
 from ._checks import seconds
+from ._errors import ArgumentError
 from ._remote_value import RemoteValue
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class SharedData:
             1 to 1,024 bytes without control characters.
         value : array, number, str, bytes, path or handle
             An array of numbers, a number, a text or bytes; the bytes of the file that a `pathlib.Path` leads to; or the result of a
-            call (a `Handle`), which goes straight from its server to the one that keeps it.
+            call (a `Handle`), which goes straight from its server to the one that keeps it. Other objects as the bytes that
+            ``pickle.dumps`` makes of them; unpickle only what programs that you trust have put.
         replace : bool, optional
             Whether a name that exists gets a new version.
 
@@ -123,9 +125,9 @@ class SharedData:
         15.0
         """
         if isinstance(value, os.PathLike):
-            _gridloom.put_file_shared(self._raw, name, os.fspath(value), replace)
+            _gridloom.put_file_shared(self._raw, _text("name", name), os.fspath(value), replace)
         else:
-            _gridloom.put_shared(self._raw, name, value, replace)
+            _gridloom.put_shared(self._raw, _text("name", name), value, replace)
 
     def get(self, name: str, /, *, timeout: float | None = None) -> Any:
         """Get the value of a name. Waits until a program has put it.
@@ -180,9 +182,9 @@ class SharedData:
         >>> with grid.group():                                   # doctest: +SKIP
         ...     parts = [solve(mesh, step) for step in range(8)]
         """
-        return SharedValue(_gridloom.find_shared(self._raw, name, seconds("timeout", timeout)), name)
+        return SharedValue(_gridloom.find_shared(self._raw, _text("name", name), seconds("timeout", timeout)), name)
 
-    def place(self, name: str, /, servers: str | Iterable[str] = ()) -> None:
+    def place(self, name: str, /, servers: str | Iterable[str] | None = None) -> None:
         """Take copies of a name's current version to servers, before calls read it there.
 
         The servers get it from one another, so it takes little longer than one transfer. The copies stay as long as there is room.
@@ -191,7 +193,7 @@ class SharedData:
         ----------
         name : str
         servers : str or iterable of str, optional
-            The name of a server, or names of several; all servers if none is named.
+            The name of a server, or names of several. Without it, all servers; none of an empty list.
 
         Raises
         ------
@@ -204,7 +206,9 @@ class SharedData:
         TaskError
             If a server has no room, or is lost.
         """
-        _gridloom.place_shared(self._raw, name, [servers] if isinstance(servers, str) else list(servers))
+        named = [servers] if isinstance(servers, str) else [_text("a server", server) for server in servers or ()]
+        if named or servers is None:
+            _gridloom.place_shared(self._raw, _text("name", name), named)
 
     def exists(self, name: str, /) -> bool:
         """Whether a program has put that name, and a server still has it. This asks the agent alone, and moves no data.
@@ -217,7 +221,7 @@ class SharedData:
         -------
         bool
         """
-        return _gridloom.shared_exists(self._raw, name)
+        return _gridloom.shared_exists(self._raw, _text("name", name))
 
     def delete(self, name: str, /) -> None:
         """Give up a name. Its bytes go when no program holds a `SharedValue` of it any more.
@@ -231,7 +235,7 @@ class SharedData:
         UnknownName
             If it does not exist.
         """
-        _gridloom.delete_shared(self._raw, name)
+        _gridloom.delete_shared(self._raw, _text("name", name))
 
     def names(self, prefix: str = "") -> list[SharedName]:
         """List the names that begin with `prefix`, in order.
@@ -250,5 +254,12 @@ class SharedData:
         >>> [one.name for one in grid.names("run/")]             # doctest: +SKIP
         ['run/1', 'run/2']
         """
-        listed = _gridloom.list_shared(self._raw, prefix)
+        listed = _gridloom.list_shared(self._raw, _text("prefix", prefix))
         return [SharedName(name, version, kind, nbytes, tuple(servers)) for name, version, kind, nbytes, servers in listed]
+
+
+def _text(what: str, value: Any) -> str:
+    """Give a text."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"shared data: {what} is a str, got {type(value).__name__} {value!r:.64}")
+    return value
