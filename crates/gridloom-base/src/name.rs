@@ -14,6 +14,8 @@ pub struct Named {
     /// Rises with each put of the name.
     pub version: u64,
     pub meta: Meta,
+    /// So many servers keep it.
+    pub replicas: u16,
 }
 
 /// Why a named datum was not put, found or deleted.

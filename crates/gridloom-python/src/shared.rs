@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom::{Arg, Value};
+use gridloom::{Arg, PutOptions, Value};
 use gridloom_base::NameError;
 use gridloom_idl::Signature;
 use pyo3::prelude::*;
@@ -23,8 +23,9 @@ pub(crate) fn put_shared(
     grid: &RawGrid,
     name: String,
     object: &Bound<'_, PyAny>,
-    replaces: bool,
+    options: (bool, u16),
 ) -> PyResult<()> {
+    let options = PutOptions { replaces: options.0, replicas: options.1 };
     let (session, grid) = grid.live(py)?;
     // Errors name it.
     let what = format!("put of '{name}'");
@@ -33,8 +34,8 @@ pub(crate) fn put_shared(
     let describes_only = session.describes_only;
     let target = Target { grid: &grid, signature: &signature, describes_only, snapshots: None };
     let put = match target.argument(object, None)? {
-        Arg::Handle(handle) => interruptible(py, move || grid.shared().put_handle(&name, &handle, replaces)),
-        Arg::Value(value) => interruptible(py, move || grid.shared().put(&name, &value, replaces)),
+        Arg::Handle(handle) => interruptible(py, move || grid.shared().put_handle(&name, &handle, options)),
+        Arg::Value(value) => interruptible(py, move || grid.shared().put(&name, &value, options)),
     };
     put?.or_raise(py)
 }
@@ -46,14 +47,15 @@ pub(crate) fn put_file_shared(
     grid: &RawGrid,
     name: String,
     path: std::path::PathBuf,
-    replaces: bool,
+    options: (bool, u16),
 ) -> PyResult<()> {
+    let options = PutOptions { replaces: options.0, replicas: options.1 };
     let (_, grid) = grid.live(py)?;
     let put = interruptible(py, move || {
         let read = std::fs::read(&path);
         let bytes =
             read.map_err(|error| gridloom::Error::Usage(format!("cannot read '{}': {error}", path.display())))?;
-        grid.shared().put(&name, &Value::from(Arc::<[u8]>::from(bytes)), replaces)
+        grid.shared().put(&name, &Value::from(Arc::<[u8]>::from(bytes)), options)
     });
     put?.or_raise(py)
 }
@@ -89,19 +91,19 @@ pub(crate) fn delete_shared(py: Python<'_>, grid: &RawGrid, name: String) -> PyR
     interruptible(py, move || grid.shared().delete(&name))?.or_raise(py)
 }
 
-/// Name, version, description, bytes, and servers of each.
+/// Name, version, description, bytes, replicas and servers of each.
 #[pyfunction]
 #[allow(clippy::type_complexity, reason = "a tuple of one caller")]
 pub(crate) fn list_shared<'py>(
     py: Python<'py>,
     grid: &RawGrid,
     prefix: String,
-) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, Vec<String>)>> {
+) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, u16, Vec<String>)>> {
     let (_, grid) = grid.live(py)?;
     let listed = interruptible(py, move || grid.shared().list(&prefix))?.or_raise(py)?;
     let plain = |one: gridloom::SharedName| {
         let size_bytes = one.meta.size_bytes();
-        Ok((one.name, one.version, to_plain(py, &one.meta.to_string())?, size_bytes, one.servers))
+        Ok((one.name, one.version, to_plain(py, &one.meta.to_string())?, size_bytes, one.replicas, one.servers))
     };
     listed.into_iter().map(plain).collect()
 }

@@ -198,6 +198,23 @@ def test_the_loss_of_the_only_server_is_told(grids):
         assert grid.get("mesh").sum() == 3
 
 
+def test_what_two_servers_keep_survives_the_loss_of_one(grids):
+    agent = grids.start("agent", "--listen", "127.0.0.1:0")
+    for number in range(3):
+        grids.serve("--agent", agent, "--name", f"s{number}")
+    with gl.connect(agent) as grid:
+        with pytest.raises(gl.NoRoomToShare, match="4 are to keep it, and 3 servers have room for it"):
+            grid.put("mesh", 1, replicas=4)
+        grid.put("mesh", np.arange(100_000.0), replicas=2)
+        (mesh,) = grid.names()
+        assert mesh.replicas == 2 == len(mesh.servers)
+        lost = mesh.servers[0]
+        grids.processes[1 + int(lost[1])].send_signal(signal.SIGKILL)
+        # The third gets it.
+        wait_until(lambda: len(set(grid.names()[0].servers) - {lost}) == 2)
+        assert grid.get("mesh")[5] == 5
+
+
 def test_without_an_agent_there_are_no_names(grids):
     address = grids.serve("--no-agent")
     with gl.connect(servers=[address]) as grid, pytest.raises(gl.ConnectError, match="need an agent"):

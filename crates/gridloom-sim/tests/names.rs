@@ -93,7 +93,7 @@ impl Stage {
         let datum = DatumId { client, serial };
         self.sim.put(client, datum, meta.clone(), None);
         let (task, group) = (TaskId { client, serial }, GroupId { client, serial });
-        let put = NameCommand::Put { name: name.into(), datum, meta, replaces: false, task, group };
+        let put = NameCommand::Put { name: name.into(), datum, meta, replaces: false, replicas: 1, task, group };
         assert_eq!(self.ask(put), Ok(CatalogAnswer::Put));
         self.sim.command(client, Command::Release { data: vec![datum] });
     }

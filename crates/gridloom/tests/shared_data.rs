@@ -2,7 +2,7 @@
 
 mod support;
 
-use gridloom::{Grid, SimulationReport, Value};
+use gridloom::{Grid, PutOptions, SimulationReport, Value};
 use gridloom_base::{Dtype, Meta};
 
 const FUNCTIONS: &str = "Module kernels;\nDefine null(IN int n) CalcOrder 1 Calls \"C\" null(n);\n";
@@ -12,7 +12,9 @@ const BANDWIDTH: f64 = 12.5e6;
 /// A grid whose servers all get a datum that the first has. Gives how long that took, seconds.
 fn broadcast(test: &str, platform: &str) -> (f64, SimulationReport) {
     let grid = Grid::simulate(support::simulation(test, platform, FUNCTIONS, &[])).unwrap();
-    grid.shared().put("mydat", &Value::placeholder(Meta::array(Dtype::Uint8, &[BYTES])), false).unwrap();
+    grid.shared()
+        .put("mydat", &Value::placeholder(Meta::array(Dtype::Uint8, &[BYTES])), PutOptions::default())
+        .unwrap();
     // Servers measure the links between them when they come.
     grid.advance(30.0);
     let begun = grid.now();

@@ -17,6 +17,7 @@ impl Play {
             name: ["a", "b", ""][usize::from(byte) % 3].into(),
             version: u64::from(byte),
             meta: meta(),
+            replicas: u16::from(byte % 4),
         };
         self.shared.iter().rev().nth(usize::from(byte) % 8).cloned().unwrap_or_else(made_up)
     }
@@ -48,7 +49,7 @@ impl Play {
                 0 | 1 => {
                     let at = Vec::new();
                     let before = Some(datum).filter(|_| which >= 128);
-                    ClientToCatalog::Put { ask, name, meta: meta(), replaces: what % 2 == 0, at, before }.into()
+                    ClientToCatalog::Put { ask, name, meta: meta(), replaces: what % 2 == 0, replicas: u16::from(which % 4), at, before }.into()
                 }
                 2 => ClientToCatalog::Find { ask, name, waits: which >= 128 }.into(),
                 3 => ClientToCatalog::Forget { ask, name }.into(),

@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
     ("a find waits for a put, and an unknown name is told with those like it", waits),
     ("calls read shared data on any server", calls_read),
     ("a lost server's data are a named error, and can be put again", lost_with_its_server),
+    ("what two servers keep survives the loss of each, and gets another keeper", kept_by_two),
     ("a deleted name leaves no bytes", leaves_nothing),
     ("what finds no room is an error", no_room),
 ];
@@ -42,16 +43,16 @@ impl Stage<'_> {
         self.answer(ask)
     }
 
-    fn put_command(&mut self, name: &str, replaces: bool) -> NameCommand {
+    fn put_command(&mut self, name: &str, replaces: bool, replicas: u16) -> NameCommand {
         let (datum, meta) = self.array();
         let client = self.name;
         let task = TaskId { client, serial: self.serial() };
         let group = GroupId { client, serial: self.serial() };
-        NameCommand::Put { name: name.into(), datum, meta, replaces, task, group }
+        NameCommand::Put { name: name.into(), datum, meta, replaces, replicas, task, group }
     }
 
     fn put(&mut self, name: &str, replaces: bool) -> Answer {
-        let command = self.put_command(name, replaces);
+        let command = self.put_command(name, replaces, 1);
         self.named(command)
     }
 
@@ -201,13 +202,43 @@ fn lost_with_its_server(world: &mut dyn World) {
     stage.expect(mesh, |i| i);
 }
 
+fn kept_by_two(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 2);
+    let counted = stage.counted();
+    let too_many = stage.put_command("mesh", false, 3);
+    let Err(NameError::NoRoom { why, .. }) = stage.named(too_many) else { panic!("there are two servers") };
+    assert!(why.contains("3 are to keep it, and 2 servers have room"), "{why}");
+    let command = stage.put_command("mesh", false, 2);
+    assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
+    stage.until_store_has(2 * counted);
+    for (lost, next) in [(0, "server-3"), (1, "server-4")] {
+        let server = stage.servers[lost];
+        stage.world.kill(server);
+        let mesh = stage.find("mesh").unwrap();
+        stage.expect(mesh, |i| i);
+        stage.release(mesh);
+        stage.names.remove(&server);
+        stage.world.start_server(spec(if next == "server-3" { 3 } else { 4 }, STORE_BYTES_DEFAULT));
+        let node = stage.until("the new server in the directory", |event| match event {
+            Event::Directory { grid, .. } => {
+                grid.servers.iter().find(|known| known.name == next).map(|known| known.node)
+            }
+            _ => None,
+        });
+        stage.names.insert(node, next.into());
+        stage.until_store_has(2 * counted);
+    }
+    assert_eq!(stage.named(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
+    stage.until_store_has(0);
+}
+
 fn leaves_nothing(world: &mut dyn World) {
     let mut stage = Stage::new(world, 2);
     let counted = stage.counted();
     let puts: Vec<u64> = ["a", "b", "c"]
         .into_iter()
         .map(|name| {
-            let command = stage.put_command(name, false);
+            let command = stage.put_command(name, false, 1);
             stage.ask(command)
         })
         .collect();

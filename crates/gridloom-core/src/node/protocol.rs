@@ -297,6 +297,8 @@ pub enum NameCommand {
         meta: Meta,
         /// A name that exists gets a new version.
         replaces: bool,
+        /// So many servers are to keep it.
+        replicas: u16,
         /// Names for the task that takes it there, and for its group.
         task: TaskId,
         group: GroupId,

@@ -64,7 +64,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 23. servers tell an agent that takes their registration what copies of shared data they have
 /// 24. a server hears from the agent what shared data clients are to put there
 /// 25. clients tell a new agent what they read, and servers what they hold of names that were deleted
-pub const VERSIONS: (u16, u16) = (25, 25);
+/// 26. shared data have replicas
+pub const VERSIONS: (u16, u16) = (26, 26);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

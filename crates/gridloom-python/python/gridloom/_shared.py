@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
-from ._checks import seconds
+from ._checks import seconds, whole
 from ._errors import ArgumentError
 from ._remote_value import RemoteValue
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
+
+
+REPLICAS_MAX = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +33,8 @@ class SharedName:
         What it is, such as ``float64[1000, 1000]`` or ``12 bytes``.
     nbytes : int
         Its size, bytes.
+    replicas : int
+        How many servers keep it.
     servers : tuple of str
         Servers with a copy.
     """
@@ -38,6 +43,7 @@ class SharedName:
     version: int
     kind: str
     nbytes: int
+    replicas: int
     servers: tuple[str, ...]
 
 
@@ -91,7 +97,15 @@ class SharedData:
 
     _raw: _gridloom.RawGrid
 
-    def put(self, name: str, value: npt.ArrayLike | str | bytes | os.PathLike[str], /, *, replace: bool = False) -> None:
+    def put(
+        self,
+        name: str,
+        value: npt.ArrayLike | str | bytes | os.PathLike[str],
+        /,
+        *,
+        replace: bool = False,
+        replicas: int = 1,
+    ) -> None:
         """Put a value on a server under a name. When this returns, every program of the grid finds it.
 
         It stays there until it is deleted, whatever becomes of this program. Values never change: with `replace` the name gets a new
@@ -107,13 +121,16 @@ class SharedData:
             ``pickle.dumps`` makes of them; unpickle only what programs that you trust have put.
         replace : bool, optional
             Whether a name that exists gets a new version.
+        replicas : int, optional
+            How many servers keep it, 1 to 16, on different hosts if there are as many. The value survives the loss of all but one of
+            them; for one that is lost, another gets it. The put ends when all of them have it.
 
         Raises
         ------
         NameExists
             If the name exists and `replace` is not given.
         NoRoomToShare
-            If no server has room: shared data take at most half of a server's memory.
+            If too few servers have room: shared data take at most half of a server's memory.
         ArgumentError
             If `name` or `value` is none.
 
@@ -124,10 +141,11 @@ class SharedData:
         ...     grid.get("mesh").sum()
         15.0
         """
+        options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX))
         if isinstance(value, os.PathLike):
-            _gridloom.put_file_shared(self._raw, _text("name", name), os.fspath(value), replace)
+            _gridloom.put_file_shared(self._raw, _text("name", name), os.fspath(value), options)
         else:
-            _gridloom.put_shared(self._raw, _text("name", name), value, replace)
+            _gridloom.put_shared(self._raw, _text("name", name), value, options)
 
     def get(self, name: str, /, *, timeout: float | None = None) -> Any:
         """Get the value of a name. Waits until a program has put it.
@@ -255,7 +273,10 @@ class SharedData:
         ['run/1', 'run/2']
         """
         listed = _gridloom.list_shared(self._raw, _text("prefix", prefix))
-        return [SharedName(name, version, kind, nbytes, tuple(servers)) for name, version, kind, nbytes, servers in listed]
+        return [
+            SharedName(name, version, kind, nbytes, replicas, tuple(servers))
+            for name, version, kind, nbytes, replicas, servers in listed
+        ]
 
 
 def _text(what: str, value: Any) -> str:

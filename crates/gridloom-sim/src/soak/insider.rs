@@ -214,6 +214,7 @@ impl Insider {
             name: "mesh".into(),
             version: u64::MAX,
             meta: self.meta(),
+            replicas: 2,
         };
         self.shared.get(at).cloned().unwrap_or_else(made_up)
     }
@@ -323,6 +324,7 @@ impl Insider {
             4 => ServerToCatalog::HasCopies { data: self.many(Insider::shared_datum) }.into(),
             5 => ClientToCatalog::Release { datum: self.shared_datum(), times: u64::MAX }.into(),
             6 => ClientToCatalog::Withdraw { datum: self.shared_datum() }.into(),
+            7 if self.below(2) == 0 => ClientToCatalog::AskPut { ask, datum: self.shared_datum() }.into(),
             7 => ClientToCatalog::Locate { datum: self.shared_datum() }.into(),
             8 => {
                 let meta = [self.meta(), Meta::array(Dtype::Float64, &[u64::MAX, 3])][self.below(2) as usize].clone();
@@ -330,7 +332,8 @@ impl Insider {
                 // Under a name that others use it would be one more client that puts it by rights.
                 let name = name.replace("mesh", "x/2").replace("run/1", "x/3");
                 let before = Some(self.shared_datum()).filter(|_| self.below(4) == 0);
-                ClientToCatalog::Put { ask, name, meta, replaces, at, before }.into()
+                let replicas = [1, 1, 2, u16::MAX][self.below(4) as usize];
+                ClientToCatalog::Put { ask, name, meta, replaces, replicas, at, before }.into()
             }
             9 => {
                 let data = self.many(|insider| (insider.shared_datum(), insider.below(4)));

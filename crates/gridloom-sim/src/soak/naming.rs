@@ -242,7 +242,8 @@ impl Naming {
         let (task, group) = (TaskId { client, serial }, GroupId { client, serial });
         ledger.placements.insert(task);
         let asked = Asked::Put { name: name.clone(), value, replaces };
-        self.ask(sim, ledger, asked, NameCommand::Put { name, datum, meta, replaces, task, group })
+        let replicas = if self.random.below(3) == 0 { 2 } else { 1 };
+        self.ask(sim, ledger, asked, NameCommand::Put { name, datum, meta, replaces, replicas, task, group })
     }
 
     fn release(&mut self, sim: &mut Simulation, datum: DatumId) {

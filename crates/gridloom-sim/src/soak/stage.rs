@@ -112,6 +112,11 @@ impl Stage {
         }
     }
 
+    /// The nodes of a role, also those that were killed.
+    pub(super) fn all(sim: &Simulation, role: Role) -> impl Iterator<Item = NodeId> + '_ {
+        sim.nodes.iter().filter(move |(_, node)| node.role == role).map(|(id, _)| id)
+    }
+
     /// The nodes of a role that react.
     pub(super) fn running(sim: &Simulation, role: Role) -> impl Iterator<Item = NodeId> + '_ {
         let runs = move |(_, node): &(NodeId, &SimNode)| node.role == role && node.life == Life::Running;

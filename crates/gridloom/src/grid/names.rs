@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::limits::{EAGER_BYTES_MAX, REPLICAS_MAX};
 use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
@@ -89,8 +89,25 @@ pub struct SharedName {
     /// Rises with each put of the name.
     pub version: u64,
     pub meta: Meta,
+    /// So many servers keep it.
+    pub replicas: u16,
     /// Names of servers with a copy.
     pub servers: Vec<String>,
+}
+
+/// How a value is put under a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PutOptions {
+    /// A name that exists gets a new version.
+    pub replaces: bool,
+    /// So many servers keep it, 1 to [`REPLICAS_MAX`]. It survives the loss of all but one of them.
+    pub replicas: u16,
+}
+
+impl Default for PutOptions {
+    fn default() -> PutOptions {
+        PutOptions { replaces: false, replicas: 1 }
+    }
 }
 
 /// The shared data of a grid: see [`Grid::shared`].
@@ -106,12 +123,12 @@ impl Grid {
 }
 
 impl SharedData<'_> {
-    /// Puts a value under a name. When this returns, every program finds it. With `replaces`, a name that exists gets a new version.
+    /// Puts a value under a name. When this returns, every program finds it.
     ///
     /// # Errors
-    /// [`Error::Name`] if the name exists, is no name, or no server has room.
-    pub fn put(&self, name: &str, value: &Value, replaces: bool) -> Result<(), Error> {
-        self.put_handle(name, &self.0.hold(value), replaces)
+    /// [`Error::Name`] if the name exists, is no name, or too few servers have room.
+    pub fn put(&self, name: &str, value: &Value, options: PutOptions) -> Result<(), Error> {
+        self.put_handle(name, &self.0.hold(value), options)
     }
 
     /// The same of a result or another value that a handle stands for. It goes straight from its server to the one that keeps it;
@@ -119,7 +136,13 @@ impl SharedData<'_> {
     ///
     /// # Errors
     /// As [`SharedData::put`], and those of the call that makes it.
-    pub fn put_handle(&self, name: &str, handle: &Handle, replaces: bool) -> Result<(), Error> {
+    pub fn put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<(), Error> {
+        let PutOptions { replaces, replicas } = options;
+        if !(1..=REPLICAS_MAX).contains(&replicas) {
+            return Err(Error::Usage(format!(
+                "'{name}' is to have {replicas} replicas; it can have 1 to {REPLICAS_MAX}"
+            )));
+        }
         handle.launch()?;
         self.near();
         let client = self.0.client();
@@ -128,6 +151,7 @@ impl SharedData<'_> {
             datum: handle.datum(),
             meta: handle.meta().clone(),
             replaces,
+            replicas,
             task: TaskId { client, serial: self.0.next_serial() },
             group: GroupId { client, serial: self.0.next_serial() },
         };
@@ -262,11 +286,11 @@ impl SharedData<'_> {
         }
     }
 
-    fn listed(&self, Listed { named: Named { name, version, meta, .. }, holders }: Listed) -> SharedName {
+    fn listed(&self, Listed { named: Named { name, version, meta, replicas, .. }, holders }: Listed) -> SharedName {
         let state = self.0.state();
         let names = state.directory.names();
         let name_of = |node| names.get(&node).cloned().unwrap_or_else(|| format!("{node}"));
-        SharedName { name, version, meta, servers: holders.into_iter().map(name_of).collect() }
+        SharedName { name, version, meta, replicas, servers: holders.into_iter().map(name_of).collect() }
     }
 
     /// Asks, and waits for the answer: for that of a find no longer than `limit`, or until the thread is interrupted.
@@ -302,7 +326,7 @@ mod tests {
 
     fn finds(serial: u64) -> Answer {
         let datum = DatumId { client: NodeId(1), serial };
-        let named = Named { datum, name: "mesh".into(), version: 1, meta: Meta::Bytes { size_bytes: 3 } };
+        let named = Named { datum, name: "mesh".into(), version: 1, meta: Meta::Bytes { size_bytes: 3 }, replicas: 1 };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }
 

@@ -4,6 +4,7 @@
 //! - A version is immutable. A name that is put again gets a new version, and requests see the old one until the new one is whole.
 //! - A version that is not current any more is given up once no client reads it.
 //! - Every current version is named once; a version that is still to come is not found.
+//! - A version is whole once as many servers keep it as it is to have replicas.
 //!
 //! It is soft: servers tell a new agent what they hold, and clients what they read. Until all have had the time to
 //! ([`Catalog::settle`]), nothing of which an earlier agent knew is given up.
@@ -11,12 +12,13 @@
 //! What it does not do: move or keep bytes, or choose servers. What servers are to hear it leaves as [`News`].
 
 mod finding;
+mod keeping;
 mod version;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::limits::SHARED_DATA_MAX;
+use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
 use gridloom_base::{DatumId, Fnv, Meta, NameError, Named, NodeId, check_name};
 use version::{Stage, Version};
 use waits::Waits;
@@ -33,7 +35,7 @@ pub struct Question {
 pub enum Stored {
     /// The version is whole: who put it, and who waited for it.
     Whole { by: Question, waiting: Vec<Question> },
-    /// One more copy.
+    /// One more copy, or others are still to come.
     Copy,
     /// Nobody needs it: the server is to drop it.
     Unknown,
@@ -46,6 +48,10 @@ pub enum News {
     GivenUp { datum: DatumId, holders: Vec<NodeId> },
     /// It is not the current one of its name any more, and still read.
     Former { datum: DatumId, holders: Vec<NodeId> },
+    /// These are to keep it, too.
+    Keep { datum: DatumId, at: Vec<NodeId> },
+    /// It is being put, and a server that was to keep it will not.
+    Short { datum: DatumId },
 }
 
 /// See the module.
@@ -60,8 +66,10 @@ pub struct Catalog {
     by_name: BTreeMap<String, BTreeSet<DatumId>>,
     /// Versions that each client reads or puts.
     by_client: BTreeSet<(NodeId, DatumId)>,
-    /// Bytes that were put at each server.
+    /// Bytes that each server keeps, or is to keep.
     placed: BTreeMap<NodeId, u64>,
+    /// Current versions that too few servers keep.
+    lacking: BTreeSet<DatumId>,
     waits: Waits,
     /// All that knew an earlier agent have had the time to tell this one.
     is_settled: bool,
@@ -85,6 +93,7 @@ impl Catalog {
             by_name: BTreeMap::new(),
             by_client: BTreeSet::new(),
             placed: BTreeMap::new(),
+            lacking: BTreeSet::new(),
             waits: Waits::default(),
             is_settled: false,
             strays: BTreeSet::new(),
@@ -109,7 +118,7 @@ impl Catalog {
         self.waits.len()
     }
 
-    /// Bytes that were put at a server, or are on their way there.
+    /// Bytes that a server keeps, or is to keep.
     pub fn placed_bytes(&self, server: NodeId) -> u64 {
         self.placed.get(&server).copied().unwrap_or(0)
     }
@@ -156,28 +165,34 @@ impl Catalog {
         }
     }
 
-    /// A new version of a name is to come to a server. The name was checked.
-    pub fn begin(&mut self, question: Question, name: &str, meta: Meta, place: NodeId) -> &Named {
+    /// A new version of a name is to come to servers: a client takes it to the first, and the others get it from there. The name was
+    /// checked.
+    pub fn begin(&mut self, question: Question, name: &str, meta: Meta, places: &[NodeId]) -> &Named {
         self.serial += 1;
         let mut hash = Fnv::default();
         [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
         let datum = DatumId { client: NodeId::CATALOG, serial: hash.0 };
         let former = self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
-        let named = Named { datum, name: name.into(), version: former.saturating_add(1), meta };
-        self.insert(named, place, Stage::Coming(question), true);
+        let replicas = places.len().try_into().unwrap_or(u16::MAX);
+        let named = Named { datum, name: name.into(), version: former.saturating_add(1), meta, replicas };
+        self.insert(named, places[0], Stage::Coming(question), true);
+        places.iter().for_each(|server| self.keep_at(datum, *server));
         self.by_client.insert((question.client, datum));
         &self.versions[&datum].named
     }
 
     fn insert(&mut self, named: Named, place: NodeId, stage: Stage, is_own: bool) {
         let datum = named.datum;
-        *self.placed.entry(place).or_default() += named.meta.size_bytes();
         self.by_name.entry(named.name.clone()).or_default().insert(datum);
         let of_it = (datum, NodeId(0))..=(datum, NodeId(u64::MAX));
         let holders: BTreeSet<NodeId> = self.strays.range(of_it.clone()).map(|(_, server)| *server).collect();
         holders.iter().for_each(|server| _ = self.strays.remove(&(datum, *server)));
-        let (readers, away, lost) = Default::default();
-        self.versions.insert(datum, Version { named, stage, is_own, holders, away, place, readers, lost });
+        let (keepers, coming_to, refused, away) = Default::default();
+        let (readers, lost) = Default::default();
+        self.versions.insert(
+            datum,
+            Version { named, stage, is_own, holders, keepers, coming_to, refused, away, place, readers, lost },
+        );
         let early: Vec<(NodeId, u64)> = self.early_readers.range(of_it).map(|((_, client), n)| (*client, *n)).collect();
         for (client, times) in early {
             self.early_readers.remove(&(datum, client));
@@ -195,42 +210,33 @@ impl Catalog {
             }
         }
         version.clients().for_each(|client| _ = self.by_client.remove(&(client, datum)));
-        if let Some(bytes) = self.placed.get_mut(&version.place) {
-            *bytes = bytes.saturating_sub(version.named.meta.size_bytes());
-            if *bytes == 0 {
-                self.placed.remove(&version.place);
-            }
+        for server in version.keepers.iter().chain(&version.coming_to) {
+            self.uncount(*server, version.named.meta.size_bytes());
         }
+        self.lacking.remove(&datum);
         Some(version)
     }
 
-    /// A version that was to come will not. Gives the server where it was to be put.
-    pub fn withdraw(&mut self, client: NodeId, datum: DatumId) -> Option<NodeId> {
-        let question = self.versions.get(&datum)?.coming().filter(|question| question.client == client);
-        question.and_then(|_| self.remove(datum)).map(|version| version.place)
-    }
-
-    /// A server has a version that a client has put there.
-    pub fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId) -> Stored {
-        let Some(version) = self.versions.get_mut(&datum) else { return Stored::Unknown };
-        match version.coming() {
-            Some(question) if question.client == client && version.place == server => {
-                version.holders.insert(server);
-                self.by_client.remove(&(client, datum));
-                self.supersede(datum);
-                Stored::Whole { by: question, waiting: self.take_waiting(datum) }
-            }
-            Some(_) => Stored::Unknown,
-            None => {
-                version.holders.insert(server);
-                Stored::Copy
-            }
+    /// A version that was to come will not.
+    pub fn withdraw(&mut self, client: NodeId, datum: DatumId) {
+        let coming = self.versions.get(&datum).and_then(Version::coming);
+        if coming.is_some_and(|question| question.client == client) {
+            self.not_put(datum);
         }
     }
 
+    /// A version is put no longer. Gives who put it.
+    pub fn not_put(&mut self, datum: DatumId) -> Option<(Question, Named)> {
+        let question = self.versions.get(&datum)?.coming()?;
+        let version = self.remove(datum)?;
+        self.news.push(News::GivenUp { datum, holders: version.places() });
+        Some((question, version.named))
+    }
+
     /// A server that registers has a version, which was current as far as it knows. Gives who waited for it, if it is.
-    pub fn told(&mut self, server: NodeId, named: Named, is_current: bool) -> Vec<Question> {
+    pub fn told(&mut self, server: NodeId, mut named: Named, is_current: bool) -> Vec<Question> {
         let datum = named.datum;
+        named.replicas = named.replicas.clamp(1, REPLICAS_MAX);
         if !datum.is_shared() || check_name(&named.name).is_err() {
             return Vec::new();
         }
@@ -249,10 +255,15 @@ impl Catalog {
         if version.is_coming() {
             return Vec::new();
         }
-        version.holders.insert(server);
         version.away.remove(&server);
+        if !version.keepers.contains(&server) && version.is_kept_by_all() {
+            // Others have taken its place while it was away.
+            self.news.push(News::GivenUp { datum, holders: vec![server] });
+            return Vec::new();
+        }
         version.lost = None;
-        match (is_new, version.stage) {
+        self.kept(datum, server);
+        match (is_new, self.versions[&datum].stage) {
             (true, _) if is_current => self.supersede(datum),
             (true, _) => _ = self.give_up_if_unread(datum),
             (false, Stage::Former) if is_current => self.news.push(News::Former { datum, holders: vec![server] }),
@@ -271,6 +282,7 @@ impl Catalog {
             self.current.insert(name, datum);
             self.versions.get_mut(&datum).expect("found above").stage = Stage::Current;
             former.into_iter().for_each(|former| self.not_current(former));
+            self.note_lack(datum);
         } else {
             self.not_current(datum);
         }
@@ -280,6 +292,8 @@ impl Catalog {
     fn not_current(&mut self, datum: DatumId) {
         let version = self.versions.get_mut(&datum).expect("the caller has it");
         version.stage = Stage::Former;
+        self.lacking.remove(&datum);
+        let version = &self.versions[&datum];
         let holders = version.holders.iter().copied().collect();
         if !self.give_up_if_unread(datum) {
             self.news.push(News::Former { datum, holders });
@@ -313,7 +327,7 @@ impl Catalog {
             if !version.away.is_empty() {
                 self.bury(datum);
             }
-            self.news.push(News::GivenUp { datum, holders: version.holders.into_iter().collect() });
+            self.news.push(News::GivenUp { datum, holders: version.places() });
         }
         is_unread
     }
@@ -333,6 +347,7 @@ impl Catalog {
             self.early_readers.clear();
             let unread: Vec<DatumId> = self.versions.keys().copied().filter(|datum| self.is_unread(*datum)).collect();
             unread.into_iter().for_each(|datum| _ = self.give_up_if_unread(datum));
+            self.versions.keys().copied().collect::<Vec<_>>().into_iter().for_each(|datum| self.note_lack(datum));
         }
         std::mem::take(&mut self.strays)
     }
@@ -359,50 +374,44 @@ impl Catalog {
 
     /// A server has no copy any more.
     pub fn dropped(&mut self, datum: DatumId, server: NodeId, why: &str) {
-        if let Some(version) = self.versions.get_mut(&datum)
-            && version.holders.remove(&server)
-            && version.holders.is_empty()
-        {
+        let Some(version) = self.versions.get_mut(&datum) else { return };
+        if version.holders.remove(&server) && version.holders.is_empty() {
             version.lost = Some(why.into());
         }
+        self.not_kept(datum, server);
     }
 
     /// A server is gone. Gives who was about to put something there.
     pub fn server_lost(&mut self, server: NodeId, why: &str) -> Vec<(Question, Named)> {
-        let mut coming = Vec::new();
-        for version in self.versions.values_mut() {
-            match version.coming().filter(|_| version.place == server) {
-                Some(question) => coming.push((question, version.named.clone())),
-                None if version.holders.remove(&server) => {
-                    version.away.insert(server);
-                    if version.holders.is_empty() {
-                        version.lost = Some(why.into());
-                    }
+        let mut not_put = Vec::new();
+        for datum in self.versions.keys().copied().collect::<Vec<_>>() {
+            let version = self.versions.get_mut(&datum).expect("listed above");
+            if version.holders.remove(&server) {
+                version.away.insert(server);
+                if version.holders.is_empty() {
+                    version.lost = Some(why.into());
                 }
-                None => {}
+            }
+            let is_put_there = version.is_coming() && version.place == server;
+            self.not_kept(datum, server);
+            if is_put_there {
+                not_put.extend(self.not_put(datum));
             }
         }
-        coming.iter().for_each(|(_, named)| drop(self.remove(named.datum)));
         self.strays.retain(|(_, at)| *at != server);
-        coming
+        not_put
     }
 
-    /// A client is gone: it waits, reads and puts no longer. Gives the servers where it was about to put something.
-    #[must_use]
-    pub fn client_lost(&mut self, client: NodeId) -> Vec<(DatumId, NodeId)> {
+    /// A client is gone: it waits, reads and puts no longer.
+    pub fn client_lost(&mut self, client: NodeId) {
         self.waits.client_lost(client);
         self.early_readers.retain(|(_, reader), _| *reader != client);
         let none = DatumId { client: NodeId(0), serial: 0 };
         let its = self.by_client.range((client, none)..).take_while(|(node, _)| *node == client);
-        let its: Vec<DatumId> = its.map(|(_, datum)| *datum).collect();
-        let mut not_put = Vec::new();
-        for datum in its {
-            match self.withdraw(client, datum) {
-                Some(server) => not_put.push((datum, server)),
-                None => self.release(client, datum, u64::MAX),
-            }
+        for datum in its.map(|(_, datum)| *datum).collect::<Vec<_>>() {
+            self.withdraw(client, datum);
+            self.release(client, datum, u64::MAX);
         }
-        not_put
     }
 
     fn versions_of(&self, name: &str) -> impl Iterator<Item = &Version> {
@@ -435,9 +444,7 @@ impl Catalog {
         if clients.collect::<BTreeSet<_>>() != self.by_client {
             return Err("the versions by client are not those that clients read or put".into());
         }
-        if let Some(server) = self.placed.keys().find(|server| !self.versions.values().any(|v| v.place == **server)) {
-            return Err(format!("bytes are counted at {server}, where nothing was put"));
-        }
+        self.check_keeping()?;
         self.waits.check()
     }
 }

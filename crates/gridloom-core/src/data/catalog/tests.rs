@@ -14,7 +14,7 @@ fn array(length: u64) -> Meta {
 }
 
 fn put(catalog: &mut Catalog, name: &str) -> DatumId {
-    let datum = catalog.begin(WRITER, name, array(5), SERVER).datum;
+    let datum = catalog.begin(WRITER, name, array(5), &[SERVER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     datum
 }
@@ -43,7 +43,7 @@ fn readers_see_a_version_whole_and_keep_it() {
     let first = put(&mut catalog, "mesh");
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
     assert_eq!(found(&mut catalog, "mesh"), first);
-    let coming = catalog.begin(WRITER, "mesh", array(6), SERVER).clone();
+    let coming = catalog.begin(WRITER, "mesh", array(6), &[SERVER]).clone();
     assert_eq!(coming.version, 2);
     assert_eq!(found(&mut catalog, "mesh"), first, "the second is not whole");
     assert!(catalog.is_whole(first) && !catalog.is_whole(coming.datum));
@@ -62,7 +62,7 @@ fn readers_see_a_version_whole_and_keep_it() {
 fn who_waits_is_told_once_it_is_there() {
     let mut catalog = Catalog::new(NodeId(1));
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
-    let datum = catalog.begin(WRITER, "mesh", array(5), SERVER).datum;
+    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER]).datum;
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::BeingPut { name: "mesh".into() }));
     assert_eq!(catalog.stored(SERVER, READER.client, datum), Stored::Unknown, "another client put it there");
     let stored = catalog.stored(SERVER, WRITER.client, datum);
@@ -78,10 +78,12 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
     found(&mut catalog, "mesh");
     catalog.delete("mesh").unwrap();
     catalog.find(READER, "other", true).unwrap();
-    let coming = catalog.begin(READER, "mine", array(5), OTHER).datum;
+    let coming = catalog.begin(READER, "mine", array(5), &[OTHER]).datum;
     catalog.take_news();
-    assert_eq!(catalog.client_lost(READER.client), [(coming, OTHER)]);
-    assert_eq!(catalog.take_news(), [given_up(mesh, &[SERVER])]);
+    catalog.client_lost(READER.client);
+    let mut news = catalog.take_news();
+    news.sort_by_key(|news| *news == given_up(mesh, &[SERVER]));
+    assert_eq!(news, [given_up(coming, &[OTHER]), given_up(mesh, &[SERVER])]);
     assert_eq!((catalog.waits(), catalog.len(), catalog.placed_bytes(OTHER)), (0, 0, 0));
     catalog.check().unwrap();
 }
@@ -179,13 +181,13 @@ fn what_is_lost_is_told_and_can_be_put_again() {
     let error = catalog.find(READER, "mesh", false).unwrap_err();
     assert_eq!(error, NameError::Lost { name: "mesh".into(), why: "server 's' is gone".into() });
     assert_eq!(catalog.check_put("mesh", false), Ok(()));
-    assert_eq!(catalog.placed_bytes(SERVER), 5, "it may come back with it");
+    assert_eq!(catalog.placed_bytes(SERVER), 0);
     let again = put(&mut catalog, "mesh");
     assert_eq!(catalog.take_news(), [given_up(lost, &[])]);
     assert_eq!(found(&mut catalog, "mesh"), again);
     catalog.delete("mesh").unwrap();
     assert_eq!(catalog.take_news(), [former(again)], "it is read");
-    assert_eq!(catalog.client_lost(READER.client), []);
+    catalog.client_lost(READER.client);
     assert_eq!(catalog.take_news(), [given_up(again, &[SERVER])]);
 }
 
@@ -202,4 +204,62 @@ fn names_are_listed_by_how_they_begin() {
     assert_eq!(list("run", "run/1"), ["run/2", "runs"]);
     assert_eq!(list("run/", "runs"), Vec::<String>::new());
     assert_eq!(list("", "").len(), 4);
+}
+
+fn keep(datum: DatumId, at: &[NodeId]) -> News {
+    News::Keep { datum, at: at.to_vec() }
+}
+
+#[test]
+fn a_version_is_whole_once_all_its_replicas_are_there() {
+    let mut catalog = Catalog::new(NodeId(1));
+    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER, OTHER]).datum;
+    assert_eq!(catalog.placed_bytes(OTHER), 5);
+    assert_eq!(catalog.stored(SERVER, WRITER.client, datum), Stored::Copy);
+    assert_eq!(catalog.take_news(), [keep(datum, &[OTHER])]);
+    assert!(catalog.find(READER, "mesh", false).is_err() && !catalog.is_whole(datum));
+    catalog.check().unwrap();
+    let stored = catalog.stored(OTHER, NodeId::CATALOG, datum);
+    assert_eq!(stored, Stored::Whole { by: WRITER, waiting: vec![] });
+    assert_eq!(found(&mut catalog, "mesh"), datum);
+    assert_eq!(catalog.lacking(None).count(), 0);
+    catalog.check().unwrap();
+}
+
+#[test]
+fn a_server_that_is_lost_is_replaced_by_another() {
+    const THIRD: NodeId = NodeId(5);
+    let mut catalog = Catalog::new(NodeId(1));
+    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER, OTHER]).datum;
+    catalog.stored(SERVER, WRITER.client, datum);
+    catalog.stored(OTHER, NodeId::CATALOG, datum);
+    let named = catalog.named(datum).unwrap().clone();
+    catalog.take_news();
+    assert_eq!(catalog.server_lost(SERVER, "gone"), []);
+    assert_eq!(catalog.lacking(None).collect::<Vec<_>>(), [datum]);
+    catalog.keep_at(datum, THIRD);
+    assert_eq!((catalog.lacking(None).count(), catalog.lacks(datum)), (0, 0));
+    catalog.refused(datum, THIRD);
+    assert!(catalog.has_refused(datum, THIRD) && catalog.lacks(datum) == 1);
+    catalog.keep_at(datum, THIRD);
+    assert_eq!(catalog.stored(THIRD, NodeId::CATALOG, datum), Stored::Copy);
+    catalog.check().unwrap();
+    assert_eq!(catalog.told(SERVER, named, true), []);
+    assert_eq!(catalog.take_news(), [given_up(datum, &[SERVER])], "it is not needed any more");
+    assert_eq!(catalog.keepers(datum).collect::<Vec<_>>(), [OTHER, THIRD]);
+    catalog.check().unwrap();
+}
+
+#[test]
+fn a_put_of_which_a_replica_is_lost_needs_another() {
+    let mut catalog = Catalog::new(NodeId(1));
+    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER, OTHER]).datum;
+    catalog.stored(SERVER, WRITER.client, datum);
+    catalog.take_news();
+    catalog.server_lost(OTHER, "gone");
+    assert_eq!((catalog.take_news(), catalog.lacks(datum)), (vec![News::Short { datum }], 1));
+    let (question, named) = catalog.server_lost(SERVER, "gone").remove(0);
+    assert_eq!((question, named.datum), (WRITER, datum));
+    assert_eq!((catalog.len(), catalog.placed_bytes(SERVER)), (0, 0));
+    catalog.check().unwrap();
 }

@@ -25,9 +25,15 @@ pub(super) struct Version {
     pub(super) is_own: bool,
     /// Servers with a copy.
     pub(super) holders: BTreeSet<NodeId>,
+    /// Those of them that keep it.
+    pub(super) keepers: BTreeSet<NodeId>,
+    /// Servers that are to keep it, and have it not yet.
+    pub(super) coming_to: BTreeSet<NodeId>,
+    /// Servers that were to keep it, and could not.
+    pub(super) refused: BTreeSet<NodeId>,
     /// Servers that were lost with a copy.
     pub(super) away: BTreeSet<NodeId>,
-    /// The server where it is put.
+    /// The server to which the client that puts it takes it.
     pub(super) place: NodeId,
     /// Clients that read it, and how often each has found it and not released it.
     pub(super) readers: BTreeMap<NodeId, u64>,
@@ -39,6 +45,20 @@ impl Version {
     /// Of two versions of a name the greater one is current: what was put at this agent replaces what servers tell it of.
     pub(super) fn rank(&self) -> (bool, u64, DatumId) {
         (self.is_own, self.named.version, self.named.datum)
+    }
+
+    /// How many servers are still to be found that keep it.
+    pub(super) fn lacks(&self) -> usize {
+        usize::from(self.named.replicas).saturating_sub(self.keepers.len() + self.coming_to.len())
+    }
+
+    pub(super) fn is_kept_by_all(&self) -> bool {
+        self.keepers.len() >= usize::from(self.named.replicas)
+    }
+
+    /// Servers that have it, or are to have it.
+    pub(super) fn places(&self) -> Vec<NodeId> {
+        self.holders.union(&self.coming_to).copied().collect()
     }
 
     pub(super) fn is_coming(&self) -> bool {

@@ -3,6 +3,7 @@
 //! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
 //! nor of a running plan.
 
+mod keeping;
 mod links;
 mod mapping;
 mod models;
@@ -291,6 +292,7 @@ impl Agent {
         self.probe_one(now, out);
         self.seek_all(now, out);
         self.settle_names(now, out);
+        self.keep_more(now, out);
         debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
     }
 
@@ -343,7 +345,7 @@ impl Agent {
         self.requests.forget_client(node, out);
         self.plans.retain(|group, _| group.client != node);
         self.forget_links(&node.to_string());
-        self.names_lost(now, node, why, out);
+        self.names_lost(node, why, out);
         for server in self.servers.values_mut() {
             server.promised.retain(|group, _| group.client != node);
             server.links.remove(&node);
@@ -356,6 +358,7 @@ impl Agent {
             self.changed(now, out);
             self.map_waiting(now, out);
         }
+        self.tell_news(now, out);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! To servers the catalog is the owner of shared data. It has copies given up that nobody needs.
 
+use super::keeping::Keeping;
 use super::searches::Searches;
 use super::{Agent, not_taken, send};
 use crate::data::{Catalog, News, Question, Stored};
@@ -10,11 +11,8 @@ use crate::node::message::{
     TaskToServer,
 };
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::limits::{RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
+use gridloom_base::limits::{REPLICAS_MAX, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
 use gridloom_base::{DatumId, Meta, NameError, Named, NodeId, Time};
-
-/// The part of a server's store that shared data may take: the rest is for calls, which could not run otherwise.
-const SHARED_PART: u64 = 2;
 
 #[derive(Debug)]
 pub(super) struct Names {
@@ -24,11 +22,22 @@ pub(super) struct Names {
     /// Since when it is there.
     since: Time,
     pub(super) searches: Searches,
+    pub(super) keeping: Keeping,
+}
+
+/// A version that is to be put.
+pub(super) struct Wanted {
+    pub(super) meta: Meta,
+    pub(super) replaces: bool,
+    pub(super) replicas: u16,
+    /// Servers with a copy.
+    pub(super) at: Vec<NodeId>,
 }
 
 impl Names {
     pub(super) fn new(agent: NodeId, is_kept: bool) -> Names {
-        Names { catalog: Catalog::new(agent), is_kept, since: Time(0), searches: Searches::default() }
+        let (searches, keeping) = Default::default();
+        Names { catalog: Catalog::new(agent), is_kept, since: Time(0), searches, keeping }
     }
 
     pub(super) fn begin(&mut self, now: Time) {
@@ -37,7 +46,7 @@ impl Names {
 
     /// Versions, requests that wait, and searches.
     pub(super) fn counts(&self) -> [usize; 3] {
-        [self.catalog.len(), self.catalog.waits(), self.searches.len()]
+        [self.catalog.len(), self.catalog.waits(), self.searches.len() + self.keeping.len()]
     }
 
     pub(super) fn catalog(&self) -> &Catalog {
@@ -67,8 +76,18 @@ impl Agent {
             ClientToCatalog::Put { ask, before: Some(datum), .. } if self.names.catalog.is_whole(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
-            ClientToCatalog::Put { ask, name, meta, replaces, at, .. } => {
-                (ask, self.begin_put(Question { client, ask }, &name, meta, replaces, &at, out).map(|()| None))
+            ClientToCatalog::Put { ask, name, meta, replaces, replicas, at, .. } => {
+                let wanted = Wanted { meta, replaces, replicas: replicas.clamp(1, REPLICAS_MAX), at };
+                (ask, self.begin_put(Question { client, ask }, &name, wanted, out).map(|()| None))
+            }
+            ClientToCatalog::AskPut { ask, datum } if self.names.catalog.is_whole(datum) => {
+                (ask, Ok(Some(CatalogAnswer::Put)))
+            }
+            ClientToCatalog::AskPut { ask, datum } => {
+                if self.names.catalog.holders(datum).next().is_some() {
+                    send(out, client, CatalogToClient::BeingKept { ask });
+                }
+                return;
             }
             ClientToCatalog::Find { ask, name, waits } => (ask, self.find(Question { client, ask }, &name, waits)),
             ClientToCatalog::Delete { ask, name } => {
@@ -80,10 +99,8 @@ impl Agent {
                 (ask, if waited { Err(self.names.catalog.unknown(&name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
-                if let Some(server) = self.names.catalog.withdraw(client, datum) {
-                    send(out, server, TaskToServer::Release { data: vec![datum] });
-                }
-                return;
+                self.names.catalog.withdraw(client, datum);
+                return self.tell_news(now, out);
             }
             ClientToCatalog::Locate { datum } => {
                 let holders = self.holders_of(datum);
@@ -106,45 +123,23 @@ impl Agent {
         self.tell_news(now, out);
     }
 
-    /// Chooses the server where a new version of a name is put.
+    /// Chooses the servers that keep a new version of a name.
     fn begin_put(
         &mut self,
         question: Question,
         name: &str,
-        meta: Meta,
-        replaces: bool,
-        at: &[NodeId],
+        wanted: Wanted,
         out: &mut Vec<Effect>,
     ) -> Result<(), NameError> {
-        self.names.catalog.check_put(name, replaces)?;
-        let (server, address) = self.place_for(name, &meta, at)?;
-        let named = self.names.catalog.begin(question, name, meta, server).clone();
+        self.names.catalog.check_put(name, wanted.replaces)?;
+        let places = self.places_for(name, &wanted)?;
+        let server = places[0];
+        let address = self.servers[&server].registration.address.clone();
+        let named = self.names.catalog.begin(question, name, wanted.meta, &places).clone();
         // It is there before the client's copy, which takes another way.
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
         send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });
         Ok(())
-    }
-
-    /// The server with most room for a shared datum; one that has a copy comes first.
-    fn place_for(&self, name: &str, meta: &Meta, at: &[NodeId]) -> Result<(NodeId, String), NameError> {
-        let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
-        let refused = |why: String| NameError::NoRoom { name: name.into(), size_bytes, why };
-        let room = |server: NodeId, memory_bytes: u64| {
-            (memory_bytes / SHARED_PART).saturating_sub(self.names.catalog.placed_bytes(server))
-        };
-        let servers = self.servers.iter().filter(|(_, server)| !server.registration.plain);
-        let rooms = servers.map(|(id, server)| (room(*id, server.registration.memory_bytes), *id));
-        let most = rooms.clone().map(|(room, _)| room).max();
-        let Some(most) = most else { return Err(refused("no server that talks to other servers is there".into())) };
-        let fitting = rooms.filter(|(room, _)| *room >= size_bytes);
-        let best = fitting.max_by_key(|(room, id)| (at.contains(id), *room, std::cmp::Reverse(*id)));
-        let Some((_, server)) = best else {
-            return Err(refused(format!(
-                "the most that one has left for shared data is {most} bytes (half of its memory is for them); delete some, or \
-                 start servers with more --memory"
-            )));
-        };
-        Ok((server, self.servers[&server].registration.address.clone()))
     }
 
     fn find(&mut self, question: Question, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
@@ -181,18 +176,28 @@ impl Agent {
     }
 
     /// Tells servers what has become of versions.
-    fn tell_news(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for news in self.names.catalog.take_news() {
-            match news {
-                News::GivenUp { datum, holders } => {
-                    self.names.searches.given_up(datum);
-                    holders.iter().for_each(|to| send(out, *to, TaskToServer::Release { data: vec![datum] }));
-                    self.seek_again(now, datum, out);
+    pub(super) fn tell_news(&mut self, now: Time, out: &mut Vec<Effect>) {
+        // What is done for one may bring about another.
+        while let Some(news) = Some(self.names.catalog.take_news()).filter(|news| !news.is_empty()) {
+            news.into_iter().for_each(|news| self.tell_one(now, news, out));
+        }
+    }
+
+    fn tell_one(&mut self, now: Time, news: News, out: &mut Vec<Effect>) {
+        match news {
+            News::GivenUp { datum, holders } => {
+                self.names.searches.given_up(datum);
+                for server in holders {
+                    self.call_off(datum, server, out);
+                    send(out, server, TaskToServer::Release { data: vec![datum] });
                 }
-                News::Former { datum, holders } => {
-                    holders.iter().for_each(|to| send(out, *to, CatalogToServer::Former { datum }));
-                }
+                self.seek_again(now, datum, out);
             }
+            News::Former { datum, holders } => {
+                holders.iter().for_each(|to| send(out, *to, CatalogToServer::Former { datum }));
+            }
+            News::Keep { datum, at } => at.into_iter().for_each(|server| self.have_kept(now, datum, server, out)),
+            News::Short { datum } => self.complete_put(now, datum, out),
         }
     }
 
@@ -267,7 +272,8 @@ impl Agent {
             return not_taken(server, out);
         }
         match message {
-            TaskToClient::TasksEnded { transfers, .. } => {
+            TaskToClient::TasksEnded { reports, transfers, .. } => {
+                reports.into_iter().for_each(|report| self.keeping_ended(server, report));
                 for report in transfers.iter().filter(|report| report.to == server) {
                     self.names.searches.coming_no_more(report.datum, server);
                     self.copy_at(now, report.datum, server, out);
@@ -282,11 +288,12 @@ impl Agent {
             }
             _ => not_taken(server, out),
         }
+        self.tell_news(now, out);
     }
 
     // ---- nodes that are gone
 
-    pub(super) fn names_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn names_lost(&mut self, node: NodeId, why: &str, out: &mut Vec<Effect>) {
         self.names.searches.server_lost(node);
         if let Some(server) = self.servers.get(&node) {
             let name = server.registration.name.clone();
@@ -296,11 +303,9 @@ impl Agent {
                     NameError::NotStored { name: named.name, server: name.clone(), why: format!("it is gone ({why})") };
                 send(out, client, CatalogToClient::Answer { ask, answer: Err(error) });
             }
+            self.names.keeping.server_lost(node);
         } else {
-            for (datum, server) in self.names.catalog.client_lost(node) {
-                send(out, server, TaskToServer::Release { data: vec![datum] });
-            }
-            self.tell_news(now, out);
+            self.names.catalog.client_lost(node);
         }
     }
 }

@@ -56,8 +56,11 @@ impl Searches {
 
     /// A server is gone.
     pub(super) fn server_lost(&mut self, node: NodeId) {
-        let its: Vec<DatumId> = self.searches.keys().filter(|(_, at)| *at == node).map(|(datum, _)| *datum).collect();
-        its.into_iter().for_each(|datum| self.coming_no_more(datum, node));
+        self.searches.retain(|(_, at), _| *at != node);
+        self.spreads.retain(|_, spread| {
+            spread.ended(node);
+            !spread.is_empty()
+        });
     }
 
     pub(super) fn given_up(&mut self, datum: DatumId) {
@@ -125,7 +128,7 @@ impl Agent {
 
     /// From whom a server is to get a datum: a holder, or another server that gets it. One that failed is tried again if there is no
     /// other, and not at once.
-    fn source_for(
+    pub(super) fn source_for(
         &mut self,
         now: Time,
         datum: DatumId,
@@ -216,7 +219,7 @@ mod tests {
         (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
         let meta = Meta::array(Dtype::Uint8, &[5]);
         for from in [NodeId(2), NodeId(3)] {
-            let named = Named { datum: DATUM, name: "mesh".into(), version: 1, meta: meta.clone() };
+            let named = Named { datum: DATUM, name: "mesh".into(), version: 1, meta: meta.clone(), replicas: 2 };
             let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
             agent.handle(Time(10), Input::Received { from, message }, &mut Vec::new());
         }

@@ -63,6 +63,7 @@ struct Put {
     datum: DatumId,
     meta: Meta,
     replaces: bool,
+    replicas: u16,
     task: TaskId,
     group: GroupId,
     stage: Stage,
@@ -87,9 +88,10 @@ enum Stage {
 impl Ask {
     fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            Ask::Put(Put { name, meta, replaces, tried, .. }) => {
+            Ask::Put(Put { name, meta, replaces, replicas, tried, .. }) => {
                 let (name, meta) = (name.clone(), meta.clone());
-                ClientToCatalog::Put { ask, name, meta, replaces: *replaces, at, before: *tried }
+                let (replaces, replicas, before) = (*replaces, *replicas, *tried);
+                ClientToCatalog::Put { ask, name, meta, replaces, replicas, at, before }
             }
             Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
             Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
@@ -142,9 +144,9 @@ impl Names {
 impl Client {
     pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
-            NameCommand::Put { name, datum, meta, replaces, task, group } => {
+            NameCommand::Put { name, datum, meta, replaces, replicas, task, group } => {
                 let (stage, tried, attempts) = (Stage::Asked, None, 1);
-                Ask::Put(Put { name, datum, meta, replaces, task, group, stage, tried, attempts })
+                Ask::Put(Put { name, datum, meta, replaces, replicas, task, group, stage, tried, attempts })
             }
             NameCommand::Find { name, waits } => Ask::Find { name, waits, is_forgotten: false },
             NameCommand::Delete { name } => Ask::Delete { name },
@@ -199,6 +201,11 @@ impl Client {
                 self.on_place(now, ask, named, server, out);
             }
             CatalogToClient::Located { datum, holders, why } => self.on_located(now, datum, holders, &why, out),
+            CatalogToClient::BeingKept { ask } => {
+                if let Some(Put { stage: Stage::There { since, .. }, .. }) = self.names.put_mut(ask) {
+                    *since = now;
+                }
+            }
             CatalogToClient::Answer { ask, answer } => self.on_answer(now, ask, answer, out),
         }
     }
@@ -318,9 +325,6 @@ impl Client {
         why: &str,
         out: &mut Vec<Effect>,
     ) {
-        if !holders.is_empty() && self.confirm_put(datum, out) {
-            return;
-        }
         let why = if holders.is_empty() { why } else { "the servers that have it cannot be reached from here" };
         let reachable: Vec<(NodeId, String)> =
             holders.into_iter().filter(|(node, _)| !self.contacts.is_lost(*node)).collect();
@@ -353,16 +357,6 @@ impl Client {
     fn is_sought_here(&self, datum: DatumId) -> bool {
         let sender = self.data.get(&datum).and_then(|run| run.fetching);
         self.is_to_come_here(datum) && !sender.is_some_and(|sender| self.contacts.is_up(sender))
-    }
-
-    /// A put of which an agent that is back knows that it is there.
-    fn confirm_put(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
-        let is_it = |put: &Put| matches!(&put.stage, Stage::There { named, .. } if named.datum == datum);
-        let ask = self.names.put_by(is_it);
-        if let Some(ask) = ask {
-            self.answer(ask, Ok(CatalogAnswer::Put), out);
-        }
-        ask.is_some()
     }
 
     // ---- time, and the agent
@@ -401,7 +395,7 @@ impl Client {
         for (ask, datum, error) in unsure {
             match error {
                 Some(error) => self.put_again(ask, error, out),
-                None => self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out),
+                None => self.contacts.tell_agent(ClientToCatalog::AskPut { ask, datum }, out),
             }
         }
         for datum in self.names.sought.keys() {

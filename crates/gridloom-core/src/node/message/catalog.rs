@@ -41,11 +41,15 @@ pub enum ClientToCatalog {
         meta: Meta,
         /// A name that exists gets a new version.
         replaces: bool,
+        /// So many servers are to keep it.
+        replicas: u16,
         /// Servers with a copy of it.
         at: Vec<NodeId>,
         /// What it has been put as before, perhaps in vain.
         before: Option<DatumId>,
     },
+    /// It has taken that to its server, and has no answer to its `Put`.
+    AskPut { ask: u64, datum: DatumId },
     /// What was to be put there will not come.
     Withdraw { datum: DatumId },
     /// The current version of a name; with `waits`, as soon as there is one.
@@ -69,6 +73,7 @@ impl ClientToCatalog {
     pub fn ask(&self) -> Option<u64> {
         match self {
             ClientToCatalog::Put { ask, .. }
+            | ClientToCatalog::AskPut { ask, .. }
             | ClientToCatalog::Find { ask, .. }
             | ClientToCatalog::Forget { ask, .. }
             | ClientToCatalog::Delete { ask, .. }
@@ -88,6 +93,8 @@ pub enum CatalogToClient {
     Place { ask: u64, named: Named, server: NodeId, address: String },
     /// Copies of a datum are there: none, if all are lost or it was given up.
     Located { datum: DatumId, holders: Vec<(NodeId, String)>, why: String },
+    /// What it has put goes on to other servers, which are to keep it, too.
+    BeingKept { ask: u64 },
     /// What became of what it asked for.
     Answer { ask: u64, answer: Result<CatalogAnswer, NameError> },
 }

@@ -288,7 +288,8 @@ impl Server {
     fn on_task_message(&mut self, now: Time, from: NodeId, message: TaskToServer, out: &mut Vec<Effect>) {
         match message {
             // Their tasks would be forgotten with nobody.
-            TaskToServer::Call { .. } | TaskToServer::RunTasks { .. } if !self.is_client(from) => not_taken(from, out),
+            TaskToServer::Call { .. } if !self.is_client(from) => not_taken(from, out),
+            TaskToServer::RunTasks { .. } if !self.is_client(from) && from != NodeId::CATALOG => not_taken(from, out),
             TaskToServer::Call { task, supplies } => {
                 let supplies = supplies
                     .into_iter()

@@ -68,6 +68,9 @@ impl Server {
         if task.id.client != from || !reads_its || !task.outputs.iter().all(|output| is_its(output.datum)) {
             return Err(refused("it bears another client's name, or reads another's data"));
         }
+        if from == NodeId::CATALOG && !matches!(task.kind, TaskKind::Publish(_)) {
+            return Err(refused("the agent has no calls of its own"));
+        }
         let signature_hash = match task.kind {
             TaskKind::Call { signature_hash, .. } | TaskKind::Method { signature_hash, .. } => signature_hash,
             TaskKind::Replicate(_) => {
@@ -77,7 +80,8 @@ impl Server {
             }
             TaskKind::Publish(ref named) => {
                 let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.is_empty();
-                let is_sane = is_one && named.datum.is_shared() && check_name(&named.name).is_ok();
+                let is_catalogs = from != NodeId::CATALOG || task.inputs().all(|datum| datum == named.datum);
+                let is_sane = is_one && named.datum.is_shared() && is_catalogs && check_name(&named.name).is_ok();
                 return if is_sane { Ok(()) } else { Err(refused("that cannot be a shared datum")) };
             }
         };

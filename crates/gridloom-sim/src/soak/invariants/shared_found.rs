@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SILENCE_NS_MAX};
 use gridloom_base::{NameError, NodeId, Time};
-use gridloom_core::node::Event;
 use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::{Event, Role};
 
 use super::{Check, Invariant};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
 use crate::soak::shared::{AskId, Asked, Version};
+use crate::soak::stage::Stage;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was put is found",
@@ -33,6 +34,7 @@ struct Found {
     put: BTreeMap<AskId, Time>,
     judged: u64,
     judged_after_faults: u64,
+    judged_kept: u64,
     waited: u64,
 }
 
@@ -60,6 +62,7 @@ impl Check for Found {
         vec![
             ("a find that had to find was judged", self.judged),
             ("a find that had to find was judged after a fault", self.judged_after_faults),
+            ("a find whose first server was hit was judged", self.judged_kept),
             ("a find waited for a put", self.waited),
         ]
     }
@@ -77,8 +80,12 @@ impl Found {
         let Some((version, since)) = self.last_put(ledger, asked_at, name) else { return Ok(()) };
         let damage = &ledger.damage;
         let is_unsure = !damage.struck().is_empty() && damage.last() + UNSURE_NS > asked_at;
-        let server = sim.node(version.server);
-        let is_lost = damage.has_hit(&server.name, sim.host_name(version.server)) || damage.agent_is_gone(now);
+        let is_hit = |server: NodeId| damage.has_hit(&sim.node(server).name, sim.host_name(server));
+        // Of two keepers one is there, if faults have hit one server.
+        let hit = Stage::all(sim, Role::Server).filter(|server| is_hit(*server)).count();
+        let is_kept = hit < usize::from(version.named.replicas);
+        self.judged_kept += u64::from(is_kept && is_hit(version.server));
+        let is_lost = !is_kept && is_hit(version.server) || damage.agent_is_gone(now);
         if is_unsure || is_lost || ledger.shared.is_deleted_since(name, since) {
             return Ok(());
         }

@@ -20,6 +20,7 @@ impl Admission {
         out: &mut Vec<Output>,
     ) -> Result<(), TaskError> {
         if self.replicas.is_here(named) {
+            self.replicas.keep(named);
             return Ok(());
         }
         let is_spare = self.replicas.is_spare_copy(datum) && !self.executor.reads(datum);

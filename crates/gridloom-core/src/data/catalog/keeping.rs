@@ -1,0 +1,153 @@
+//! Keeping: which servers keep each version, and which are still to be found.
+//!
+//! A version that is being put is whole once all its replicas are there. Later a server that is lost is replaced by another.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::{DatumId, NodeId};
+
+use super::version::Stage;
+use super::{Catalog, News, Stored};
+
+impl Catalog {
+    /// A server is to keep a version.
+    pub fn keep_at(&mut self, datum: DatumId, server: NodeId) {
+        let Some(version) = self.versions.get_mut(&datum) else { return };
+        if !version.keepers.contains(&server) && version.coming_to.insert(server) {
+            *self.placed.entry(server).or_default() += version.named.meta.size_bytes();
+        }
+        self.note_lack(datum);
+    }
+
+    /// A server has a version that a client has put there, or that the catalog had it keep.
+    pub fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId) -> Stored {
+        let Some(version) = self.versions.get_mut(&datum) else { return Stored::Unknown };
+        let is_awaited = version.coming_to.contains(&server);
+        match version.coming() {
+            Some(question) if is_awaited && (client == question.client || client == NodeId::CATALOG) => {
+                let at = match server == version.place {
+                    true => version.coming_to.iter().copied().filter(|other| *other != server).collect(),
+                    false => Vec::new(),
+                };
+                self.kept(datum, server);
+                if !at.is_empty() {
+                    self.news.push(News::Keep { datum, at });
+                }
+                if !self.versions[&datum].is_kept_by_all() {
+                    return Stored::Copy;
+                }
+                self.by_client.remove(&(question.client, datum));
+                self.supersede(datum);
+                Stored::Whole { by: question, waiting: self.take_waiting(datum) }
+            }
+            Some(_) => Stored::Unknown,
+            None if version.keepers.contains(&server) => Stored::Copy,
+            // Another has come back with it meanwhile.
+            None if version.is_kept_by_all() => {
+                self.not_kept(datum, server);
+                Stored::Unknown
+            }
+            None => {
+                self.kept(datum, server);
+                Stored::Copy
+            }
+        }
+    }
+
+    /// A server keeps a version from now on.
+    pub(super) fn kept(&mut self, datum: DatumId, server: NodeId) {
+        let version = self.versions.get_mut(&datum).expect("the caller has it");
+        version.holders.insert(server);
+        let is_new = version.keepers.insert(server);
+        if !version.coming_to.remove(&server) && is_new {
+            *self.placed.entry(server).or_default() += version.named.meta.size_bytes();
+        }
+        self.note_lack(datum);
+    }
+
+    /// A server does not keep a version, or not any more.
+    pub fn not_kept(&mut self, datum: DatumId, server: NodeId) {
+        let Some(version) = self.versions.get_mut(&datum) else { return };
+        let (was_keeper, was_to) = (version.keepers.remove(&server), version.coming_to.remove(&server));
+        if was_keeper || was_to {
+            let size_bytes = version.named.meta.size_bytes();
+            if version.is_coming() {
+                self.news.push(News::Short { datum });
+            }
+            self.uncount(server, size_bytes);
+        }
+        self.note_lack(datum);
+    }
+
+    /// A server could not take a version that it was to keep. Another is asked first the next time.
+    pub fn refused(&mut self, datum: DatumId, server: NodeId) {
+        if let Some(version) = self.versions.get_mut(&datum) {
+            version.refused.insert(server);
+        }
+        self.not_kept(datum, server);
+    }
+
+    /// No server is left that has not refused a version: all may be asked again.
+    pub fn forget_refusals(&mut self, datum: DatumId) {
+        if let Some(version) = self.versions.get_mut(&datum) {
+            version.refused.clear();
+        }
+    }
+
+    /// How many servers are still to be found that keep a version.
+    pub fn lacks(&self, datum: DatumId) -> usize {
+        self.versions.get(&datum).map_or(0, |version| version.lacks())
+    }
+
+    /// Servers that keep a version, or are to keep it.
+    pub fn keepers(&self, datum: DatumId) -> impl Iterator<Item = NodeId> {
+        let version = self.versions.get(&datum).into_iter();
+        version.flat_map(|version| version.keepers.iter().chain(&version.coming_to).copied())
+    }
+
+    /// Whether a server could not take a version.
+    pub fn has_refused(&self, datum: DatumId, server: NodeId) -> bool {
+        self.versions.get(&datum).is_some_and(|version| version.refused.contains(&server))
+    }
+
+    /// Current versions that too few servers keep, after one of them.
+    pub fn lacking(&self, after: Option<DatumId>) -> impl Iterator<Item = DatumId> {
+        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        self.lacking.range((from, std::ops::Bound::Unbounded)).copied()
+    }
+
+    /// Lists a version among those that lack keepers, or not any more. One without any copy cannot get more.
+    pub(super) fn note_lack(&mut self, datum: DatumId) {
+        let Some(version) = self.versions.get(&datum) else { return };
+        let may_come_back = !version.is_own && !self.is_settled;
+        let is_due = version.stage == Stage::Current && !version.holders.is_empty() && !may_come_back;
+        match is_due && version.lacks() > 0 {
+            true => self.lacking.insert(datum),
+            false => self.lacking.remove(&datum),
+        };
+    }
+
+    pub(super) fn uncount(&mut self, server: NodeId, size_bytes: u64) {
+        let bytes = self.placed.entry(server).or_default();
+        *bytes = bytes.saturating_sub(size_bytes);
+        if *bytes == 0 {
+            self.placed.remove(&server);
+        }
+    }
+
+    pub(super) fn check_keeping(&self) -> Result<(), String> {
+        let mut placed: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (datum, version) in &self.versions {
+            let bytes = version.named.meta.size_bytes();
+            let places = version.keepers.iter().chain(&version.coming_to);
+            places.for_each(|server| *placed.entry(*server).or_default() += bytes);
+            if !version.keepers.is_subset(&version.holders) || !version.keepers.is_disjoint(&version.coming_to) {
+                return Err(format!("{datum} is kept where it is not, or is still to come"));
+            }
+        }
+        placed.retain(|_, bytes| *bytes > 0);
+        let known: BTreeMap<NodeId, u64> =
+            self.placed.iter().filter(|(_, bytes)| **bytes > 0).map(|(server, bytes)| (*server, *bytes)).collect();
+        if placed == known { Ok(()) } else { Err(format!("bytes are counted as {known:?}, and are {placed:?}")) }
+    }
+}
