@@ -16,7 +16,7 @@ impl Server {
             }
             Role::Client => {}
         }
-        self.admitting(now, out, |admission, _, out| admission.fetches.peer_up(peer, address, out));
+        self.admitting(now, out, |admission, _, out| admission.fetches.peer_up(peer, role, address, out));
     }
 
     pub(super) fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {

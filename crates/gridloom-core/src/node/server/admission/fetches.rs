@@ -125,7 +125,9 @@ impl Fetches {
         if awaited.comes_unasked {
             return;
         }
-        if members.is_up(awaited.from) {
+        if is_no_source(datum, members.get(awaited.from).map(|peer| peer.about)) {
+            self.failed(datum, SupplyFault::Gone, NO_SOURCE, out);
+        } else if members.is_up(awaited.from) {
             send(out, awaited.from, DataMessage::Fetch { datum, hops: awaited.hops });
         } else if awaited.address.is_empty() {
             self.failed(datum, SupplyFault::Unreachable, "its holder is not connected", out);
@@ -182,10 +184,12 @@ impl Fetches {
         }
     }
 
-    pub(in crate::node::server) fn peer_up(&mut self, peer: NodeId, address: &str, out: &mut Vec<Output>) {
+    pub(in crate::node::server) fn peer_up(&mut self, peer: NodeId, role: Role, address: &str, out: &mut Vec<Output>) {
         for datum in self.dialling.remove(address).unwrap_or_default() {
             if let Some(awaited) = self.awaited.get(&datum) {
-                if awaited.from == peer {
+                if awaited.from == peer && is_no_source(datum, Some(role)) {
+                    self.failed(datum, SupplyFault::Gone, NO_SOURCE, out);
+                } else if awaited.from == peer {
                     send(out, peer, DataMessage::Fetch { datum, hops: awaited.hops });
                 } else {
                     let why = format!("another node answers at {address}");
@@ -208,7 +212,8 @@ impl Fetches {
             let Some(awaited) = self.awaited.get_mut(&datum).filter(|awaited| awaited.address == address) else {
                 continue;
             };
-            if members.is_up(awaited.from) {
+            let role = members.get(awaited.from).map(|peer| peer.about);
+            if role.is_some() && !is_no_source(datum, role) {
                 send(out, awaited.from, DataMessage::Fetch { datum, hops: awaited.hops });
                 continue;
             }
@@ -241,6 +246,13 @@ impl Fetches {
     }
 }
 
+/// Whether a node of that role cannot have a datum. A client may name sources of shared data, and one that means ill names any.
+fn is_no_source(datum: DatumId, role: Option<Role>) -> bool {
+    datum.is_shared() && role.is_some_and(|role| role != Role::Server)
+}
+
+const NO_SOURCE: &str = "only servers have shared data";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,10 +275,24 @@ mod tests {
         fetches.ask(datum, &Members::default(), &mut out);
         assert!(matches!(out[..], [Output::Effect(Effect::Dial { .. })]) && fetches.is_asked(HOLDER));
         out.clear();
-        fetches.peer_up(HOLDER, "there:1", &mut out);
+        fetches.peer_up(HOLDER, Role::Server, "there:1", &mut out);
         assert_eq!(out, [Effect::Send { to: HOLDER, message: DataMessage::Fetch { datum, hops: 2 }.into() }.into()]);
         assert_eq!(fetches.counts(), (1, 0));
         fetches.check().unwrap();
+    }
+
+    #[test]
+    fn shared_data_are_asked_of_servers_alone() {
+        let (mut fetches, _) = awaited();
+        let datum = DatumId { client: NodeId::CATALOG, serial: 1 };
+        for role in [Role::Client, Role::Agent, Role::Server] {
+            let (mut members, mut out) = (Members::default(), Vec::new());
+            members.up(Time(0), HOLDER, role);
+            fetches.expect(datum, Awaited::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 1)));
+            fetches.ask(datum, &members, &mut out);
+            assert_eq!(fetches.is_asked(HOLDER), role == Role::Server, "{out:?}");
+            assert_eq!(out.len(), 1, "its source, or its owner");
+        }
     }
 
     #[test]
