@@ -6,10 +6,12 @@ Python looks for interrupts after calls and at jumps back. One is raised at each
 import dis
 import os
 import sys
+import threading
 
 import gridloom as gl
 import numpy as np
 import pytest
+from gridloom import _crew
 from sent_functions import twice
 
 _LOOKS = ("CALL", "JUMP_BACKWARD")
@@ -114,3 +116,24 @@ def test_a_call_with_types(program, waits):
         for place in each(get):
             assert call is None or call.get(20) == 2, place
             call = None
+
+
+def test_an_interrupt_while_a_thread_is_started_is_not_hidden():
+    """As where it comes when Python's own condition has not got its lock back."""
+
+    class Thread(threading.Thread):
+        def start(self):
+            try:
+                raise KeyboardInterrupt
+            finally:
+                threading.Lock().release()
+
+    with pytest.raises(KeyboardInterrupt):
+        _crew.begin(Thread())
+    crew = _crew.Crew("test", 1, Thread)
+    with pytest.raises(KeyboardInterrupt):
+        crew.run(print)
+    # None is taken for one that runs.
+    crew._kind, done = threading.Thread, threading.Event()
+    crew.run(done.set)
+    assert done.wait(60)

@@ -63,7 +63,7 @@ class Crew:
         thread = self._kind(target=self._work, name=self._name, daemon=True)
         self._threads.add(thread)
         try:
-            thread.start()
+            begin(thread)
         except RuntimeError:  # the interpreter ends, or the system gives no more threads
             self._threads.discard(thread)
         except BaseException:  # an interrupt: it may not have begun
@@ -93,6 +93,16 @@ class Crew:
             attempt(job)
             # An idle thread holds nothing of the program.
             del job
+
+
+def begin(thread: threading.Thread) -> None:
+    """Start a thread. An interrupt that comes while Python waits for its beginning may be hidden by an error of Python's lock."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
 
 
 def join(thread: threading.Thread) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from . import _gridloom
 from ._conditions import Condition
-from ._crew import Crew, InnerThread, attempt, join
+from ._crew import Crew, InnerThread, attempt, begin, join
 from ._errors import UsageError, WaitTimedOut
 from ._results import Results
 from ._unread import Unread
@@ -167,7 +167,7 @@ class Ends:
         if self._stopped or self.simulated or (self._thread is not None and self._thread.ident is not None):
             return
         self._thread = InnerThread(target=self._watch, name="gridloom-ends", daemon=True)
-        self._thread.start()
+        begin(self._thread)
 
     def _watch(self) -> None:
         """Wait for ends, as long as there is something to wait for."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ._conditions import Condition
-from ._crew import join
+from ._crew import begin, join
 from ._errors import WaitTimedOut
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Results:
             thread = threading.Thread(target=self._work, name="gridloom-results", daemon=True)
             self._threads.add(thread)
             try:
-                thread.start()
+                begin(thread)
             except BaseException:  # an interrupt, say: it may not have begun
                 self._threads.discard(thread)
                 raise
