@@ -373,7 +373,7 @@ impl Play {
             0 | 1 => {
                 let replaces = what >= 128;
                 self.program.tasks.push(task);
-                NameCommand::Put { name, datum, meta: meta(), replaces, task, group }
+                NameCommand::Put { name, datum, meta: meta(), replaces, replicas: u16::from(which % 4), task, group }
             }
             2 => NameCommand::Find { name, waits: which >= 128 },
             3 => NameCommand::Delete { name },

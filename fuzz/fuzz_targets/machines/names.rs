@@ -3,8 +3,8 @@
 use gridloom_base::{DatumId, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Task, TaskKind};
 use gridloom_core::node::message::{
-    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Held, ServerToCatalog, Supply, SupplyFault, TaskReport,
-    TaskToClient, TaskToServer, Timing, TransferReport,
+    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Held, ServerToCatalog, Supply, SupplyFault,
+    TaskReport, TaskToClient, TaskToServer, Timing, TransferReport,
 };
 use gridloom_core::node::{Message, Role};
 
@@ -49,7 +49,16 @@ impl Play {
                 0 | 1 => {
                     let at = Vec::new();
                     let before = Some(datum).filter(|_| which >= 128);
-                    ClientToCatalog::Put { ask, name, meta: meta(), replaces: what % 2 == 0, replicas: u16::from(which % 4), at, before }.into()
+                    ClientToCatalog::Put {
+                        ask,
+                        name,
+                        meta: meta(),
+                        replaces: what % 2 == 0,
+                        replicas: u16::from(which % 4),
+                        at,
+                        before,
+                    }
+                    .into()
                 }
                 2 => ClientToCatalog::Find { ask, name, waits: which >= 128 }.into(),
                 3 => ClientToCatalog::Forget { ask, name }.into(),
