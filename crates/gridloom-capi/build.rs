@@ -7,9 +7,11 @@ fn main() {
     println!("cargo:rerun-if-changed=src/grpc/calls.c");
     println!("cargo:rerun-if-changed=src/grpc/calls.h");
     println!("cargo:rerun-if-changed=include");
+    println!("cargo:rerun-if-changed=../gridloom-idl/include");
     cc::Build::new()
         .file("src/grpc/calls.c")
         .include("include")
+        .include("../gridloom-idl/include")
         .std("c11")
         .flag("-fexceptions")
         .extra_warnings(true)

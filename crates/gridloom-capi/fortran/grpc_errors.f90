@@ -29,7 +29,12 @@ module grpc_errors
     integer(c_int), parameter, public :: GRPC_UNKNOWN_ERROR_CODE = 19
     integer(c_int), parameter, public :: GRPC_INVALID_DATA_NP = 20
     integer(c_int), parameter, public :: GRPC_MAP_DIFFERS_NP = 21
-    integer(c_int), parameter, public :: GRPC_LAST_ERROR_CODE = 22
+    integer(c_int), parameter, public :: GRPC_NAME_EXISTS_NP = 22
+    integer(c_int), parameter, public :: GRPC_NAME_NOT_FOUND_NP = 23
+    integer(c_int), parameter, public :: GRPC_INVALID_NAME_NP = 24
+    integer(c_int), parameter, public :: GRPC_SIZE_DIFFERS_NP = 25
+    integer(c_int), parameter, public :: GRPC_NO_ROOM_NP = 26
+    integer(c_int), parameter, public :: GRPC_LAST_ERROR_CODE = 27
 
     interface
         type(c_ptr) function c_error_string(error_code) bind(c, name="grpc_error_string")

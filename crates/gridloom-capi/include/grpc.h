@@ -14,7 +14,7 @@
  *
  * Functions beyond the standard stand in headers that this one includes: grpc_extensions.h (argument stacks of Ninf-G
  * and NetSolve, arrays of handles, time limits, texts of errors), grpc_ninfg.h (attributes), grpc_remote.h (data that stay on servers),
- * grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together), grpc_plan.h (their plans),
+ * grpc_shared.h (data with names that all programs of the grid find), grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together), grpc_plan.h (their plans),
  * grpc_heuristic.h (heuristics of the program's own), grpc_graph.h (calls that are described beforehand).
  * Their names end in _np, as Ninf-G marks what is not portable, unless programs of another system use another name.
  *
@@ -112,7 +112,10 @@ typedef struct grpc_function_handle {
 typedef int grpc_sessionid_t;
 
 /* One of the codes below. */
+#ifndef GRPC_ERROR_NP
+#define GRPC_ERROR_NP
 typedef int grpc_error_t;
+#endif
 
 #define GRPC_SESSIONID_VOID (-1) /* no session */
 
@@ -138,7 +141,12 @@ typedef int grpc_error_t;
 #define GRPC_UNKNOWN_ERROR_CODE 19
 #define GRPC_INVALID_DATA_NP 20      /* no such remote datum, or it is lost */
 #define GRPC_MAP_DIFFERS_NP 21       /* of grpc_map_error_np: calls of a block were not those discovered */
-#define GRPC_LAST_ERROR_CODE 22      /* the highest */
+#define GRPC_NAME_EXISTS_NP 22       /* shared data have that name already, or are being put */
+#define GRPC_NAME_NOT_FOUND_NP 23    /* no shared data have that name, or had it in time */
+#define GRPC_INVALID_NAME_NP 24      /* it cannot name shared data */
+#define GRPC_SIZE_DIFFERS_NP 25      /* shared data have another size than the program's memory */
+#define GRPC_NO_ROOM_NP 26           /* no server has room for shared data, or the agent for their name */
+#define GRPC_LAST_ERROR_CODE 27      /* the highest */
 
 /* ---- Beginning and end
  * ------------------------------------------------------------------------------------------------- */
@@ -312,5 +320,6 @@ char *grpc_error_string(grpc_error_t error_code);
 #include "grpc_objects.h"
 #include "grpc_plan.h"
 #include "grpc_remote.h"
+#include "grpc_shared.h"
 
 #endif

@@ -30,8 +30,11 @@ typedef struct dcomplex {
 } dcomplex;
 #endif
 
-#ifndef GRIDLOOM_GRPC_H
+#ifndef GRPC_ERROR_NP
+#define GRPC_ERROR_NP
 typedef int grpc_error_t;
+#endif
+#ifndef GRPC_NO_ERROR
 #define GRPC_NO_ERROR 0
 #endif
 

@@ -139,8 +139,8 @@ impl Build {
     }
 }
 
-/// What bodies may rely upon: the headers that Ninf-G's own header includes, its complex numbers, and whether their call
-/// was cancelled. Its own header may be included, too.
+/// What bodies may rely upon: the headers that Ninf-G's own header includes, its complex numbers, whether their call was cancelled, and
+/// shared data. Its own header may be included, too, and so may those of [`HEADERS`].
 const PRELUDE: &str = concat!(
     "#line 1 \"grpc_executable.h\"\n",
     include_str!("../include/grpc_executable.h"),
@@ -148,11 +148,21 @@ const PRELUDE: &str = concat!(
     "#ifdef __cplusplus\nextern \"C\" {\n#endif\n__attribute__((weak)) int (*gridloom_asks_np)(void) = 0;\n",
     "__attribute__((weak)) int grpc_is_canceled_np(grpc_error_t *error)\n",
     "{ if (error != NULL) *error = GRPC_NO_ERROR; return gridloom_asks_np != 0 ? gridloom_asks_np() : 0; }\n",
-    "#ifdef __cplusplus\n}\n#endif\n"
+    "#ifdef __cplusplus\n}\n#endif\n",
+    "#line 1 \"grpc_shared.h\"\n",
+    include_str!("../include/grpc_shared.h"),
+    "#line 1 \"omst.h\"\n",
+    include_str!("../include/omst.h"),
+    "#line 1 \"functions.h\"\n",
+    include_str!("../include/functions.h"),
 );
 
-/// The header of remote bodies, and its name.
-pub const EXECUTABLE_HEADER: (&str, &str) = ("grpc_executable.h", include_str!("../include/grpc_executable.h"));
+/// The headers of remote bodies, with their names.
+pub const HEADERS: [(&str, &str); 3] = [
+    ("grpc_executable.h", include_str!("../include/grpc_executable.h")),
+    ("grpc_shared.h", include_str!("../include/grpc_shared.h")),
+    ("omst.h", include_str!("../include/omst.h")),
+];
 
 fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str, is_cpp: bool) {
     let c_type: fn(Dtype, bool) -> &'static str = match stub.code {

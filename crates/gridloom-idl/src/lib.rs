@@ -41,7 +41,7 @@ pub use bind::fit::KnownArgument;
 pub use bind::slices::Whole;
 pub use bind::{Actual, Bound};
 pub use builder::SignatureBuilder;
-pub use c_text::{Build, Class, EXECUTABLE_HEADER};
+pub use c_text::{Build, Class, HEADERS};
 pub use expr::Expr;
 pub use expr::eval::{EvalError, EvalFailure};
 pub use method::{MethodName, class_of};

@@ -53,7 +53,7 @@ pub use interrupt::Interrupt;
 use links::Links;
 pub use links::Traffic;
 use names::Asks;
-pub use names::{PutOptions, SharedData, SharedName};
+pub use names::{BegunPut, PutOptions, SharedData, SharedName};
 use output::Outputs;
 
 /// How long a session waits for its agent's first answer.

@@ -64,7 +64,9 @@ pub use compile::compile_interface;
 pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Function, Pending, TransferLimits, Watch};
-pub use grid::{CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedName, Spoken, Traffic, Unread};
+pub use grid::{
+    BegunPut, CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedName, Spoken, Traffic, Unread,
+};
 pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
 pub use inputs::{Make, Sizes};
 pub use local::{LocalConfig, default_python, program_path};

@@ -135,6 +135,32 @@ int gridloom_variadic_netslnb(const char *function, ...) {
     return error == GRPC_NO_ERROR ? id : -error;
 }
 
+int gridloom_variadic_OmniRpcCall(char *entry, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open_named(entry, &call);
+    if (error == GRPC_NO_ERROR) {
+        READ(entry);
+        error = gridloom_grpc_run(&call, slots);
+    }
+    return gridloom_omnirpc_status(entry, error);
+}
+
+void *gridloom_variadic_OmniRpcCallAsync(char *entry, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_sessionid_t id = GRPC_SESSIONID_VOID;
+    grpc_error_t error = gridloom_grpc_open_named(entry, &call);
+    if (error == GRPC_NO_ERROR) {
+        READ(entry);
+        error = gridloom_grpc_begin(&call, slots, &id);
+    }
+    /* A session's id is above 0. */
+    return gridloom_omnirpc_status(entry, error) == 0 ? (void *)(intptr_t)id : NULL;
+}
+
 grpc_error_t gridloom_variadic_grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];

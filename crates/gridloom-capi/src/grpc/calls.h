@@ -66,6 +66,11 @@ grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, c
 grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method,
                                                     grpc_sessionid_t *session_id, ...);
 
+/* OmniRPC: a code of an entry's call as its status or request, said on standard error if it is an error. */
+int gridloom_omnirpc_status(const char *entry, grpc_error_t error);
+
+int gridloom_variadic_OmniRpcCall(char *entry, ...);
+void *gridloom_variadic_OmniRpcCallAsync(char *entry, ...);
 int gridloom_variadic_netsl(const char *function, ...);
 int gridloom_variadic_netslnb(const char *function, ...);
 grpc_error_t gridloom_variadic_grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr, ...);

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gridloom::Error;
 use gridloom::data::{DataError, InvalidData};
-use gridloom_base::TaskError;
+use gridloom_base::{NameError, TaskError};
 use gridloom_idl::class_of;
 
 use crate::current::to_c;
@@ -44,7 +44,12 @@ codes! {
     GRPC_UNKNOWN_ERROR_CODE = 19;
     GRPC_INVALID_DATA_NP = 20;
     GRPC_MAP_DIFFERS_NP = 21;
-    GRPC_LAST_ERROR_CODE = 22;
+    GRPC_NAME_EXISTS_NP = 22;
+    GRPC_NAME_NOT_FOUND_NP = 23;
+    GRPC_INVALID_NAME_NP = 24;
+    GRPC_SIZE_DIFFERS_NP = 25;
+    GRPC_NO_ROOM_NP = 26;
+    GRPC_LAST_ERROR_CODE = 27;
 }
 
 const fn as_c(text: &'static str) -> &'static CStr {
@@ -122,11 +127,28 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         let code = match error {
             Error::Task(error) => return error.into(),
+            Error::Name(error) => return error.into(),
             Error::UnknownFunction { .. } => GRPC_FUNCTION_NOT_FOUND,
             Error::UnknownClass { .. } => GRPC_CLASS_NOT_FOUND_NP,
             Error::TooLarge { .. } => GRPC_RPC_REFUSED,
             Error::Connect(_) => GRPC_COMMUNICATION_FAILED,
             Error::TimedOut { .. } => GRPC_TIMEOUT_NP,
+            _ => GRPC_OTHER_ERROR_CODE,
+        };
+        Failed::new(code, error.to_string())
+    }
+}
+
+impl From<NameError> for Failed {
+    fn from(error: NameError) -> Failed {
+        let code = match &error {
+            NameError::Exists { .. } | NameError::BeingPut { .. } => GRPC_NAME_EXISTS_NP,
+            NameError::Unknown { .. } => GRPC_NAME_NOT_FOUND_NP,
+            NameError::NotAName { .. } => GRPC_INVALID_NAME_NP,
+            NameError::NoRoom { .. } | NameError::TooMany { .. } => GRPC_NO_ROOM_NP,
+            NameError::Lost { .. } => GRPC_INVALID_DATA_NP,
+            NameError::NoAgent { .. } | NameError::NotStored { .. } => GRPC_COMMUNICATION_FAILED,
+            // The enum may grow.
             _ => GRPC_OTHER_ERROR_CODE,
         };
         Failed::new(code, error.to_string())
@@ -188,7 +210,7 @@ fn caught<R>(call: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
 }
 
 /// Notes an error as this thread's last.
-fn note(failed: &Failed) {
+pub(super) fn note(failed: &Failed) {
     if !failed.text.is_empty() {
         // A thread that ends, or a program in its last handlers, has none any more.
         let _ = LAST.try_with(|last| *last.borrow_mut() = (failed.code, to_c(&failed.text)));

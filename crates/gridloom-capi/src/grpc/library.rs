@@ -19,6 +19,7 @@ use super::handles::{Bound, Functions};
 use super::limits::{ConfiguredLimits, Limits};
 use super::mappings::Mappings;
 use super::objects::Objects;
+use super::puts::Puts;
 use super::remotes::Remotes;
 use super::sessions::Sessions;
 use crate::current;
@@ -39,6 +40,7 @@ pub(super) struct Library {
     /// By what other names blocks may be mapped.
     pub(super) mappings: Mappings,
     pub(super) graphs: Graphs,
+    pub(super) puts: Puts,
     /// Whether blocks fill buffers while their results are elsewhere.
     pub(super) is_debugged: bool,
     /// The time limits of calls through a handle that has none of its own.
@@ -64,7 +66,9 @@ pub(super) fn library() -> Outcome<Arc<Library>> {
     let library = LIBRARY.read().unwrap_or_else(PoisonError::into_inner);
     match library.as_ref().filter(|library| library.is_own()) {
         Some(library) => Ok(library.clone()),
-        None => Err(Failed::new(GRPC_NOT_INITIALIZED, "there is no session; call grpc_initialize first")),
+        None => {
+            Err(Failed::new(GRPC_NOT_INITIALIZED, "there is no session; call grpc_initialize or OmniRpcInit first"))
+        }
     }
 }
 
@@ -114,6 +118,7 @@ impl Library {
     fn end(&self) {
         self.sessions.cancel_all();
         self.staying.clear();
+        self.puts.clear();
         self.grid.end_call_backs();
     }
 
@@ -134,6 +139,7 @@ impl Library {
             heuristic: config.heuristic(),
             mappings: Mappings::default(),
             graphs: Graphs::default(),
+            puts: Puts::default(),
             is_debugged: config.is_debugged(),
             limits: config.session_limits(),
             configured: RwLock::new(Configured {

@@ -1,5 +1,6 @@
-//! GridRPC for C: what `include/grpc.h` declares, with `grpc_extensions.h`, `grpc_ninfg.h`, `grpc_objects.h`, `grpc_remote.h`, `grpc_data.h`,
-//! `grpc_map.h`, `grpc_plan.h`, `grpc_heuristic.h` and `grpc_graph.h`. The headers document each function for its callers, `GRIDRPC.md` has the design.
+//! GridRPC for C: what `include/grpc.h` declares, with `grpc_extensions.h`, `grpc_ninfg.h`, `grpc_objects.h`, `grpc_remote.h`,
+//! `grpc_data.h`, `grpc_shared.h`, `grpc_map.h`, `grpc_plan.h`, `grpc_heuristic.h` and `grpc_graph.h`, and the faces of OmniStorage and
+//! OmniRPC (`omst.h`, `OmniRpc.h`). The headers document each function for its callers, `GRIDRPC.md` has the design.
 //!
 //! ```text
 //!  grpc_call(&h, …) ─calls.c: va_list → slots, by the handle's reading plan─▶ api/calls ─▶ call
@@ -17,6 +18,7 @@
 //! | `api` | the functions of the headers |
 //! | `map` | blocks of `grpc_map` |
 //! | `waits`, `call` | waiting for sessions, and probing them; a call until it is sent |
+//! | `hosted`, `shared` | functions in workers, which go to the worker's library; shared data |
 //! | `library` | the one session with a grid: begun, ended, found |
 //! | `mappings`, `graphs` | by what blocks are mapped, and graphs that were described: names that the program gave |
 //! | `sessions` | the table of calls under way |
@@ -27,7 +29,7 @@
 //! | `arguments` | the program's memory to values |
 //! | `lists` | files, and arrays of strings and of files |
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
-//! | `remotes`, `callbacks`, `config` | data by their addresses; functions that are called back; the configuration |
+//! | `remotes`, `callbacks`, `config`, `puts` | data by their addresses; functions that are called back; the configuration; puts of shared data that have begun |
 //! | `memory`, `choice`, `ninfg_config`, `problem` | the program's memory, read and written; an array of ids, of which one is to end; configurations of Ninf-G; what a heuristic of the program's own sees |
 //! | `limits` | time limits of calls |
 //! | `code` | codes, their names, each thread's last error |
@@ -50,6 +52,7 @@ mod deliver;
 mod elsewhere;
 mod graphs;
 mod handles;
+mod hosted;
 mod latest;
 mod library;
 mod limits;
@@ -60,14 +63,17 @@ mod memory;
 mod ninfg_config;
 mod objects;
 mod problem;
+mod puts;
 mod remembered;
 mod remotes;
 mod session;
 mod sessions;
+mod shared;
 mod waits;
 
 pub use api::*;
 pub use code::*;
 pub use handles::{CFunctionHandle, CHandle, CObjectHandle, Slot};
+pub use hosted::{WorkerFunctions, gridloom_functions_np};
 pub use problem::*;
 pub use remotes::CRemote;

@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match options.fd {
-        Some(fd) => gridloom_net::worker::native_main(fd)?,
+        Some(fd) => gridloom_net::worker::native_main(fd, &[gridloom_capi::worker_functions()])?,
         None => check()?,
     }
     Ok(ExitCode::SUCCESS)

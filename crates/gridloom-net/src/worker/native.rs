@@ -6,7 +6,7 @@
 //! **Not checked, because it cannot be:** that the symbol is the function that its signature describes. A wrong
 //! signature crashes this process, and no other.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,21 @@ use super::{ArgView, Functions, OutView, Room, Setup};
 /// Room for any scalar, with its alignment.
 type Cell = [u128; 2];
 
-/// Body of the program that serves native functions: runs until the server ends it.
+/// A variable of C that libraries of functions may have, and what it is set to when they are loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct LibraryVariable {
+    pub name: &'static CStr,
+    /// Lives as long as the process.
+    pub value: *const c_void,
+}
+
+/// Body of the program that serves native functions: runs until the server ends it. Their libraries get those variables.
 ///
 /// # Errors
 /// If `fd` is no socket of a server, or the server says what makes no sense.
-pub fn native_main(fd: i32) -> io::Result<()> {
-    super::serve(super::inherited(fd)?, &mut Native::default())
+pub fn native_main(fd: i32, variables: &[LibraryVariable]) -> io::Result<()> {
+    let mut native = Native { variables: variables.to_vec(), ..Native::default() };
+    super::serve(super::inherited(fd)?, &mut native)
 }
 
 /// Runs a function as one rank of several: the compiled one of that symbol, on the call in `file`.
@@ -58,10 +67,19 @@ pub struct Native {
     libraries: Vec<(PathBuf, Result<Library, String>)>,
     functions: Vec<Option<Prepared>>,
     scratch: PathBuf,
+    variables: Vec<LibraryVariable>,
 }
 
-/// Lets functions of a library ask about their calls.
-fn answer(library: &os::Library) {
+/// Lets functions of a library ask about their calls, and use what the worker has for them. A variable may also be that of a
+/// library with which this one is linked.
+fn answer(library: &os::Library, variables: &[LibraryVariable]) {
+    for LibraryVariable { name, value } in variables {
+        // SAFETY: where a library has a variable of that name, it is a pointer, which one thread sets before functions run.
+        if let Ok(place) = unsafe { library.get::<*mut *const c_void>(name.to_bytes_with_nul()) } {
+            // SAFETY: as above.
+            unsafe { place.write(*value) };
+        }
+    }
     for (name, answer) in ANSWERS {
         // SAFETY: where a library has a variable of that name, it is of that type (`ANSWERS`).
         if let Ok(place) = unsafe { library.get::<*mut Option<Answer>>(name) } {
@@ -90,7 +108,7 @@ impl Functions for Native {
             // is there to run its code.
             // All its symbols are resolved now: one that is missing is noticed here, and not in the middle of a call.
             let library = unsafe { os::Library::open(Some(path), os::RTLD_NOW | os::RTLD_LOCAL) };
-            let library = library.inspect(answer);
+            let library = library.inspect(|library| answer(library, &self.variables));
             self.libraries.push((path.clone(), library.map(Library::from).map_err(|error| reason(&error))));
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_idl::{Body, Class, EXECUTABLE_HEADER, IdlFile};
+use gridloom_idl::{Body, Class, HEADERS, IdlFile};
 
 pub(crate) use libraries::{Libraries, places};
 
@@ -208,8 +208,7 @@ impl Recipe {
         let wrong = |error: std::io::Error| self.wrong(&format!("{}: {error}", at.display()));
         let (source, object, read) = (at.join(self.source_name), at.join("stubs.o"), at.join("stubs.d"));
         fs::write(&source, &self.source).map_err(wrong)?;
-        let (header, text) = EXECUTABLE_HEADER;
-        fs::write(at.join(header), text).map_err(wrong)?;
+        HEADERS.into_iter().try_for_each(|(header, text)| fs::write(at.join(header), text)).map_err(wrong)?;
         let mut compile = self.compile.clone();
         compile.extend(["-I".into(), at.into()]);
         compile.extend(["-MD".into(), "-MF".into(), read.clone().into(), "-c".into(), source.clone().into()]);

@@ -114,6 +114,31 @@ impl Default for PutOptions {
 #[derive(Clone, Copy)]
 pub struct SharedData<'a>(&'a Grid);
 
+/// A put that has begun: see [`SharedData::begin_put`]. If it is dropped before it has ended, the name may not come to be there.
+pub struct BegunPut {
+    grid: Grid,
+    ask: u64,
+    /// Keeps the value until a server has it.
+    _handle: Handle,
+}
+
+impl BegunPut {
+    /// Waits until every program finds the name.
+    ///
+    /// # Errors
+    /// As [`SharedData::put`].
+    pub fn wait(self) -> Result<(), Error> {
+        self.grid.wait(None, |state| state.asks.take(self.ask))??;
+        Ok(())
+    }
+}
+
+impl Drop for BegunPut {
+    fn drop(&mut self) {
+        self.grid.state().asks.give_up(self.ask);
+    }
+}
+
 impl Grid {
     /// Data with names that every program of the grid finds. They live on servers, whatever becomes of the program that put them,
     /// until they are deleted. They are immutable: a name that is put again gets a new version, and programs that read the old one keep it.
@@ -137,6 +162,18 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::put`], and those of the call that makes it.
     pub fn put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<(), Error> {
+        self.begin_put_handle(name, handle.clone(), options)?.wait()
+    }
+
+    /// Begins to put a value under a name, and does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a number of replicas that cannot be; [`BegunPut::wait`] has the others.
+    pub fn begin_put(&self, name: &str, value: &Value, options: PutOptions) -> Result<BegunPut, Error> {
+        self.begin_put_handle(name, self.0.hold(value), options)
+    }
+
+    fn begin_put_handle(&self, name: &str, handle: Handle, options: PutOptions) -> Result<BegunPut, Error> {
         let PutOptions { replaces, replicas } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
             return Err(Error::Usage(format!(
@@ -155,7 +192,8 @@ impl SharedData<'_> {
             task: TaskId { client, serial: self.0.next_serial() },
             group: GroupId { client, serial: self.0.next_serial() },
         };
-        self.ask(command, None).map(drop)
+        let ask = self.begin_ask(command);
+        Ok(BegunPut { grid: self.0.clone(), ask, _handle: handle })
     }
 
     /// The value of a name, brought here. Waits until somebody puts it, if need be: no longer than `limit`.
@@ -216,6 +254,14 @@ impl SharedData<'_> {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// What the current version of a name is. Waits as [`SharedData::get`]; nothing moves.
+    ///
+    /// # Errors
+    /// As [`SharedData::get`].
+    pub fn meta(&self, name: &str, limit: Option<Duration>) -> Result<Meta, Error> {
+        self.find_where_it_is(name, limit).map(|handle| handle.meta().clone())
     }
 
     /// Takes copies of the current version of a name to servers, before calls read it there: to all if none is named. They stay as
@@ -293,12 +339,17 @@ impl SharedData<'_> {
         SharedName { name, version, meta, replicas, servers: holders.into_iter().map(name_of).collect() }
     }
 
-    /// Asks, and waits for the answer: for that of a find no longer than `limit`, or until the thread is interrupted.
-    fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
+    fn begin_ask(&self, command: NameCommand) -> u64 {
         let ask = self.0.next_serial();
-        let finds = matches!(command, NameCommand::Find { .. });
         self.0.state().asks.begin(ask);
         self.0.command(Command::Name { ask, command });
+        ask
+    }
+
+    /// Asks, and waits for the answer: for that of a find no longer than `limit`, or until the thread is interrupted.
+    fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
+        let finds = matches!(command, NameCommand::Find { .. });
+        let ask = self.begin_ask(command);
         let take = |state: &mut State| state.asks.take(ask);
         if !finds {
             return Ok(self.0.wait(None, take)??);

@@ -217,6 +217,7 @@ macro_rules! variadic {
 
         $(
             #[doc = concat!("See `", $header, "`.")]
+            #[allow(non_snake_case, reason = "OmniRPC's names")]
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub extern "C-unwind" fn $name() {
@@ -234,6 +235,8 @@ variadic! {
     mynetslnb => gridloom_variadic_mynetslnb, "grpc_remote.h";
     netsl => gridloom_variadic_netsl, "grpc_remote.h";
     netslnb => gridloom_variadic_netslnb, "grpc_remote.h";
+    OmniRpcCall => gridloom_variadic_OmniRpcCall, "OmniRpc.h";
+    OmniRpcCallAsync => gridloom_variadic_OmniRpcCallAsync, "OmniRpc.h";
     grpc_call_with_attr_np => gridloom_variadic_grpc_call_with_attr_np, "grpc_ninfg.h";
     grpc_call_async_with_attr_np => gridloom_variadic_grpc_call_async_with_attr_np, "grpc_ninfg.h";
     grpc_invoke_with_attr_np => gridloom_variadic_grpc_invoke_with_attr_np, "grpc_ninfg.h";

@@ -13,7 +13,7 @@ use super::super::remotes::CRemote;
 ///
 /// # Safety
 /// As of [`memory::copied`].
-unsafe fn copied(library: &Library, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
+pub(super) unsafe fn copied(library: &Library, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
     let mut segment = library.grid.allocate(size_bytes as u64)?;
     // SAFETY: promised by the caller.
     unsafe { memory::copy_to(data, segment.bytes_mut()) }.ok_or_else(|| Failed::null("the data"))?;

@@ -1,0 +1,160 @@
+//! OmniRPC's functions (`OmniRpc.h`), over those of `grpc.h`. A request is a session's id, as a pointer.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use super::super::code::{
+    GRPC_ALREADY_INITIALIZED, GRPC_NO_ERROR, GRPC_NOT_COMPLETED, GRPC_SESSION_FAILED, last, name_of,
+};
+use super::super::memory;
+use super::super::waits::VOID;
+use super::library::{grpc_finalize, grpc_initialize};
+use super::waits::{grpc_probe, grpc_wait, grpc_wait_or};
+
+const OMRPC_OK: c_int = 0;
+const OMRPC_ERROR: c_int = -1;
+
+/// Says an error where programs for OmniRPC expect it.
+fn status(of: &str, code: c_int) -> c_int {
+    if code == GRPC_NO_ERROR {
+        return OMRPC_OK;
+    }
+    // SAFETY: a text of this thread.
+    let text = unsafe { CStr::from_ptr(last().1) }.to_string_lossy().into_owned();
+    gridloom_base::say!("{of}: {}: {text}", name_of(code).to_string_lossy());
+    OMRPC_ERROR
+}
+
+/// The session of a request; that of none for what cannot be one.
+fn session_of(request: *mut c_void) -> c_int {
+    c_int::try_from(request.addr()).ok().filter(|id| *id > 0).unwrap_or(VOID)
+}
+
+/// The program's requests, as sessions.
+///
+/// # Safety
+/// Null, or so many requests.
+unsafe fn sessions_of(n: c_int, requests: *const *mut c_void) -> Option<Vec<c_int>> {
+    // SAFETY: promised by the caller.
+    let requests = unsafe { memory::array(requests, usize::try_from(n).ok()?, "the array of requests") }.ok()?;
+    Some(requests.into_iter().map(|request| if request.is_null() { 0 } else { session_of(request) }).collect())
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_omnirpc_status(entry: *const c_char, error: c_int) -> c_int {
+    // SAFETY: null, or a text, as the header asks.
+    let entry = if entry.is_null() { "NULL".into() } else { unsafe { CStr::from_ptr(entry) }.to_string_lossy() };
+    status(&format!("OmniRPC: {entry}"), error)
+}
+
+/// See `OmniRpc.h`.
+#[allow(non_snake_case, reason = "OmniRPC's name")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn OmniRpcInit(argc: *mut c_int, argv: *mut *mut *mut c_char) {
+    // SAFETY: those of main, or NULL, as the header asks.
+    unsafe { take_options(argc, argv) };
+    // SAFETY: no configuration is named.
+    let code = unsafe { grpc_initialize(std::ptr::null()) };
+    if code != GRPC_ALREADY_INITIALIZED && status("OmniRpcInit", code) == OMRPC_ERROR {
+        std::process::exit(1);
+    }
+}
+
+/// Takes OmniRPC's options out of a program's arguments.
+///
+/// # Safety
+/// Those of main, or null.
+unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) {
+    let (Ok(argc), Ok(argv)) = (memory::place(argc, "argc"), memory::place(argv, "argv")) else { return };
+    // SAFETY: promised by the caller.
+    let (count, words) = unsafe { (usize::try_from(argc.read()).unwrap_or(0), argv.read()) };
+    if words.is_null() || count == 0 {
+        return;
+    }
+    // SAFETY: as above.
+    let word = |at: usize| unsafe { words.add(at).read() };
+    // SAFETY: as above: texts.
+    let is = |at: usize, option: &CStr| !word(at).is_null() && unsafe { CStr::from_ptr(word(at)) } == option;
+    let (mut from, mut to) = (1, 1);
+    while from < count {
+        if is(from, c"--debug") {
+            from += 1;
+        } else if is(from, c"--hostfile") && from + 1 < count {
+            from += 2;
+        } else {
+            // SAFETY: as above; no farther than was read.
+            unsafe { words.add(to).write(word(from)) };
+            (from, to) = (from + 1, to + 1);
+        }
+    }
+    if to < count {
+        // SAFETY: as above: the list ends with NULL, as before.
+        unsafe {
+            words.add(to).write(std::ptr::null_mut());
+            argc.write(to as c_int);
+        }
+    }
+}
+
+/// See `OmniRpc.h`.
+#[allow(non_snake_case, reason = "OmniRPC's name")]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn OmniRpcFinalize() {
+    status("OmniRpcFinalize", grpc_finalize());
+}
+
+/// See `OmniRpc.h`.
+#[allow(non_snake_case, reason = "OmniRPC's name")]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn OmniRpcWait(request: *mut c_void) -> c_int {
+    status("OmniRpcWait", grpc_wait(session_of(request)))
+}
+
+/// See `OmniRpc.h`.
+#[allow(non_snake_case, reason = "OmniRPC's name")]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn OmniRpcProbe(request: *mut c_void) -> c_int {
+    match grpc_probe(session_of(request)) {
+        GRPC_NO_ERROR => 1,
+        GRPC_NOT_COMPLETED => 0,
+        code => status("OmniRpcProbe", code),
+    }
+}
+
+/// See `OmniRpc.h`.
+#[allow(non_snake_case, reason = "OmniRPC's name")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn OmniRpcWaitAll(n: c_int, requests: *mut *mut c_void) -> c_int {
+    // SAFETY: as the header asks.
+    let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
+        gridloom_base::say!("OmniRpcWaitAll: {n} requests cannot be at {requests:?}");
+        return OMRPC_ERROR;
+    };
+    let waited = sessions.into_iter().map(|session| status("OmniRpcWaitAll", grpc_wait(session)));
+    waited.fold(OMRPC_OK, c_int::min)
+}
+
+/// See `OmniRpc.h`.
+#[allow(non_snake_case, reason = "OmniRPC's name")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn OmniRpcWaitAny(n: c_int, requests: *mut *mut c_void) -> c_int {
+    // SAFETY: as the header asks.
+    let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
+        gridloom_base::say!("OmniRpcWaitAny: {n} requests cannot be at {requests:?}");
+        return OMRPC_ERROR;
+    };
+    let known: Vec<c_int> = sessions.iter().copied().filter(|session| *session != 0).collect();
+    if known.is_empty() {
+        return OMRPC_ERROR;
+    }
+    let mut first = VOID;
+    // SAFETY: an array and a place of this function.
+    let code = unsafe { grpc_wait_or(known.as_ptr(), known.len(), &raw mut first) };
+    status("OmniRpcWaitAny", code);
+    match code {
+        GRPC_NO_ERROR | GRPC_SESSION_FAILED => {
+            sessions.iter().position(|session| *session == first).map_or(OMRPC_ERROR, |at| at as c_int)
+        }
+        _ => OMRPC_ERROR,
+    }
+}

@@ -1,0 +1,229 @@
+//! Shared data (`grpc_shared.h`). In a function the worker's library does it ([`super::super::hosted`]).
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridloom::PutOptions;
+
+use super::super::code::{Failed, GRPC_INVALID_NAME_NP, GRPC_NO_ERROR, Outcome, run};
+use super::super::hosted::{WorkerFunctions, by_worker, session};
+use super::super::library::Library;
+use super::super::{map, memory};
+use super::remote::copied;
+
+/// Names of servers in a list that has no end, which the program may have forgotten.
+const SERVERS_MAX: usize = 1 << 16;
+
+/// Runs the body of a function of the header with the session, or has the worker run it.
+fn with_session(ask: impl FnOnce(&WorkerFunctions) -> c_int, body: impl FnOnce(&Library) -> Outcome<()>) -> c_int {
+    by_worker(ask, |code| *code != GRPC_NO_ERROR).unwrap_or_else(|| run(|| body(&*plain_session()?)))
+}
+
+/// The session, outside of a block that is being discovered.
+pub(super) fn plain_session() -> Outcome<Arc<Library>> {
+    let session = session()?;
+    match map::discovering(|_, _| ()) {
+        None => Ok(session),
+        Some(()) => Err(Failed::other("shared data in a block of grpc_map: put this into grpc_local")),
+    }
+}
+
+/// A name of shared data; what cannot be one for another reason than its bytes, the grid finds.
+///
+/// # Safety
+/// Null, or a text.
+pub(super) unsafe fn shared_name<'a>(name: *const c_char) -> Outcome<&'a str> {
+    if name.is_null() {
+        return Err(Failed::new(GRPC_INVALID_NAME_NP, "the name is NULL, which cannot name shared data"));
+    }
+    // SAFETY: promised by the caller.
+    unsafe { memory::name(name, "the name", GRPC_INVALID_NAME_NP) }
+}
+
+/// How long to wait; `None` has no end.
+pub(super) fn patience(seconds: f64) -> Outcome<Option<Duration>> {
+    match seconds {
+        _ if seconds.is_nan() => Err(Failed::other("seconds is no number; 0 asks once, GRPC_FOR_EVER_NP has no end")),
+        _ if seconds < 0.0 => Ok(None),
+        // What is longer has no end for anybody.
+        _ => Ok(Duration::try_from_secs_f64(seconds).ok().filter(|limit| limit.as_secs() < 4_000_000_000)),
+    }
+}
+
+/// Gets what has exactly that size, if it has one, and hands the bytes on.
+///
+/// # Safety
+/// There is room for as many.
+pub(super) unsafe fn get(
+    library: &Library,
+    name: &str,
+    data: *mut c_void,
+    size_bytes: usize,
+    limit: Option<Duration>,
+) -> Outcome<()> {
+    if data.is_null() && size_bytes > 0 {
+        return Err(Failed::null("the place for the data"));
+    }
+    if let Some(bytes) = library.shared_bytes(name, limit, Some(size_bytes))? {
+        // SAFETY: promised by the caller; there are exactly as many.
+        unsafe { memory::write(data, &bytes) };
+    }
+    Ok(())
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_put_np(
+    name: *const c_char,
+    data: *const c_void,
+    size_bytes: usize,
+    replaces: c_int,
+) -> c_int {
+    // SAFETY: as the header asks.
+    unsafe { grpc_shared_put_replicas_np(name, data, size_bytes, replaces, 1) }
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_put_replicas_np(
+    name: *const c_char,
+    data: *const c_void,
+    size_bytes: usize,
+    replaces: c_int,
+    replicas: c_int,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_put)(name, data, size_bytes, replaces, replicas) };
+    with_session(ask, |library| {
+        let (name, bytes) = unsafe { (shared_name(name)?, copied(library, data, size_bytes)?) };
+        // What is no such number is 0, which the grid refuses as any that cannot be.
+        let options = PutOptions { replaces: replaces != 0, replicas: u16::try_from(replicas).unwrap_or(0) };
+        library.put_shared(name, bytes, options)
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_get_np(
+    name: *const c_char,
+    data: *mut c_void,
+    size_bytes: usize,
+    seconds: f64,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get)(name, data, size_bytes, seconds) };
+    with_session(ask, |library| unsafe { get(library, shared_name(name)?, data, size_bytes, patience(seconds)?) })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_get_new_np(
+    name: *const c_char,
+    data: *mut *mut c_void,
+    size_bytes: *mut usize,
+    seconds: f64,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get_new)(name, data, size_bytes, seconds) };
+    with_session(ask, |library| {
+        let place = memory::place(data, "the place for the address")?;
+        let name = unsafe { shared_name(name) }?;
+        let limit = patience(seconds)?;
+        let bytes = match library.shared_bytes(name, limit, None)? {
+            Some(bytes) => bytes,
+            // Functions are not run: zeros, as results are.
+            None => vec![0; library.grid.shared().meta(name, limit)?.size_bytes() as usize],
+        };
+        let allocated = memory::allocated(&bytes, &format!("'{name}'"))?;
+        unsafe { allocated.give(place.pointer()) };
+        if let Ok(place) = memory::place(size_bytes, "the place for the size") {
+            unsafe { place.write(bytes.len()) };
+        }
+        Ok(())
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_size_np(
+    name: *const c_char,
+    size_bytes: *mut usize,
+    seconds: f64,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_size)(name, size_bytes, seconds) };
+    with_session(ask, |library| {
+        let place = memory::place(size_bytes, "the place for the size")?;
+        let meta = library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
+        unsafe { place.write(meta.size_bytes() as usize) };
+        Ok(())
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_wait_np(name: *const c_char, seconds: f64) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_wait)(name, seconds) };
+    with_session(ask, |library| {
+        library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
+        Ok(())
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_exists_np(name: *const c_char, exists: *mut c_int) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_exists)(name, exists) };
+    with_session(ask, |library| {
+        let place = memory::place(exists, "the place for the answer")?;
+        let found = library.grid.shared().exists(unsafe { shared_name(name) }?)?;
+        unsafe { place.write(c_int::from(found)) };
+        Ok(())
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_place_np(name: *const c_char, servers: *const *const c_char) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_place)(name, servers) };
+    with_session(ask, |library| {
+        let (name, servers) = unsafe { (shared_name(name)?, list(servers)?) };
+        Ok(library.grid.shared().place(name, &servers)?)
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_delete_np(name: *const c_char) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_delete)(name) };
+    with_session(ask, |library| Ok(library.grid.shared().delete(unsafe { shared_name(name) }?)?))
+}
+
+/// Names of servers, up to NULL.
+///
+/// # Safety
+/// Null, or such a list.
+unsafe fn list(servers: *const *const c_char) -> Outcome<Vec<String>> {
+    let mut names = Vec::new();
+    while !servers.is_null() {
+        // SAFETY: promised by the caller: no end came before.
+        let name = unsafe { servers.add(names.len()).read() };
+        if name.is_null() {
+            if names.is_empty() {
+                return Err(Failed::other("the list of servers is empty; NULL in its place means all servers"));
+            }
+            break;
+        }
+        // SAFETY: promised by the caller.
+        names.push(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
+        if names.len() > SERVERS_MAX {
+            return Err(Failed::other(format!("the servers have no end within {SERVERS_MAX}; end them with NULL")));
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,34 @@
+//! What a worker gives to the functions that it runs: its own functions of `grpc_shared.h` and `omst.h`.
+
+use gridloom_net::worker::native::LibraryVariable;
+
+use super::super::hosted::WorkerFunctions;
+use super::extensions::{grpc_last_error_get_np, grpc_last_error_text_np};
+use super::omst::{OmstGetData, OmstPutData, OmstSetTimeLimit_np, OmstWait};
+use super::shared::{
+    grpc_shared_delete_np, grpc_shared_exists_np, grpc_shared_get_new_np, grpc_shared_get_np, grpc_shared_place_np,
+    grpc_shared_put_replicas_np, grpc_shared_size_np, grpc_shared_wait_np,
+};
+
+static FUNCTIONS: WorkerFunctions = WorkerFunctions {
+    size: size_of::<WorkerFunctions>(),
+    last_error: grpc_last_error_get_np,
+    last_error_text: grpc_last_error_text_np,
+    shared_put: grpc_shared_put_replicas_np,
+    shared_get: grpc_shared_get_np,
+    shared_get_new: grpc_shared_get_new_np,
+    shared_size: grpc_shared_size_np,
+    shared_wait: grpc_shared_wait_np,
+    shared_exists: grpc_shared_exists_np,
+    shared_place: grpc_shared_place_np,
+    shared_delete: grpc_shared_delete_np,
+    omst_put: OmstPutData,
+    omst_wait: OmstWait,
+    omst_get: OmstGetData,
+    omst_limit: OmstSetTimeLimit_np,
+};
+
+/// The variable of functions' libraries that leads to them.
+pub fn worker_functions() -> LibraryVariable {
+    LibraryVariable { name: c"gridloom_functions_np", value: (&raw const FUNCTIONS).cast() }
+}

@@ -1,0 +1,81 @@
+//! Shared data for functions that run in a worker of a server.
+//!
+//! A function's library cannot use a library of its own for that: only the worker's knows which call runs and tells the server when
+//! it waits. So the worker sets [`gridloom_functions_np`] in each library that it loads, and in what that is linked with, and
+//! functions of the headers go there. `gridloom-idl/include/functions.h` is the same for compiled bodies, which are linked with nothing.
+//!
+//! **Invariant:** a table is only added to, at its end. One that is too small is none.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use gridloom_net::worker::nested;
+
+use super::code::{
+    Failed, GRPC_ALREADY_INITIALIZED, GRPC_COMMUNICATION_FAILED, GRPC_NOT_INITIALIZED, GRPC_OTHER_ERROR_CODE, Outcome,
+    note,
+};
+use super::config::Config;
+use super::library::{Library, begin_library, library};
+
+/// `struct gridloom_functions_np`.
+#[allow(missing_docs, reason = "the headers say what each function does")]
+#[derive(Debug)]
+#[repr(C)]
+pub struct WorkerFunctions {
+    pub size: usize,
+    pub last_error: extern "C-unwind" fn() -> c_int,
+    pub last_error_text: extern "C-unwind" fn() -> *const c_char,
+    pub shared_put: unsafe extern "C-unwind" fn(*const c_char, *const c_void, usize, c_int, c_int) -> c_int,
+    pub shared_get: unsafe extern "C-unwind" fn(*const c_char, *mut c_void, usize, f64) -> c_int,
+    pub shared_get_new: unsafe extern "C-unwind" fn(*const c_char, *mut *mut c_void, *mut usize, f64) -> c_int,
+    pub shared_size: unsafe extern "C-unwind" fn(*const c_char, *mut usize, f64) -> c_int,
+    pub shared_wait: unsafe extern "C-unwind" fn(*const c_char, f64) -> c_int,
+    pub shared_exists: unsafe extern "C-unwind" fn(*const c_char, *mut c_int) -> c_int,
+    pub shared_place: unsafe extern "C-unwind" fn(*const c_char, *const *const c_char) -> c_int,
+    pub shared_delete: unsafe extern "C-unwind" fn(*const c_char) -> c_int,
+    pub omst_put: unsafe extern "C-unwind" fn(*const c_char, *const c_void, usize, c_int) -> *mut c_void,
+    pub omst_wait: extern "C-unwind" fn(*mut c_void) -> c_int,
+    pub omst_get: unsafe extern "C-unwind" fn(*const c_char, *mut c_void, usize) -> c_int,
+    pub omst_limit: extern "C-unwind" fn(f64) -> c_int,
+}
+
+/// The worker's functions; null in a program, and in the worker itself.
+#[allow(non_upper_case_globals, reason = "it is a variable of C")]
+#[unsafe(no_mangle)]
+pub static gridloom_functions_np: AtomicPtr<WorkerFunctions> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Has the worker that loaded this library do it, if one did. What fails there is this thread's last error here.
+pub(super) fn by_worker<R>(ask: impl FnOnce(&WorkerFunctions) -> R, fails: impl FnOnce(&R) -> bool) -> Option<R> {
+    let table = gridloom_functions_np.load(Ordering::Acquire);
+    // SAFETY: a worker sets it to a table that lives as long as the process, and whose first field is its size.
+    let is_whole = !table.is_null() && unsafe { (*table).size } >= size_of::<WorkerFunctions>();
+    // SAFETY: as above.
+    let functions = if is_whole { unsafe { &*table } } else { return None };
+    let result = ask(functions);
+    if fails(&result) {
+        // SAFETY: a text of this thread.
+        let text = unsafe { CStr::from_ptr((functions.last_error_text)()) }.to_string_lossy().into_owned();
+        note(&Failed::new((functions.last_error)(), text));
+    }
+    Some(result)
+}
+
+/// The session of this process: in a worker one with the grid of its server, which the first function that needs it begins.
+pub(super) fn session() -> Outcome<Arc<Library>> {
+    library().or_else(|none| if nested::depth() > 0 { session_of_worker() } else { Err(none) })
+}
+
+fn session_of_worker() -> Outcome<Arc<Library>> {
+    if std::env::var_os(nested::SERVER_VARIABLE).is_none() {
+        let text = "a function has shared data through its server's agent: this server has none, or is simulated";
+        return Err(Failed::new(GRPC_NOT_INITIALIZED, text));
+    }
+    match begin_library(|| Ok(Config::default())) {
+        // By another thread of the function, a moment ago.
+        Err(Failed { code: GRPC_ALREADY_INITIALIZED, .. }) | Ok(()) => library(),
+        Err(Failed { code: GRPC_OTHER_ERROR_CODE, text }) => Err(Failed::new(GRPC_COMMUNICATION_FAILED, text)),
+        Err(failed) => Err(failed),
+    }
+}

@@ -1,0 +1,60 @@
+//! Shared data, with sizes as C has them.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use gridloom::{BegunPut, Handle, PutOptions, Value};
+use gridloom_base::{Meta, Order};
+use gridloom_net::payload::Payload;
+
+use super::code::{Failed, GRPC_SIZE_DIFFERS_NP, Outcome};
+use super::library::Library;
+
+impl Library {
+    pub(super) fn put_shared(&self, name: &str, bytes: Payload, options: PutOptions) -> Outcome<()> {
+        Ok(self.grid.shared().put(name, &value_of(bytes)?, options)?)
+    }
+
+    pub(super) fn begin_put_shared(&self, name: &str, bytes: Payload) -> Outcome<BegunPut> {
+        Ok(self.grid.shared().begin_put(name, &value_of(bytes)?, PutOptions::default())?)
+    }
+
+    /// The bytes of a name, if they are so many; `None` in a simulation that does not run functions.
+    pub(super) fn shared_bytes(
+        &self,
+        name: &str,
+        limit: Option<Duration>,
+        size_bytes: Option<usize>,
+    ) -> Outcome<Option<Vec<u8>>> {
+        let handle = self.grid.shared().find(name, limit)?;
+        check_size(name, &handle, size_bytes)?;
+        let value = handle.get().map_err(|error| Failed::without_value(error, format!("'{name}'")))?;
+        Ok(rows(&value).map(Cow::into_owned))
+    }
+}
+
+fn value_of(bytes: Payload) -> Outcome<Value> {
+    Ok(Value::new(Meta::Bytes { size_bytes: bytes.size_bytes() }, bytes)?)
+}
+
+fn check_size(name: &str, handle: &Handle, size_bytes: Option<usize>) -> Outcome<()> {
+    let (has, wanted) = (handle.meta().size_bytes(), size_bytes.map(|size| size as u64));
+    match wanted.filter(|wanted| *wanted != has) {
+        None => Ok(()),
+        Some(wanted) => {
+            let text = format!(
+                "'{name}' has {has} bytes, and the place for it {wanted}: give one of {has}; grpc_shared_size_np tells how many"
+            );
+            Err(Failed::new(GRPC_SIZE_DIFFERS_NP, text))
+        }
+    }
+}
+
+/// The bytes as C has them: an array row by row.
+fn rows(value: &Value) -> Option<Cow<'_, [u8]>> {
+    let mut rows = value.meta().clone();
+    if let Meta::Array { order, .. } = &mut rows {
+        *order = Order::C;
+    }
+    value.bytes_as(&rows)
+}

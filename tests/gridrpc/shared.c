@@ -1,0 +1,287 @@
+/* Shared data (grpc_shared.h), and the faces of OmniStorage and OmniRPC (omst.h, OmniRpc.h). */
+#include "suite.h"
+
+#include <OmniRpc.h>
+#include <omst.h>
+#include <stdlib.h>
+
+enum { N = 200000, LONGEST = 1024 };
+
+static double x[N], y[N];
+
+static void fill(void) {
+    for (int i = 0; i < N; i++) {
+        x[i] = i;
+        y[i] = -1;
+    }
+}
+
+static void puts_gets_and_deletes(void) {
+    size_t size = 0;
+    int exists = -1;
+    char *text = NULL;
+    fill();
+    BEGIN();
+    OK(grpc_shared_exists_np("x", &exists));
+    EQUAL(0, exists);
+    OK(grpc_shared_put_np("x", x, sizeof x, 0));
+    OK(grpc_shared_exists_np("x", &exists));
+    EQUAL(1, exists);
+    OK(grpc_shared_wait_np("x", 0));
+    OK(grpc_shared_size_np("x", &size, 0));
+    EQUAL(sizeof x, size);
+    OK(grpc_shared_get_np("x", y, sizeof y, GRPC_FOR_EVER_NP));
+    CHECK(memcmp(x, y, sizeof x) == 0);
+    OK(grpc_shared_delete_np("x"));
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_delete_np("x"));
+    OK(grpc_shared_exists_np("x", &exists));
+    EQUAL(0, exists);
+    OK(grpc_shared_put_np("words", "some words", 10, 0));
+    OK(grpc_shared_get_new_np("words", (void **)&text, &size, 0));
+    TEXT("some words", text);
+    EQUAL(10, size);
+    free(text);
+    OK(grpc_shared_put_np("nothing", NULL, 0, 0));
+    OK(grpc_shared_get_np("nothing", NULL, 0, 0));
+    OK(grpc_shared_get_new_np("nothing", (void **)&text, NULL, 0));
+    TEXT("", text);
+    free(text);
+}
+
+static void a_size_that_differs(void) {
+    int place[4] = {7, 7, 7, 7}, three[3] = {1, 2, 3};
+    BEGIN();
+    OK(grpc_shared_put_np("three", three, sizeof three, 0));
+    EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, 2 * sizeof *place, 0));
+    CHECK(strstr(grpc_last_error_text_np(), "'three' has 12 bytes, and the place for it 8") != NULL);
+    EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, sizeof place, 0));
+    EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 0));
+    EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 11));
+    for (int i = 0; i < 4; i++) EQUAL(7, place[i]);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_get_np("three", NULL, sizeof three, 0));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_put_np("null", NULL, 4, 0));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_get_new_np("three", NULL, NULL, 0));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_size_np("three", NULL, 0));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_exists_np("three", NULL));
+    OK(grpc_shared_get_np("three", place, sizeof three, 0));
+    EQUAL(6, place[0] + place[1] + place[2]);
+    EQUAL(7, place[3]);
+}
+
+static void what_is_no_name(void) {
+    static char longest[LONGEST + 2];
+    const char *wrong[] = {NULL, "", longest, "a\nb", "\xff\xfe", "\x01"};
+    int exists = 0;
+    BEGIN();
+    memset(longest, 'n', LONGEST + 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        OmstRequest request;
+        EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_put_np(wrong[i], "", 1, 0));
+        EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_get_np(wrong[i], &exists, 4, 0));
+        EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_exists_np(wrong[i], &exists));
+        EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_wait_np(wrong[i], GRPC_FOR_EVER_NP));
+        EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_place_np(wrong[i], NULL));
+        EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_delete_np(wrong[i]));
+        EQUAL(-GRPC_INVALID_NAME_NP, OmstGetData(wrong[i], &exists, 4));
+        /* What the grid refuses, the wait tells. */
+        request = OmstPutData(wrong[i], "", 1, OMST_POINT2POINT);
+        EQUAL(-GRPC_INVALID_NAME_NP, request == NULL ? -grpc_last_error_get_np() : OmstWait(request));
+    }
+    longest[LONGEST] = 0;
+    OK(grpc_shared_put_np(longest, "12", 2, 0));
+    OK(grpc_shared_delete_np(longest));
+}
+
+static void versions(void) {
+    int one = 1, two = 2, got = 0;
+    BEGIN();
+    OK(grpc_shared_put_np("v", &one, sizeof one, 0));
+    EXPECT(GRPC_NAME_EXISTS_NP, grpc_shared_put_np("v", &two, sizeof two, 0));
+    EQUAL(-GRPC_NAME_EXISTS_NP, OmstWait(OmstPutData("v", &two, sizeof two, OMST_BROADCAST)));
+    OK(grpc_shared_get_np("v", &got, sizeof got, 0));
+    EQUAL(1, got);
+    OK(grpc_shared_put_np("v", &two, sizeof two, 1));
+    OK(grpc_shared_get_np("v", &got, sizeof got, 0));
+    EQUAL(2, got);
+}
+
+static void names_that_nobody_puts(void) {
+    int got = 0;
+    BEGIN();
+    OK(grpc_shared_put_np("mydat", &got, sizeof got, 0));
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_get_np("mydata", &got, sizeof got, 0));
+    CHECK(strstr(grpc_last_error_text_np(), "did you mean 'mydat'?") != NULL);
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_get_np("mydata", &got, sizeof got, 0.05));
+    CHECK(strstr(grpc_last_error_text_np(), "did you mean 'mydat'?") != NULL);
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_wait_np("nowhere", 0.05));
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_place_np("nowhere", NULL));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_wait_np("nowhere", 0.0 / (got * 1.0)));
+    EQUAL(0, OmstSetTimeLimit_np(0.05));
+    EQUAL(-GRPC_NAME_NOT_FOUND_NP, OmstGetData("nowhere", &got, sizeof got));
+    EQUAL(-GRPC_OTHER_ERROR_CODE, OmstSetTimeLimit_np(0.0 / (got * 1.0)));
+    EQUAL(0, OmstSetTimeLimit_np(GRPC_FOR_EVER_NP));
+}
+
+static void copies_on_servers(void) {
+    const char *one[] = {suite_server(), NULL}, *wrong[] = {"no-such-server", NULL}, *none[] = {NULL};
+    fill();
+    BEGIN();
+    OK(grpc_shared_put_np("placed", x, sizeof x, 0));
+    OK(grpc_shared_place_np("placed", one));
+    OK(grpc_shared_put_replicas_np("twice", x, sizeof x, 0, 2));
+    EXPECT(GRPC_NO_ROOM_NP, grpc_shared_put_replicas_np("often", x, sizeof x, 0, 16));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_put_replicas_np("never", x, sizeof x, 0, 0));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_put_replicas_np("never", x, sizeof x, 0, -1));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_put_replicas_np("never", x, sizeof x, 0, 17));
+    OK(grpc_shared_place_np("placed", NULL));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_place_np("placed", wrong));
+    CHECK(strstr(grpc_last_error_text_np(), "no-such-server") != NULL);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_place_np("placed", none));
+}
+
+static void without_a_session(void) {
+    int got = 0;
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_put_np("x", "", 1, 0));
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_get_np("x", &got, 1, 0));
+    CHECK(OmstPutData("x", "", 1, OMST_BROADCAST) == NULL);
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_last_error_get_np());
+    EQUAL(-GRPC_NOT_INITIALIZED, OmstWait(NULL));
+    EQUAL(-GRPC_NOT_INITIALIZED, OmstGetData("x", &got, 1));
+    EQUAL(OMRPC_ERROR, OmniRpcCall("gridrpc/add", 1, &got));
+    CHECK(OmniRpcCallAsync("gridrpc/add", 1, &got) == NULL);
+    EQUAL(OMRPC_ERROR, OmniRpcWait(NULL));
+    EQUAL(OMRPC_ERROR, OmniRpcProbe(NULL));
+    OmniRpcFinalize();
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_last_error_get_np());
+}
+
+static void begun_puts(void) {
+    enum { PUTS = 20 };
+    const int hints[] = {0, OMST_POINT2POINT, OMST_BROADCAST, OMST_ALL_EXCHANGE};
+    const int wrong[] = {-1, 3, 8, OMST_BROADCAST | 256, OMST_BROADCAST | OMST_ALL_EXCHANGE};
+    OmstRequest requests[PUTS];
+    char name[32];
+    fill();
+    BEGIN();
+    for (int i = 0; i < PUTS; i++) {
+        snprintf(name, sizeof name, "part %d", i);
+        requests[i] = OmstPutData(name, x + i, 100000 * sizeof *x, hints[i % 4]);
+        CHECK(requests[i] != NULL);
+        /* It was copied. */
+        x[i] = -5;
+    }
+    for (int i = PUTS; i-- > 0;) EQUAL(0, OmstWait(requests[i]));
+    for (int i = 0; i < PUTS; i++) {
+        snprintf(name, sizeof name, "part %d", i);
+        EQUAL(0, OmstGetData(name, y, 100000 * sizeof *y));
+        EQUAL(i, y[0]);
+        EQUAL(99999 + i, y[99999]);
+    }
+    EQUAL(-GRPC_INVALID_SESSION_ID, OmstWait(requests[0]));
+    EQUAL(-GRPC_INVALID_SESSION_ID, OmstWait(NULL));
+    EQUAL(-GRPC_INVALID_SESSION_ID, OmstWait(&requests));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(OmstPutData("hinted", "", 1, wrong[i]) == NULL);
+        EXPECT(GRPC_OTHER_ERROR_CODE, grpc_last_error_get_np());
+    }
+    CHECK(OmstPutData("hinted", NULL, 1, 0) == NULL);
+    /* One that is not waited for, nor is its end: the session ends first. */
+    CHECK(OmstPutData("late", x, sizeof x, 0) != NULL);
+}
+
+static void calls_after_omnirpc(void) {
+    enum { CALLS = 12 };
+    OmniRpcRequest requests[CALLS], other;
+    int results[CALLS] = {0}, result = 0, ended = 0;
+    BEGIN();
+    OmniRpcInit(NULL, NULL);
+    EQUAL(OMRPC_OK, OmniRpcCall("gridrpc/add", 41, &result));
+    EQUAL(42, result);
+    EQUAL(OMRPC_OK, OmniRpcCall("add", 1, &result));
+    EQUAL(2, result);
+    for (int i = 0; i < CALLS; i++) requests[i] = OmniRpcCallAsync("add", i, &results[i]);
+    EQUAL(OMRPC_OK, OmniRpcWaitAll(CALLS, requests));
+    for (int i = 0; i < CALLS; i++) EQUAL(i + 1, results[i]);
+    EQUAL(OMRPC_ERROR, OmniRpcWait(requests[0]));
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_last_error_get_np());
+    EQUAL(OMRPC_ERROR, OmniRpcWaitAll(CALLS, requests));
+    for (int i = 0; i < CALLS; i++) requests[i] = OmniRpcCallAsync("add", i * i, &results[i]);
+    for (int i = 0; i < CALLS; i++) {
+        int at = OmniRpcWaitAny(CALLS, requests);
+        CHECK(at >= 0 && at < CALLS && requests[at] != NULL);
+        EQUAL(at * at + 1, results[at]);
+        requests[at] = NULL;
+        ended++;
+    }
+    EQUAL(CALLS, ended);
+    EQUAL(OMRPC_ERROR, OmniRpcWaitAny(CALLS, requests));
+    EQUAL(OMRPC_ERROR, OmniRpcWaitAny(1, NULL));
+    EQUAL(OMRPC_ERROR, OmniRpcWaitAll(-1, requests));
+    EQUAL(OMRPC_OK, OmniRpcWaitAll(0, NULL));
+    other = OmniRpcCallAsync("add", 5, &result);
+    while (OmniRpcProbe(other) == 0) continue;
+    EQUAL(6, result);
+    EQUAL(OMRPC_OK, OmniRpcWait(other));
+    EQUAL(OMRPC_ERROR, OmniRpcProbe(other));
+    EQUAL(OMRPC_ERROR, OmniRpcWait(NULL));
+    EQUAL(OMRPC_ERROR, OmniRpcWait(&result));
+    EQUAL(OMRPC_ERROR, OmniRpcCall("no_such_entry", 1));
+    EXPECT(GRPC_FUNCTION_NOT_FOUND, grpc_last_error_get_np());
+    CHECK(OmniRpcCallAsync("no_such_entry", 1) == NULL);
+    CHECK(OmniRpcCallAsync(NULL) == NULL);
+    /* A call that fails: its place is told all the same. */
+    requests[0] = NULL;
+    requests[1] = OmniRpcCallAsync("gridrpc/exit", 3);
+    EQUAL(1, OmniRpcWaitAny(2, requests));
+    requests[1] = OmniRpcCallAsync("gridrpc/exit", 3);
+    EQUAL(OMRPC_ERROR, OmniRpcWait(requests[1]));
+    OmniRpcFinalize();
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_finalize());
+}
+
+static void options_of_omnirpc(void) {
+    char name[] = "program", first[] = "1", file[] = "--hostfile", hosts[] = "hosts.xml", debug[] = "--debug", last[] = "--size";
+    char *words[] = {name, debug, first, file, hosts, last, file, NULL}, **argv = words;
+    int argc = 7;
+    BEGIN();
+    OmniRpcInit(&argc, &argv);
+    EQUAL(4, argc);
+    TEXT("1", argv[1]);
+    TEXT("--size", argv[2]);
+    /* Without a file behind it, it is the program's. */
+    TEXT("--hostfile", argv[3]);
+    CHECK(argv[4] == NULL);
+    OmniRpcFinalize();
+}
+
+static void in_a_block(void) {
+    int y = 0, got = 0;
+    BEGIN();
+    HANDLE(add, "add");
+    grpc_map("auto") {
+        grpc_error_t first = grpc_shared_put_np("in a block", "1", 1, 1);
+        if (grpc_map_phase_np() == 1) EXPECT(GRPC_OTHER_ERROR_CODE, first);
+        OK(grpc_call(&add, 1, &y));
+        grpc_local(grpc_local_reads(&y)) {
+            OK(grpc_shared_put_np("y", &y, sizeof y, 0));
+            OK(grpc_shared_get_np("y", &got, sizeof got, 0));
+        }
+    }
+    OK(grpc_map_error_np());
+    EQUAL(2, got);
+}
+
+const test_case shared_cases[] = {
+    {"shared: put, get, size, delete", puts_gets_and_deletes},
+    {"shared: a size that differs is an error, and nothing is written", a_size_that_differs},
+    {"shared: what is no name", what_is_no_name},
+    {"shared: a name that exists, and its next version", versions},
+    {"shared: names that nobody puts", names_that_nobody_puts},
+    {"shared: copies on servers", copies_on_servers},
+    {"shared: without a session", without_a_session},
+    {"shared: puts that have begun (OmniStorage)", begun_puts},
+    {"shared: calls after OmniRPC", calls_after_omnirpc},
+    {"shared: options of OmniRPC", options_of_omnirpc},
+    {"shared: in a block, within grpc_local", in_a_block},
+    {NULL, NULL},
+};

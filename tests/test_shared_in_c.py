@@ -1,0 +1,296 @@
+"""Shared data in C: the examples after OmniRPC and OmniStorage, functions that put and get, and parts of a grid that are not there."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import gridloom as gl
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PROGRAM = os.environ.get("GRIDLOOM_PROGRAM", str(pathlib.Path(gl.__file__).parent / "bin" / "gridloom"))
+EXAMPLES = ROOT / "examples" / "omnirpc"
+CAPI = ROOT / "target" / "capi"
+LIBRARY = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler 'cc'")
+
+
+@pytest.fixture(autouse=True)
+def the_program(monkeypatch, tmp_path):
+    if not (CAPI / "include" / "omst.h").exists():
+        pytest.fail(f"there is no library in {CAPI}; build it with 'make capi'", pytrace=False)
+    monkeypatch.setenv("GRIDLOOM_PROGRAM", PROGRAM)
+    monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
+
+
+def compile_c(source, target, *more, compiler="cc"):
+    warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-O1"]
+    subprocess.run([compiler, *warnings, *more, source, "-o", target, *LIBRARY], check=True)
+    return target
+
+
+def run(program, *arguments, **environment):
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, cwd=program.parent, timeout=120, env={**os.environ, **environment}
+    )
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts parts of a grid that end with the test: the process, and the first line that it says."""
+
+    def start(*arguments):
+        command = [PROGRAM, *arguments, "--json", "--quiet", "--until-stdin-closes"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+        started.append(process)
+        said = process.stdout.readline()
+        return process, re.search(r'"address":\s*"([^"]+)"', said).group(1)
+
+    started = []
+    yield start
+    for process in started:
+        process.stdin.close()
+        process.wait(timeout=60)
+
+
+@pytest.fixture
+def agent(start):
+    return start("agent", "--listen", "127.0.0.1:0")
+
+
+def serve(start, address, *what, name="s0", slots=2):
+    return start("serve", *what, "--agent", address, "--name", name, "--slots", str(slots), "--models", "none")
+
+
+@pytest.mark.parametrize("name", ["array", "broadcast"])
+def test_the_examples(tmp_path, name):
+    """With a grid of their own."""
+    program = compile_c(EXAMPLES / f"{name}.c", tmp_path / name, "-std=c99")
+    done = run(program, GRIDLOOM_GRPC_CONFIG=str(EXAMPLES / f"{name}.toml"))
+    assert (done.returncode, done.stdout) == (0, "8 calls: 139998600000\n"), done.stderr
+
+
+def test_the_examples_leave_nothing_on_a_grid_that_goes_on(tmp_path, start, agent):
+    """And the hint takes the data to all servers."""
+    for number in range(2):
+        serve(start, agent[1], EXAMPLES / "array.idl", name=f"a{number}")
+    array = compile_c(EXAMPLES / "array.c", tmp_path / "array", "-std=c99")
+    for _ in range(2):
+        assert run(array, GRIDLOOM_AGENT=agent[1]).returncode == 0
+    with gl.connect(agent[1]) as grid:
+        assert grid.names() == []
+
+
+def test_the_page_on_shared_data(tmp_path):
+    page = (ROOT / "docs" / "shared-data.md").read_text()
+    (tmp_path / "page.c").write_text(re.search(r"```c\n(#include.*?)```", page, re.DOTALL)[1])
+    assert run(compile_c(tmp_path / "page.c", tmp_path / "page")).stdout == "5\n"
+
+
+HINTS = """#include <OmniRpc.h>
+#include <omst.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    static double data[100000];
+    OmniRpcInit(&argc, &argv);
+    if (OmstWait(OmstPutData("all", data, sizeof data, OMST_BROADCAST)) != 0) return 1;
+    if (OmstWait(OmstPutData("one", data, sizeof data, OMST_POINT2POINT)) != 0) return 2;
+    if (OmstWait(OmstPutData("exchanged", data, sizeof data, OMST_ALL_EXCHANGE)) != 0) return 3;
+    OmniRpcFinalize();
+    return 0;
+}
+"""
+
+
+def test_what_hints_change(tmp_path, start, agent):
+    for number in range(3):
+        serve(start, agent[1], "builtin:lapack", name=f"s{number}")
+    (tmp_path / "hints.c").write_text(HINTS)
+    program = compile_c(tmp_path / "hints.c", tmp_path / "hints", "-std=c99")
+    assert run(program, GRIDLOOM_AGENT=agent[1]).returncode == 0
+    with gl.connect(agent[1]) as grid:
+        copies = {one.name: len(one.servers) for one in grid.names()}
+    assert copies == {"all": 3, "one": 1, "exchanged": 1}
+
+
+INSIDE = """Module inside;
+
+Define puts(IN string name, IN int n, IN double x[n], OUT int *code, OUT string why)
+{
+    *code = OmstWait(OmstPutData(name, x, n * sizeof *x, OMST_POINT2POINT));
+    *why = strdup(*code == 0 ? "" : grpc_last_error_text_np());
+}
+
+Define gets(IN string name, IN int n, IN double seconds, OUT double x[n], OUT int *code, OUT string why)
+{
+    OmstSetTimeLimit_np(seconds);
+    *code = OmstGetData(name, x, n * sizeof *x);
+    *why = strdup(*code == 0 ? "" : grpc_last_error_text_np());
+}
+
+Define every(IN string name, OUT double *sum)
+"all functions of grpc_shared.h"
+{
+    double x[3] = {1, 2, 3}, y[3] = {0}, *fresh = NULL;
+    size_t size = 0;
+    int exists = 0;
+    const char *servers[] = {getenv("GRIDLOOM_SERVER"), NULL};
+    *sum = -1;
+    if (grpc_shared_exists_np(name, &exists) != 0 || exists) return;
+    if (grpc_shared_put_np(name, x, sizeof x, 0) != 0 || grpc_shared_put_np(name, x, sizeof x, 0) != GRPC_NAME_EXISTS_NP) return;
+    if (grpc_last_error_get_np() != GRPC_NAME_EXISTS_NP || grpc_shared_wait_np(name, 0) != 0) return;
+    if (grpc_shared_exists_np(name, &exists) != 0 || !exists) return;
+    if (grpc_shared_size_np(name, &size, 0) != 0 || size != sizeof x || grpc_shared_place_np(name, servers) != 0) return;
+    if (grpc_shared_get_np(name, y, sizeof y, GRPC_FOR_EVER_NP) != 0 || memcmp(x, y, sizeof x) != 0) return;
+    if (grpc_shared_get_new_np(name, (void **)&fresh, &size, 0) != 0 || size != sizeof x) return;
+    if (grpc_shared_delete_np(name) != 0 || grpc_shared_delete_np(name) != GRPC_NAME_NOT_FOUND_NP) return;
+    *sum = fresh[0] + fresh[1] + fresh[2];
+    free(fresh);
+}
+
+Define guards(IN string name, OUT int *code, OUT char around[24])
+"gets 8 bytes into the middle"
+{
+    memset(around, 7, 24);
+    *code = OmstGetData(name, around + 8, 8);
+}
+"""
+
+
+@pytest.fixture
+def inside(tmp_path):
+    (tmp_path / "inside.idl").write_text(INSIDE)
+    return tmp_path / "inside.idl"
+
+
+def test_functions_put_and_get(start, agent, inside):
+    for number in range(2):
+        serve(start, agent[1], inside, name=f"s{number}")
+    x = np.arange(50_000.0)
+    with gl.connect(agent[1]) as grid:
+        puts, gets = grid.function("inside/puts"), grid.function("inside/gets")
+        assert puts.on("s0")("x", x) == (0, "")
+        assert grid.names()[0].servers == ("s0",), "it stays at the function's server"
+        got, code, why = gets.on("s1")("x", x.size, -1.0)
+        assert (code, why) == (0, "") and np.array_equal(got, x)
+        assert sorted(grid.names()[0].servers) == ["s0", "s1"], "it came to the function's server"
+        # Python and C have the same bytes.
+        assert grid.get("x") == x.tobytes()
+        grid.put("matrix", np.asfortranarray(x[:6].reshape(2, 3)))
+        assert np.array_equal(gets("matrix", 6, -1.0)[0], x[:6]), "row by row"
+        assert grid.function("inside/every")("every") == 6
+
+
+def test_what_fails_in_functions_has_codes_and_texts(start, agent, inside):
+    serve(start, agent[1], inside)
+    with gl.connect(agent[1]) as grid:
+        puts, gets = grid.function("inside/puts"), grid.function("inside/gets")
+        puts("mydat", np.zeros(2))
+        exists = "shared data named 'mydat' exist already; put them with replace, or under another name"
+        assert puts("mydat", np.zeros(2)) == (-22, exists)
+        assert puts("", np.zeros(2))[0] == -24 and "1025 bytes" in puts("n" * 1025, np.zeros(2))[1]
+        _, code, why = gets("mydat", 3, -1.0)
+        assert code == -25 and why.startswith("'mydat' has 16 bytes, and the place for it 24")
+        _, code, why = gets("mydata", 3, 0.05)
+        assert (code, why) == (-23, "no shared data are named 'mydata'; did you mean 'mydat'?")
+        code, around = grid.function("inside/guards")("mydat")
+        assert code == -25 and (around == 7).all(), "nothing was written"
+        puts("eight", np.ones(1))
+        code, around = grid.function("inside/guards")("eight")
+        assert code == 0 and (np.delete(around, range(8, 16)) == 7).all() and around[8:16].view(float)[0] == 1
+
+
+def test_a_function_that_waits_for_a_name_keeps_no_slot(start, agent, inside):
+    """One slot: all of these wait for the last."""
+    serve(start, agent[1], inside, slots=1)
+    with gl.connect(agent[1]) as grid:
+        gets = grid.function("inside/gets")
+        waiting = [gets.submit("later", 2, -1.0) for _ in range(8)]
+        assert grid.function("inside/puts")("later", np.ones(2))[0] == 0
+        assert [one.result(60)[1] for one in waiting] == [0] * 8
+
+
+BESIDE = """#include <omst.h>
+double beside(const char *name);
+double beside(const char *name) { double x = 0; return OmstGetData(name, &x, sizeof x) == 0 ? x : -1; }
+"""
+
+
+def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
+    """One that is linked with libgridloom; an object that is compiled apart; a body in C++."""
+    (tmp_path / "beside.c").write_text(BESIDE)
+    compile_c(tmp_path / "beside.c", tmp_path / "libbeside.so", "-shared", "-fPIC")
+    subprocess.run(["cc", "-c", "-fPIC", f"-I{CAPI}/include", tmp_path / "beside.c", "-o", tmp_path / "beside.o"], check=True)
+    # Another name, so that both may be there.
+    subprocess.run(["objcopy", "--redefine-sym", "beside=apart", tmp_path / "beside.o"], check=True)
+    (tmp_path / "libraries.idl").write_text(
+        'Module libraries;\nDefine linked(IN string name, OUT double *x) Calls "C" x = beside(name);\n'
+    )
+    (tmp_path / "objects.idl").write_text(
+        "Module objects;\nGlobals { double apart(const char *); }\n"
+        'Define apart(IN string name, OUT double *x) Required "beside.o" { *x = apart(name); }\n'
+    )
+    (tmp_path / "cpp.idl").write_text(
+        "Module cpp;\nGlobals {\n#include <omst.h>\n#include <vector>\n}\n"
+        'Define cpp(IN string name, OUT double *x) Language "C++"\n'
+        "{ std::vector<double> y(1); *x = OmstGetData(name, y.data(), 8) == 0 ? y[0] : -1; }\n"
+    )
+    files = [tmp_path / "libraries.idl", tmp_path / "objects.idl"]
+    functions = ["libraries/linked", "objects/apart"]
+    if shutil.which("c++") is not None:
+        files.append(tmp_path / "cpp.idl")
+        functions.append("cpp/cpp")
+    serve(start, agent[1], *files, "--library", tmp_path / "libbeside.so")
+    with gl.connect(agent[1]) as grid:
+        grid.put("seven", 7.0)
+        assert [grid.function(name)("seven") for name in functions] == [7] * len(functions)
+
+
+GONE = """#include <grpc.h>
+#include <omst.h>
+int main(void) {
+    int x = 1;
+    if (grpc_initialize(NULL) != 0 || grpc_shared_put_np("x", &x, sizeof x, 0) != 0) return 1;
+    puts("put");
+    fflush(stdout);
+    getchar();
+    printf("%s\\n", grpc_error_string(grpc_shared_get_np("x", &x, sizeof x, 60)));
+    printf("%s\\n", grpc_error_string(grpc_shared_put_np("y", &x, sizeof x, 0)));
+    printf("%s\\n", grpc_error_string(-OmstWait(OmstPutData("z", &x, sizeof x, OMST_BROADCAST))));
+    printf("%s\\n", grpc_last_error_text_np());
+    return grpc_finalize();
+}
+"""
+
+
+def test_an_agent_that_is_gone_is_told(tmp_path, start, agent):
+    serve(start, agent[1], "builtin:lapack")
+    (tmp_path / "gone.c").write_text(GONE)
+    program = compile_c(tmp_path / "gone.c", tmp_path / "gone")
+    environment = {**os.environ, "GRIDLOOM_AGENT": agent[1]}
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stdout.readline() == "put\n"
+        agent[0].kill()
+        agent[0].wait()
+        said, _ = running.communicate("\n", timeout=120)
+    *codes, text = said.splitlines()
+    assert running.returncode == 0 and codes == ["GRPC_COMMUNICATION_FAILED"] * 3, said
+    assert "shared names need an agent" in text
+
+
+def test_servers_without_an_agent_have_none(tmp_path, start, inside):
+    _, address = start("serve", inside, "--no-agent", "--listen", "127.0.0.1:0", "--name", "s0", "--models", "none")
+    with gl.connect(servers=[address]) as grid:
+        _, code, why = grid.function("inside/gets")("x", 1, 0.0)
+    assert code == -1 and why == "a function has shared data through its server's agent: this server has none, or is simulated"
+
+
+def test_functions_in_simulation_are_told_that_they_have_none(inside):
+    """They would have it outside of virtual time."""
+    with gl.simulate(ROOT / "examples" / "two-sites.toml", functions=[inside], execute=True) as grid:
+        _, code, why = grid.function("inside/gets")("x", 1, 0.0)
+    assert code == -1 and "is simulated" in why
