@@ -250,6 +250,38 @@ def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
         assert [grid.function(name)("seven") for name in functions] == [7] * len(functions)
 
 
+FORTRAN = """program shares
+    use, intrinsic :: iso_c_binding
+    use grpc
+    implicit none
+    type(grpc_remote_t) :: a, b
+    real(c_double) :: x(4) = [1, 2, 3, 4], y(4) = 0
+    if (grpc_initialize() /= GRPC_NO_ERROR) stop 1
+    if (grpc_remote_new_np(a) /= GRPC_NO_ERROR .or. grpc_remote_new_np(b) /= GRPC_NO_ERROR) stop 2
+    if (grpc_remote_put_np(a, x, c_sizeof(x)) /= GRPC_NO_ERROR) stop 3
+    if (grpc_remote_share_np(a, "x") /= GRPC_NO_ERROR) stop 4
+    if (grpc_remote_share_np(a, "x") /= GRPC_NAME_EXISTS_NP) stop 5
+    if (grpc_remote_share_np(a, "x", replaces=.true.) /= GRPC_NO_ERROR) stop 6
+    if (grpc_remote_find_shared_np(b, "x", 0.0_c_double) /= GRPC_NO_ERROR) stop 7
+    if (grpc_remote_find_shared_np(a, "y", 0.0_c_double) /= GRPC_NAME_NOT_FOUND_NP) stop 8
+    if (grpc_remote_get_np(b, y, c_sizeof(y)) /= GRPC_NO_ERROR) stop 9
+    if (sum(abs(x - y)) > 0) stop 10
+    if (grpc_finalize() /= GRPC_NO_ERROR) stop 11
+end program
+"""
+
+
+def test_handles_in_fortran_are_shared(tmp_path, start, agent):
+    if shutil.which("gfortran") is None:
+        pytest.skip("there is no Fortran compiler 'gfortran'")
+    serve(start, agent[1], "builtin:lapack")
+    (tmp_path / "shares.f90").write_text(FORTRAN)
+    command = ["gfortran", "-Wall", "-Werror", CAPI / "include" / "grpc.f90", "shares.f90", "-o", "shares", *LIBRARY]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    done = run(tmp_path / "shares", GRIDLOOM_AGENT=agent[1])
+    assert done.returncode == 0, done.stderr
+
+
 GONE = """#include <grpc.h>
 #include <omst.h>
 int main(void) {

@@ -139,6 +139,52 @@ static void copies_on_servers(void) {
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_place_np("placed", none));
 }
 
+/* A result becomes shared, and what is shared an argument: the program sees neither. */
+static void arguments_of_calls(void) {
+    grpc_remote_t made, found, bytes, nothing;
+    double total = 0, back[4];
+    fill();
+    BEGIN();
+    HANDLE(axpy, "axpy");
+    HANDLE(sum, "sum");
+    OK(grpc_remote_new_np(&made, NULL));
+    OK(grpc_remote_new_np(&found, NULL));
+    OK(grpc_remote_new_np(&bytes, NULL));
+    OK(grpc_remote_new_np(&nothing, NULL));
+    OK(grpc_remote_put_np(made, x, sizeof x));
+    OK(grpc_call(&axpy, N, 2.0, x, made));
+    OK(grpc_remote_share_np(made, "made", 0));
+    EXPECT(GRPC_NAME_EXISTS_NP, grpc_remote_share_np(made, "made", 0));
+    OK(grpc_remote_share_np(made, "made", 1));
+    OK(grpc_remote_free_np(made));
+    OK(grpc_remote_find_shared_np(found, "made", 0));
+    OK(grpc_call(&sum, (long)N, found, &total));
+    EQUAL(1.5 * N * (N - 1.0), total);
+    OK(grpc_shared_get_np("made", y, sizeof y, 0));
+    EQUAL(3, y[1]);
+    /* Its version stays; bytes are an argument, too. */
+    OK(grpc_shared_put_np("made", x, 4 * sizeof *x, 1));
+    OK(grpc_call(&sum, (long)N, found, &total));
+    EQUAL(1.5 * N * (N - 1.0), total);
+    OK(grpc_remote_find_shared_np(bytes, "made", 0));
+    OK(grpc_call(&sum, 4L, bytes, &total));
+    EQUAL(6, total);
+    OK(grpc_remote_get_np(bytes, back, sizeof back));
+    EQUAL(3, back[3]);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_call(&sum, 5L, bytes, &total));
+    /* Bytes that no call has read yet. */
+    OK(grpc_remote_put_np(bytes, x, 3 * sizeof *x));
+    OK(grpc_remote_share_np(bytes, "three", 0));
+    OK(grpc_shared_get_np("three", back, 3 * sizeof *x, 0));
+    EQUAL(2, back[2]);
+    EXPECT(GRPC_INVALID_DATA_NP, grpc_remote_share_np(nothing, "nothing", 0));
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_remote_find_shared_np(nothing, "nothing", 0.05));
+    EXPECT(GRPC_INVALID_NAME_NP, grpc_remote_find_shared_np(nothing, NULL, 0));
+    EXPECT(GRPC_INVALID_NAME_NP, grpc_remote_share_np(bytes, "", 0));
+    OK(grpc_remote_free_np(nothing));
+    EXPECT(GRPC_INVALID_DATA_NP, grpc_remote_share_np(nothing, "nothing", 0));
+}
+
 static void without_a_session(void) {
     int got = 0;
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_put_np("x", "", 1, 0));
@@ -278,6 +324,7 @@ const test_case shared_cases[] = {
     {"shared: a name that exists, and its next version", versions},
     {"shared: names that nobody puts", names_that_nobody_puts},
     {"shared: copies on servers", copies_on_servers},
+    {"shared: results and arguments of calls", arguments_of_calls},
     {"shared: without a session", without_a_session},
     {"shared: puts that have begun (OmniStorage)", begun_puts},
     {"shared: calls after OmniRPC", calls_after_omnirpc},

@@ -19,7 +19,7 @@ module grpc_remotes
     end type
 
     public :: grpc_remote_new_np, grpc_remote_find_np, grpc_remote_put_np, grpc_remote_get_np, grpc_remote_size_np
-    public :: grpc_remote_wait_np, grpc_remote_free_np
+    public :: grpc_remote_wait_np, grpc_remote_share_np, grpc_remote_find_shared_np, grpc_remote_free_np
 
     interface
         integer(c_int) function c_new(remote, name) bind(c, name="grpc_remote_new_np")
@@ -50,6 +50,18 @@ module grpc_remotes
         integer(c_int) function c_wait(remote) bind(c, name="grpc_remote_wait_np")
             import
             type(c_ptr), value :: remote
+        end function
+        integer(c_int) function c_share(remote, name, replaces) bind(c, name="grpc_remote_share_np")
+            import
+            type(c_ptr), value :: remote
+            character(kind=c_char), intent(in) :: name(*)
+            integer(c_int), value :: replaces
+        end function
+        integer(c_int) function c_find_shared(remote, name, seconds) bind(c, name="grpc_remote_find_shared_np")
+            import
+            type(c_ptr), value :: remote
+            character(kind=c_char), intent(in) :: name(*)
+            real(c_double), value :: seconds
         end function
         integer(c_int) function c_free(remote) bind(c, name="grpc_remote_free_np")
             import
@@ -109,6 +121,25 @@ contains
     integer(c_int) function grpc_remote_wait_np(remote)
         type(grpc_remote_t), intent(in) :: remote
         grpc_remote_wait_np = c_wait(pointer_of(remote))
+    end function
+
+    ! Puts its value under a name that all programs of the grid find; a name that exists gets a new version if replaces is there and true.
+    integer(c_int) function grpc_remote_share_np(remote, name, replaces)
+        type(grpc_remote_t), intent(in) :: remote
+        character(len=*), intent(in) :: name
+        logical, intent(in), optional :: replaces
+        integer(c_int) :: replaced
+        replaced = 0
+        if (present(replaces)) replaced = merge(1_c_int, 0_c_int, replaces)
+        grpc_remote_share_np = c_share(pointer_of(remote), c_text(name), replaced)
+    end function
+
+    ! Its value is what has that name from then on. Waits for so many seconds until it has been put: for ever if they are below 0.
+    integer(c_int) function grpc_remote_find_shared_np(remote, name, seconds)
+        type(grpc_remote_t), intent(in) :: remote
+        character(len=*), intent(in) :: name
+        real(c_double), intent(in) :: seconds
+        grpc_remote_find_shared_np = c_find_shared(pointer_of(remote), c_text(name), seconds)
     end function
 
     integer(c_int) function grpc_remote_free_np(remote)

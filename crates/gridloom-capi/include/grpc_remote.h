@@ -58,6 +58,17 @@ grpc_error_t grpc_remote_size_np(grpc_remote_t remote, size_t *size_bytes);
 /* Waits until its value is made, and leaves it where it is. @return As grpc_remote_get_np. MT-safe. */
 grpc_error_t grpc_remote_wait_np(grpc_remote_t remote);
 
+/* Puts its value under a name of shared data (grpc_shared.h): a result goes straight from its server to the one that keeps it. What
+ * grpc_remote_put_np has put is an array of char there. Waits until every program finds it.
+ * @param replaces  If it is not 0, a name that exists gets a new version.
+ * @return As grpc_shared_put_np; GRPC_INVALID_DATA_NP if it has no value. MT-safe. */
+grpc_error_t grpc_remote_share_np(grpc_remote_t remote, const char *name, int replaces);
+
+/* Its value is the current version of a name of shared data from then on. Nothing moves: calls that read it get it from the
+ * servers that have it. The version stays while the handle has it.
+ * @param seconds  How long to wait for the name, as of grpc_shared_get_np. @return GRPC_NAME_NOT_FOUND_NP. MT-safe. */
+grpc_error_t grpc_remote_find_shared_np(grpc_remote_t remote, const char *name, double seconds);
+
 /* Releases its value everywhere and ends the handle; calls under way keep what they read. MT-safe. */
 grpc_error_t grpc_remote_free_np(grpc_remote_t remote);
 

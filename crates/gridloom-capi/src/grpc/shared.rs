@@ -1,6 +1,7 @@
 //! Shared data, with sizes as C has them.
 
 use std::borrow::Cow;
+use std::ffi::c_void;
 use std::time::Duration;
 
 use gridloom::{BegunPut, Handle, PutOptions, Value};
@@ -9,8 +10,20 @@ use gridloom_net::payload::Payload;
 
 use super::code::{Failed, GRPC_SIZE_DIFFERS_NP, Outcome};
 use super::library::Library;
+use super::memory;
 
 impl Library {
+    /// A copy of memory of the program, where servers of this host can map it if it is large.
+    ///
+    /// # Safety
+    /// As of [`memory::copied`].
+    pub(super) unsafe fn copied(&self, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
+        let mut segment = self.grid.allocate(size_bytes as u64)?;
+        // SAFETY: promised by the caller.
+        unsafe { memory::copy_to(data, segment.bytes_mut()) }.ok_or_else(|| Failed::null("the data"))?;
+        Ok(Payload::segment(segment.freeze()))
+    }
+
     pub(super) fn put_shared(&self, name: &str, bytes: Payload, options: PutOptions) -> Outcome<()> {
         Ok(self.grid.shared().put(name, &value_of(bytes)?, options)?)
     }
@@ -19,17 +32,21 @@ impl Library {
         Ok(self.grid.shared().begin_put(name, &value_of(bytes)?, PutOptions::default())?)
     }
 
-    /// The bytes of a name, if they are so many; `None` in a simulation that does not run functions.
-    pub(super) fn shared_bytes(
+    /// Hands the bytes of a name to `take`, if they are so many; zeros in a simulation that does not run functions.
+    pub(super) fn take_shared<R>(
         &self,
         name: &str,
         limit: Option<Duration>,
         size_bytes: Option<usize>,
-    ) -> Outcome<Option<Vec<u8>>> {
+        take: impl FnOnce(&[u8]) -> Outcome<R>,
+    ) -> Outcome<R> {
         let handle = self.grid.shared().find(name, limit)?;
         check_size(name, &handle, size_bytes)?;
         let value = handle.get().map_err(|error| Failed::without_value(error, format!("'{name}'")))?;
-        Ok(rows(&value).map(Cow::into_owned))
+        match rows(&value) {
+            Some(bytes) => take(&bytes),
+            None => take(&vec![0; value.meta().size_bytes() as usize]),
+        }
     }
 }
 

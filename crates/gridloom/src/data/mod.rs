@@ -27,7 +27,7 @@ mod view;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridloom_base::{Meta, NodeId, TaskId};
+use gridloom_base::{ByteOrder, Meta, NodeId, Order, TaskId};
 use gridloom_core::data::{CLIENT, Copies};
 pub use gridloom_core::data::{Description, InvalidData, Kind, Mode, Status, Uri};
 use gridloom_net::payload::Payload;
@@ -63,7 +63,7 @@ enum Content {
         result: Handle,
         /// As the program would have it in memory.
         meta: Meta,
-        /// `None` for bytes that the program put and a server has since.
+        /// `None` for shared data, and for bytes that the program put and a server has since.
         call: Option<Submitted>,
     },
 }
@@ -158,6 +158,16 @@ impl Datum {
     /// Names that result of the call from now on; `meta` is how the program would have it in memory.
     pub fn set_result(&self, result: &Handle, meta: &Meta, call: &Submitted) {
         self.set(Content::Made { result: result.clone(), meta: meta.clone(), call: Some(call.clone()) });
+    }
+
+    /// Its value is what the handle stands for from now on: shared data. Calls that read it get them from servers that have them.
+    pub fn set_found(&self, found: &Handle) {
+        let mut meta = found.meta().clone();
+        // As C has it in memory.
+        if let Meta::Array { order, byte_order, .. } = &mut meta {
+            (*order, *byte_order) = (Order::C, ByteOrder::NATIVE);
+        }
+        self.set(Content::Made { result: found.clone(), meta, call: None });
     }
 
     /// Its value is these bytes from now on. Calls that read it get views of them.

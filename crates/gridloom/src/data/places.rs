@@ -266,7 +266,10 @@ impl Datum {
     }
 
     /// Its value as a result, which calls can read wherever it lies.
-    fn handle(&self, grid: &Grid) -> Result<Handle, DataError> {
+    ///
+    /// # Errors
+    /// If it has no value.
+    pub fn handle(&self, grid: &Grid) -> Result<Handle, DataError> {
         match self.content() {
             Content::Nothing => Err(self.without_value()),
             Content::Made { result, .. } => Ok(result),

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::super::code::{Failed, Outcome, run, run_for};
 use super::super::hosted::by_worker;
 use super::super::puts::Put;
-use super::remote::copied;
 use super::shared::{get, patience, plain_session, shared_name};
 
 const POINT2POINT: c_int = 1;
@@ -42,7 +41,7 @@ pub unsafe extern "C-unwind" fn OmstPutData(
         let begin = || {
             let library = plain_session()?;
             let (is_for_all, name) = (is_for_all(hint)?, unsafe { shared_name(id) }?.to_string());
-            let begun = library.begin_put_shared(&name, unsafe { copied(&library, data, size) }?)?;
+            let begun = library.begin_put_shared(&name, unsafe { library.copied(data, size) }?)?;
             Ok(std::ptr::without_provenance_mut(library.puts.add(Put { name, begun, is_for_all })))
         };
         run_for(begin, std::ptr::null_mut())

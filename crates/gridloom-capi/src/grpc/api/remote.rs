@@ -2,23 +2,13 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use gridloom_net::payload::Payload;
+use gridloom::PutOptions;
 
-use super::super::code::{Failed, Outcome, run};
-use super::super::library::{Library, library};
+use super::super::code::{Failed, run};
+use super::super::library::library;
 use super::super::memory;
 use super::super::remotes::CRemote;
-
-/// A copy of memory of the program, where servers of this host can map it if it is large.
-///
-/// # Safety
-/// As of [`memory::copied`].
-pub(super) unsafe fn copied(library: &Library, data: *const c_void, size_bytes: usize) -> Outcome<Payload> {
-    let mut segment = library.grid.allocate(size_bytes as u64)?;
-    // SAFETY: promised by the caller.
-    unsafe { memory::copy_to(data, segment.bytes_mut()) }.ok_or_else(|| Failed::null("the data"))?;
-    Ok(Payload::segment(segment.freeze()))
-}
+use super::shared::{patience, plain_session, shared_name};
 
 /// See `grpc_remote.h`.
 #[unsafe(no_mangle)]
@@ -58,7 +48,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_put_np(
         let library = library()?;
         let remote = library.remotes.known(remote)?;
         // SAFETY: as the header asks.
-        remote.put(unsafe { copied(&library, data, size_bytes) }?);
+        remote.put(unsafe { library.copied(data, size_bytes) }?);
         Ok(())
     })
 }
@@ -101,6 +91,40 @@ pub unsafe extern "C-unwind" fn grpc_remote_size_np(remote: *mut CRemote, size_b
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_remote_wait_np(remote: *mut CRemote) -> c_int {
     run(|| Ok(library()?.remotes.known(remote)?.wait()?))
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_remote_share_np(
+    remote: *mut CRemote,
+    name: *const c_char,
+    replaces: c_int,
+) -> c_int {
+    run(|| {
+        let library = plain_session()?;
+        let value = library.remotes.known(remote)?.handle(&library.grid)?;
+        // SAFETY: a text, as the header asks.
+        let name = unsafe { shared_name(name) }?;
+        let options = PutOptions { replaces: replaces != 0, ..PutOptions::default() };
+        Ok(library.grid.shared().put_handle(name, &value, options)?)
+    })
+}
+
+/// See `grpc_remote.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_remote_find_shared_np(
+    remote: *mut CRemote,
+    name: *const c_char,
+    seconds: f64,
+) -> c_int {
+    run(|| {
+        let library = plain_session()?;
+        let remote = library.remotes.known(remote)?;
+        // SAFETY: a text, as the header asks.
+        let name = unsafe { shared_name(name) }?;
+        remote.set_found(&library.grid.shared().find(name, patience(seconds)?)?);
+        Ok(())
+    })
 }
 
 /// See `grpc_remote.h`.

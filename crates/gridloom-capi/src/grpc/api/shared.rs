@@ -10,7 +10,6 @@ use super::super::code::{Failed, GRPC_INVALID_NAME_NP, GRPC_NO_ERROR, Outcome, r
 use super::super::hosted::{WorkerFunctions, by_worker, session};
 use super::super::library::Library;
 use super::super::{map, memory};
-use super::remote::copied;
 
 /// Names of servers in a list that has no end, which the program may have forgotten.
 const SERVERS_MAX: usize = 1 << 16;
@@ -65,11 +64,11 @@ pub(super) unsafe fn get(
     if data.is_null() && size_bytes > 0 {
         return Err(Failed::null("the place for the data"));
     }
-    if let Some(bytes) = library.shared_bytes(name, limit, Some(size_bytes))? {
+    library.take_shared(name, limit, Some(size_bytes), |bytes| {
         // SAFETY: promised by the caller; there are exactly as many.
-        unsafe { memory::write(data, &bytes) };
-    }
-    Ok(())
+        unsafe { memory::write(data, bytes) };
+        Ok(())
+    })
 }
 
 /// See `grpc_shared.h`.
@@ -96,7 +95,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_replicas_np(
     // SAFETY: as the header asks, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_put)(name, data, size_bytes, replaces, replicas) };
     with_session(ask, |library| {
-        let (name, bytes) = unsafe { (shared_name(name)?, copied(library, data, size_bytes)?) };
+        let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
         // What is no such number is 0, which the grid refuses as any that cannot be.
         let options = PutOptions { replaces: replaces != 0, replicas: u16::try_from(replicas).unwrap_or(0) };
         library.put_shared(name, bytes, options)
@@ -129,18 +128,14 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_new_np(
     with_session(ask, |library| {
         let place = memory::place(data, "the place for the address")?;
         let name = unsafe { shared_name(name) }?;
-        let limit = patience(seconds)?;
-        let bytes = match library.shared_bytes(name, limit, None)? {
-            Some(bytes) => bytes,
-            // Functions are not run: zeros, as results are.
-            None => vec![0; library.grid.shared().meta(name, limit)?.size_bytes() as usize],
-        };
-        let allocated = memory::allocated(&bytes, &format!("'{name}'"))?;
-        unsafe { allocated.give(place.pointer()) };
-        if let Ok(place) = memory::place(size_bytes, "the place for the size") {
-            unsafe { place.write(bytes.len()) };
-        }
-        Ok(())
+        library.take_shared(name, patience(seconds)?, None, |bytes| {
+            let allocated = memory::allocated(bytes, &format!("'{name}'"))?;
+            unsafe { allocated.give(place.pointer()) };
+            if let Ok(place) = memory::place(size_bytes, "the place for the size") {
+                unsafe { place.write(bytes.len()) };
+            }
+            Ok(())
+        })
     })
 }
 
