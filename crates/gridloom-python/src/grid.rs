@@ -294,6 +294,12 @@ impl RawGrid {
         detached(py, move || grid.watch_ends(limit, all)).or_raise(py)
     }
 
+    /// Serial numbers of calls that have begun, and wait for what other calls make.
+    fn paused(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let grid = self.grid.live(py)?;
+        Ok(detached(py, move || grid.paused()).into_iter().map(|task| task.serial).collect())
+    }
+
     /// Errors in groups that nobody read, as text.
     fn take_unread(&self, py: Python<'_>, all: bool) -> PyResult<Option<String>> {
         let grid = self.grid.live(py)?;

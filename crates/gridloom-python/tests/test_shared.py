@@ -215,6 +215,24 @@ def test_what_two_servers_keep_survives_the_loss_of_one(grids):
         assert grid.get("mesh")[5] == 5
 
 
+def put_and_get_all(number: int, count: int) -> float:
+    with gl.connect() as grid:
+        grid.put(f"part/{number}", float(number))
+        return sum(grid.get(f"part/{other}", timeout=60) for other in range(count))
+
+
+def test_calls_that_wait_for_one_another_end(program):
+    with gl.local(servers=2, slots=1, functions=[put_and_get_all]) as grid:
+        calls = [grid.run(put_and_get_all, number, 6) for number in range(6)]
+        assert {call.result() for call in calls} == {15.0}
+        for name in grid.names():
+            grid.delete(name.name)
+        typed = grid.function("put_and_get_all")
+        with grid.group():
+            results = [typed(number, 6) for number in range(6)]
+        assert {float(result) for result in results} == {15.0}
+
+
 def test_without_an_agent_there_are_no_names(grids):
     address = grids.serve("--no-agent")
     with gl.connect(servers=[address]) as grid, pytest.raises(gl.ConnectError, match="need an agent"):

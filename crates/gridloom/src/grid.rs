@@ -19,14 +19,14 @@ mod names;
 mod open;
 mod output;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, GroupId, NodeId, TaskError};
+use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId};
 use gridloom_core::call::Saying;
 use gridloom_core::graph::Terms;
 use gridloom_core::node::{Command, Event, LogLine};
@@ -352,6 +352,8 @@ struct State {
     links: Links,
     outputs: Outputs,
     call_backs: CallBacks,
+    /// Calls under way that wait for what others make.
+    paused: BTreeSet<TaskId>,
 }
 
 impl State {
@@ -388,9 +390,12 @@ impl State {
             Event::GroupEnded { at, group } => self.groups.on_ended(group, at),
             Event::ServerLost { name, why, again, .. } => self.groups.on_server_lost(&name, &why, &again),
             Event::CallsBack { server, call } => self.call_backs.on_call(server, call),
+            Event::Paused { task, waits: true } => _ = self.paused.insert(task),
+            Event::Paused { task, waits: false } => _ = self.paused.remove(&task),
             Event::TaskEnded { at, server, mut report } => {
                 report.outcome = report.outcome.map_err(|error| self.directory.with_lost_servers(error));
                 self.call_backs.on_end(report.task);
+                self.paused.remove(&report.task);
                 self.ends.on_end(report.task);
                 match self.calls.on_end(at, server, report) {
                     Whose::Call => {}

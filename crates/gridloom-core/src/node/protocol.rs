@@ -393,6 +393,8 @@ pub enum Event {
         function: String,
         said: Said,
     },
+    /// A call under way waits for what others make, and takes no slot; or it goes on.
+    Paused { task: TaskId, waits: bool },
     /// A datum moved between servers, or came to or left the client.
     Transferred {
         /// When it arrived, as far as the client can tell.

@@ -38,6 +38,8 @@ pub enum ServerTimer {
     Transfers,
     /// Clients hear of tasks of others that keep theirs waiting.
     Waits,
+    /// Clients hear of tasks of theirs that have begun and wait.
+    Pauses,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -7,7 +7,8 @@ An interrupt may come between any two steps, and leaves no slot taken. A call ta
 put there once it is sent and the session is to tell its end. Only then it waits no more. What is left of an interrupted step is mended by
 `_next`.
 
-As many calls are sent as the servers have slots; where calls are short, a few ahead. The session chooses their servers, and moves
+As many calls are sent as the servers have slots; where calls are short, a few ahead; and one more for each that waits for what others
+make. The session chooses their servers, and moves
 what has not begun to a server that is idle: it knows what else keeps the servers busy. Only a call that has failed on a server is
 bound to another.
 """
@@ -87,6 +88,8 @@ class Runner:
         # Slots by server.
         self._servers: dict[str, int] = {}
         self._servers_at = -float("inf")
+        # Calls under way that wait for others and take no slots.
+        self._paused = 0
         self._mean_seconds = 1.0
         self._ended_at = -float("inf")
         # Weakly: a session that nothing holds any more ends at once.
@@ -313,7 +316,7 @@ class Runner:
     def _room(self) -> int:
         """How many calls may be sent now that are bound to no server."""
         is_short = self._mean_seconds < _AHEAD_SECONDS and time.monotonic() < self._ended_at + _AHEAD_AFTER_SECONDS
-        return self.slots * (1 + _AHEAD_MAX if is_short else 1) - len(self._free)
+        return self.slots * (1 + _AHEAD_MAX if is_short else 1) - len(self._free) + self._paused
 
     def _server_for(self, call: Call) -> str | None:
         """The server that a call is bound to which has failed: one where it has not, rather than one that has its modules only."""
@@ -378,8 +381,12 @@ class Runner:
             self._send()
 
     def _look(self) -> None:
-        """Where calls wait, look from time to time whether a server has come."""
-        if self._waiting and time.monotonic() - self._servers_at > _SLOTS_KNOWN:
+        """Where calls wait, look from time to time whether a server has come, and whether calls under way wait for others."""
+        if not self._waiting:
+            return
+        before = self._paused
+        self._paused = sum(serial in self._free for serial in self._raw.paused())
+        if self._paused > before or time.monotonic() - self._servers_at > _SLOTS_KNOWN:
             self._send()
 
     def _on_ends(self, serials: list[int]) -> None:

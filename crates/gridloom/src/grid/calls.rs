@@ -297,6 +297,12 @@ impl Grid {
         self.wait_by(limit, || None::<()>, |state| look(&std::mem::take(&mut state.ends.untold)))
     }
 
+    /// Plain calls and calls of groups under way that have begun, and wait for what other calls make: they take no slots.
+    pub fn paused(&self) -> Vec<TaskId> {
+        self.absorb();
+        self.state().paused.iter().copied().collect()
+    }
+
     pub(crate) fn call_end(&self, task: TaskId) -> Option<CallEnd> {
         self.absorb();
         let state = self.state();

@@ -89,6 +89,13 @@ impl Client {
                     out.push(Effect::Emit(Event::CallsBack { server: from, call }));
                 }
             }
+            TaskToClient::Paused { task, waits } => {
+                if self.label_at(task, from).is_some() {
+                    // What waits for a slot there gets this one's.
+                    self.queues.remove(now, task);
+                    out.push(Effect::Emit(Event::Paused { task, waits }));
+                }
+            }
             TaskToClient::Said(said) => {
                 if let Some(function) = self.label_at(said.task, from) {
                     let (server, function) = (self.contacts.name_of(from), function.to_string());

@@ -61,6 +61,8 @@ pub enum TaskToClient {
     CallsBack(CallBack),
     /// A task of the client's says something.
     Said(Said),
+    /// A task of the client's has begun and waits for what other tasks make, or goes on. It takes no slot meanwhile.
+    Paused { task: TaskId, waits: bool },
     /// Tasks that ended and transfers that were measured since the last report.
     TasksEnded {
         reports: Vec<TaskReport>,

@@ -10,6 +10,7 @@ impl Server {
             ("objects", self.objects.len()),
             ("clients with transfers to report", self.reports.clients()),
             ("tasks called off", self.called_off.len()),
+            ("tasks that wait for others", self.pauses.len()),
             ("shared data", self.shared.len()),
             ("shared data that are to be put", self.shared.expected()),
         ];

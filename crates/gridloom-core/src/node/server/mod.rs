@@ -15,6 +15,7 @@ mod leftovers;
 mod links;
 mod objects;
 mod outputs;
+mod pauses;
 mod peers;
 mod registering;
 mod reports;
@@ -44,6 +45,7 @@ use learning::{Learning, News};
 use links::Links;
 use objects::Objects;
 use outputs::Outputs;
+use pauses::Pauses;
 use registering::Registering;
 use reports::Reports;
 use shared::Shared;
@@ -93,6 +95,7 @@ pub struct Server {
     outputs: Outputs,
     calibration: Calibration,
     shared: Shared,
+    pauses: Pauses,
     /// Tasks with a worker that are to end before their time.
     called_off: BTreeMap<TaskId, CalledOff>,
 }
@@ -122,6 +125,7 @@ impl Server {
             outputs: Outputs::default(),
             calibration: Calibration::default(),
             shared: Shared::default(),
+            pauses: Pauses::default(),
             called_off: BTreeMap::new(),
             config,
         }
@@ -354,6 +358,7 @@ impl Server {
                 self.tell_learned(now, news, out);
             }
             ServerTimer::Waits => self.tell_waits(now, out),
+            ServerTimer::Pauses => self.tell_pauses(now, out),
             ServerTimer::Transfers => {
                 let news = self.reports.take_seen(now);
                 self.tell(news, out);
@@ -427,11 +432,7 @@ impl Machine for Server {
                 self.pump(now, out);
             }
             Input::Said(said) => self.on_said(now, said, out),
-            Input::Calling { task, waits } => {
-                self.admission.set_calling(task, waits);
-                self.learning.set_computing(now, self.admission.computing());
-                self.pump(now, out);
-            }
+            Input::Calling { task, waits } => self.on_calling(now, task, waits, out),
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
             Input::Command(_) => out.push(line(Level::Warning, "a server takes no commands").into()),
         }

@@ -198,6 +198,7 @@ impl Server {
         if was_asked_back && outcome == Err(TaskError::Cancelled) && self.members.is_up(id.client) {
             return self.give_back(now, id, out);
         }
+        self.pauses.end(id);
         let Some(entry) = self.admission.take_ended(now, id) else { return };
         let tasks = self.learning.ended(now, id, self.admission.computing());
         let task = &entry.task;

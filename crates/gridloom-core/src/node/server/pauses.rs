@@ -1,0 +1,101 @@
+//! Tasks that have begun and wait for something that other tasks make: their clients hear of it, as they may send others meanwhile.
+//!
+//! Short waits are not told: a function may wait thousands of times a second.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Server, send};
+use crate::node::ServerTimer;
+use crate::node::message::TaskToClient;
+use crate::node::protocol::Effect;
+use gridloom_base::time::MILLISECOND_NS;
+use gridloom_base::{TaskId, Time};
+
+/// What has waited for so long is told.
+const TOLD_AFTER_NS: u64 = 20 * MILLISECOND_NS;
+
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    /// Tasks that wait and are not told, and since when.
+    since: BTreeMap<TaskId, Time>,
+    told: BTreeSet<TaskId>,
+    is_timer_set: bool,
+}
+
+impl Pauses {
+    pub(super) fn len(&self) -> usize {
+        self.since.len() + self.told.len()
+    }
+
+    /// A task waits from now on.
+    fn begin(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
+        self.since.entry(task).or_insert(now);
+        if !std::mem::replace(&mut self.is_timer_set, true) {
+            out.push(Effect::SetTimer { timer: ServerTimer::Pauses.into(), at: now + TOLD_AFTER_NS });
+        }
+    }
+
+    /// A task goes on, or has ended. True if its client was told that it waits.
+    pub(super) fn end(&mut self, task: TaskId) -> bool {
+        self.since.remove(&task);
+        self.told.remove(&task)
+    }
+
+    /// Those that are to be told now.
+    fn take_due(&mut self, now: Time, out: &mut Vec<Effect>) -> Vec<TaskId> {
+        let due: Vec<TaskId> =
+            self.since.iter().filter(|(_, since)| **since + TOLD_AFTER_NS <= now).map(|(task, _)| *task).collect();
+        due.iter().for_each(|task| _ = self.since.remove(task));
+        self.told.extend(&due);
+        self.is_timer_set = !self.since.is_empty();
+        if let Some(next) = self.since.values().min() {
+            out.push(Effect::SetTimer { timer: ServerTimer::Pauses.into(), at: *next + TOLD_AFTER_NS });
+        }
+        due
+    }
+}
+
+impl Server {
+    /// A running task waits, or goes on.
+    pub(super) fn on_calling(&mut self, now: Time, task: TaskId, waits: bool, out: &mut Vec<Effect>) {
+        self.admission.set_calling(task, waits);
+        self.learning.set_computing(now, self.admission.computing());
+        if !self.admission.get(task).is_some_and(|entry| entry.state.has_begun()) {
+            return;
+        }
+        if waits {
+            self.pauses.begin(now, task, out);
+        } else if self.pauses.end(task) {
+            send(out, task.client, TaskToClient::Paused { task, waits });
+        }
+        self.pump(now, out);
+    }
+
+    pub(super) fn tell_pauses(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for task in self.pauses.take_due(now, out) {
+            send(out, task.client, TaskToClient::Paused { task, waits: true });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_base::NodeId;
+
+    #[test]
+    fn long_waits_are_told_and_short_ones_are_not() {
+        let (mut pauses, mut out) = (Pauses::default(), Vec::new());
+        let task = |serial| TaskId { client: NodeId(7), serial };
+        pauses.begin(Time(0), task(1), &mut out);
+        pauses.begin(Time(5), task(2), &mut out);
+        assert_eq!(out.len(), 1, "one timer for both");
+        assert!(!pauses.end(task(1)), "it was not told");
+        out.clear();
+        assert_eq!(pauses.take_due(Time(TOLD_AFTER_NS), &mut out), []);
+        assert_eq!(out, [Effect::SetTimer { timer: ServerTimer::Pauses.into(), at: Time(5 + TOLD_AFTER_NS) }]);
+        assert_eq!(pauses.take_due(Time(5 + TOLD_AFTER_NS), &mut out), [task(2)]);
+        assert!(pauses.end(task(2)) && !pauses.end(task(2)));
+        assert_eq!(pauses.len(), 0);
+    }
+}
