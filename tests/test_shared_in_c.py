@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 import gridloom as gl
 import numpy as np
@@ -183,6 +184,21 @@ def test_functions_put_and_get(start, agent, inside):
         grid.put("matrix", np.asfortranarray(x[:6].reshape(2, 3)))
         assert np.array_equal(gets("matrix", 6, -1.0)[0], x[:6]), "row by row"
         assert grid.function("inside/every")("every") == 6
+
+
+def test_what_functions_have_got_is_kept_by_none_of_them(start, agent, inside):
+    """Their workers keep a session each, and have nothing more to do."""
+    serve(start, agent[1], inside)
+    x = np.arange(50_000.0)
+    with gl.connect(agent[1]) as grid:
+        grid.put("x", x)
+        got = [grid.function("inside/gets").submit("x", x.size, -1.0) for _ in range(4)]
+        assert all(one.result(60)[1] == 0 for one in got)
+        del got
+        grid.delete("x")
+        until = time.monotonic() + 60
+        while any(load[-1] for load in grid._raw.loads(5.0).values()):
+            assert time.monotonic() < until, "bytes are left of a name that was deleted"
 
 
 def test_what_fails_in_functions_has_codes_and_texts(start, agent, inside):

@@ -234,6 +234,14 @@ impl Grid {
         self.0.backend.commands(all);
     }
 
+    /// Tells the grid at once which data the program has dropped. Otherwise it learns of it with the next call or question: a program
+    /// that has none for long does well to tell.
+    pub fn release_dropped(&self) {
+        if !self.dropped().data.is_empty() {
+            self.commands(Vec::new());
+        }
+    }
+
     fn dropped(&self) -> MutexGuard<'_, Dropped> {
         self.0.dropped.lock().expect("no panic while held")
     }

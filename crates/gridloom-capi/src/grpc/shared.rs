@@ -41,8 +41,12 @@ impl Library {
         take: impl FnOnce(&[u8]) -> Outcome<R>,
     ) -> Outcome<R> {
         let handle = self.grid.shared().find(name, limit)?;
-        check_size(name, &handle, size_bytes)?;
-        let value = handle.get().map_err(|error| Failed::without_value(error, format!("'{name}'")))?;
+        let got = check_size(name, &handle, size_bytes)
+            .and_then(|()| handle.get().map_err(|error| Failed::without_value(error, format!("'{name}'"))));
+        drop(handle);
+        // A worker may have nothing to do for long, and would keep the version.
+        self.grid.release_dropped();
+        let value = got?;
         match rows(&value) {
             Some(bytes) => take(&bytes),
             None => take(&vec![0; value.meta().size_bytes() as usize]),

@@ -128,7 +128,11 @@ impl BegunPut {
     /// # Errors
     /// As [`SharedData::put`].
     pub fn wait(self) -> Result<(), Error> {
-        self.grid.wait(None, |state| state.asks.take(self.ask))??;
+        let grid = self.grid.clone();
+        let ended = grid.wait(None, |state| state.asks.take(self.ask));
+        drop(self);
+        grid.release_dropped();
+        ended??;
         Ok(())
     }
 }
@@ -201,7 +205,15 @@ impl SharedData<'_> {
     /// # Errors
     /// [`Error::Name`] with names that look like it, if it does not come in time, or is lost.
     pub fn get(&self, name: &str, limit: Option<Duration>) -> Result<Value, Error> {
-        self.find(name, limit)?.get()
+        self.reading(self.find(name, limit)?, Handle::get)
+    }
+
+    /// Reads by a handle and drops it. A version that no program reads goes at once then.
+    fn reading<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
+        let result = read(&handle);
+        drop(handle);
+        self.0.release_dropped();
+        result
     }
 
     /// A handle for the current version of a name: an argument of calls, which get it from the servers that have it. Waits as
@@ -261,7 +273,7 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::get`].
     pub fn meta(&self, name: &str, limit: Option<Duration>) -> Result<Meta, Error> {
-        self.find_where_it_is(name, limit).map(|handle| handle.meta().clone())
+        Ok(self.reading(self.find_where_it_is(name, limit)?, |handle| handle.meta().clone()))
     }
 
     /// Takes copies of the current version of a name to servers, before calls read it there: to all if none is named. They stay as
@@ -270,14 +282,17 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::get`]; [`Error::Usage`] for a server that is not there; [`Error::Task`] if one has no room, or is lost.
     pub fn place(&self, name: &str, servers: &[String]) -> Result<(), Error> {
-        let handle = self.find_where_it_is(name, Some(Duration::ZERO))?;
-        let placed: Vec<Submitted> =
-            self.nodes(servers)?.into_iter().map(|node| handle.place(node, false)).collect::<Result<_, _>>()?;
-        for one in &placed {
-            one.wait_within(None)?;
-        }
-        let failed = placed.iter().find_map(|one| one.end().and_then(|end| end.error));
-        failed.map_or(Ok(()), |error| Err(Error::Task(error)))
+        let nodes = self.nodes(servers)?;
+        let place = |handle: &Handle| {
+            let placed: Vec<Submitted> =
+                nodes.into_iter().map(|node| handle.place(node, false)).collect::<Result<_, _>>()?;
+            for one in &placed {
+                one.wait_within(None)?;
+            }
+            let failed = placed.iter().find_map(|one| one.end().and_then(|end| end.error));
+            failed.map_or(Ok(()), |error| Err(Error::Task(error)))
+        };
+        self.reading(self.find_where_it_is(name, Some(Duration::ZERO))?, place)
     }
 
     /// Servers by name; all, if none is named.
@@ -301,7 +316,7 @@ impl SharedData<'_> {
     /// [`Error::Name`] if it is no name, or there is no agent.
     pub fn exists(&self, name: &str) -> Result<bool, Error> {
         match self.find_where_it_is(name, Some(Duration::ZERO)) {
-            Ok(_) => Ok(true),
+            Ok(found) => Ok(self.reading(found, |_| true)),
             Err(Error::Name(NameError::Unknown { .. } | NameError::Lost { .. })) => Ok(false),
             Err(error) => Err(error),
         }
