@@ -16,6 +16,22 @@ thread_local! {
 }
 
 /// Ends the waits of one thread. Clones are one.
+///
+/// ```no_run
+/// use gridloom::{Error, Grid, Interrupt};
+///
+/// # fn main() -> Result<(), Error> {
+/// let grid = Grid::connect("127.0.0.1:7711")?;
+/// let interrupt = Interrupt::default();
+/// let waits = {
+///     let interrupt = interrupt.clone();
+///     std::thread::spawn(move || interrupt.during(|| grid.shared().get("mesh", None)))
+/// };
+/// interrupt.set();
+/// assert!(matches!(waits.join().expect("no panic"), Err(Error::Interrupted)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<Shared>);
 
