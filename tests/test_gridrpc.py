@@ -314,7 +314,7 @@ def test_the_headers_are_read_by_older_standards(tmp_path, compiler, options):
     """Programs of Ninf-G's time: without inline functions of C99, comments of C++ and types of 64 bits."""
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no compiler '{compiler}'")
-    for header in ("grpc.h", "grpc_executable.h"):
+    for header in ("grpc.h", "grpc_executable.h", "grpc_shared.h", "omst.h", "OmniRpc.h"):
         source = tmp_path / ("a.c" if compiler == "cc" else "a.cc")
         source.write_text(f"#include <{header}>\nint main(void) {{ return 0; }}\n")
         checks = [*options, "-Wall", "-Werror", "-fsyntax-only", f"-I{CAPI}/include"]

@@ -35,9 +35,8 @@ def compile_c(source, target, *more, compiler="cc"):
 
 
 def run(program, *arguments, **environment):
-    return subprocess.run(
-        [program, *arguments], capture_output=True, text=True, cwd=program.parent, timeout=120, env={**os.environ, **environment}
-    )
+    environment = {**os.environ, **environment}
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, env=environment)
 
 
 @pytest.fixture
@@ -116,6 +115,24 @@ def test_what_hints_change(tmp_path, start, agent):
     with gl.connect(agent[1]) as grid:
         copies = {one.name: len(one.servers) for one in grid.names()}
     assert copies == {"all": 3, "one": 1, "exchanged": 1}
+
+
+def test_what_hints_change_takes_virtual_time(tmp_path):
+    (tmp_path / "hints.c").write_text(HINTS)
+    program = compile_c(tmp_path / "hints.c", tmp_path / "hints", "-std=c99")
+    done = run(PROGRAM, "simulate", "-p", ROOT / "examples" / "two-sites.toml", "--", program)
+    assert done.returncode == 0, done.stderr
+    seconds = float(re.search(r"^simulated ([\d.]+) s$", done.stdout, re.MULTILINE)[1])
+    # 800,000 bytes, over the link between the sites at least once.
+    assert seconds > 0.01, done.stdout
+
+
+def test_a_grid_that_is_not_there_ends_the_program(tmp_path):
+    (tmp_path / "hints.c").write_text(HINTS)
+    program = compile_c(tmp_path / "hints.c", tmp_path / "hints", "-std=c99")
+    done = run(program, GRIDLOOM_AGENT="127.0.0.1:1")
+    assert done.returncode == 1 and done.stderr.startswith("OmniRpcInit: GRPC_"), done.stderr
+    assert "127.0.0.1:1" in done.stderr
 
 
 INSIDE = """Module inside;
@@ -236,8 +253,20 @@ double beside(const char *name) { double x = 0; return OmstGetData(name, &x, siz
 """
 
 
+OBJECT = """#include <grpc.h>
+int main(void) {
+    grpc_object_handle_t_np keeps;
+    double got = 0;
+    if (grpc_initialize(NULL) != 0 || grpc_object_handle_default_np(&keeps, "classes/keeps") != 0) return 1;
+    if (grpc_invoke_np(&keeps, "get", "seven", &got) != 0 || grpc_object_handle_destruct_np(&keeps) != 0) return 2;
+    printf("%g\\n", got);
+    return grpc_finalize();
+}
+"""
+
+
 def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
-    """One that is linked with libgridloom; an object that is compiled apart; a body in C++."""
+    """One that is linked with libgridloom; an object that is compiled apart; a body in C++; a method of an object."""
     (tmp_path / "beside.c").write_text(BESIDE)
     compile_c(tmp_path / "beside.c", tmp_path / "libbeside.so", "-shared", "-fPIC")
     subprocess.run(["cc", "-c", "-fPIC", f"-I{CAPI}/include", tmp_path / "beside.c", "-o", tmp_path / "beside.o"], check=True)
@@ -257,6 +286,11 @@ def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
     )
     files = [tmp_path / "libraries.idl", tmp_path / "objects.idl"]
     functions = ["libraries/linked", "objects/apart"]
+    (tmp_path / "classes.idl").write_text(
+        "Module classes;\nDefClass keeps {\n  DefState { double x; }\n"
+        '  DefMethod get(IN string name, OUT double *got) { if (OmstGetData(name, &x, sizeof x) != 0) x = -1; *got = x; }\n}\n'
+    )
+    files.append(tmp_path / "classes.idl")
     if shutil.which("c++") is not None:
         files.append(tmp_path / "cpp.idl")
         functions.append("cpp/cpp")
@@ -264,6 +298,9 @@ def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
     with gl.connect(agent[1]) as grid:
         grid.put("seven", 7.0)
         assert [grid.function(name)("seven") for name in functions] == [7] * len(functions)
+        (tmp_path / "object.c").write_text(OBJECT)
+        done = run(compile_c(tmp_path / "object.c", tmp_path / "object"), GRIDLOOM_AGENT=agent[1])
+        assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 
 FORTRAN = """program shares

@@ -134,6 +134,9 @@ def declare(unit, piece):
 
 
 def take_macro(unit, name, parameters, value):
+    if name.startswith("GRPC_") and not value.strip():
+        # It only says that a type was defined.
+        return
     # Numbers are constants; everything else is used like a function or a declaration.
     if parameters is None and re.match(r"[-(\d]", value):
         unit.code.append(f"#define {name} {value.rstrip()}")

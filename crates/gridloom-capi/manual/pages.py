@@ -3,7 +3,7 @@
     pages.py --out FOLDER --version VERSION [--program gridloom] HEADER...
 
 Section 3 has a page for each function, or for those that one comment is about, with links for the others; section 7 an
-overview of GridRPC (grpc*.h) and one of everything else; section 1 the program and its commands.
+overview of GridRPC (grpc*.h, OmniRpc.h, omst.h) and one of everything else; section 1 the program and its commands.
 """
 
 import argparse
@@ -53,6 +53,10 @@ class Manual:
             return unit.section.title.lower()
         word = sentence.split()[0]
         return sentence[:1].lower() + sentence[1:] if word.capitalize() == word else sentence
+
+
+def is_of_calls(header):
+    return header.name.startswith(("grpc", "OmniRpc", "omst"))
 
 
 def apart(comment):
@@ -176,9 +180,9 @@ def main():
     options = parser.parse_args()
     read = [headers.read(path.name, path.read_text()) for path in options.headers]
     manuals = [
-        Manual("gridrpc", "remote procedure calls from C programs", [h for h in read if h.name.startswith("grpc")]),
+        Manual("gridrpc", "remote procedure calls from C programs", [h for h in read if is_of_calls(h)]),
         Manual("gridloom", "processes of C programs that talk by messages",
-               [h for h in read if not h.name.startswith("grpc")]),
+               [h for h in read if not is_of_calls(h)]),
     ]  # fmt: skip
     for manual in manuals:
         write(options.out, manual.name, 7, overview(manual, options.version))

@@ -65,22 +65,27 @@ grpc_error_t grpc_shared_put_replicas_np(const char *name, const void *data, siz
 /* Gets the current version of a name.
  * @param data        Its place, of exactly as many bytes.
  * @param size_bytes  Of `data`.
+ * @param seconds     How long to wait until it has been put: 0 asks once, GRPC_FOR_EVER_NP has no end.
  * @return GRPC_SIZE_DIFFERS_NP if it has more bytes or fewer, and nothing is written; GRPC_NAME_NOT_FOUND_NP. MT-safe. */
 grpc_error_t grpc_shared_get_np(const char *name, void *data, size_t size_bytes, double seconds);
 
 /* The same to new memory.
  * @param[out] data        The program gives it to free(). A zero byte follows the data.
- * @param[out] size_bytes  How many bytes there are, without that one; may be NULL. MT-safe. */
+ * @param[out] size_bytes  How many bytes there are, without that one; may be NULL.
+ * @param seconds  As of grpc_shared_get_np. @return GRPC_NAME_NOT_FOUND_NP. MT-safe. */
 grpc_error_t grpc_shared_get_new_np(const char *name, void **data, size_t *size_bytes, double seconds);
 
-/* How many bytes the current version has. The data stay where they are. MT-safe. */
+/* How many bytes the current version has. The data stay where they are.
+ * @param[out] size_bytes  As many.
+ * @param seconds  As of grpc_shared_get_np. @return GRPC_NAME_NOT_FOUND_NP. MT-safe. */
 grpc_error_t grpc_shared_size_np(const char *name, size_t *size_bytes, double seconds);
 
-/* Waits until a name has been put. MT-safe. */
+/* Waits until a name has been put. The data stay where they are.
+ * @param seconds  As of grpc_shared_get_np. @return GRPC_NAME_NOT_FOUND_NP. MT-safe. */
 grpc_error_t grpc_shared_wait_np(const char *name, double seconds);
 
 /* Whether a name has been put.
- * @param[out] exists  1 or 0. MT-safe. */
+ * @param[out] exists  1 or 0. @return GRPC_INVALID_NAME_NP. MT-safe. */
 grpc_error_t grpc_shared_exists_np(const char *name, int *exists);
 
 /* Takes copies of the current version to servers, before calls read it there. They stay as long as there is room. The servers
