@@ -143,6 +143,8 @@ impl Play {
         (0..60).for_each(|_| self.beat(SECOND_NS));
         self.release_all();
         self.release_shared();
+        // What was sent for that had to be dialled for.
+        (0..60).for_each(|_| self.beat(SECOND_NS));
         assert!(self.program.asks.is_empty(), "questions without an answer: {:?}", self.program.asks);
         let left = match &self.node {
             // Names outlive those that put them.
@@ -328,7 +330,6 @@ impl Play {
         let message = TaskToServer::Release { data: std::mem::take(&mut self.kept) }.into();
         self.input(Input::Received { from: AGENT, message });
         self.peer_lost(AGENT);
-        self.beat(SECOND_NS);
     }
 
     /// A client has servers for peers, and the others have clients.
