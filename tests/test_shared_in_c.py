@@ -303,6 +303,85 @@ def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
         assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 
+MODULE = """Module keeps;
+Globals { static double table[4]; static int times, sum; }
+
+Define Initialize(IN int n, WORK double w[n], IN double values[n], IN string name)
+{
+    if (n > 4 || strcmp(name, "table") != 0) abort();
+    memcpy(table, values, n * sizeof *table);
+    times++;
+    sum = 0;
+}
+
+Define look(IN int i, OUT double *value, OUT int *initialised, OUT int *calls)
+{
+    *value = table[i];
+    *initialised = times;
+    *calls = ++sum;
+}
+
+Define die() { abort(); }
+"""
+MODULES = """#include <OmniRpc.h>
+#include <grpc.h>
+static int fails;
+static void look(const char *when) {
+    double value = -1;
+    int times = -1, calls = -1;
+    if (OmniRpcCall("keeps/look", 1, &value, &times, &calls) != OMRPC_OK) fails++;
+    printf("%s: %g, %d times, call %d\\n", when, value, times, calls);
+    fflush(stdout);
+}
+int main(int argc, char **argv) {
+    double first[] = {1, 2}, second[] = {3, 4, 5}, many[5] = {0};
+    OmniRpcInit(&argc, &argv);
+    look("before");
+    if (OmniRpcModuleInit("keeps", 2, NULL, first, "table") != OMRPC_OK) return 1;
+    look("initialised");
+    look("again");
+    if (OmniRpcCall("keeps/die") != OMRPC_ERROR) return 2;
+    look("a new process");
+    if (OmniRpcModuleInit("keeps", 3, NULL, second, "table") != OMRPC_OK) return 3;
+    look("others");
+    getchar();
+    look("after another program");
+    look("and again");
+    if (OmniRpcModuleInit("keeps", 5, NULL, many, "table") != OMRPC_OK) return 4;
+    if (OmniRpcCall("keeps/look", 0, first, &argc, &argc) != OMRPC_ERROR) return 5;
+    if (OmniRpcModuleInit("no_such_module", 1) != OMRPC_ERROR || OmniRpcModuleInit(NULL) != OMRPC_ERROR) return 6;
+    OmniRpcFinalize();
+    return fails;
+}
+"""
+
+
+def test_a_module_is_initialised_in_each_process(tmp_path, start, agent):
+    (tmp_path / "keeps.idl").write_text(MODULE)
+    (tmp_path / "modules.c").write_text(MODULES)
+    serve(start, agent[1], tmp_path / "keeps.idl", slots=1)
+    program = compile_c(tmp_path / "modules.c", tmp_path / "modules")
+    environment = {**os.environ, "GRIDLOOM_AGENT": agent[1]}
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        said = [running.stdout.readline() for _ in range(5)]
+        # It has other arguments, and is initialised in the same process.
+        other = subprocess.run([program], input="\n", capture_output=True, text=True, env=environment, timeout=60)
+        assert other.returncode == 0 and other.stdout.startswith("before: 4, "), other.stdout + other.stderr
+        rest, _ = running.communicate("\n", timeout=60)
+    assert running.returncode == 0
+    assert said == [
+        "before: 0, 0 times, call 1\n",
+        "initialised: 2, 1 times, call 1\n",
+        "again: 2, 1 times, call 2\n",
+        "a new process: 2, 1 times, call 1\n",
+        "others: 4, 2 times, call 1\n",
+    ]
+    assert re.fullmatch(r"after another program: 4, \d+ times, call 1\nand again: 4, \d+ times, call 2\n", rest), rest
+    with gl.connect(agent[1]) as grid:
+        assert grid.names() == [], "arguments end with the session"
+        assert grid.function("keeps/look")(0)[0] >= 0, "a program that says nothing calls as before"
+
+
 FORTRAN = """program shares
     use, intrinsic :: iso_c_binding
     use grpc

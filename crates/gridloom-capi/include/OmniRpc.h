@@ -35,6 +35,14 @@ void OmniRpcInit(int *argc, char ***argv);
 /* Ends the session, as grpc_finalize does. Not MT-safe: no other function runs meanwhile. */
 void OmniRpcFinalize(void);
 
+/* Has the entry Initialize of a module run in each worker process before the first call that this program makes of the module's entries
+ * there, and again in a process that was started anew: what the module's Globals have then lasts from call to call. Another program's
+ * calls may run in the same process in between; then it runs again before the next call of this one. The arguments, all of them
+ * IN, go to all servers at once, as shared data, which OmniRpcFinalize deletes. It may be called again with others.
+ * @return OMRPC_OK; OMRPC_ERROR also if the module has no Initialize, there is no agent, or in simulation. A call before which
+ *         Initialize fails, fails. MT-safe. */
+int OmniRpcModuleInit(char *module, ...);
+
 /* Calls an entry and waits for its end.
  * @param entry  "foo", or "module/foo" where several modules have a foo.
  * @return OMRPC_OK or OMRPC_ERROR. MT-safe. */

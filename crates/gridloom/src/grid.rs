@@ -15,6 +15,7 @@ mod directory;
 mod groups;
 mod interrupt;
 mod links;
+mod modules;
 mod names;
 mod open;
 mod output;

@@ -120,6 +120,21 @@ impl Call {
         Ok(Work::Plain(pending, destinations))
     }
 
+    /// Has this call, of a module's `Initialize`, run in each worker before others of the module.
+    ///
+    /// # Safety
+    /// What was passed is as the signature says (`memory`).
+    pub(super) unsafe fn initialize_module(&self, survey: Survey<'_>) -> Outcome<()> {
+        let function = &self.bound.function;
+        // SAFETY: promised by the caller.
+        let Gathered { args, .. } =
+            unsafe { gather(&self.library.places(), function.signature(), survey.items, |_| Ok(None)) }?;
+        let (module, _) = function.name().rsplit_once('/').unwrap_or_default();
+        self.library.grid.initialize_module(module, &args)?;
+        self.library.modules.note(module);
+        Ok(())
+    }
+
     /// Sends a call that is of no mapped block.
     ///
     /// # Safety

@@ -135,6 +135,18 @@ int gridloom_variadic_netslnb(const char *function, ...) {
     return error == GRPC_NO_ERROR ? id : -error;
 }
 
+int gridloom_variadic_OmniRpcModuleInit(char *module, ...) {
+    gridloom_open_call call;
+    gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
+    va_list arguments;
+    grpc_error_t error = gridloom_grpc_open_module(module, &call);
+    if (error == GRPC_NO_ERROR) {
+        READ(module);
+        error = gridloom_grpc_initialize_module(&call, slots);
+    }
+    return gridloom_omnirpc_status(module, error);
+}
+
 int gridloom_variadic_OmniRpcCall(char *entry, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];

@@ -69,6 +69,11 @@ grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *han
 /* OmniRPC: a code of an entry's call as its status or request, said on standard error if it is an error. */
 int gridloom_omnirpc_status(const char *entry, grpc_error_t error);
 
+/* Opens a call of a module's Initialize; and has it run with its arguments before calls of that module. */
+grpc_error_t gridloom_grpc_open_module(const char *module, gridloom_open_call *call);
+grpc_error_t gridloom_grpc_initialize_module(gridloom_open_call *call, const gridloom_slot *slots);
+
+int gridloom_variadic_OmniRpcModuleInit(char *module, ...);
 int gridloom_variadic_OmniRpcCall(char *entry, ...);
 void *gridloom_variadic_OmniRpcCallAsync(char *entry, ...);
 int gridloom_variadic_netsl(const char *function, ...);

@@ -10,6 +10,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use gridloom_base::NodeId;
+use gridloom_net::worker::initial::Initial;
 use gridloom_net::worker::nested;
 
 use super::code::{
@@ -67,8 +69,24 @@ pub(super) fn session() -> Outcome<Arc<Library>> {
     library().or_else(|none| if nested::depth() > 0 { session_of_worker() } else { Err(none) })
 }
 
+/// How a client has a module initialised whose function is about to run in this worker.
+///
+/// # Errors
+/// If the grid cannot tell.
+pub fn ask_initial(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, String> {
+    if !has_agent() {
+        return Ok(None);
+    }
+    let library = session().map_err(|failed| failed.text)?;
+    library.grid.initial(client, module, known).map_err(|error| error.to_string())
+}
+
+fn has_agent() -> bool {
+    std::env::var_os(nested::SERVER_VARIABLE).is_some()
+}
+
 fn session_of_worker() -> Outcome<Arc<Library>> {
-    if std::env::var_os(nested::SERVER_VARIABLE).is_none() {
+    if !has_agent() {
         let text = "a function has shared data through its server's agent: this server has none, or is simulated";
         return Err(Failed::new(GRPC_NOT_INITIALIZED, text));
     }

@@ -29,7 +29,7 @@
 //! | `arguments` | the program's memory to values |
 //! | `lists` | files, and arrays of strings and of files |
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
-//! | `remotes`, `callbacks`, `config`, `puts` | data by their addresses; functions that are called back; the configuration; puts of shared data that have begun |
+//! | `remotes`, `callbacks`, `config`, `puts`, `modules` | data by their addresses; functions that are called back; the configuration; puts of shared data that have begun; modules that are initialised |
 //! | `memory`, `choice`, `ninfg_config`, `problem` | the program's memory, read and written; an array of ids, of which one is to end; configurations of Ninf-G; what a heuristic of the program's own sees |
 //! | `limits` | time limits of calls |
 //! | `code` | codes, their names, each thread's last error |
@@ -60,6 +60,7 @@ mod lists;
 mod map;
 mod mappings;
 mod memory;
+mod modules;
 mod ninfg_config;
 mod objects;
 mod problem;
@@ -74,6 +75,6 @@ mod waits;
 pub use api::*;
 pub use code::*;
 pub use handles::{CFunctionHandle, CHandle, CObjectHandle, Slot};
-pub use hosted::{WorkerFunctions, gridloom_functions_np};
+pub use hosted::{WorkerFunctions, ask_initial, gridloom_functions_np};
 pub use problem::*;
 pub use remotes::CRemote;

@@ -33,7 +33,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match options.fd {
-        Some(fd) => gridloom_net::worker::native_main(fd, &[gridloom_capi::worker_functions()])?,
+        Some(fd) => gridloom_net::worker::native_main(
+            fd,
+            &[gridloom_capi::worker_functions()],
+            Some(gridloom_capi::ask_initial),
+        )?,
         None => check()?,
     }
     Ok(ExitCode::SUCCESS)

@@ -246,15 +246,23 @@ impl Link {
         !self.end.dying && self.tasks.is_empty()
     }
 
-    /// Appends a task to what will be sent.
+    /// Appends a task to what will be sent. `first` is the function that initialises its module, if one does.
     ///
     /// # Errors
     /// If it cannot be put into words; the task comes back, and the worker must be given up.
-    pub(super) fn send(&mut self, mut pending: Pending, definition: &Definition) -> Result<(), (Pending, io::Error)> {
+    pub(super) fn send(
+        &mut self,
+        mut pending: Pending,
+        definition: &Definition,
+        first: Option<(u32, &Definition)>,
+    ) -> Result<(), (Pending, io::Error)> {
         let serial = self.serials.next;
         self.serials.next += 1;
         Board(self.words.words()).queue(serial);
-        match self.encode(serial, &mut pending, definition) {
+        let own = (pending.function, definition);
+        let loaded =
+            first.into_iter().chain([own]).try_for_each(|(function, definition)| self.load(function, definition));
+        match loaded.and_then(|()| self.encode(serial, &mut pending)) {
             Ok(()) => {
                 self.tasks.push_back(Sent { serial, pending, stopped: false });
                 Ok(())
@@ -263,11 +271,15 @@ impl Link {
         }
     }
 
-    fn encode(&mut self, serial: u64, pending: &mut Pending, definition: &Definition) -> io::Result<()> {
-        if self.loaded.insert(pending.function) {
-            let load = ToWorker::Load { function: pending.function, definition: definition.clone() };
+    fn load(&mut self, function: u32, definition: &Definition) -> io::Result<()> {
+        if self.loaded.insert(function) {
+            let load = ToWorker::Load { function, definition: definition.clone() };
             self.outbox.push(&load, std::iter::empty())?;
         }
+        Ok(())
+    }
+
+    fn encode(&mut self, serial: u64, pending: &mut Pending) -> io::Result<()> {
         let mut inline: Vec<&[u8]> = Vec::with_capacity(pending.inputs.len());
         let mut args = Vec::with_capacity(pending.inputs.len());
         for (arg, input) in pending.task.args.iter().zip(&pending.inputs) {
@@ -307,6 +319,7 @@ impl Link {
         let run = Run {
             serial,
             function: pending.function,
+            client: pending.task.id.client,
             depth: pending.task.terms.depth,
             tells: pending.task.terms.tells,
             ranks: pending.task.terms.ranks,

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallBackAnswer;
 use gridloom_core::graph::Task;
+use gridloom_idl::Definition;
 use rustix::process::Pid;
 
 use self::fate::Fate;
@@ -50,6 +51,7 @@ use self::pool::Pool;
 use crate::segment::raise_descriptor_limit;
 use crate::store::Store;
 use crate::worker::channel::Received;
+use crate::worker::initial::initialiser_of;
 use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
@@ -64,6 +66,8 @@ pub struct Jobs {
     config: Arc<JobsConfig>,
     depth: usize,
     functions: BTreeMap<String, u32>,
+    /// For each function the one that initialises its module.
+    initialisers: Vec<Option<u32>>,
     pool: Pool,
     slots: Vec<Slot>,
     /// Workers without a slot that may take one: their tasks called their programs back, and have ended.
@@ -78,12 +82,17 @@ impl Jobs {
     pub fn new(config: JobsConfig) -> Jobs {
         raise_descriptor_limit();
         let names = config.definitions.iter().enumerate();
-        let functions = names.map(|(index, definition)| (definition.signature.name.clone(), index as u32)).collect();
+        let functions: BTreeMap<String, u32> =
+            names.map(|(index, definition)| (definition.signature.name.clone(), index as u32)).collect();
+        let initialiser =
+            |definition: &Definition| functions.get(&initialiser_of(&definition.signature.name)?).copied();
+        let initialisers = config.definitions.iter().map(initialiser).collect();
         let config = Arc::new(config);
         Jobs {
             depth: (config.queue_depth as usize).clamp(1, TASKS_PER_WORKER_MAX / 2),
             slots: vec![Slot::default(); config.slots.max(1) as usize],
             functions,
+            initialisers,
             pool: Pool::new(config.clone()),
             spares: Vec::new(),
             objects: BTreeMap::new(),
@@ -282,9 +291,11 @@ impl Jobs {
     }
 
     fn send(&mut self, token: WorkerToken, pending: Pending) {
-        let definition = &self.config.definitions[pending.function as usize];
+        let definition = |function: u32| &self.config.definitions[function as usize];
+        let first = self.initialisers[pending.function as usize].map(|function| (function, definition(function)));
+        let definition = definition(pending.function);
         let link = self.pool.get_mut(token).expect("a slot's worker is in the pool until it is buried");
-        if let Err((pending, error)) = link.send(pending, definition) {
+        if let Err((pending, error)) = link.send(pending, definition, first) {
             // The stream may hold half of it; the worker is useless, the task at fault.
             link.kill();
             let error = self.cannot_run(&pending, error.to_string());

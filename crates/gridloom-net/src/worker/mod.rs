@@ -9,6 +9,7 @@ pub(crate) mod channel;
 pub mod convert;
 mod files;
 mod guarded;
+pub mod initial;
 mod list;
 mod marshalled;
 pub mod native;

@@ -20,7 +20,9 @@ use libloading::os::unix as os;
 use super::asked::{ANSWERS, Answer};
 use super::call_back::{Context, Line, Program};
 use super::convert::Aligned;
+use super::initial::{AskInitial, Modules, views};
 use super::marshalled::MarshalledArgs;
+use super::nested;
 use super::values::refused;
 use super::{ArgView, Functions, OutView, Room, Setup};
 
@@ -35,12 +37,14 @@ pub struct LibraryVariable {
     pub value: *const c_void,
 }
 
-/// Body of the program that serves native functions: runs until the server ends it. Their libraries get those variables.
+/// Body of the program that serves native functions: runs until the server ends it. Their libraries get those variables, and `ask`
+/// tells how their modules are initialised.
 ///
 /// # Errors
 /// If `fd` is no socket of a server, or the server says what makes no sense.
-pub fn native_main(fd: i32, variables: &[LibraryVariable]) -> io::Result<()> {
-    let mut native = Native { variables: variables.to_vec(), ..Native::default() };
+pub fn native_main(fd: i32, variables: &[LibraryVariable], ask: Option<AskInitial>) -> io::Result<()> {
+    let modules = ask.map_or_else(Modules::default, Modules::new);
+    let mut native = Native { variables: variables.to_vec(), modules, ..Native::default() };
     super::serve(super::inherited(fd)?, &mut native)
 }
 
@@ -68,6 +72,7 @@ pub struct Native {
     functions: Vec<Option<Prepared>>,
     scratch: PathBuf,
     variables: Vec<LibraryVariable>,
+    modules: Modules,
 }
 
 /// Lets functions of a library ask about their calls, and use what the worker has for them. A variable may also be that of a
@@ -165,6 +170,7 @@ impl Functions for Native {
             self.functions.resize_with(index + 1, || None);
         }
         self.functions[index] = Some(prepared);
+        self.modules.loaded(function, &definition.signature.name);
         Ok(())
     }
 
@@ -175,8 +181,15 @@ impl Functions for Native {
         outs: &mut [OutView<'_>],
         program: &mut dyn Program,
     ) -> Result<(), TaskError> {
-        let prepared = self.functions.get(function as usize).and_then(Option::as_ref);
-        prepared.expect("only loaded functions are called").call(args, outs, &self.scratch, program)
+        let find = |function: u32| self.functions.get(function as usize).and_then(Option::as_ref);
+        let prepared = find(function).expect("only loaded functions are called");
+        if let Some(first) = self.modules.before(&prepared.definition.signature.name, nested::client())? {
+            let initialiser = find(first.function).expect("it was noted when it was loaded");
+            let arguments = first.arguments(&initialiser.definition.signature)?;
+            initialiser.call(&views(&arguments), &mut [], &self.scratch, program)?;
+            self.modules.note(first);
+        }
+        prepared.call(args, outs, &self.scratch, program)
     }
 }
 

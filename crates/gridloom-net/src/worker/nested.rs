@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use gridloom_base::NodeId;
+
 use super::channel::Outbox;
 use super::protocol::{FromWorker, Run};
 use super::said::{Rest, Speech};
@@ -32,6 +34,7 @@ struct Worker {
 /// The call that runs.
 struct Call {
     serial: u64,
+    client: NodeId,
     depth: u16,
     /// Threads of it that wait.
     waiting: u32,
@@ -67,7 +70,8 @@ pub fn is_forked() -> bool {
 pub(super) fn begin(run: &Run) -> Running {
     let rest = if DROPS.load(Ordering::Relaxed) { Rest::Dropped } else { Rest::Log };
     let speech = Speech::new(Instant::now(), rest);
-    worker().call = Some(Call { serial: run.serial, depth: run.depth, waiting: 0, tells: run.tells, speech });
+    worker().call =
+        Some(Call { serial: run.serial, client: run.client, depth: run.depth, waiting: 0, tells: run.tells, speech });
     Running
 }
 
@@ -116,6 +120,11 @@ pub fn progress(done: f64, total: Option<f64>) {
 /// How many calls a call is nested in that this process makes now: 0 in a program.
 pub fn depth() -> u16 {
     worker().call.as_ref().map_or(0, |call| call.depth.saturating_add(1))
+}
+
+/// The client that made the call that this worker runs; `None` in a process that runs none.
+pub fn client() -> Option<NodeId> {
+    worker().call.as_ref().map(|call| call.client)
 }
 
 /// A thread of the call that this worker runs waits, until the guard is dropped. `None` in a process that runs no call.

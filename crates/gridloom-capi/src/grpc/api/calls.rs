@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use super::super::call::Call;
-use super::super::code::{GRPC_FUNCTION_NOT_FOUND, Outcome, run};
+use super::super::code::{Failed, GRPC_FUNCTION_NOT_FOUND, Outcome, run};
 use super::super::handles::{CFunctionHandle, CObjectHandle, CallerArguments, Slot};
 use super::super::latest::{note_begun, note_ended};
 use super::super::library::{Library, library};
@@ -145,6 +145,33 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char
 
 /// See `calls.h`.
 #[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_open_module(module: *const c_char, call: *mut OpenCall) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: a text, as the header asks.
+        let module = unsafe { memory::name(module, "the module's name", GRPC_FUNCTION_NOT_FOUND) }?;
+        let bound = Arc::new(library.bind(None, &format!("{module}/Initialize"))?);
+        // SAFETY: `calls.c` has a place for it.
+        unsafe { open(call, Call { library, bound, handle: 0, number: 0, own_limits: None }) };
+        Ok(())
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn gridloom_grpc_initialize_module(call: *mut OpenCall, slots: *const Slot) -> c_int {
+    // SAFETY: as for `gridloom_grpc_run`.
+    run(|| unsafe {
+        let (call, given) = taken(call, slots);
+        if map::is_open() {
+            return Err(Failed::other("OmniRpcModuleInit stands within grpc_map; put it before the block"));
+        }
+        call.initialize_module(call.survey(given, map::has_value)?)
+    })
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_open_method(
     handle: *mut CObjectHandle,
     method: *const c_char,
@@ -235,6 +262,7 @@ variadic! {
     mynetslnb => gridloom_variadic_mynetslnb, "grpc_remote.h";
     netsl => gridloom_variadic_netsl, "grpc_remote.h";
     netslnb => gridloom_variadic_netslnb, "grpc_remote.h";
+    OmniRpcModuleInit => gridloom_variadic_OmniRpcModuleInit, "OmniRpc.h";
     OmniRpcCall => gridloom_variadic_OmniRpcCall, "OmniRpc.h";
     OmniRpcCallAsync => gridloom_variadic_OmniRpcCallAsync, "OmniRpc.h";
     grpc_call_with_attr_np => gridloom_variadic_grpc_call_with_attr_np, "grpc_ninfg.h";

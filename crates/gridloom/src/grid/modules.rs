@@ -1,0 +1,129 @@
+//! Modules that are initialised: how a program says with which arguments, and how workers learn it.
+//!
+//! The arguments are shared data under a name of the client. A worker looks there before a call of a function whose module has an
+//! `Initialize`, and runs it if the version is another one than it has run last.
+
+use std::time::Duration;
+
+use gridloom_base::{Meta, NameError, NodeId, list};
+use gridloom_net::payload::Payload;
+use gridloom_net::worker::initial::Initial;
+
+use crate::{Arg, Error, Grid, PutOptions, Value};
+
+/// Values of the inputs, in their order.
+type Arguments = Vec<(Meta, Vec<u8>)>;
+
+/// Where a client's arguments for a module are.
+fn name_of(client: NodeId, module: &str) -> String {
+    format!("initialize/{}/{module}", client.0)
+}
+
+impl Grid {
+    /// Has the function `Initialize` of a module run in each worker before the first call that this session makes of its functions, with
+    /// these arguments, and again in a worker that was started anew. What its `Globals` then have lasts from call to call. Other arguments
+    /// may be given later. They go to all servers at once.
+    ///
+    /// # Errors
+    /// If the module has no such function, the arguments do not fit, it has results, or there is no agent, as in a simulation.
+    pub fn initialize_module(&self, module: &str, args: &[Arg]) -> Result<(), Error> {
+        let function = self.function(&format!("{module}/Initialize"))?;
+        if self.is_simulated() {
+            return Err(Error::Usage(
+                "modules are not initialised in a simulation: its functions have no shared data".into(),
+            ));
+        }
+        if function.signature().params.iter().any(|param| param.is_output()) {
+            let name = function.name();
+            return Err(Error::Usage(format!(
+                "{name} has results, which nobody would get: its parameters have to be IN"
+            )));
+        }
+        let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
+        let bound = function.bind(&args, &[])?;
+        let mut values = Arguments::new();
+        let inputs = function.signature().params.iter().enumerate().filter(|(_, param)| param.is_input());
+        for ((index, _), actual) in inputs.zip(&bound.actual_of) {
+            values.push(match (&bound.scalars[index], actual.map(|actual| &args[actual])) {
+                (Some(known), _) => known.clone(),
+                (None, Some(Arg::Value(value))) => {
+                    let bytes = value.inline_bytes();
+                    (value.meta().clone(), bytes.ok_or_else(|| Error::Usage("an argument has no content".into()))?)
+                }
+                (None, _) => unreachable!("an input is inferred or given, and was resolved"),
+            });
+        }
+        let name = name_of(self.client(), module);
+        let packed = pack(function.signature().hash(), &values)?;
+        self.shared().put(&name, &packed, PutOptions { replaces: true, ..PutOptions::default() })?;
+        // A server without room for it now gets it with its first call.
+        let _ = self.shared().place(&name, &[]);
+        Ok(())
+    }
+
+    /// Forgets that a module is initialised.
+    ///
+    /// # Errors
+    /// If it is not, or there is no agent.
+    pub fn forget_module(&self, module: &str) -> Result<(), Error> {
+        self.shared().delete(&name_of(self.client(), module))
+    }
+
+    /// How a client has a module initialised, for a worker that knows a version.
+    ///
+    /// # Errors
+    /// If it cannot be known.
+    pub fn initial(&self, client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, Error> {
+        let name = name_of(client, module);
+        let Some(version) = self.shared().list(&name)?.into_iter().find(|one| one.name == name).map(|one| one.version)
+        else {
+            return Ok(None);
+        };
+        if Some(version) == known {
+            return Ok(Some(Initial { version, hash: 0, values: Vec::new() }));
+        }
+        let packed = match self.shared().get(&name, Some(Duration::ZERO)) {
+            // The client gave it up a moment ago.
+            Err(Error::Name(NameError::Unknown { .. })) => return Ok(None),
+            packed => packed?,
+        };
+        let (hash, values) = unpack(&packed).ok_or_else(|| Error::Usage(format!("'{name}' has no arguments")))?;
+        Ok(Some(Initial { version, hash, values }))
+    }
+}
+
+/// The signature's hash and the descriptions, then the bytes of each.
+fn pack(hash: u64, values: &[(Meta, Vec<u8>)]) -> Result<Value, Error> {
+    let metas: Vec<&Meta> = values.iter().map(|(meta, _)| meta).collect();
+    let head = serde_json::to_vec(&(hash, metas)).expect("descriptions are plain");
+    let items: Vec<Option<&[u8]>> =
+        std::iter::once(&head[..]).chain(values.iter().map(|(_, bytes)| &bytes[..])).map(Some).collect();
+    let packed = list::pack(items.into_iter());
+    Value::new(Meta::Bytes { size_bytes: packed.len() as u64 }, Payload::copied(&packed))
+}
+
+fn unpack(packed: &Value) -> Option<(u64, Arguments)> {
+    let items = list::unpack(packed.payload()?.bytes())?.into_iter().collect::<Option<Vec<_>>>()?;
+    let (head, bytes) = items.split_first()?;
+    let (hash, metas): (u64, Vec<Meta>) = serde_json::from_slice(head).ok()?;
+    (metas.len() == bytes.len())
+        .then(|| (hash, metas.into_iter().zip(bytes.iter().map(|bytes| bytes.to_vec())).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_base::Dtype;
+
+    #[test]
+    fn arguments_come_back_as_they_were_packed() {
+        let values = vec![
+            (Meta::scalar(Dtype::Int32), 3i32.to_ne_bytes().to_vec()),
+            (Meta::array(Dtype::Float64, &[2]), vec![7; 16]),
+            (Meta::Text { size_bytes: 0 }, Vec::new()),
+        ];
+        let packed = pack(5, &values).unwrap();
+        assert_eq!(unpack(&packed), Some((5, values)));
+        assert_eq!(unpack(&Value::text("no arguments")), None);
+    }
+}
