@@ -68,7 +68,11 @@ impl Modules {
         };
         let Some(initialiser) = self.initialisers.get(module).copied() else { return Ok(None) };
         let known = self.done.get(module).filter(|(done, _)| *done == client).map(|(_, version)| *version);
-        let initial = ask(client, module, known).map_err(|why| refused(format!("module '{module}': {why}")))?;
+        let initial = match ask(client, module, known) {
+            // Nobody can tell, as the agent is away: what it is initialised with counts on.
+            Err(_) if known.is_some() => return Ok(None),
+            asked => asked.map_err(|why| refused(format!("module '{module}': {why}")))?,
+        };
         let wanted = initial.filter(|initial| Some(initial.version) != known);
         // Until it has run well, it has not.
         if wanted.is_some() {
@@ -119,4 +123,55 @@ pub(super) fn views(arguments: &[(Meta, Aligned)]) -> Vec<ArgView<'_>> {
         .iter()
         .map(|(meta, memory)| ArgView { meta: meta.clone(), bytes: memory.bytes(), mapping: None })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A grid in which the clients 1 and 2 have said how `m` is initialised, and nobody answers client 3.
+    fn ask(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<Initial>, String> {
+        assert_eq!(module, "m");
+        match client.0 {
+            1 | 2 if known == Some(client.0) => Ok(Some(Initial { version: client.0, hash: 0, values: Vec::new() })),
+            1 | 2 => Ok(Some(Initial { version: client.0, hash: 7, values: Vec::new() })),
+            3 => Err("no agent".into()),
+            _ => Ok(None),
+        }
+    }
+
+    fn runs(modules: &mut Modules, function: &str, client: u64) -> bool {
+        let first = modules.before(function, Some(NodeId(client))).unwrap();
+        first.map(|first| modules.note(first)).is_some()
+    }
+
+    #[test]
+    fn a_module_is_initialised_once_for_each_turn_of_a_client() {
+        let mut modules = Modules::new(ask);
+        assert!(!runs(&mut modules, "m/f", 1), "it has no Initialize");
+        modules.loaded(4, "m/Initialize");
+        let turns = [(1, true), (1, false), (2, true), (2, false), (9, false), (2, false), (1, true)];
+        for (client, expected) in turns {
+            assert_eq!(runs(&mut modules, "m/f", client), expected, "{client}");
+        }
+        assert!(
+            !runs(&mut modules, "m/Initialize", 2)
+                && !runs(&mut modules, "n/f", 2)
+                && !runs(&mut modules, "m/c.get", 2)
+        );
+        assert!(modules.before("m/f", None).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_failed_runs_again_and_who_is_known_needs_no_answer() {
+        let mut modules = Modules::new(ask);
+        modules.loaded(4, "m/Initialize");
+        assert!(modules.before("m/f", Some(NodeId(1))).unwrap().is_some());
+        assert!(runs(&mut modules, "m/f", 1), "it was not noted that it has run");
+        assert!(
+            matches!(modules.before("m/f", Some(NodeId(3))), Err(TaskError::Refused { why, .. }) if why.contains("no agent"))
+        );
+        modules.done.insert("m".into(), (NodeId(3), 5));
+        assert!(!runs(&mut modules, "m/f", 3));
+    }
 }
