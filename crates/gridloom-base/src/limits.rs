@@ -77,6 +77,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const DATUM_NAME_BYTES_MAX: usize = 1024;
 /// Shared data that one agent lists, versions that are still read included: some 300 MB of names and descriptions.
 pub const SHARED_DATA_MAX: usize = 1 << 20;
+/// Pairs of hosts of different sites of which it is reckoned that they share the way between them.
+pub const SITE_PAIRS_MAX: usize = 1 << 16;
 /// Servers that may be asked to keep a shared datum.
 pub const REPLICAS_MAX: u16 = 16;
 /// Requests for names that nobody has put yet, which wait at one agent.

@@ -45,7 +45,8 @@ pub struct Bottleneck<P> {
 struct Relation {
     /// Bandwidth of the wider one as it was expected then.
     wider: f64,
-    is_apart: bool,
+    /// What both came to together when that was more than the wider one could be thought to carry, bytes per second.
+    apart: f64,
     /// What all transfers came to when these two were slow together, the last ones, bytes per second.
     together: VecDeque<f64>,
     /// When it was last learned of, in order.
@@ -90,13 +91,13 @@ impl<P: Ord + Clone> Bottlenecks<P> {
         for (other, other_rate, wider) in &others {
             if rate + other_rate >= APART * wider {
                 let relation = self.relation(&pair, other, *wider);
-                relation.is_apart = true;
+                relation.apart = relation.apart.max(rate + other_rate);
                 relation.together.clear();
             }
         }
         let suspects = others
             .into_iter()
-            .filter(|(other, _, wider)| !self.known(&pair, other, *wider).is_some_and(|r| r.is_apart));
+            .filter(|(other, _, wider)| !self.known(&pair, other, *wider).is_some_and(|r| r.is_apart(*wider)));
         let suspects: Vec<(Pair<P>, f64, f64)> = suspects.collect();
         let over_cards = rate + traffic.beside(seen) / seconds;
         let total = over_cards + suspects.iter().map(|(_, rate, _)| rate).sum::<f64>();
@@ -153,6 +154,15 @@ impl<P: Ord + Clone> Bottlenecks<P> {
         found
     }
 
+    /// Whether two of these links were seen to share nothing.
+    pub(super) fn are_apart(&self, links: &[Pair<P>], bandwidth: impl Fn(&Pair<P>) -> Option<f64>) -> bool {
+        let links: BTreeSet<&Pair<P>> = links.iter().collect();
+        self.relations.iter().any(|((a, b), relation)| {
+            let wider = || Some(bandwidth(a)?.max(bandwidth(b)?));
+            links.contains(a) && links.contains(b) && wider().is_some_and(|wider| relation.is_apart(wider))
+        })
+    }
+
     /// A place is gone.
     pub(super) fn forget(&mut self, place: &P) {
         let is_other = |pair: &Pair<P>| pair.0 != *place && pair.1 != *place;
@@ -183,6 +193,11 @@ impl<P: Ord + Clone> Bottlenecks<P> {
 }
 
 impl Relation {
+    /// A link that turns out to be wider may have carried both.
+    fn is_apart(&self, wider: f64) -> bool {
+        self.holds(wider) && self.apart >= APART * wider
+    }
+
     fn holds(&self, wider: f64) -> bool {
         (1.0 / CHANGE..=CHANGE).contains(&(wider / self.wider))
     }

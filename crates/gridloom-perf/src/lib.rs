@@ -15,6 +15,7 @@ mod link;
 mod links;
 mod model;
 mod perturbation;
+mod sites;
 #[cfg(test)]
 mod tests;
 mod traffic;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::bottlenecks::{Bottleneck, Bottlenecks};
 use super::link::{DOUBT_FACTOR, LinkModel};
+use super::sites;
 use super::traffic::{Seen, Traffic};
 use super::{LinkEstimate, LinkReport};
 use gridloom_base::Time;
@@ -59,6 +60,11 @@ impl<P: Ord + Clone> Links<P> {
         now + TRAFFIC_SETTLES_NS
     }
 
+    /// Remembers a transfer of which nothing is to be learned, but what it was in the way of.
+    pub fn passed(&mut self, now: Time, seen: Seen<P>) {
+        self.traffic.add(now, seen);
+    }
+
     /// Learns from transfers that have waited long enough. Gives the pairs with models that may have changed, and when to
     /// come again.
     pub fn settle(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
@@ -103,6 +109,15 @@ impl<P: Ord + Clone> Links<P> {
     /// What is expected of all that were measured.
     pub fn estimates(&self) -> impl Iterator<Item = (&(P, P), LinkEstimate)> {
         self.models.iter().filter_map(|(pair, model)| Some((pair, model.estimate()?)))
+    }
+
+    /// What links between these places are taken to share, as long as none were seen to share nothing: see `sites`.
+    pub fn ways_between_sites(&self, is_of_interest: impl Fn(&P) -> bool) -> Vec<Bottleneck<P>> {
+        let links = self.estimates().filter(|((from, to), _)| is_of_interest(from) && is_of_interest(to));
+        let bandwidths: BTreeMap<(P, P), f64> = links.map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
+        let are_apart =
+            |way: &Bottleneck<P>| self.bottlenecks.are_apart(&way.pairs, |pair| bandwidths.get(pair).copied());
+        sites::ways(&bandwidths).into_iter().filter(|way| !are_apart(way)).collect()
     }
 
     /// What several links share, as far as that was seen.

@@ -1,7 +1,7 @@
 //! List scheduling with an estimate of contention: it places tasks one by one, each where the estimate has it end earliest.
 //!
-//! The estimate treats a card or link as a queue that serves copies one after the other at full rate. A copy ends when the
-//! slowest of its three resources (card, link, card) has served it. Real copies share bandwidth, as [`super::Judge`] models.
+//! The estimate treats a card, a link, or what several links share, as a queue that serves copies one after the other at full rate. A
+//! copy ends when the slowest of those that it crosses has served it. Real copies share bandwidth, as [`super::Judge`] models.
 //! The estimate still shows what the choice of a server or source depends on: a busy card, a datum that is already
 //! elsewhere, a narrow link, a server that passes on what is still coming to it.
 
@@ -23,6 +23,8 @@ pub struct Lister<'p> {
     cards: Cards,
     /// By place outward, by place inward: bytes per second.
     widths: Vec<f64>,
+    /// Bottlenecks that a link crosses, as far as there are any.
+    crossed: BTreeMap<usize, Vec<usize>>,
     slots: Vec<Vec<f64>>,
     /// By datum: whether the client sends it to one place only, and that passes it on.
     is_sent_once: Vec<bool>,
@@ -37,6 +39,8 @@ struct Cards {
     links_s: Vec<f64>,
     /// Those links that are not 0, few of all: of a thousand places there are a million.
     used_links: Vec<usize>,
+    /// What several links share.
+    bottlenecks_s: Vec<f64>,
 }
 
 /// How a datum gets to a place.
@@ -60,6 +64,10 @@ impl<'p> Lister<'p> {
                 }
             }
         }
+        let mut crossed: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (number, one) in problem.bottlenecks().iter().enumerate() {
+            one.pairs.iter().for_each(|(from, to)| crossed.entry(from * places + to).or_default().push(number));
+        }
         Lister {
             problem,
             places,
@@ -69,8 +77,10 @@ impl<'p> Lister<'p> {
                 cards_s: vec![0.0; 2 * places],
                 links_s: vec![0.0; places * places],
                 used_links: Vec::new(),
+                bottlenecks_s: vec![0.0; problem.bottlenecks().len()],
             },
             widths,
+            crossed,
             slots: problem.servers().iter().map(|server| server.busy_s.clone()).collect(),
             is_sent_once: vec![false; problem.data().len()],
             steps: 0,
@@ -136,6 +146,7 @@ impl<'p> Lister<'p> {
             }
         }
         self.cards.cards_s.fill(0.0);
+        self.cards.bottlenecks_s.fill(0.0);
         for link in self.cards.used_links.drain(..) {
             self.cards.links_s[link] = 0.0;
         }
@@ -225,6 +236,10 @@ impl<'p> Lister<'p> {
             let link = from as usize * self.places + to as usize;
             self.cards.used_links.push(link);
             self.cards.links_s[link] = self.cards.links_s[link].max(start_s) + bytes / bandwidth;
+            for one in self.crossed.get(&link).into_iter().flatten() {
+                let busy_s = &mut self.cards.bottlenecks_s[*one];
+                *busy_s = busy_s.max(start_s) + bytes / self.problem.bottlenecks()[*one].bandwidth;
+            }
         }
         sources.insert((datum, to), from);
         // At full rate up to its end: its first part may have been there before.
@@ -281,6 +296,10 @@ impl<'p> Lister<'p> {
         }
         for card in [out, into] {
             end_s = end_s.max(self.cards.cards_s[card].max(start_s) + bytes / self.widths[card]);
+        }
+        for one in self.crossed.get(&(from as usize * self.places + to as usize)).into_iter().flatten() {
+            let busy_s = self.cards.bottlenecks_s[*one].max(start_s);
+            end_s = end_s.max(busy_s + bytes / self.problem.bottlenecks()[*one].bandwidth);
         }
         end_s
     }

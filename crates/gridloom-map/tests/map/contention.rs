@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::testing::{grid, independent, perturbation};
+use crate::testing::{Build, grid, independent, perturbation};
 use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
 use gridloom_map::contention::*;
 use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
 use gridloom_map::*;
+use gridloom_perf::{Bottleneck, GridView, LinkEstimate};
 
 fn problem(workflow: &Workflow, servers: &Servers, model: Model) -> Problem {
     let case = Case { workflow, servers, model };
@@ -58,6 +59,35 @@ fn two_copies_share_the_clients_card_and_a_relay_passes_through_it() {
     let ways: Vec<(u32, u32)> = outcome.copies.iter().map(|copy| (copy.from, copy.to)).collect();
     assert_eq!(ways, [(2, 0), (2, 1), (0, 2), (2, 1), (1, 2)]);
     assert!(judge.run(&choice, 38.0).unwrap().is_none());
+}
+
+/// Two sites of three servers. Each pair of servers of different sites could have a way of its own, but all share one.
+#[test]
+fn what_several_links_share_is_crossed_once() {
+    let mut build = Build::new(1);
+    let shared = build.source(64 << 20);
+    (0..6).for_each(|_| _ = build.task(0, 1e6, &[shared], 8));
+    build.0.data[shared as usize].at = vec![grid(&[1e9]).servers[0].node];
+    let mut grid = grid(&[1e9; 6]);
+    let is_between = |(from, to): &(usize, usize)| (*from < 3) != (*to < 3);
+    let pairs = || (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(is_between);
+    for (from, to) in pairs() {
+        grid.links[from][to] = Some(LinkEstimate { latency_s: 1e-4, bandwidth: 2e8 });
+    }
+    let crossings = |grid: &GridView| {
+        let problem = Problem::new(&build.0, grid, CLIENT).unwrap();
+        let choice = Lister::new(&problem).complete(&[0, 1, 2, 3, 4, 5], &[0, 1, 2, 3, 4, 5]);
+        let sources = choice.sources.iter().filter(|((datum, _), _)| *datum == shared);
+        sources.filter(|((_, to), from)| is_between(&(**from as usize, *to as usize))).count()
+    };
+    assert!(crossings(&grid) > 1, "each has a way of its own");
+    grid.bottlenecks = [true, false]
+        .map(|outward| Bottleneck {
+            pairs: pairs().filter(|(from, _)| (*from < 3) == outward).collect(),
+            bandwidth: 2e8,
+        })
+        .to_vec();
+    assert_eq!(crossings(&grid), 1);
 }
 
 #[test]

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::names::Wanted;
 use super::{Agent, send};
 use crate::graph::{Argument, Task, TaskKind};
 use crate::node::message::{CatalogToClient, Supply, TaskReport, TaskToServer};
@@ -50,6 +49,15 @@ impl Keeping {
         let its = self.tasks.iter().filter(|(_, (_, at))| *at == server).map(|(task, _)| *task);
         its.collect::<Vec<_>>().into_iter().for_each(|task| _ = self.end(task));
     }
+}
+
+/// A version that is to be put.
+pub(super) struct Wanted {
+    pub(super) meta: Meta,
+    pub(super) replaces: bool,
+    pub(super) replicas: u16,
+    /// Servers with a copy.
+    pub(super) at: Vec<NodeId>,
 }
 
 /// A server that may keep a version, best last.

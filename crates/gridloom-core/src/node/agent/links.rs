@@ -81,6 +81,10 @@ impl Agent {
             }
             let end = now - one.age_ns;
             let seen = Seen { from, to: at.clone(), size_bytes: one.size_bytes, start: end - one.took_ns, end };
+            if !one.is_measure {
+                self.links.passed(now, seen);
+                continue;
+            }
             let settles = self.links.saw(now, seen);
             if !std::mem::replace(&mut self.settling, true) {
                 out.push(Effect::SetTimer { timer: AgentTimer::Settled.into(), at: settles });
@@ -120,6 +124,7 @@ impl Agent {
             at.entry(self.place(*node)).or_default().push(index);
         }
         let mut found = self.links.bottlenecks();
+        found.extend(self.links.ways_between_sites(|place| at.contains_key(place)));
         found.extend(self.cards_of_several(&at));
         let numbered = found.into_iter().map(|one| {
             let indices = |place: &String| at.get(place).into_iter().flatten().copied();

@@ -2,7 +2,7 @@
 //!
 //! To servers the catalog is the owner of shared data. It has copies given up that nobody needs.
 
-use super::keeping::Keeping;
+use super::keeping::{Keeping, Wanted};
 use super::searches::Searches;
 use super::{Agent, not_taken, send};
 use crate::data::{Catalog, News, Question, Stored};
@@ -12,7 +12,7 @@ use crate::node::message::{
 };
 use crate::node::protocol::{Effect, Role};
 use gridloom_base::limits::{REPLICAS_MAX, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
-use gridloom_base::{DatumId, Meta, NameError, Named, NodeId, Time};
+use gridloom_base::{DatumId, NameError, Named, NodeId, Time};
 
 #[derive(Debug)]
 pub(super) struct Names {
@@ -23,15 +23,6 @@ pub(super) struct Names {
     since: Time,
     pub(super) searches: Searches,
     pub(super) keeping: Keeping,
-}
-
-/// A version that is to be put.
-pub(super) struct Wanted {
-    pub(super) meta: Meta,
-    pub(super) replaces: bool,
-    pub(super) replicas: u16,
-    /// Servers with a copy.
-    pub(super) at: Vec<NodeId>,
 }
 
 impl Names {

@@ -43,6 +43,9 @@ impl Admission {
             let datum = *datum;
             self.fetches.forget(datum);
             if entry.is_call || client.is_none() {
+                // Of a call's result the place goes: a task that reads it, as no sane client has it, waits for a source.
+                let (readers, _) = self.executor.waiting_for(datum);
+                self.hold_back(now, readers, out);
                 out.extend(client.map(|to| Effect::SendDatum { to, datum }.into()));
                 self.replicas.discard(datum);
                 out.push(Effect::DropDatum { datum }.into());

@@ -152,3 +152,23 @@ fn those_who_wait_behind_a_task_that_is_taken_back_are_refused() {
     assert_eq!(answered(&mut out), (vec![23], vec![]));
     admission.check().unwrap();
 }
+
+/// A group's task that reads the result of a plain call: the call's client alone gets that.
+#[test]
+fn a_task_that_reads_the_result_of_a_call_waits_for_a_source() {
+    let mut admission = Admission::new(Arc::new(offering_nothing()));
+    let (mut members, mut out) = (Members::default(), Vec::new());
+    members.up(Time(0), CLIENT, Role::Client);
+    assert!(admission.add(Time(0), task(1, &[], 11, 1), true));
+    assert!(admission.add(Time(0), task(2, &[11], 12, 1), false));
+    assert_eq!(admission.admit(Time(0), &members, &mut out), None);
+    let call = admission.next_start(|_| false).unwrap();
+    let entry = admission.take_ended(Time(1), call.id).unwrap();
+    let result = (datum(11), Meta::array(Dtype::Float64, &[1]));
+    admission.made(Time(1), &entry, &[result], Some(CLIENT), &mut out);
+    admission.check().unwrap();
+    out.clear();
+    assert_eq!(admission.admit(Time(1), &members, &mut out), None);
+    admission.check().unwrap();
+    assert!(matches!(out[..], [Output::Effect(Effect::Send { to: CLIENT, .. })]), "its source is asked for: {out:?}");
+}

@@ -1,0 +1,164 @@
+//! Sites, and what joins them. Places with wide links among them are a site. Two sites of which all links between them are narrower
+//! than the cards of both ends are taken to be joined by one way, which all these links share.
+//!
+//! Probes go alone, so they cannot tell one way for all from a way for each. One for all is what networks have; and a plan that counts
+//! on ways which are not there loses more than one that uses too few of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::limits::SITE_PAIRS_MAX;
+
+use super::bottlenecks::Bottleneck;
+
+/// A link of less than this part of a card's width is narrow beside it.
+const NARROW: f64 = 0.7;
+
+/// The ways that join sites, by the bandwidths of links between places. A link that was measured one way only is taken to be alike both
+/// ways.
+pub(super) fn ways<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck<P>> {
+    let back = bandwidths.iter().map(|((from, to), bandwidth)| ((to.clone(), from.clone()), *bandwidth));
+    let bandwidths: BTreeMap<(P, P), f64> = back.chain(bandwidths.iter().map(|(pair, b)| (pair.clone(), *b))).collect();
+    ways_of(&bandwidths)
+}
+
+fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck<P>> {
+    let links = Links::new(bandwidths);
+    let sites = links.sites();
+    let mut widest: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+    for ((from, to), bandwidth) in bandwidths.iter().filter(|(pair, _)| links.is_narrow(pair)) {
+        let widest = widest.entry((sites[from], sites[to])).or_default();
+        *widest = widest.max(*bandwidth);
+    }
+    let mut members: BTreeMap<usize, Vec<&P>> = BTreeMap::new();
+    sites.iter().for_each(|(place, site)| members.entry(*site).or_default().push(place));
+    let mut left = SITE_PAIRS_MAX;
+    let mut found = Vec::new();
+    for ((a, b), bandwidth) in widest.into_iter().filter(|((a, b), _)| a != b) {
+        let count = members[&a].len() * members[&b].len();
+        if count > 1 && count <= left {
+            left -= count;
+            let all = members[&a].iter().flat_map(|from| members[&b].iter().map(|to| ((*from).clone(), (*to).clone())));
+            // One of a third site may be near to both.
+            let pairs = all.filter(|pair| !bandwidths.contains_key(pair) || links.is_narrow(pair)).collect();
+            found.push(Bottleneck { pairs, bandwidth });
+        }
+    }
+    found
+}
+
+/// Links between places, and how wide the cards of these are at least.
+struct Links<'a, P> {
+    bandwidths: &'a BTreeMap<(P, P), f64>,
+    out: BTreeMap<&'a P, f64>,
+    into: BTreeMap<&'a P, f64>,
+}
+
+impl<'a, P: Ord> Links<'a, P> {
+    fn new(bandwidths: &'a BTreeMap<(P, P), f64>) -> Links<'a, P> {
+        let (mut out, mut into): (BTreeMap<&P, f64>, BTreeMap<&P, f64>) = Default::default();
+        for ((from, to), bandwidth) in bandwidths {
+            for (cards, place) in [(&mut out, from), (&mut into, to)] {
+                let card = cards.entry(place).or_default();
+                *card = card.max(*bandwidth);
+            }
+        }
+        Links { bandwidths, out, into }
+    }
+
+    /// Whether a link was measured, and is narrow beside the cards of both ends.
+    fn is_narrow(&self, pair: &(P, P)) -> bool {
+        let bandwidth = self.bandwidths.get(pair);
+        bandwidth.is_some_and(|bandwidth| *bandwidth < NARROW * self.out[&pair.0].min(self.into[&pair.1]))
+    }
+
+    /// The site of each place: it has no narrow link to others there.
+    fn sites(&self) -> BTreeMap<&'a P, usize> {
+        let mut near: BTreeMap<&P, Vec<(&P, bool)>> = BTreeMap::new();
+        for (pair, bandwidth) in self.bandwidths {
+            let (from, to) = (&pair.0, &pair.1);
+            let is_wide = *bandwidth >= NARROW * self.out[from].max(self.into[to]);
+            if is_wide || self.is_narrow(pair) {
+                near.entry(from).or_default().push((to, is_wide));
+                near.entry(to).or_default().push((from, is_wide));
+            }
+        }
+        let places: BTreeSet<&P> = self.bandwidths.keys().flat_map(|(from, to)| [from, to]).collect();
+        let mut sites: BTreeMap<&P, usize> = BTreeMap::new();
+        let mut count = 0;
+        for place in places {
+            let mut fits: BTreeMap<usize, bool> = BTreeMap::new();
+            for (other, is_wide) in near.get(place).into_iter().flatten() {
+                if let Some(site) = sites.get(other) {
+                    *fits.entry(*site).or_insert(true) &= *is_wide;
+                }
+            }
+            let site = fits.into_iter().find(|(_, fits)| *fits).map(|(site, _)| site);
+            sites.insert(
+                place,
+                site.unwrap_or_else(|| {
+                    count += 1;
+                    count
+                }),
+            );
+        }
+        sites
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways, for each pair of places.
+    fn links(places: u32, bandwidth: impl Fn(u32, u32) -> f64) -> BTreeMap<(u32, u32), f64> {
+        let pairs = (0..places).flat_map(|a| (0..places).filter(move |b| *b != a).map(move |b| (a, b)));
+        pairs.map(|(a, b)| ((a, b), bandwidth(a.min(b), a.max(b)))).collect()
+    }
+
+    #[test]
+    fn two_sites_share_the_way_between_them() {
+        // 0 to 2, and 3 to 5.
+        let found = ways(&links(6, |a, b| if (a < 3) == (b < 3) { 100.0 } else { 40.0 }));
+        assert_eq!(
+            found.iter().map(|one| (one.pairs.len(), one.bandwidth)).collect::<Vec<_>>(),
+            [(9, 40.0), (9, 40.0)]
+        );
+        assert_eq!(found[0].pairs[..4], [(0, 3), (0, 4), (0, 5), (1, 3)]);
+    }
+
+    #[test]
+    fn links_as_wide_as_the_cards_share_nothing() {
+        assert_eq!(ways(&links(6, |_, _| 100.0)), []);
+        // 0 has a narrow card: the program's machine.
+        assert_eq!(ways(&links(6, |a, _| if a == 0 { 10.0 } else { 100.0 })), []);
+        // 5 has a wide one.
+        let found = ways(&links(6, |a, b| if a == 4 && b == 5 { 1000.0 } else { 100.0 }));
+        assert!(found.iter().all(|one| one.pairs.iter().all(|(a, b)| *a >= 4 || *b >= 4)), "{found:?}");
+    }
+
+    #[test]
+    fn a_place_that_is_near_to_both_sites_does_not_join_them() {
+        for third in [0, 6] {
+            let site = |place: u32| if place == third { None } else { Some((place + u32::from(third == 6)) < 4) };
+            let found = ways(&links(7, |a, b| match (site(a), site(b)) {
+                (Some(a), Some(b)) if a != b => 40.0,
+                _ => 100.0,
+            }));
+            assert_eq!(
+                found.iter().map(|one| (one.pairs.len(), one.bandwidth)).collect::<Vec<_>>(),
+                [(9, 40.0), (9, 40.0)]
+            );
+        }
+    }
+
+    #[test]
+    fn a_pair_that_was_not_measured_shares_the_way_too() {
+        let mut known = links(4, |a, b| if (a < 2) == (b < 2) { 100.0 } else { 40.0 });
+        (0..4).flat_map(|a| (0..a).map(move |b| (a, b))).for_each(|pair| _ = known.remove(&pair));
+        known.remove(&(1, 3));
+        let found = ways(&known);
+        assert_eq!(found[0].pairs, [(0, 2), (0, 3), (1, 2), (1, 3)]);
+        assert_eq!(found[1].pairs, [(2, 0), (2, 1), (3, 0), (3, 1)]);
+        assert_eq!(ways::<u32>(&BTreeMap::new()), []);
+    }
+}
