@@ -379,7 +379,16 @@ def test_a_module_is_initialised_in_each_process(tmp_path, start, agent):
     assert re.fullmatch(r"after another program: 4, \d+ times, call 1\nand again: 4, \d+ times, call 2\n", rest), rest
     with gl.connect(agent[1]) as grid:
         assert grid.names() == [], "arguments end with the session"
-        assert grid.function("keeps/look")(0)[0] >= 0, "a program that says nothing calls as before"
+        look = grid.function("keeps/look")
+        assert look(0)[0] >= 0, "a program that says nothing calls as before"
+        grid.initialize_module("keeps", np.array([7.0, 8.0]), name="table")
+        assert [look(1)[0], look(1)[2]] == [8, 2]
+        with pytest.raises(gl.ArgumentError, match="values"):
+            grid.initialize_module("keeps", np.zeros((2, 2)), name="table")
+        with pytest.raises(gl.UnknownFunctionError, match="no_such_module/Initialize"):
+            grid.initialize_module("no_such_module")
+    with gl.connect(agent[1]) as grid:
+        assert grid.names() == []
 
 
 FORTRAN = """program shares

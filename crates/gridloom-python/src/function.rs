@@ -104,6 +104,16 @@ impl RawFunction {
             given: OnceLock::new(),
         })
     }
+
+    /// Has it run in each worker before others of its module, whose `Initialize` it is.
+    fn initialize_module(&self, py: Python<'_>, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<()> {
+        let (grid, function) = self.function.live(py)?;
+        let describes_only = self.session.describes_only;
+        let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
+        let (args, named) = target.arguments(args, Some(kwargs))?;
+        let module = function.name().rsplit_once('/').map_or("", |(module, _)| module).to_string();
+        interruptible(py, move || grid.initialize_module(&module, &args, &named))?.or_raise(py)
+    }
 }
 
 /// An object on a server.

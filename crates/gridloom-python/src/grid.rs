@@ -353,6 +353,10 @@ impl RawGrid {
 
     /// Ends the session. What is held of it no longer works.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.session.close());
+        let grid = self.grid.live(py).ok();
+        py.detach(|| {
+            grid.into_iter().for_each(|grid| grid.end_modules());
+            self.session.close();
+        });
     }
 }

@@ -75,6 +75,8 @@ struct Inner {
     launches: Launches,
     objects: ObjectCounts,
     dropped: Mutex<Dropped>,
+    /// Those that it has initialised.
+    modules: Mutex<BTreeSet<String>>,
     backend: Box<dyn Backend>,
     /// Hears what calls say.
     listener: OnceLock<Listener>,

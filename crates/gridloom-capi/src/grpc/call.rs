@@ -130,9 +130,7 @@ impl Call {
         let Gathered { args, .. } =
             unsafe { gather(&self.library.places(), function.signature(), survey.items, |_| Ok(None)) }?;
         let (module, _) = function.name().rsplit_once('/').unwrap_or_default();
-        self.library.grid.initialize_module(module, &args)?;
-        self.library.modules.note(module);
-        Ok(())
+        Ok(self.library.grid.initialize_module(module, &args, &[])?)
     }
 
     /// Sends a call that is of no mapped block.

@@ -18,7 +18,6 @@ use super::graphs::Graphs;
 use super::handles::{Bound, Functions};
 use super::limits::{ConfiguredLimits, Limits};
 use super::mappings::Mappings;
-use super::modules::InitializedModules;
 use super::objects::Objects;
 use super::puts::Puts;
 use super::remotes::Remotes;
@@ -42,7 +41,6 @@ pub(super) struct Library {
     pub(super) mappings: Mappings,
     pub(super) graphs: Graphs,
     pub(super) puts: Puts,
-    pub(super) modules: InitializedModules,
     /// Whether blocks fill buffers while their results are elsewhere.
     pub(super) is_debugged: bool,
     /// The time limits of calls through a handle that has none of its own.
@@ -121,7 +119,7 @@ impl Library {
         self.sessions.cancel_all();
         self.staying.clear();
         self.puts.clear();
-        self.modules.forget(&self.grid);
+        self.grid.end_modules();
         self.grid.end_call_backs();
     }
 
@@ -143,7 +141,6 @@ impl Library {
             mappings: Mappings::default(),
             graphs: Graphs::default(),
             puts: Puts::default(),
-            modules: InitializedModules::default(),
             is_debugged: config.is_debugged(),
             limits: config.session_limits(),
             configured: RwLock::new(Configured {

@@ -383,6 +383,32 @@ class Grid(SharedData, OfSession):
         """
         return dict(self._raw.functions())
 
+    def initialize_module(self, module: str, /, *args: Any, **kwargs: Any) -> None:
+        """Have a module's function ``Initialize`` run in each worker process before this session's first call of the module there.
+
+        It runs again in a process that was started anew, and after calls of another program with arguments of its own. What the module's
+        ``Globals`` have then lasts from call to call. Modules are those of interface descriptions in C, C++ and Fortran.
+
+        Parameters
+        ----------
+        module : str
+        *args, **kwargs
+            As for a call of ``module/Initialize``. They go to all servers at once, as shared data that end with the session. It may be
+            called again with others.
+
+        Raises
+        ------
+        UnknownFunctionError
+            If no server offers the module, or it has no ``Initialize``.
+        ArgumentError
+            If the arguments do not fit.
+        UsageError
+            If ``Initialize`` has results, or the grid is simulated.
+        ConnectError
+            If there is no agent.
+        """
+        self.function(f"{module}/Initialize")._raw.initialize_module(args, kwargs)
+
     def servers(self) -> list[ServerInfo]:
         """List the servers as known now.
 

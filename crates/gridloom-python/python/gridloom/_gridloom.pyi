@@ -119,6 +119,7 @@ class RawFunction:
     def submit(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], timeout_seconds: float | None, label: str | None = None
     ) -> RawPending: ...
+    def initialize_module(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
 
 @final
 class RawObject:

@@ -3,6 +3,8 @@
 //! The arguments are shared data under a name of the client. A worker looks there before a call of a function whose module has an
 //! `Initialize`, and runs it if the version is another one than it has run last.
 
+use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gridloom_base::{Meta, NameError, NodeId, list};
@@ -19,14 +21,19 @@ fn name_of(client: NodeId, module: &str) -> String {
     format!("initialize/{}/{module}", client.0)
 }
 
+/// The module of a function.
+fn module_of(function: &str) -> &str {
+    function.rsplit_once('/').map_or("", |(module, _)| module)
+}
+
 impl Grid {
     /// Has the function `Initialize` of a module run in each worker before the first call that this session makes of its functions, with
     /// these arguments, and again in a worker that was started anew. What its `Globals` then have lasts from call to call. Other arguments
-    /// may be given later. They go to all servers at once.
+    /// may be given later. They go to all servers at once, and stay until [`Grid::end_modules`].
     ///
     /// # Errors
     /// If the module has no such function, the arguments do not fit, it has results, or there is no agent, as in a simulation.
-    pub fn initialize_module(&self, module: &str, args: &[Arg]) -> Result<(), Error> {
+    pub fn initialize_module(&self, module: &str, args: &[Arg], named: &[(String, Arg)]) -> Result<(), Error> {
         let function = self.function(&format!("{module}/Initialize"))?;
         if self.is_simulated() {
             return Err(Error::Usage(
@@ -40,11 +47,14 @@ impl Grid {
             )));
         }
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
-        let bound = function.bind(&args, &[])?;
+        let resolved = |(name, arg): &(String, Arg)| Ok::<_, Error>((name.clone(), arg.resolved()?));
+        let named = named.iter().map(resolved).collect::<Result<Vec<_>, _>>()?;
+        let bound = function.bind(&args, &named)?;
+        let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
         let mut values = Arguments::new();
         let inputs = function.signature().params.iter().enumerate().filter(|(_, param)| param.is_input());
         for ((index, _), actual) in inputs.zip(&bound.actual_of) {
-            values.push(match (&bound.scalars[index], actual.map(|actual| &args[actual])) {
+            values.push(match (&bound.scalars[index], actual.map(|actual| all[actual])) {
                 (Some(known), _) => known.clone(),
                 (None, Some(Arg::Value(value))) => {
                     let bytes = value.inline_bytes();
@@ -53,20 +63,27 @@ impl Grid {
                 (None, _) => unreachable!("an input is inferred or given, and was resolved"),
             });
         }
+        let module = module_of(function.name());
         let name = name_of(self.client(), module);
         let packed = pack(function.signature().hash(), &values)?;
         self.shared().put(&name, &packed, PutOptions { replaces: true, ..PutOptions::default() })?;
+        self.modules().insert(module.to_string());
         // A server without room for it now gets it with its first call.
         let _ = self.shared().place(&name, &[]);
         Ok(())
     }
 
-    /// Forgets that a module is initialised.
-    ///
-    /// # Errors
-    /// If it is not, or there is no agent.
-    pub fn forget_module(&self, module: &str) -> Result<(), Error> {
-        self.shared().delete(&name_of(self.client(), module))
+    /// Gives up the arguments of all modules, before the session ends.
+    pub fn end_modules(&self) {
+        let modules = std::mem::take(&mut *self.modules());
+        for module in modules {
+            // An agent that is gone cannot be told: they stay until somebody deletes them.
+            let _ = self.shared().delete(&name_of(self.client(), &module));
+        }
+    }
+
+    fn modules(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How a client has a module initialised, for a worker that knows a version.

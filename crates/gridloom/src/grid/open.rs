@@ -93,6 +93,7 @@ impl Grid {
             launches: Launches::default(),
             objects: ObjectCounts::default(),
             dropped: Mutex::new(Dropped::default()),
+            modules: Mutex::default(),
             processes: Mutex::new(processes),
             listener: OnceLock::new(),
             backend: Box::new(backend),
