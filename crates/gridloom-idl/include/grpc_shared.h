@@ -11,7 +11,7 @@
  * A name is a text of 1 to 1,024 bytes in UTF-8 without control characters; everything else, NULL too, is GRPC_INVALID_NAME_NP.
  * `seconds` is how long a function waits for a name that nobody has put: 0 asks once, GRPC_FOR_EVER_NP has no end. Where it
  * does not come in time that is GRPC_NAME_NOT_FOUND_NP, and the text of the error has names like it. An agent that is not there
- * is GRPC_COMMUNICATION_FAILED. A name of which all servers were lost is GRPC_INVALID_DATA_NP, and can be put again.
+ * is GRPC_COMMUNICATION_FAILED, after up to 10 s in which it may come back. A name of which all servers were lost is GRPC_INVALID_DATA_NP, and can be put again.
  *
  * Functions that servers run may call these, too, without grpc_initialize: inline bodies of interface descriptions have them without
  * an #include, and a library that is linked with libgridloom has them as a program has. What a function gets comes to its server first,
