@@ -1,5 +1,5 @@
-//! Sites, and what joins them. Places with wide links among them are a site. Two sites of which all links between them are narrower
-//! than the cards of both ends are taken to be joined by one way, which all these links share.
+//! Sites, and what joins them. Places with wide links among them are a site. Links between two sites that are narrower than
+//! the cards of both ends are taken to share one way.
 //!
 //! Probes go alone, so they cannot tell one way for all from a way for each. One for all is what networks have; and a plan that counts
 //! on ways which are not there loses more than one that uses too few of them.

@@ -211,20 +211,20 @@ fn kept_by_two(world: &mut dyn World) {
     let command = stage.put_command("mesh", false, 2);
     assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
     stage.until_store_has(2 * counted);
-    for (lost, next) in [(0, "server-3"), (1, "server-4")] {
-        let server = stage.servers[lost];
-        stage.world.kill(server);
+    for (number, lost, next) in [(3, "server-1", "server-3"), (4, "server-2", "server-4")] {
+        stage.world.kill(stage.servers[number - 3]);
         let mesh = stage.find("mesh").unwrap();
         stage.expect(mesh, |i| i);
         stage.release(mesh);
-        stage.names.remove(&server);
-        stage.world.start_server(spec(if next == "server-3" { 3 } else { 4 }, STORE_BYTES_DEFAULT));
-        let node = stage.until("the new server in the directory", |event| match event {
+        stage.world.start_server(spec(number as u32, STORE_BYTES_DEFAULT));
+        let node = stage.until("the new server in the directory, without the lost one", |event| match event {
+            Event::Directory { grid, .. } if grid.servers.iter().any(|known| known.name == lost) => None,
             Event::Directory { grid, .. } => {
                 grid.servers.iter().find(|known| known.name == next).map(|known| known.node)
             }
             _ => None,
         });
+        stage.names.retain(|_, known| known != lost);
         stage.names.insert(node, next.into());
         stage.until_store_has(2 * counted);
     }

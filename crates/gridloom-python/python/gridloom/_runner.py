@@ -88,8 +88,8 @@ class Runner:
         # Slots by server.
         self._servers: dict[str, int] = {}
         self._servers_at = -float("inf")
-        # Calls under way that wait for others and take no slots.
-        self._paused = 0
+        # Calls under way that wait for others and take no slots, by number.
+        self._paused: set[int] = set()
         self._mean_seconds = 1.0
         self._ended_at = -float("inf")
         # Weakly: a session that nothing holds any more ends at once.
@@ -311,12 +311,12 @@ class Runner:
         return call.serial in self._free or call.serial in self._bound
 
     def _bound_to(self, server: str) -> int:
-        return sum(call.bound_to == server for call in self._bound.values())
+        return sum(call.bound_to == server and serial not in self._paused for serial, call in self._bound.items())
 
     def _room(self) -> int:
         """How many calls may be sent now that are bound to no server."""
         is_short = self._mean_seconds < _AHEAD_SECONDS and time.monotonic() < self._ended_at + _AHEAD_AFTER_SECONDS
-        return self.slots * (1 + _AHEAD_MAX if is_short else 1) - len(self._free) + self._paused
+        return self.slots * (1 + _AHEAD_MAX if is_short else 1) - len(self._free.keys() - self._paused)
 
     def _server_for(self, call: Call) -> str | None:
         """The server that a call is bound to which has failed: one where it has not, rather than one that has its modules only."""
@@ -382,11 +382,11 @@ class Runner:
 
     def _look(self) -> None:
         """Where calls wait, look from time to time whether a server has come, and whether calls under way wait for others."""
-        if not self._waiting:
+        if not self._waiting and not self._paused:
             return
         before = self._paused
-        self._paused = sum(serial in self._free for serial in self._raw.paused())
-        if self._paused > before or time.monotonic() - self._servers_at > _SLOTS_KNOWN:
+        self._paused = set(self._raw.paused())
+        if self._waiting and (self._paused - before or time.monotonic() - self._servers_at > _SLOTS_KNOWN):
             self._send()
 
     def _on_ends(self, serials: list[int]) -> None:

@@ -29,12 +29,17 @@ impl Catalog {
             self.waits.add(question, name)?;
             return Ok(None);
         }
-        match found.map(|datum| &self.versions[&datum]) {
+        Err(self.not_found(name))
+    }
+
+    /// The error of a name of which nothing is there.
+    pub fn not_found(&self, name: &str) -> NameError {
+        match self.current.get(name).map(|datum| &self.versions[datum]) {
             Some(version) => {
                 let why = version.lost.clone().unwrap_or_default();
-                Err(NameError::Lost { name: name.into(), why })
+                NameError::Lost { name: name.into(), why }
             }
-            None => Err(self.unknown(name)),
+            None => self.unknown(name),
         }
     }
 
@@ -89,7 +94,7 @@ impl Catalog {
     }
 
     /// Those that waited for the name of a datum, if it is current. They read it from now on.
-    pub(super) fn take_waiting(&mut self, datum: DatumId) -> Vec<Question> {
+    pub fn take_waiting(&mut self, datum: DatumId) -> Vec<Question> {
         let Some(version) = self.versions.get(&datum).filter(|version| version.stage == Stage::Current) else {
             return Vec::new();
         };

@@ -16,7 +16,7 @@ mod keeping;
 mod version;
 mod waits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
 use gridloom_base::{DatumId, Fnv, Meta, NameError, Named, NodeId, check_name};
@@ -77,8 +77,9 @@ pub struct Catalog {
     strays: BTreeSet<(DatumId, NodeId)>,
     /// Readers of data of which no server has told yet.
     early_readers: BTreeMap<(DatumId, NodeId), u64>,
-    /// Data that were given up while a server was away with a copy.
+    /// Data that were given up, the last ones: a server that was away, or does not hear of it, may come back with a copy.
     buried: BTreeSet<DatumId>,
+    buried_in_order: VecDeque<DatumId>,
     news: Vec<News>,
 }
 
@@ -99,6 +100,7 @@ impl Catalog {
             strays: BTreeSet::new(),
             early_readers: BTreeMap::new(),
             buried: BTreeSet::new(),
+            buried_in_order: VecDeque::new(),
             news: Vec::new(),
         }
     }
@@ -187,11 +189,11 @@ impl Catalog {
         let of_it = (datum, NodeId(0))..=(datum, NodeId(u64::MAX));
         let holders: BTreeSet<NodeId> = self.strays.range(of_it.clone()).map(|(_, server)| *server).collect();
         holders.iter().for_each(|server| _ = self.strays.remove(&(datum, *server)));
-        let (keepers, coming_to, refused, away) = Default::default();
+        let (keepers, coming_to, refused) = Default::default();
         let (readers, lost) = Default::default();
         self.versions.insert(
             datum,
-            Version { named, stage, is_own, holders, keepers, coming_to, refused, away, place, readers, lost },
+            Version { named, stage, is_own, holders, keepers, coming_to, refused, place, readers, lost },
         );
         let early: Vec<(NodeId, u64)> = self.early_readers.range(of_it).map(|((_, client), n)| (*client, *n)).collect();
         for (client, times) in early {
@@ -229,6 +231,7 @@ impl Catalog {
     pub fn not_put(&mut self, datum: DatumId) -> Option<(Question, Named)> {
         let question = self.versions.get(&datum)?.coming()?;
         let version = self.remove(datum)?;
+        self.bury(datum);
         self.news.push(News::GivenUp { datum, holders: version.places() });
         Some((question, version.named))
     }
@@ -255,7 +258,6 @@ impl Catalog {
         if version.is_coming() {
             return Vec::new();
         }
-        version.away.remove(&server);
         if !version.keepers.contains(&server) && version.is_kept_by_all() {
             // Others have taken its place while it was away.
             self.news.push(News::GivenUp { datum, holders: vec![server] });
@@ -324,9 +326,7 @@ impl Catalog {
         let is_unread = self.is_unread(datum);
         if is_unread {
             let version = self.remove(datum).expect("it is listed");
-            if !version.away.is_empty() {
-                self.bury(datum);
-            }
+            self.bury(datum);
             self.news.push(News::GivenUp { datum, holders: version.places() });
         }
         is_unread
@@ -335,9 +335,11 @@ impl Catalog {
     /// A server that comes back with a copy is to drop it.
     fn bury(&mut self, datum: DatumId) {
         if self.buried.len() >= SHARED_DATA_MAX {
-            self.buried.pop_first();
+            self.buried_in_order.pop_front().map(|oldest| self.buried.remove(&oldest));
         }
-        self.buried.insert(datum);
+        if self.buried.insert(datum) {
+            self.buried_in_order.push_back(datum);
+        }
     }
 
     /// Servers and clients that knew an earlier agent have had the time to tell this one. Gives copies of what none has named.
@@ -360,7 +362,8 @@ impl Catalog {
         if let Some(version) = self.versions.get_mut(&datum) {
             if !version.is_coming() {
                 version.holders.insert(server);
-                version.away.remove(&server);
+                version.lost = None;
+                self.note_lack(datum);
             }
             return true;
         }
@@ -386,11 +389,11 @@ impl Catalog {
         let mut not_put = Vec::new();
         for datum in self.versions.keys().copied().collect::<Vec<_>>() {
             let version = self.versions.get_mut(&datum).expect("listed above");
-            if version.holders.remove(&server) {
-                version.away.insert(server);
-                if version.holders.is_empty() {
-                    version.lost = Some(why.into());
-                }
+            if !version.holders.contains(&server) && !version.coming_to.contains(&server) {
+                continue;
+            }
+            if version.holders.remove(&server) && version.holders.is_empty() {
+                version.lost = Some(why.into());
             }
             let is_put_there = version.is_coming() && version.place == server;
             self.not_kept(datum, server);

@@ -263,3 +263,34 @@ fn a_put_of_which_a_replica_is_lost_needs_another() {
     assert_eq!((catalog.len(), catalog.placed_bytes(SERVER)), (0, 0));
     catalog.check().unwrap();
 }
+
+#[test]
+fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
+    let mut catalog = Catalog::new(NodeId(1));
+    let deleted = put(&mut catalog, "a");
+    let deleted = catalog.named(deleted).unwrap().clone();
+    let withdrawn = catalog.begin(WRITER, "b", array(5), &[SERVER]).clone();
+    catalog.delete("a").unwrap();
+    catalog.withdraw(WRITER.client, withdrawn.datum);
+    catalog.take_news();
+    // What it was told was on its way when its connection broke.
+    catalog.server_lost(SERVER, "gone");
+    for named in [deleted, withdrawn] {
+        assert_eq!(catalog.told(SERVER, named.clone(), true), []);
+        assert_eq!(catalog.take_news(), [given_up(named.datum, &[SERVER])]);
+    }
+    assert_eq!(catalog.list("", "").count(), 0);
+}
+
+#[test]
+fn a_copy_that_comes_late_is_found_and_kept() {
+    let mut catalog = Catalog::new(NodeId(1));
+    let mesh = put(&mut catalog, "mesh");
+    catalog.server_lost(SERVER, "gone");
+    assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
+    assert!(matches!(catalog.not_found("mesh"), NameError::Lost { .. }));
+    assert!(catalog.copied(mesh, OTHER));
+    assert_eq!(catalog.take_waiting(mesh), [READER]);
+    assert_eq!(catalog.lacking(None).collect::<Vec<_>>(), [mesh], "it is one copy of a reader's");
+    catalog.check().unwrap();
+}

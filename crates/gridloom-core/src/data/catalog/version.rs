@@ -31,8 +31,6 @@ pub(super) struct Version {
     pub(super) coming_to: BTreeSet<NodeId>,
     /// Servers that were to keep it, and could not.
     pub(super) refused: BTreeSet<NodeId>,
-    /// Servers that were lost with a copy.
-    pub(super) away: BTreeSet<NodeId>,
     /// The server to which the client that puts it takes it.
     pub(super) place: NodeId,
     /// Clients that read it, and how often each has found it and not released it.

@@ -57,7 +57,7 @@ pub(super) struct Wanted {
     pub(super) replaces: bool,
     pub(super) replicas: u16,
     /// Servers with a copy.
-    pub(super) at: Vec<NodeId>,
+    pub(super) at: BTreeSet<NodeId>,
 }
 
 /// A server that may keep a version, best last.

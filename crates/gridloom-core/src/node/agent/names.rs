@@ -68,6 +68,7 @@ impl Agent {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
             ClientToCatalog::Put { ask, name, meta, replaces, replicas, at, .. } => {
+                let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
                 let wanted = Wanted { meta, replaces, replicas: replicas.clamp(1, REPLICAS_MAX), at };
                 (ask, self.begin_put(Question { client, ask }, &name, wanted, out).map(|()| None))
             }
@@ -87,7 +88,7 @@ impl Agent {
             ClientToCatalog::List { ask, prefix, after } => (ask, Ok(Some(self.list(&prefix, &after)))),
             ClientToCatalog::Forget { ask, name } => {
                 let waited = self.names.catalog.forget_wait(Question { client, ask });
-                (ask, if waited { Err(self.names.catalog.unknown(&name)) } else { Ok(None) })
+                (ask, if waited { Err(self.names.catalog.not_found(&name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
                 self.names.catalog.withdraw(client, datum);
@@ -237,6 +238,8 @@ impl Agent {
         if !self.names.catalog.copied(datum, server) {
             return send(out, server, TaskToServer::Release { data: vec![datum] });
         }
+        let waiting = self.names.catalog.take_waiting(datum);
+        self.tell_found(datum, waiting, out);
         self.seek_again(now, datum, out);
     }
 
@@ -264,7 +267,11 @@ impl Agent {
         }
         match message {
             TaskToClient::TasksEnded { reports, transfers, .. } => {
+                let has_ended = !reports.is_empty();
                 reports.into_iter().for_each(|report| self.keeping_ended(server, report));
+                if has_ended {
+                    self.keep_more(now, out);
+                }
                 for report in transfers.iter().filter(|report| report.to == server) {
                     self.names.searches.coming_no_more(report.datum, server);
                     self.copy_at(now, report.datum, server, out);

@@ -394,7 +394,10 @@ impl Client {
         again.into_iter().for_each(|ask| self.ask_catalog(ask, out));
         for (ask, datum, error) in unsure {
             match error {
-                Some(error) => self.put_again(ask, error, out),
+                Some(error) => {
+                    self.contacts.tell_agent(ClientToCatalog::Withdraw { datum }, out);
+                    self.put_again(ask, error, out);
+                }
                 None => self.contacts.tell_agent(ClientToCatalog::AskPut { ask, datum }, out),
             }
         }

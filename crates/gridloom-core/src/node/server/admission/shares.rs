@@ -104,7 +104,10 @@ impl Admission {
 
     /// Gives up data that nobody here reads, of clients that hold more than their shares, until so many bytes fit.
     fn take_idle(&mut self, now: Time, needed: u64, shares: &mut Shares, out: &mut Vec<Output>) {
-        let gives_way = |datum: &DatumId| self.replicas.is_kept(*datum) || self.homeward.is_left_here(*datum, now);
+        // Shared data that this server keeps nobody else may have.
+        let gives_way = |datum: &DatumId| {
+            !datum.is_shared() && (self.replicas.is_kept(*datum) || self.homeward.is_left_here(*datum, now))
+        };
         let idle: Vec<DatumId> =
             self.replicas.idle().filter(|datum| shares.is_over(datum.client)).filter(gives_way).collect();
         let mut gone: BTreeMap<NodeId, (Vec<DatumId>, u64)> = BTreeMap::new();
