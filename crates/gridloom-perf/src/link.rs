@@ -130,6 +130,11 @@ impl LinkModel {
         }
     }
 
+    /// Whether more is known than first probes, which others may have disturbed.
+    pub(super) fn is_sure(&self) -> bool {
+        self.bandwidth.count() > 0
+    }
+
     /// Whether it was ever measured from end to end. A transfer is measured by its receiver from first byte to last: where the receiver
     /// is late, it comes out of a buffer faster than any link.
     fn has_probe(&self) -> bool {

@@ -117,7 +117,8 @@ impl<P: Ord + Clone> Links<P> {
         let bandwidths: BTreeMap<(P, P), f64> = links.map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
         let are_apart =
             |way: &Bottleneck<P>| self.bottlenecks.are_apart(&way.pairs, |pair| bandwidths.get(pair).copied());
-        sites::ways(&bandwidths).into_iter().filter(|way| !are_apart(way)).collect()
+        let is_sure = |pair: &(P, P)| self.models.get(pair).is_some_and(LinkModel::is_sure);
+        sites::ways(bandwidths.clone(), is_sure).into_iter().filter(|way| !are_apart(way)).collect()
     }
 
     /// What several links share, as far as that was seen.
