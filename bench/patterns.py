@@ -1,7 +1,7 @@
 """How data with names move between servers, in the three patterns of OmniStorage, against the bound of the links.
 
     python bench/sites.py --case 2 > sites.toml
-    gridloom simulate -p sites.toml --execute -- python bench/patterns.py --case 2
+    gridloom simulate -p sites.toml -- python bench/patterns.py --case 2
     gridloom testbed run -p sites.toml --functions bench/patterns_functions.py -- python bench/patterns.py --case 2
 
 - W-To-W: one server of each cluster; what the first has made the second reads.

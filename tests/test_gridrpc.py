@@ -9,11 +9,10 @@ import signal
 import subprocess
 import sys
 
-import gridloom as gl
 import pytest
+from parts import PROGRAM, address_in, parts
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PROGRAM = os.environ.get("GRIDLOOM_PROGRAM", str(pathlib.Path(gl.__file__).parent / "bin" / "gridloom"))
 SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
@@ -332,24 +331,14 @@ def test_the_header_for_cpp(suite, standard):
 @pytest.fixture
 def start(suite):
     """Starts parts of a grid that end with the test: the process, and the first line that it says."""
-
-    def start(*arguments):
-        command = [PROGRAM, *arguments, "--json", "--quiet", "--until-stdin-closes"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=suite)
-        started.append(process)
-        return process, process.stdout.readline()
-
-    started = []
-    yield start
-    for process in started:
-        process.stdin.close()
-        process.wait(timeout=60)
+    with parts(suite) as start:
+        yield start
 
 
 @pytest.fixture
 def agent(start):
     """Its address."""
-    return re.search(r'"address":\s*"([^"]+)"', start("agent", "--listen", "127.0.0.1:0")[1]).group(1)
+    return address_in(start("agent", "--listen", "127.0.0.1:0")[1])
 
 
 @pytest.fixture

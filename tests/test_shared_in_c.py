@@ -10,9 +10,9 @@ import time
 import gridloom as gl
 import numpy as np
 import pytest
+from parts import PROGRAM, address_in, parts
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PROGRAM = os.environ.get("GRIDLOOM_PROGRAM", str(pathlib.Path(gl.__file__).parent / "bin" / "gridloom"))
 EXAMPLES = ROOT / "examples" / "omnirpc"
 CAPI = ROOT / "target" / "capi"
 LIBRARY = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
@@ -41,20 +41,14 @@ def run(program, *arguments, **environment):
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts parts of a grid that end with the test: the process, and the first line that it says."""
+    """Starts parts of a grid that end with the test: the process, and its address."""
+    with parts(tmp_path) as start_part:
 
-    def start(*arguments):
-        command = [PROGRAM, *arguments, "--json", "--quiet", "--until-stdin-closes"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
-        started.append(process)
-        said = process.stdout.readline()
-        return process, re.search(r'"address":\s*"([^"]+)"', said).group(1)
+        def start(*arguments):
+            process, said = start_part(*arguments)
+            return process, address_in(said)
 
-    started = []
-    yield start
-    for process in started:
-        process.stdin.close()
-        process.wait(timeout=60)
+        yield start
 
 
 @pytest.fixture

@@ -249,6 +249,16 @@ mod tests {
     }
 
     #[test]
+    fn a_link_that_is_wider_than_was_thought_may_carry_both() {
+        let mut bottlenecks = Bottlenecks::default();
+        moves(&mut bottlenecks, 0, &[(1, 3, 75), (2, 4, 75)]);
+        let links = [(1, 3), (2, 4)];
+        assert!(bottlenecks.are_apart(&links, |_| Some(100.0)));
+        assert!(!bottlenecks.are_apart(&links, |_| Some(150.0)));
+        assert!(!bottlenecks.are_apart(&links[..1], |_| Some(100.0)));
+    }
+
+    #[test]
     fn who_is_fast_together_shares_nothing_whatever_came_before() {
         let mut bottlenecks = Bottlenecks::default();
         for at in [0, 20, 40] {

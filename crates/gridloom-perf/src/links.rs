@@ -60,11 +60,6 @@ impl<P: Ord + Clone> Links<P> {
         now + TRAFFIC_SETTLES_NS
     }
 
-    /// Remembers a transfer of which nothing is to be learned, but what it was in the way of.
-    pub fn passed(&mut self, now: Time, seen: Seen<P>) {
-        self.traffic.add(now, seen);
-    }
-
     /// Learns from transfers that have waited long enough. Gives the pairs with models that may have changed, and when to
     /// come again.
     pub fn settle(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {

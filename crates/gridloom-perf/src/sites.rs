@@ -38,12 +38,18 @@ fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck
     }
     let mut members: BTreeMap<usize, Vec<&P>> = BTreeMap::new();
     sites.iter().for_each(|(place, site)| members.entry(*site).or_default().push(place));
+    // Of two sites, both ways or none.
     let mut left = SITE_PAIRS_MAX;
+    let mut is_counted: BTreeMap<(usize, usize), bool> = BTreeMap::new();
     let mut found = Vec::new();
     for ((a, b), bandwidth) in widest.into_iter().filter(|((a, b), _)| a != b) {
         let count = members[&a].len() * members[&b].len();
-        if count > 1 && count <= left {
-            left -= count;
+        let is_counted = is_counted.entry((a.min(b), a.max(b))).or_insert_with(|| {
+            let has_room = count > 1 && 2 * count <= left;
+            left -= if has_room { 2 * count } else { 0 };
+            has_room
+        });
+        if *is_counted {
             let all = members[&a].iter().flat_map(|from| members[&b].iter().map(|to| ((*from).clone(), (*to).clone())));
             // One of a third site may be near to both.
             let pairs = all.filter(|pair| !bandwidths.contains_key(pair) || links.is_narrow(pair)).collect();
@@ -141,6 +147,17 @@ mod tests {
     fn what_may_be_wider_than_it_looked_says_nothing() {
         let known = links(6, |a, b| if (a < 3) == (b < 3) { 100.0 } else { 40.0 });
         assert_eq!(ways(known, |_| false), []);
+    }
+
+    #[test]
+    fn sites_that_are_too_large_have_no_ways_rather_than_one() {
+        let site = |place: u32| place < 190;
+        let ends = [0, 1, 190, 191];
+        let narrow = ends.iter().flat_map(|a| ends.map(|b| (*a, b))).filter(|(a, b)| site(*a) != site(*b));
+        let wide = (0..380).flat_map(|a| [(a, if site(a) { 0 } else { 190 }), (if site(a) { 0 } else { 190 }, a)]);
+        let wide = wide.filter(|(a, b)| a != b).map(|pair| (pair, 100.0));
+        let known: BTreeMap<(u32, u32), f64> = narrow.map(|pair| (pair, 40.0)).chain(wide).collect();
+        assert_eq!(sure(known), []);
     }
 
     #[test]

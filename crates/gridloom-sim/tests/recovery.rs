@@ -150,3 +150,41 @@ fn a_node_without_memory_is_named() {
     let Err(TaskError::OutOfMemory { place, .. }) = &report.outcome else { panic!("{ended:?}") };
     assert!(place.starts_with("on server 'server-"), "{place}");
 }
+
+/// A group that reads what another makes waits for that one's plan. There is none: what does not depend on it is mapped all the same.
+#[test]
+fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
+    // By then links are measured, and no news have it looked at anew.
+    sim.advance(120_000_000_000);
+    let datum = |serial| DatumId { client, serial };
+    let group = |serial, tasks| Group {
+        id: GroupId { client, serial },
+        tasks,
+        sources: Default::default(),
+        wanted: Vec::new(),
+    };
+    let sum = |serial: u64, read: DatumId| Task {
+        id: TaskId { client, serial },
+        kind: TaskKind::call("t/sum", definitions[1].signature.hash()),
+        args: vec![number_of_elements(), Argument::Datum(read)],
+        outputs: vec![Output { datum: datum(10 + serial), meta: Meta::scalar(Dtype::Float64) }],
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    };
+    let nobody_has = Task { kind: TaskKind::call("t/nothing", 0), ..two(&definitions[0], [datum(1), datum(2)]) };
+    let made_here = two(&definitions[0], [datum(3), datum(4)]);
+    let made_here = Task { id: TaskId { client, serial: 5 }, ..made_here };
+    sim.command(client, Command::Run { group: group(1, vec![nobody_has]), heuristic: "heft".into() });
+    let tasks = vec![sum(6, datum(1)), made_here, sum(7, datum(3))];
+    sim.command(client, Command::Run { group: group(2, tasks), heuristic: "heft".into() });
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 4 {
+        let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        outcomes.push((report.task.serial, report.outcome.is_ok()));
+    }
+    outcomes.sort_unstable();
+    assert_eq!(outcomes, [(1, false), (5, true), (6, false), (7, true)]);
+}

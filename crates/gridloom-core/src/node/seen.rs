@@ -11,12 +11,12 @@ pub(super) struct SeenTransfers {
 }
 
 impl SeenTransfers {
-    /// Remembers one that is large enough to be learned from, or to have been in the way of others: whether it is.
-    pub(super) fn add(&mut self, now: Time, from: NodeId, size_bytes: u64, took_ns: u64, is_measure: bool) -> bool {
+    /// Remembers one that is large enough to be learned from: whether it is.
+    pub(super) fn add(&mut self, now: Time, from: NodeId, size_bytes: u64, took_ns: u64) -> bool {
         if took_ns == 0 || size_bytes < LEARN_BYTES_MIN {
             return false;
         }
-        self.seen.push((SeenTransfer { from, size_bytes, took_ns, age_ns: 0, is_measure }, now));
+        self.seen.push((SeenTransfer { from, size_bytes, took_ns, age_ns: 0 }, now));
         if self.seen.len() > SEEN_PER_REPORT {
             let least = self.seen.iter().enumerate().min_by_key(|(_, (seen, _))| seen.size_bytes);
             let least = least.expect("it is not empty").0;

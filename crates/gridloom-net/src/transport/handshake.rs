@@ -66,8 +66,7 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 25. clients tell a new agent what they read, and servers what they hold of names that were deleted
 /// 26. shared data have replicas
 /// 27. servers tell clients which of their calls wait for others
-/// 28. servers tell the agent of copies that were passed on, too
-pub const VERSIONS: (u16, u16) = (28, 28);
+pub const VERSIONS: (u16, u16) = (27, 27);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

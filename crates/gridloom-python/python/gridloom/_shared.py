@@ -166,7 +166,7 @@ class SharedData:
         UnknownName
             If nobody has put it in that time. The error has names that look like it.
         SharedDataLost
-            If all servers that had it are gone.
+            If all servers that had it are gone, and nobody has put it again in that time.
         """
         return self.find(name, timeout=timeout).get()
 
@@ -192,7 +192,7 @@ class SharedData:
         UnknownName
             If nobody has put it in that time. The error has names that look like it.
         SharedDataLost
-            If all servers that had it are gone.
+            If all servers that had it are gone, and nobody has put it again in that time.
 
         Examples
         --------

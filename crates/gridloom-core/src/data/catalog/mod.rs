@@ -78,8 +78,8 @@ pub struct Catalog {
     /// Readers of data of which no server has told yet.
     early_readers: BTreeMap<(DatumId, NodeId), u64>,
     /// Data that were given up, the last ones: a server that was away, or does not hear of it, may come back with a copy.
-    buried: BTreeSet<DatumId>,
-    buried_in_order: VecDeque<DatumId>,
+    tombstones: BTreeSet<DatumId>,
+    tombstones_in_order: VecDeque<DatumId>,
     news: Vec<News>,
 }
 
@@ -99,8 +99,8 @@ impl Catalog {
             is_settled: false,
             strays: BTreeSet::new(),
             early_readers: BTreeMap::new(),
-            buried: BTreeSet::new(),
-            buried_in_order: VecDeque::new(),
+            tombstones: BTreeSet::new(),
+            tombstones_in_order: VecDeque::new(),
             news: Vec::new(),
         }
     }
@@ -231,7 +231,7 @@ impl Catalog {
     pub fn not_put(&mut self, datum: DatumId) -> Option<(Question, Named)> {
         let question = self.versions.get(&datum)?.coming()?;
         let version = self.remove(datum)?;
-        self.bury(datum);
+        self.add_tombstone(datum);
         self.news.push(News::GivenUp { datum, holders: version.places() });
         Some((question, version.named))
     }
@@ -243,7 +243,7 @@ impl Catalog {
         if !datum.is_shared() || check_name(&named.name).is_err() {
             return Vec::new();
         }
-        if self.buried.contains(&datum) {
+        if self.tombstones.contains(&datum) {
             self.news.push(News::GivenUp { datum, holders: vec![server] });
             return Vec::new();
         }
@@ -326,19 +326,19 @@ impl Catalog {
         let is_unread = self.is_unread(datum);
         if is_unread {
             let version = self.remove(datum).expect("it is listed");
-            self.bury(datum);
+            self.add_tombstone(datum);
             self.news.push(News::GivenUp { datum, holders: version.places() });
         }
         is_unread
     }
 
     /// A server that comes back with a copy is to drop it.
-    fn bury(&mut self, datum: DatumId) {
-        if self.buried.len() >= SHARED_DATA_MAX {
-            self.buried_in_order.pop_front().map(|oldest| self.buried.remove(&oldest));
+    fn add_tombstone(&mut self, datum: DatumId) {
+        if self.tombstones.len() >= SHARED_DATA_MAX {
+            self.tombstones_in_order.pop_front().map(|oldest| self.tombstones.remove(&oldest));
         }
-        if self.buried.insert(datum) {
-            self.buried_in_order.push_back(datum);
+        if self.tombstones.insert(datum) {
+            self.tombstones_in_order.push_back(datum);
         }
     }
 
@@ -369,7 +369,7 @@ impl Catalog {
         }
         // Another server may tell its name.
         let is_kept = !self.is_settled && datum.is_shared() && self.strays.len() < SHARED_DATA_MAX;
-        is_kept && !self.buried.contains(&datum) && {
+        is_kept && !self.tombstones.contains(&datum) && {
             self.strays.insert((datum, server));
             true
         }

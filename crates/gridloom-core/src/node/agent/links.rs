@@ -81,10 +81,6 @@ impl Agent {
             }
             let end = now - one.age_ns;
             let seen = Seen { from, to: at.clone(), size_bytes: one.size_bytes, start: end - one.took_ns, end };
-            if !one.is_measure {
-                self.links.passed(now, seen);
-                continue;
-            }
             let settles = self.links.saw(now, seen);
             if !std::mem::replace(&mut self.settling, true) {
                 out.push(Effect::SetTimer { timer: AgentTimer::Settled.into(), at: settles });

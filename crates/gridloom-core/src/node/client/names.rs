@@ -167,7 +167,7 @@ impl Client {
         match self.contacts.agent() {
             // It answers with names that look like this one.
             Some(_) => self.contacts.tell_agent(ClientToCatalog::Forget { ask, name }, out),
-            None => self.answer(ask, Err(NameError::Unknown { name, near: Vec::new() }), out),
+            None => self.answer(ask, Err(self.no_agent()), out),
         }
     }
 
@@ -425,8 +425,12 @@ impl Client {
         }
     }
 
+    fn no_agent(&self) -> NameError {
+        NameError::NoAgent { why: self.contacts.agent_fault().to_string() }
+    }
+
     fn end_asks(&mut self, out: &mut Vec<Effect>) {
-        let error = NameError::NoAgent { why: self.contacts.agent_fault().to_string() };
+        let error = self.no_agent();
         let asks: Vec<u64> = self.names.asks.keys().copied().collect();
         asks.into_iter().for_each(|ask| self.answer(ask, Err(error.clone()), out));
     }

@@ -177,7 +177,7 @@ impl OwnLinks {
             return;
         }
         if to == self.me {
-            self.received.add(now, from, size_bytes, run_ns, true);
+            self.received.add(now, from, size_bytes, run_ns);
         }
         let end = now - age_ns;
         let settles = self.learned.saw(now, Seen { from, to, size_bytes, start: end - run_ns, end });

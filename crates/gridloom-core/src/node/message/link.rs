@@ -61,8 +61,6 @@ pub struct SeenTransfer {
     pub took_ns: u64,
     /// Nanoseconds from its arrival until this report left.
     pub age_ns: u64,
-    /// Its link made it as long as it was. What was passed on as it came to its sender may have been longer.
-    pub is_measure: bool,
 }
 
 impl From<LinkMessage> for Message {

@@ -28,7 +28,7 @@ impl Reports {
     #[must_use]
     pub(super) fn transferred(&mut self, now: Time, report: TransferReport, is_measure: bool) -> bool {
         self.transfers.entry(report.datum.client).or_default().push((report, now));
-        let is_learned = self.seen.add(now, report.from, report.size_bytes, report.run_ns, is_measure);
+        let is_learned = is_measure && self.seen.add(now, report.from, report.size_bytes, report.run_ns);
         // The owner wants to know whether a task waits for its data or for a slot. The catalog hears of copies in no other way.
         let is_news = is_learned || report.size_bytes > EAGER_BYTES_MAX || report.datum.is_shared();
         is_news && !std::mem::replace(&mut self.timer_is_set, true)

@@ -172,3 +172,37 @@ fn a_task_that_reads_the_result_of_a_call_waits_for_a_source() {
     admission.check().unwrap();
     assert!(matches!(out[..], [Output::Effect(Effect::Send { to: CLIENT, .. })]), "its source is asked for: {out:?}");
 }
+
+/// A client has a copy that was on the server before put under a name: it may be the last one.
+#[test]
+fn a_copy_that_was_here_before_stays_when_it_gets_a_name() {
+    let named = DatumId { client: NodeId::CATALOG, serial: 1 };
+    for was_here in [true, false] {
+        let mut admission = Admission::new(Arc::new(offering_nothing()));
+        let (mut members, mut out) = (Members::default(), Vec::new());
+        members.up(Time(0), CLIENT, Role::Client);
+        if was_here {
+            admission.datum_here(Time(0), datum(5), 8, Origin::Copied, &mut out);
+        }
+        let meta = Meta::array(Dtype::Float64, &[1]);
+        let kind = TaskKind::Publish(Box::new(gridloom_base::Named {
+            datum: named,
+            name: "mesh".into(),
+            version: 1,
+            meta: meta.clone(),
+            replicas: 1,
+        }));
+        let publish = Task { kind, outputs: Vec::new(), ..task(1, &[5], 11, 1) };
+        assert!(admission.add(Time(0), publish.clone(), false));
+        let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new(), hops: 1 };
+        admission.expect(CLIENT, vec![supply], false);
+        assert_eq!(admission.admit(Time(0), &members, &mut out), None);
+        if !was_here {
+            let (origin, _) = admission.take_arrived(Time(1), datum(5), 8, &mut out).unwrap();
+            admission.datum_here(Time(1), datum(5), 8, origin, &mut out);
+        }
+        assert!(admission.take_replicated().is_some());
+        admission.name_datum(Time(1), &publish, datum(5), (named, 8), &mut out).unwrap();
+        assert_eq!((admission.is_here(named), admission.is_here(datum(5))), (true, was_here));
+    }
+}
