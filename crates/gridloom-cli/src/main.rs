@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    agent, calibrate, call, calls, cancel, completions, deploy, explain, functions, heuristics, idl, logs, manual, map,
-    models, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
+    agent, calibrate, call, calls, cancel, completions, data, deploy, explain, functions, heuristics, idl, logs,
+    manual, map, models, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -45,6 +45,7 @@ enum Command {
     Calls(calls::Options),
     Cancel(cancel::Options),
     Logs(logs::Options),
+    Data(data::Options),
     Simulate(simulate::Options),
     Soak(soak::Options),
     Deploy(deploy::Options),
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::Calls(options) => calls::run(&options),
         Command::Cancel(options) => cancel::run(&options),
         Command::Logs(options) => logs::run(&options),
+        Command::Data(options) => data::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Deploy(options) => deploy::run(&options),

@@ -6,6 +6,7 @@ pub mod call;
 pub mod calls;
 pub mod cancel;
 pub mod completions;
+pub mod data;
 pub mod deploy;
 pub mod explain;
 pub mod functions;

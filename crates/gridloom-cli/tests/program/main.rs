@@ -6,6 +6,7 @@ mod calls;
 mod cli;
 mod compiled;
 mod conformance;
+mod data;
 mod deploy;
 mod json;
 mod log;

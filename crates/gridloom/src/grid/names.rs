@@ -335,16 +335,27 @@ impl SharedData<'_> {
     /// # Errors
     /// [`Error::Name`] if there is no agent.
     pub fn list(&self, prefix: &str) -> Result<Vec<SharedName>, Error> {
-        let mut all: Vec<SharedName> = Vec::new();
-        loop {
-            let after = all.last().map_or(String::new(), |last| last.name.clone());
-            let answer = self.ask(NameCommand::List { prefix: prefix.into(), after }, None)?;
-            let CatalogAnswer::Listed { names, has_more } = answer else { unreachable!("a list lists") };
-            all.extend(names.into_iter().map(|listed| self.listed(listed)));
-            if !has_more {
-                return Ok(all);
+        let pages: Vec<Vec<SharedName>> = self.list_pages(prefix).collect::<Result<_, _>>()?;
+        Ok(pages.into_iter().flatten().collect())
+    }
+
+    /// The same, some thousands of names at a time. Each page is as the names are when it is asked for.
+    pub fn list_pages(&self, prefix: &str) -> impl Iterator<Item = Result<Vec<SharedName>, Error>> {
+        let mut after = Some(String::new());
+        std::iter::from_fn(move || {
+            let page = self.list_after(prefix, after.take()?);
+            if let Ok((names, true)) = &page {
+                after = names.last().map(|last| last.name.clone());
             }
-        }
+            Some(page.map(|(names, _)| names))
+        })
+    }
+
+    /// The names after that one, and whether there are more.
+    fn list_after(&self, prefix: &str, after: String) -> Result<(Vec<SharedName>, bool), Error> {
+        let answer = self.ask(NameCommand::List { prefix: prefix.into(), after }, None)?;
+        let CatalogAnswer::Listed { names, has_more } = answer else { unreachable!("a list lists") };
+        Ok((names.into_iter().map(|listed| self.listed(listed)).collect(), has_more))
     }
 
     fn listed(&self, Listed { named: Named { name, version, meta, replicas, .. }, holders }: Listed) -> SharedName {

@@ -1,0 +1,119 @@
+//! `gridloom data`.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use gridloom::SharedName;
+use gridloom_base::Shown;
+use serde_json::{Value, json};
+
+use super::{GridOption, print_json, print_line, print_text};
+use crate::drawing::words::{counted, scaled};
+
+mod delete;
+
+/// Servers of one name that a line lists.
+const SERVERS_SHOWN: usize = 4;
+/// A longer name moves the rest of its line to the right.
+const NAME_WIDTH_MAX: usize = 40;
+
+/// List shared data: their names, sizes, and the servers that have them.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  gridloom data\n  gridloom data run/ --json\n  gridloom data delete run/1 run/2"
+)]
+pub struct Options {
+    /// Names that begin so [default: all]; write -- before one that is also a command
+    prefix: Option<String>,
+    #[command(flatten)]
+    grid: GridOption,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Delete(delete::Options),
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match &options.command {
+        None => list(options),
+        Some(Command::Delete(options)) => delete::run(options),
+    }
+}
+
+fn list(options: &Options) -> Result<ExitCode> {
+    let grid = options.grid.connect()?;
+    let (shared, prefix) = (grid.shared(), options.prefix.as_deref().unwrap_or(""));
+    if options.json {
+        let names: Vec<Value> = shared.list(prefix)?.iter().map(name_json).collect();
+        print_json(&json!({ "names": names }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (mut count, mut bytes) = (0, 0.0);
+    for page in shared.list_pages(prefix) {
+        let names = page?;
+        print_text(&table(&names, count == 0))?;
+        count += names.len();
+        bytes += names.iter().map(|one| one.meta.size_bytes() as f64).sum::<f64>();
+    }
+    print_line(&match (count, prefix) {
+        (0, "") => "no shared data".to_string(),
+        (0, prefix) => format!("no shared data with a name that begins with '{}'", Shown(prefix)),
+        _ => format!("{}, {}", counted(count, "name"), scaled(bytes, "B")),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn name_json(one: &SharedName) -> Value {
+    json!({
+        "name": one.name,
+        "version": one.version,
+        "kind": one.meta.to_string(),
+        "size_bytes": one.meta.size_bytes(),
+        "replicas": one.replicas,
+        "servers": one.servers,
+    })
+}
+
+fn table(names: &[SharedName], has_head: bool) -> String {
+    let shown: Vec<String> = names.iter().map(|one| Shown(&one.name).to_string()).collect();
+    let kinds: Vec<String> = names.iter().map(|one| one.meta.to_string()).collect();
+    let width = |texts: &[String], least: usize| {
+        let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
+        longest.clamp(least, NAME_WIDTH_MAX)
+    };
+    let (name_width, kind_width) = (width(&shown, 12), width(&kinds, 16));
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    if has_head && !names.is_empty() {
+        let (name, kind) = ("name", "kind");
+        let _ = writeln!(
+            text,
+            "{name:<name_width$} {:>7} {:>9}  {kind:<kind_width$} {:>4}  servers",
+            "version", "size", "keep"
+        );
+    }
+    for ((one, name), kind) in names.iter().zip(&shown).zip(&kinds) {
+        let (size, servers) = (scaled(one.meta.size_bytes() as f64, "B"), some_of(&one.servers));
+        let (version, replicas) = (one.version, one.replicas);
+        let _ =
+            writeln!(text, "{name:<name_width$} {version:>7} {size:>9}  {kind:<kind_width$} {replicas:>4}  {servers}");
+    }
+    text
+}
+
+/// Names of servers, or some of them.
+fn some_of(servers: &[String]) -> String {
+    match servers.len() {
+        0 => "lost".into(),
+        count if count <= SERVERS_SHOWN => servers.join(", "),
+        count => format!("{} and {} more", servers[..SERVERS_SHOWN - 1].join(", "), count - SERVERS_SHOWN + 1),
+    }
+}
