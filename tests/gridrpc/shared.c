@@ -41,6 +41,13 @@ static void puts_gets_and_deletes(void) {
     TEXT("some words", text);
     EQUAL(10, size);
     free(text);
+    OK(grpc_shared_get_part_np("words", 5, y, 5, 0));
+    CHECK(memcmp("words", y, 5) == 0);
+    OK(grpc_shared_get_part_np("words", 10, NULL, 0, 0));
+    EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_part_np("words", 6, y, 5, 0));
+    CHECK(strstr(grpc_last_error_text_np(), "'words' has 4 bytes from byte 6 on, and the place for them 5") != NULL);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_get_part_np("words", 5, NULL, 5, 0));
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_get_part_np("word", 5, y, 5, 0));
     OK(grpc_shared_put_np("nothing", NULL, 0, 0));
     OK(grpc_shared_get_np("nothing", NULL, 0, 0));
     OK(grpc_shared_get_new_np("nothing", (void **)&text, NULL, 0));

@@ -1,6 +1,7 @@
 //! The description of a value: its element type, order and shape. The worlds move and keep the bytes themselves.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -229,6 +230,41 @@ impl Meta {
         }
     }
 
+    /// How many rows it has that lie one behind the other: those of an array along its first index, bytes of bytes.
+    ///
+    /// # Errors
+    /// Why it has none, to be put behind "it".
+    pub fn rows(&self) -> Result<u64, &'static str> {
+        match self {
+            Meta::Bytes { size_bytes } => Ok(*size_bytes),
+            Meta::Array { order: Order::F, shape, .. } if shape.len() > 1 => {
+                Err("lies in memory column by column; put it row by row (C order)")
+            }
+            Meta::Array { shape, .. } => shape.first().copied().ok_or("is one element, and has no rows"),
+            Meta::Scalar { .. } => Err("is a number, and has no rows"),
+            Meta::Text { .. } => Err("is a text, and has no rows"),
+            Meta::List { .. } => Err("is a list, and has no rows"),
+        }
+    }
+
+    /// These of its rows, as far as it has them: the first of their bytes, and their description.
+    ///
+    /// # Errors
+    /// As [`Meta::rows`].
+    pub fn part(&self, rows: Range<u64>) -> Result<(u64, Meta), &'static str> {
+        let count = self.rows()?;
+        let from = rows.start.min(count);
+        let length = rows.end.clamp(from, count) - from;
+        let row_bytes = self.size_bytes().checked_div(count).unwrap_or(0);
+        let mut part = self.clone();
+        match &mut part {
+            Meta::Array { shape, .. } => shape[0] = length,
+            Meta::Bytes { size_bytes } => *size_bytes = length,
+            Meta::Scalar { .. } | Meta::Text { .. } | Meta::List { .. } => unreachable!("these have no rows"),
+        }
+        Ok((from * row_bytes, part))
+    }
+
     /// Bytes of the payload.
     ///
     /// # Panics
@@ -272,6 +308,21 @@ mod tests {
         assert_eq!(Meta::array(Dtype::Float64, &[1 << 40, 1 << 40]).checked_size_bytes(), None);
         assert_eq!(Meta::array(Dtype::Float64, &[1 << 40, 1 << 40, 0]).checked_size_bytes(), Some(0));
         assert_eq!(Meta::array(Dtype::Complex128, &[]).size_bytes(), 16);
+    }
+
+    #[test]
+    fn rows_are_those_that_there_are() {
+        let array = Meta::array(Dtype::Float32, &[10, 3, 2]);
+        assert_eq!(array.part(4..6), Ok((4 * 24, Meta::array(Dtype::Float32, &[2, 3, 2]))));
+        assert_eq!(array.part(8..99), Ok((8 * 24, Meta::array(Dtype::Float32, &[2, 3, 2]))));
+        assert_eq!(array.part(12..99), Ok((240, Meta::array(Dtype::Float32, &[0, 3, 2]))));
+        let (from, to) = (6, 4);
+        assert_eq!(array.part(from..to), Ok((6 * 24, Meta::array(Dtype::Float32, &[0, 3, 2]))));
+        assert_eq!(Meta::array(Dtype::Float32, &[0, 3]).part(0..1), Ok((0, Meta::array(Dtype::Float32, &[0, 3]))));
+        assert_eq!(Meta::Bytes { size_bytes: 9 }.part(2..5), Ok((2, Meta::Bytes { size_bytes: 3 })));
+        assert!(Meta::scalar(Dtype::Float32).rows().is_err() && Meta::array(Dtype::Float32, &[]).rows().is_err());
+        let Meta::Array { dtype, byte_order, shape, .. } = array else { unreachable!() };
+        assert!(Meta::Array { dtype, byte_order, order: Order::F, shape }.rows().is_err());
     }
 
     #[test]

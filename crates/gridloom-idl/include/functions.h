@@ -20,6 +20,7 @@ struct gridloom_functions_np {
     int (*omst_wait)(OmstRequest);
     int (*omst_get)(const char *, void *, size_t);
     int (*omst_limit)(double);
+    grpc_error_t (*shared_get_part)(const char *, size_t, void *, size_t, double);
 };
 __attribute__((weak)) const struct gridloom_functions_np *gridloom_functions_np = 0;
 
@@ -45,6 +46,10 @@ GRIDLOOM_WEAK_ grpc_error_t grpc_shared_get_np(const char *name, void *data, siz
 }
 GRIDLOOM_WEAK_ grpc_error_t grpc_shared_get_new_np(const char *name, void **data, size_t *size_bytes, double seconds) {
     GRIDLOOM_WORKER_(shared_get_new, (name, data, size_bytes, seconds), GRPC_NOT_INITIALIZED);
+}
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_get_part_np(const char *name, size_t from_byte, void *data, size_t size_bytes,
+                                                    double seconds) {
+    GRIDLOOM_WORKER_(shared_get_part, (name, from_byte, data, size_bytes, seconds), GRPC_NOT_INITIALIZED);
 }
 GRIDLOOM_WEAK_ grpc_error_t grpc_shared_size_np(const char *name, size_t *size_bytes, double seconds) {
     GRIDLOOM_WORKER_(shared_size, (name, size_bytes, seconds), GRPC_NOT_INITIALIZED);

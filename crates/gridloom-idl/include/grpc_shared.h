@@ -75,6 +75,15 @@ grpc_error_t grpc_shared_get_np(const char *name, void *data, size_t size_bytes,
  * @param seconds  As of grpc_shared_get_np. @return GRPC_NAME_NOT_FOUND_NP. MT-safe. */
 grpc_error_t grpc_shared_get_new_np(const char *name, void **data, size_t *size_bytes, double seconds);
 
+/* Gets some of its bytes: no others move.
+ * @param from_byte   The first of them, of the bytes that grpc_shared_get_np gets.
+ * @param data        Its place, of exactly as many bytes.
+ * @param size_bytes  Of `data`.
+ * @param seconds     As of grpc_shared_get_np.
+ * @return GRPC_SIZE_DIFFERS_NP if it has fewer bytes from there on, and nothing is written; GRPC_OTHER_ERROR_CODE if it is an array
+ *         that lies column by column; GRPC_NAME_NOT_FOUND_NP. MT-safe. */
+grpc_error_t grpc_shared_get_part_np(const char *name, size_t from_byte, void *data, size_t size_bytes, double seconds);
+
 /* How many bytes the current version has. The data stay where they are.
  * @param[out] size_bytes  As many.
  * @param seconds  As of grpc_shared_get_np. @return GRPC_NAME_NOT_FOUND_NP. MT-safe. */

@@ -51,6 +51,19 @@ impl Payload {
         }
     }
 
+    /// So many of its bytes from that one on, if it has them. What lies in shared memory is not copied.
+    pub fn part(&self, from_byte: u64, size_bytes: u64) -> Option<Payload> {
+        let end = from_byte.checked_add(size_bytes).filter(|end| *end <= self.size_bytes())?;
+        Some(match self {
+            Payload::Segment { segment, offset, .. } => {
+                Payload::Segment { segment: segment.clone(), offset: offset + from_byte, size_bytes }
+            }
+            Payload::Inline(_) | Payload::Foreign(_) => {
+                Payload::copied(&self.bytes()[from_byte as usize..end as usize])
+            }
+        })
+    }
+
     /// Their number.
     pub fn size_bytes(&self) -> u64 {
         self.bytes().len() as u64

@@ -78,7 +78,8 @@ mod _gridloom {
     use crate::session::forked;
     #[pymodule_export]
     use crate::shared::{
-        delete_shared, find_shared, list_shared, place_shared, put_file_shared, put_shared, shared_exists,
+        delete_shared, find_shared, get_shared_rows, list_shared, place_shared, put_file_shared, put_shared,
+        shared_exists,
     };
     #[pymodule_export]
     use crate::wait::{RawWaiting, begin_wait};

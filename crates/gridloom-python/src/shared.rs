@@ -8,7 +8,7 @@ use gridloom_idl::Signature;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::Target;
+use crate::convert::{Target, to_python};
 use crate::errors::OrRaise;
 use crate::grid::RawGrid;
 use crate::group::RawHandle;
@@ -71,6 +71,27 @@ pub(crate) fn find_shared(
     let limit = limit_of(timeout_seconds);
     let found = interruptible(py, move || grid.shared().find(&name, limit))?.or_raise(py)?;
     Ok(RawHandle::alone(&session, found))
+}
+
+/// Rows from one on, up to another. Negative ones count from the end, as in a slice.
+#[pyfunction]
+pub(crate) fn get_shared_rows<'py>(
+    py: Python<'py>,
+    grid: &RawGrid,
+    name: String,
+    rows: (Option<i64>, Option<i64>),
+    timeout_seconds: Option<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (_, grid) = grid.live(py)?;
+    let limit = limit_of(timeout_seconds);
+    let index = |count: u64, at: i64| match u64::try_from(at) {
+        Ok(at) => at.min(count),
+        Err(_) => count.saturating_sub(at.unsigned_abs()),
+    };
+    let range =
+        move |count: u64| rows.0.map_or(0, |from| index(count, from))..rows.1.map_or(count, |end| index(count, end));
+    let value = interruptible(py, move || grid.shared().get_rows(&name, range, limit))?.or_raise(py)?;
+    to_python(py, &value, true)
 }
 
 #[pyfunction]

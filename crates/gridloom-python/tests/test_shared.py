@@ -251,3 +251,50 @@ def test_names_in_a_simulation(platform):
             grid.get("mehs", timeout=1)
         grid.delete("mesh")
         assert grid.names() == []
+
+
+@pytest.mark.parametrize("rows", [slice(10, 20), slice(None, 3), slice(-3, None), slice(90, 200), slice(7, 5), slice(-500, -98)], ids=str)
+def test_rows_are_those_of_a_slice(both, rows):
+    for value in (np.arange(300.0).reshape(100, 3), np.arange(100, dtype=np.int16), bytes(range(100))):
+        both.put("value", value)
+        try:
+            assert np.array_equal(both.get("value", rows=rows), value[rows])
+        finally:
+            both.delete("value")
+
+
+def test_only_rows_that_were_asked_for_move(platform):
+    with gl.simulate(platform) as grid:
+        # Servers are 10 MB/s away.
+        grid.put("mesh", np.zeros((1000, 1000)))
+        start = grid.now()
+        assert grid.get("mesh", rows=slice(5, 6)).shape == (1, 1000)
+        assert grid.now() - start < 0.1
+        grid.get("mesh")
+        assert grid.now() - start > 0.8
+
+
+def test_rows_that_cannot_be_are_errors(agent):
+    with gl.connect(agent) as grid:
+        grid.put("text", "words")
+        grid.put("columns", np.asfortranarray(np.ones((3, 4))))
+        with pytest.raises(gl.UsageError, match="rows of 'text': it is a text, and has no rows"):
+            grid.get("text", rows=slice(0, 2))
+        with pytest.raises(gl.UsageError, match="column by column"):
+            grid.get("columns", rows=slice(0, 2))
+        for rows, error in [(slice(0, 9, 2), "without a step"), (slice(0.5, 2), "whole numbers"), ((0, 2), "rows is a slice")]:
+            with pytest.raises(gl.ArgumentError, match=error):
+                grid.get("text", rows=rows)
+        with pytest.raises(gl.UnknownName):
+            grid.get("texts", rows=slice(0, 2), timeout=0)
+
+
+def test_rows_come_from_another_server_when_one_is_lost(grids):
+    agent = grids.start("agent", "--listen", "127.0.0.1:0")
+    for number in range(2):
+        grids.serve("--agent", agent, "--name", f"s{number}")
+    value = np.arange(200_000.0).reshape(-1, 2)
+    with gl.connect(agent) as grid:
+        grid.put("mesh", value, replicas=2)
+        grids.processes[1].kill()
+        assert np.array_equal(grid.get("mesh", rows=slice(50_000, 50_010)), value[50_000:50_010])

@@ -47,6 +47,13 @@ impl Simulation {
                     self.kernel.note(|trace, now| trace.stored(now, node, named, &value));
                 }
             }
+            Effect::TakePart { datum, from_byte, part, meta } => {
+                let store = &mut self.nodes.node_mut(node).store;
+                if let Some(value) = store.value(datum).and_then(|whole| whole.part(from_byte, &meta)) {
+                    store.put(part, value.clone());
+                    self.kernel.note(|trace, now| trace.stored(now, node, part, &value));
+                }
+            }
             Effect::StartTask { task } => {
                 self.at(node, |tasks, kernel, place| tasks.start(kernel, &place, task));
             }

@@ -15,6 +15,15 @@ pub(crate) struct StoredValue {
     pub(crate) bytes: Option<Arc<[u8]>>,
 }
 
+impl StoredValue {
+    /// Its bytes from that one on, as a value of that description, if it has them.
+    pub(crate) fn part(&self, from_byte: u64, meta: &Meta) -> Option<StoredValue> {
+        let end = from_byte.checked_add(meta.size_bytes()).filter(|end| *end <= self.meta.size_bytes())?;
+        let part = |bytes: &Arc<[u8]>| bytes[from_byte as usize..end as usize].into();
+        Some(StoredValue { meta: meta.clone(), bytes: self.bytes.as_ref().map(part) })
+    }
+}
+
 /// What one node holds.
 #[derive(Debug, Default)]
 pub(crate) struct Store {

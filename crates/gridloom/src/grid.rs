@@ -19,6 +19,7 @@ mod modules;
 mod names;
 mod open;
 mod output;
+mod rows;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;

@@ -41,6 +41,7 @@ pub struct WorkerFunctions {
     pub omst_wait: extern "C-unwind" fn(*mut c_void) -> c_int,
     pub omst_get: unsafe extern "C-unwind" fn(*const c_char, *mut c_void, usize) -> c_int,
     pub omst_limit: extern "C-unwind" fn(f64) -> c_int,
+    pub shared_get_part: unsafe extern "C-unwind" fn(*const c_char, usize, *mut c_void, usize, f64) -> c_int,
 }
 
 /// The worker's functions; null in a program, and in the worker itself.

@@ -52,6 +52,31 @@ impl Library {
             None => take(&vec![0; value.meta().size_bytes() as usize]),
         }
     }
+
+    /// Hands so many bytes of a name, from that one on, to `take`; zeros in a simulation that does not run functions.
+    pub(super) fn take_part_of_shared(
+        &self,
+        name: &str,
+        limit: Option<Duration>,
+        (from_byte, size_bytes): (usize, usize),
+        take: impl FnOnce(&[u8]),
+    ) -> Outcome<()> {
+        let (from, wanted) = (from_byte as u64, size_bytes as u64);
+        let got = self.grid.shared().get_bytes(name, from..from.saturating_add(wanted), limit)?;
+        let has = got.meta().size_bytes();
+        if has != wanted {
+            let text = format!(
+                "'{name}' has {has} bytes from byte {from} on, and the place for them {wanted}; grpc_shared_size_np tells how many \
+                 it has"
+            );
+            return Err(Failed::new(GRPC_SIZE_DIFFERS_NP, text));
+        }
+        match got.payload() {
+            Some(payload) => take(payload.bytes()),
+            None => take(&vec![0; size_bytes]),
+        }
+        Ok(())
+    }
 }
 
 fn value_of(bytes: Payload) -> Outcome<Value> {

@@ -2,8 +2,8 @@
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskId};
-use gridloom_core::graph::Task;
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Output, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand, World};
 
@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = &[
     ("a name has one version at a time, and who reads an old one keeps it", versions),
     ("a find waits for a put, and an unknown name is told with those like it", waits),
     ("calls read shared data on any server", calls_read),
+    ("a part of a shared array comes from any server, and the whole stays as long", parts),
     ("a lost server's data are a named error, and can be put again", lost_with_its_server),
     ("what two servers keep survives the loss of each, and gets another keeper", kept_by_two),
     ("a deleted name leaves no bytes", leaves_nothing),
@@ -60,6 +61,17 @@ impl Stage<'_> {
         match self.named(NameCommand::Find { name: name.into(), waits: false })? {
             CatalogAnswer::Found { named, .. } => Ok(named.datum),
             other => panic!("a find gives {other:?}"),
+        }
+    }
+
+    fn take_part(&mut self, datum: DatumId, from_byte: u64, output: Output) -> Task {
+        Task {
+            id: TaskId { client: self.name, serial: self.serial() },
+            kind: TaskKind::TakePart { from_byte },
+            args: vec![Argument::Datum(datum)],
+            outputs: vec![output],
+            work_flops: None,
+            terms: Default::default(),
         }
     }
 
@@ -177,6 +189,42 @@ fn calls_read(world: &mut dyn World) {
     let group = stage.run(tasks, &[(mesh, Meta::array(Dtype::Float64, &[ELEMENTS]))]);
     stage.group_end(group);
     results.into_iter().for_each(|result| stage.expect(result, |i| i));
+}
+
+fn parts(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 2);
+    let counted = stage.counted();
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    stage.until_store_has(counted);
+    let mesh = stage.find("mesh").unwrap();
+    // One of the servers has it, and the other gets it.
+    for place in 0..2 {
+        let (from, elements) = (3, ELEMENTS - 5);
+        let part = DatumId { client: stage.name, serial: stage.serial() };
+        let output = Output { datum: part, meta: Meta::array(Dtype::Float64, &[elements]) };
+        let task = stage.take_part(mesh, 8 * from, output.clone());
+        let id = task.id;
+        stage.follow(task, place, (mesh, Meta::array(Dtype::Float64, &[ELEMENTS])), None);
+        assert_eq!(stage.end_of(id), Ok(vec![(part, output.meta)]));
+        stage.expect_elements(part, elements, |i| i + from as f64);
+        stage.release(part);
+    }
+    let output =
+        Output { datum: DatumId { client: stage.name, serial: stage.serial() }, meta: Meta::scalar(Dtype::Float64) };
+    let beyond = stage.take_part(mesh, u64::MAX - 3, output);
+    let id = beyond.id;
+    stage.follow(beyond, 0, (mesh, Meta::array(Dtype::Float64, &[ELEMENTS])), None);
+    assert!(matches!(stage.end_of(id), Err(TaskError::Refused { .. })));
+    let part = DatumId { client: stage.name, serial: stage.serial() };
+    let task = stage.take_part(mesh, 0, Output { datum: part, meta: Meta::array(Dtype::Float64, &[ELEMENTS - 1]) });
+    let id = task.id;
+    stage.follow(task, 0, (mesh, Meta::array(Dtype::Float64, &[ELEMENTS])), None);
+    stage.end_of(id).unwrap();
+    assert_eq!(stage.named(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
+    stage.release(mesh);
+    stage.expect_elements(part, ELEMENTS - 1, |i| i);
+    stage.release(part);
+    stage.until_store_has(0);
 }
 
 fn lost_with_its_server(world: &mut dyn World) {

@@ -194,6 +194,17 @@ impl<'w> Stage<'w> {
 
     /// Brings a datum here and checks its elements, where the world has them.
     pub(super) fn expect(&mut self, datum: DatumId, element: impl Fn(f64) -> f64) {
+        self.bring(datum);
+        self.check(datum, element);
+    }
+
+    /// The same of a datum of so many elements.
+    pub(super) fn expect_elements(&mut self, datum: DatumId, elements: u64, element: impl Fn(f64) -> f64) {
+        self.bring(datum);
+        self.check_elements(datum, &[elements], element);
+    }
+
+    fn bring(&mut self, datum: DatumId) {
         self.world.command(self.client, Command::Get { datum });
         let outcome = self.until("a datum", |event| match event {
             Event::DatumHere { datum: here, .. } => (*here == datum).then_some(Ok(())),
@@ -201,13 +212,16 @@ impl<'w> Stage<'w> {
             _ => None,
         });
         outcome.unwrap_or_else(|error| panic!("{datum}: {error}"));
-        self.check(datum, element);
     }
 
     pub(super) fn check(&mut self, datum: DatumId, element: impl Fn(f64) -> f64) {
+        self.check_elements(datum, &[ELEMENTS, LARGE_ELEMENTS], element);
+    }
+
+    fn check_elements(&mut self, datum: DatumId, counts: &[u64], element: impl Fn(f64) -> f64) {
         let (meta, bytes) = self.world.value(self.client, datum).expect("the datum is in the client's store");
         let elements = meta.size_bytes() / 8;
-        assert!([ELEMENTS, LARGE_ELEMENTS].contains(&elements), "{meta}");
+        assert!(counts.contains(&elements), "{meta}");
         assert_eq!(meta, Meta::array(Dtype::Float64, &[elements]));
         let Some(bytes) = bytes else { return };
         for (i, chunk) in bytes.as_chunks::<8>().0.iter().enumerate() {

@@ -48,6 +48,8 @@ pub enum TaskKind {
     Replicate(Copies),
     /// It takes a copy of the one datum that it reads to its server, where it is that shared datum from then on.
     Publish(Box<Named>),
+    /// It makes its one output of bytes of the one datum that it reads, from that one on. No byte is copied.
+    TakePart { from_byte: u64 },
     /// It calls a method of an object.
     Method {
         /// `module/class.method`.
@@ -105,6 +107,7 @@ impl Task {
             TaskKind::Replicate(Copies::Cached) => "take a copy",
             TaskKind::Replicate(Copies::Kept) => "keep a copy",
             TaskKind::Publish(_) => "keep a shared copy",
+            TaskKind::TakePart { .. } => "take a part",
         }
     }
 
@@ -118,16 +121,16 @@ impl Task {
         self.terms.label.is_some()
     }
 
-    /// Whether it runs nothing, but takes copies to its server.
+    /// Whether it runs nothing, but takes copies to its server, or a part of one that is there.
     pub fn is_replicate(&self) -> bool {
-        matches!(self.kind, TaskKind::Replicate(_) | TaskKind::Publish(_))
+        matches!(self.kind, TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. })
     }
 
     /// The method that it calls, and of which object.
     pub fn method(&self) -> Option<(&MethodName, ObjectId)> {
         match &self.kind {
             TaskKind::Method { method, object, .. } => Some((method, *object)),
-            TaskKind::Call { .. } | TaskKind::Replicate(_) | TaskKind::Publish(_) => None,
+            TaskKind::Call { .. } | TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => None,
         }
     }
 

@@ -173,6 +173,8 @@ pub enum Effect {
     DropDatum { datum: DatumId },
     /// A datum of the store is another one as well: the bytes are the same, and are not copied.
     NameDatum { datum: DatumId, named: DatumId },
+    /// Bytes of a datum of the store, from that one on, are a datum of that description as well. They are not copied if they are many.
+    TakePart { datum: DatumId, from_byte: u64, part: DatumId, meta: Meta },
     /// Run a task: its inputs are in the store.
     StartTask { task: Arc<Task> },
     /// Kill a started task (`TaskEnded` follows).

@@ -109,6 +109,13 @@ impl Core {
                     self.store.put(named, meta, payload);
                 }
             }
+            Effect::TakePart { datum, from_byte, part, meta } => {
+                if let Some((_, whole)) = self.store.get(&datum)
+                    && let Some(payload) = whole.part(from_byte, meta.size_bytes())
+                {
+                    self.store.put(part, meta, payload);
+                }
+            }
             Effect::StartTask { task } => self.pending.extend(self.workers.start(task, &self.store)),
             Effect::StopTask { task } => self.workers.stop(task),
             Effect::WithdrawTask { task } => self.workers.withdraw(task),

@@ -66,7 +66,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 25. clients tell a new agent what they read, and servers what they hold of names that were deleted
 /// 26. shared data have replicas
 /// 27. servers tell clients which of their calls wait for others
-pub const VERSIONS: (u16, u16) = (27, 27);
+/// 28. a program gets some rows of a shared array
+pub const VERSIONS: (u16, u16) = (28, 28);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -147,12 +148,15 @@ class SharedData:
         else:
             _gridloom.put_shared(self._raw, _text("name", name), value, options)
 
-    def get(self, name: str, /, *, timeout: float | None = None) -> Any:
+    def get(self, name: str, /, *, rows: slice | None = None, timeout: float | None = None) -> Any:
         """Get the value of a name. Waits until a program has put it.
 
         Parameters
         ----------
         name : str
+        rows : slice, optional
+            Which rows of an array (along its first axis), or which of some bytes. Only these move. The array must lie in memory row
+            by row, and the slice has no step.
         timeout : float, optional
             How long to wait for it to be put, seconds; 0 for not at all. Without it, for ever.
 
@@ -167,7 +171,16 @@ class SharedData:
             If nobody has put it in that time. The error has names that look like it.
         SharedDataLost
             If all servers that had it are gone, and nobody has put it again in that time.
+        UsageError
+            If `rows` are given and it is a number or a text, or lies column by column.
+
+        Examples
+        --------
+        >>> grid.get("mesh", rows=slice(100, 200)).shape         # doctest: +SKIP
+        (100, 3)
         """
+        if rows is not None:
+            return _gridloom.get_shared_rows(self._raw, _text("name", name), _ends(rows), seconds("timeout", timeout))
         return self.find(name, timeout=timeout).get()
 
     def find(self, name: str, /, *, timeout: float | None = None) -> SharedValue:
@@ -277,6 +290,19 @@ class SharedData:
             SharedName(name, version, kind, nbytes, replicas, tuple(servers))
             for name, version, kind, nbytes, replicas, servers in listed
         ]
+
+
+def _ends(rows: Any) -> tuple[int | None, int | None]:
+    """Give the ends of a slice of rows."""
+    if not isinstance(rows, slice):
+        raise ArgumentError(f"shared data: rows is a slice, such as slice(0, 10), got {type(rows).__name__} {rows!r:.64}")
+    try:
+        start, stop, step = (None if end is None else operator.index(end) for end in (rows.start, rows.stop, rows.step))
+    except TypeError as error:
+        raise ArgumentError(f"shared data: rows is a slice of whole numbers, got {rows!r:.64}") from error
+    if step not in (None, 1):
+        raise ArgumentError(f"shared data: rows is a slice without a step, got {rows!r:.64}; take every {step}th row of what has come")
+    return tuple(None if end is None else max(-(2**63), min(end, 2**63 - 1)) for end in (start, stop))
 
 
 def _text(what: str, value: Any) -> str:

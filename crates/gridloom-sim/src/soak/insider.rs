@@ -164,7 +164,7 @@ impl Insider {
     // ---- what it says
 
     fn say_to_server(&mut self) -> Message {
-        match self.below(18) {
+        match self.below(19) {
             0 => TaskToServer::Release { data: self.many(Insider::datum) }.into(),
             1 => TaskToServer::Cancel { tasks: self.many(Insider::task_id) }.into(),
             2 => TaskToServer::HasCopies { data: self.many(Insider::datum) }.into(),
@@ -202,6 +202,7 @@ impl Insider {
                 let datum = self.shared_datum();
                 TaskToServer::Resupply { supplies: vec![self.supply(datum)] }.into()
             }
+            16 => self.taking_part(),
             _ => self.filling(),
         }
     }
@@ -234,6 +235,19 @@ impl Insider {
         (task.kind, task.args) = (TaskKind::Publish(Box::new(named)), vec![Argument::Datum(read)]);
         if self.below(4) > 0 {
             task.outputs.clear();
+        }
+        let supplies = vec![self.supply(read)];
+        TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
+    }
+
+    /// A part of what is shared, or of its own; mostly of more bytes than that has.
+    fn taking_part(&mut self) -> Message {
+        let mut task = self.task();
+        let read = if self.below(2) == 0 { self.shared_datum() } else { self.own() };
+        let from_byte = [0, 8, 1 << 20, u64::MAX][self.below(4) as usize];
+        (task.kind, task.args) = (TaskKind::TakePart { from_byte }, vec![Argument::Datum(read)]);
+        if self.below(4) > 0 {
+            task.outputs.truncate(1);
         }
         let supplies = vec![self.supply(read)];
         TaskToServer::RunTasks { tasks: vec![task], supplies }.into()

@@ -42,6 +42,8 @@ enum Act {
     List,
     /// Asks for what it has found.
     Get,
+    /// Asks for some elements of what it has found, of any server.
+    GetRows,
     /// Has a group read what it has found.
     Read,
     Release,
@@ -49,7 +51,7 @@ enum Act {
     End,
 }
 
-const DRAWN: [Act; 14] = [
+const DRAWN: [Act; 15] = [
     Act::Put,
     Act::Put,
     Act::Replace,
@@ -62,6 +64,7 @@ const DRAWN: [Act; 14] = [
     Act::Delete,
     Act::List,
     Act::Get,
+    Act::GetRows,
     Act::Read,
     Act::Release,
 ];
@@ -73,6 +76,8 @@ pub(super) enum Deed {
     Run(Box<Work>),
     /// Wait for a datum.
     Await(DatumId),
+    /// Have a part of the first datum made the second, and wait for it.
+    TakePart(DatumId, DatumId),
 }
 
 /// The part of a program.
@@ -90,6 +95,8 @@ pub(super) struct Naming {
     found: BTreeMap<DatumId, u64>,
     /// What it waits for: it keeps its handle.
     awaited: BTreeSet<DatumId>,
+    /// Parts of what it has found, that it waits for.
+    parts: BTreeSet<DatumId>,
     /// Results that it puts, by question.
     lent: BTreeMap<u64, DatumId>,
     /// Values of its own that it puts.
@@ -109,8 +116,8 @@ impl Naming {
             agenda.push((last + PATIENCE_NS, Act::End));
         }
         let draw = Draw { random: SplitMix64::new(random.next_u64()), next_group: GROUPS_FROM, ..draw };
-        let (asks, found, awaited, lent, own) = Default::default();
-        Naming { node, random, draw, agenda: agenda.into(), asks, next: 0, found, awaited, lent, own }
+        let (asks, found, awaited, parts, lent, own) = Default::default();
+        Naming { node, random, draw, agenda: agenda.into(), asks, next: 0, found, awaited, parts, lent, own }
     }
 
     pub(super) fn next_at(&self) -> Option<Time> {
@@ -118,7 +125,7 @@ impl Naming {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.agenda.is_empty() && self.asks.is_empty() && self.awaited.is_empty()
+        self.agenda.is_empty() && self.asks.is_empty() && self.awaited.is_empty() && self.parts.is_empty()
     }
 
     /// Whether it puts that datum at the moment.
@@ -172,6 +179,16 @@ impl Naming {
                     self.awaited.insert(datum);
                     sim.command(self.node, Command::Get { datum });
                     return Some(Deed::Await(datum));
+                }
+            }
+            Act::GetRows => {
+                let known = self.one_found().and_then(|datum| Some((datum, ledger.shared.versions.get(&datum)?.value)));
+                if let Some((datum, value)) = known {
+                    self.next += 1;
+                    let part = DatumId { client: self.node, serial: SERIALS_FROM + self.next };
+                    ledger.expected.insert(part, value);
+                    self.parts.insert(part);
+                    return Some(Deed::TakePart(datum, part));
                 }
             }
             Act::Read => {
@@ -278,6 +295,9 @@ impl Naming {
 
     /// What it waited for is here, or lost.
     pub(super) fn arrived(&mut self, sim: &mut Simulation, datum: DatumId) {
+        if self.parts.remove(&datum) {
+            sim.command(self.node, Command::Release { data: vec![datum] });
+        }
         if self.awaited.remove(&datum) && self.agenda.is_empty() {
             self.release_all(sim);
         }

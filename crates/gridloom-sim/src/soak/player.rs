@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, GroupId, NodeId, ObjectId, SplitMix64, TaskId, Time};
-use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64, TaskId, Time};
+use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::{Command, Event};
 
 use super::ledger::Ledger;
@@ -244,6 +244,7 @@ impl Player {
                 Deed::None => {}
                 Deed::Run(work) => self.hand_over(sim, ledger, *work),
                 Deed::Await(datum) => _ = self.asked.insert(datum),
+                Deed::TakePart(datum, part) => self.take_part(sim, ledger, datum, part),
             }
         }
         self.end_if_done(sim);
@@ -304,13 +305,42 @@ impl Player {
         is_cached: bool,
         from: Option<NodeId>,
     ) {
+        let kind = TaskKind::Replicate(if is_cached { Copies::Cached } else { Copies::Kept });
+        let from = from.into_iter().map(|from| (datum, from)).collect();
+        self.run_at(sim, ledger, (kind, Vec::new()), (datum, server), from);
+    }
+
+    /// Has some elements of a shared datum made a datum of its own at any server, and asks for that.
+    fn take_part(&mut self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, part: DatumId) {
+        let Some(server) = self.servers.get(pick_of(&mut self.placing, self.servers.len().max(1))).copied() else {
+            return self.naming.arrived(sim, part);
+        };
+        let elements = self.draw.meta().size_bytes() / 8;
+        let from = self.placing.below(elements);
+        let meta = Meta::array(Dtype::Float64, &[1 + self.placing.below(elements - from)]);
+        let kind = TaskKind::TakePart { from_byte: 8 * from };
+        self.run_at(sim, ledger, (kind, vec![Output { datum: part, meta }]), (datum, server), BTreeMap::new());
+        ledger.parts.insert(part, TaskId { client: self.node, serial: PLACEMENTS_FROM + self.placements });
+        self.asked.insert(part);
+        sim.command(self.node, Command::Get { datum: part });
+    }
+
+    /// Runs a task on one server that runs no function there.
+    fn run_at(
+        &mut self,
+        sim: &mut Simulation,
+        ledger: &mut Ledger,
+        (kind, outputs): (TaskKind, Vec<Output>),
+        (datum, server): (DatumId, NodeId),
+        from: BTreeMap<DatumId, NodeId>,
+    ) {
         self.placements += 1;
         let id = GroupId { client: self.node, serial: PLACEMENTS_FROM + self.placements };
         let task = Task {
             id: TaskId { client: self.node, serial: id.serial },
-            kind: TaskKind::Replicate(if is_cached { Copies::Cached } else { Copies::Kept }),
+            kind,
             args: vec![Argument::Datum(datum)],
-            outputs: Vec::new(),
+            outputs,
             work_flops: None,
             terms: Default::default(),
         };
@@ -319,9 +349,7 @@ impl Player {
         self.open.insert(id);
         let sources = BTreeMap::from([(datum, Source { meta: self.draw.meta(), at: Vec::new() })]);
         let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
-        let heuristic = "heft".into();
-        let from = from.into_iter().map(|from| (datum, from)).collect();
-        sim.command(self.node, Command::Follow { group, server, from, heuristic, plan: None });
+        sim.command(self.node, Command::Follow { group, server, from, heuristic: "heft".into(), plan: None });
     }
 
     fn call(&mut self, sim: &mut Simulation, ledger: &mut Ledger, call: PlainCall) {

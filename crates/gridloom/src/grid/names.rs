@@ -112,7 +112,7 @@ impl Default for PutOptions {
 
 /// The shared data of a grid: see [`Grid::shared`].
 #[derive(Clone, Copy)]
-pub struct SharedData<'a>(&'a Grid);
+pub struct SharedData<'a>(pub(super) &'a Grid);
 
 /// A put that has begun: see [`SharedData::begin_put`]. If it is dropped before it has ended, the name may not come to be there.
 pub struct BegunPut {
@@ -209,7 +209,7 @@ impl SharedData<'_> {
     }
 
     /// Reads by a handle and drops it. A version that no program reads goes at once then.
-    fn reading<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
+    pub(super) fn reading<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
         let result = read(&handle);
         drop(handle);
         self.0.release_dropped();
@@ -222,24 +222,28 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::get`].
     pub fn find(&self, name: &str, limit: Option<Duration>) -> Result<Handle, Error> {
-        let handle = self.find_where_it_is(name, limit)?;
+        let (handle, _) = self.find_where_it_is(name, limit)?;
         self.bring_near(&handle)?;
         Ok(handle)
     }
 
-    fn find_where_it_is(&self, name: &str, limit: Option<Duration>) -> Result<Handle, Error> {
+    /// A handle, and servers that have it.
+    pub(super) fn find_where_it_is(&self, name: &str, limit: Option<Duration>) -> Result<(Handle, Vec<NodeId>), Error> {
         let (waits, limit) = match limit {
             Some(Duration::ZERO) => (false, None),
             limit => (true, limit),
         };
         match self.ask(NameCommand::Find { name: name.into(), waits }, limit)? {
-            CatalogAnswer::Found { named, .. } => Ok(Handle::of_value(self.0, named.datum, named.meta)),
+            CatalogAnswer::Found { named, holders } => {
+                let holders = holders.into_iter().map(|(node, _)| node).collect();
+                Ok((Handle::of_value(self.0, named.datum, named.meta), holders))
+            }
             _ => unreachable!("a find finds"),
         }
     }
 
     /// In a function: the server that runs it, which its session is told.
-    fn near(&self) -> Option<NodeId> {
+    pub(super) fn near(&self) -> Option<NodeId> {
         if nested::depth() == 0 {
             return None;
         }
@@ -273,7 +277,7 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::get`].
     pub fn meta(&self, name: &str, limit: Option<Duration>) -> Result<Meta, Error> {
-        Ok(self.reading(self.find_where_it_is(name, limit)?, |handle| handle.meta().clone()))
+        Ok(self.reading(self.find_where_it_is(name, limit)?.0, |handle| handle.meta().clone()))
     }
 
     /// Takes copies of the current version of a name to servers, before calls read it there: to all if none is named. They stay as
@@ -292,7 +296,7 @@ impl SharedData<'_> {
             let failed = placed.iter().find_map(|one| one.end().and_then(|end| end.error));
             failed.map_or(Ok(()), |error| Err(Error::Task(error)))
         };
-        self.reading(self.find_where_it_is(name, Some(Duration::ZERO))?, place)
+        self.reading(self.find_where_it_is(name, Some(Duration::ZERO))?.0, place)
     }
 
     /// Servers by name; all, if none is named.
@@ -316,7 +320,7 @@ impl SharedData<'_> {
     /// [`Error::Name`] if it is no name, or there is no agent.
     pub fn exists(&self, name: &str) -> Result<bool, Error> {
         match self.find_where_it_is(name, Some(Duration::ZERO)) {
-            Ok(found) => Ok(self.reading(found, |_| true)),
+            Ok((found, _)) => Ok(self.reading(found, |_| true)),
             Err(Error::Name(NameError::Unknown { .. } | NameError::Lost { .. })) => Ok(false),
             Err(error) => Err(error),
         }

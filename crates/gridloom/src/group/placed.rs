@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskId};
-use gridloom_core::graph::{self, Argument, Copies, Source, Task, TaskKind};
+use gridloom_core::graph::{self, Argument, Copies, Output, Source, Task, TaskKind};
 use gridloom_core::node::Command;
 use gridloom_idl::Signature;
 
@@ -68,12 +68,27 @@ impl Handle {
     }
 
     fn replicate(&self, copies: Copies, place: PlannedCall) -> (GroupId, Submitted) {
+        self.run_at(TaskKind::Replicate(copies), Vec::new(), place)
+    }
+
+    /// Bytes of it, from that one on, as a value of that description. The server, which has it, makes no copy of them.
+    pub(crate) fn take_part(&self, server: NodeId, from_byte: u64, meta: Meta) -> Handle {
+        let part = Handle::of_value(&self.0.grid, self.0.grid.new_datum(), meta.clone());
+        let outputs = vec![Output { datum: part.datum(), meta }];
+        let (group, _) =
+            self.run_at(TaskKind::TakePart { from_byte }, outputs, PlannedCall { server, from: BTreeMap::new() });
+        // That it fails is told by the handle.
+        self.0.grid.told(&[group]);
+        part
+    }
+
+    fn run_at(&self, kind: TaskKind, outputs: Vec<Output>, place: PlannedCall) -> (GroupId, Submitted) {
         let grid = &self.0.grid;
         let task = Task {
             id: TaskId { client: grid.client(), serial: grid.next_serial() },
-            kind: TaskKind::Replicate(copies),
+            kind,
             args: vec![Argument::Datum(self.datum())],
-            outputs: Vec::new(),
+            outputs,
             work_flops: None,
             terms: grid.terms(),
         };

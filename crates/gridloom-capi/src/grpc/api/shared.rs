@@ -117,6 +117,30 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_np(
 
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_get_part_np(
+    name: *const c_char,
+    from_byte: usize,
+    data: *mut c_void,
+    size_bytes: usize,
+    seconds: f64,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask =
+        |worker: &WorkerFunctions| unsafe { (worker.shared_get_part)(name, from_byte, data, size_bytes, seconds) };
+    with_session(ask, |library| {
+        if data.is_null() && size_bytes > 0 {
+            return Err(Failed::null("the place for the data"));
+        }
+        let (name, limit) = (unsafe { shared_name(name) }?, patience(seconds)?);
+        library.take_part_of_shared(name, limit, (from_byte, size_bytes), |bytes| {
+            // SAFETY: promised by the caller; there are exactly as many.
+            unsafe { memory::write(data, bytes) };
+        })
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_get_new_np(
     name: *const c_char,
     data: *mut *mut c_void,

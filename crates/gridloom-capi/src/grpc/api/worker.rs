@@ -6,8 +6,8 @@ use super::super::hosted::WorkerFunctions;
 use super::extensions::{grpc_last_error_get_np, grpc_last_error_text_np};
 use super::omst::{OmstGetData, OmstPutData, OmstSetTimeLimit_np, OmstWait};
 use super::shared::{
-    grpc_shared_delete_np, grpc_shared_exists_np, grpc_shared_get_new_np, grpc_shared_get_np, grpc_shared_place_np,
-    grpc_shared_put_replicas_np, grpc_shared_size_np, grpc_shared_wait_np,
+    grpc_shared_delete_np, grpc_shared_exists_np, grpc_shared_get_new_np, grpc_shared_get_np, grpc_shared_get_part_np,
+    grpc_shared_place_np, grpc_shared_put_replicas_np, grpc_shared_size_np, grpc_shared_wait_np,
 };
 
 static FUNCTIONS: WorkerFunctions = WorkerFunctions {
@@ -26,6 +26,7 @@ static FUNCTIONS: WorkerFunctions = WorkerFunctions {
     omst_wait: OmstWait,
     omst_get: OmstGetData,
     omst_limit: OmstSetTimeLimit_np,
+    shared_get_part: grpc_shared_get_part_np,
 };
 
 /// The variable of functions' libraries that leads to them.

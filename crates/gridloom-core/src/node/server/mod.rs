@@ -156,12 +156,13 @@ impl Server {
         let given = act(&mut self.admission, &self.members, &mut outputs);
         for output in outputs {
             match output {
-                Output::Effect(effect) => {
-                    if let Effect::DropDatum { datum } = effect {
+                Output::Effect(Effect::DropDatum { datum }) => {
+                    for datum in [datum].into_iter().chain(self.admission.part_dropped(now, datum)) {
                         self.shared.forget(datum);
+                        out.push(Effect::DropDatum { datum });
                     }
-                    out.push(effect);
                 }
+                Output::Effect(effect) => out.push(effect),
                 Output::Evicted(datum) => {
                     self.reports.report_transfers(now, datum.client, self.admission.others(datum.client), out);
                     send(out, datum.client, TaskToClient::Dropped { data: vec![datum] });

@@ -32,7 +32,7 @@ impl Objects {
         let refused = |why: String| TaskError::Refused { function: function.clone(), server: server.clone(), why };
         let (method, object) = match &task.kind {
             TaskKind::Method { method, object, .. } => (method, *object),
-            TaskKind::Replicate(_) | TaskKind::Publish(_) => return Ok(()),
+            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => return Ok(()),
             TaskKind::Call { function, .. } => match class_of(function) {
                 None => return Ok(()),
                 Some((class, _)) => {

@@ -157,11 +157,19 @@ impl Server {
     /// A task that was to take copies here has them.
     pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
         let outcome = match &task.kind {
-            TaskKind::Publish(named) => self.publish(now, task, named, out),
-            _ => Ok(()),
+            TaskKind::Publish(named) => self.publish(now, task, named, out).map(|()| Vec::new()),
+            TaskKind::TakePart { from_byte } => {
+                self.admitting(now, out, |admission, _, out| admission.take_part(now, task, *from_byte, out))
+            }
+            _ => Ok(Vec::new()),
         };
-        self.admitting(now, out, |admission, _, out| admission.end_replicated(now, task, out));
-        self.report(now, task.id.client, task.id, outcome.map(|()| Vec::new()), 0, out);
+        self.admitting(now, out, |admission, _, out| {
+            if outcome.is_err() {
+                admission.not_made(now, task, out);
+            }
+            admission.end_replicated(now, task, out);
+        });
+        self.report(now, task.id.client, task.id, outcome, 0, out);
     }
 
     /// What a task has taken here is a shared datum from now on.

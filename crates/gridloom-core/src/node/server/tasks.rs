@@ -78,6 +78,10 @@ impl Server {
                 let is_sane = takes_data && task.outputs.is_empty();
                 return if is_sane { Ok(()) } else { Err(refused("only data can be placed")) };
             }
+            TaskKind::TakePart { .. } => {
+                let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.len() == 1;
+                return if is_one { Ok(()) } else { Err(refused("a part is one datum of one datum")) };
+            }
             TaskKind::Publish(ref named) => {
                 let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.is_empty();
                 let is_catalogs = from != NodeId::CATALOG || task.inputs().all(|datum| datum == named.datum);

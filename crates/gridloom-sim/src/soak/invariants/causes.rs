@@ -38,7 +38,8 @@ impl Check for Causes {
                 }
             },
             Event::DatumLost { datum, error } => {
-                self.judge(ledger, now, *node, None, error).map_err(|why| format!("{datum}: {why}"))
+                let maker = ledger.parts.get(datum).copied();
+                self.judge(ledger, now, *node, maker, error).map_err(|why| format!("{datum}: {why}"))
             }
             Event::ServerLost { .. } => {
                 *self.errors.entry("a client lost a server that ran tasks").or_default() += 1;

@@ -6,11 +6,12 @@
 mod ending;
 mod fetches;
 mod naming;
+mod parts;
 mod room;
 mod shares;
 mod supply;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ServerConfig;
@@ -34,6 +35,8 @@ pub(super) struct Admission {
     /// What else happens to a fetch concerns this part alone: the server tells it directly.
     pub(super) fetches: Fetches,
     homeward: Homeward,
+    /// Data that are parts of others here, and of which.
+    parts: BTreeMap<DatumId, DatumId>,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
     /// When a task was last let in, or came while none was held.
@@ -76,6 +79,7 @@ impl Admission {
             replicas: Replicas::new(config.memory_bytes, config.data_max),
             fetches: Fetches::new(config.clone()),
             homeward: Homeward::default(),
+            parts: BTreeMap::new(),
             last_progress: Time::ZERO,
             last_admitted: Time::ZERO,
             config,
@@ -429,6 +433,7 @@ impl Admission {
         self.executor.check()?;
         self.replicas.check()?;
         self.fetches.check()?;
+        self.check_parts()?;
         for entry in self.executor.tasks() {
             // The inputs of a task that has begun are dropped if its client is lost. A result has no place while the task that
             // makes it is held back.

@@ -1,0 +1,95 @@
+//! Rows of a shared array: a server that has the array makes them a value of their own, and only that one moves.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use gridloom_base::{Meta, NodeId, Order, TaskError};
+
+use super::names::SharedData;
+use crate::group::Handle;
+use crate::{Error, Value};
+
+impl SharedData<'_> {
+    /// Some rows of a name's current version, brought here. No other bytes move. Waits as [`SharedData::get`].
+    ///
+    /// Rows are those of an array along its first index, and bytes of bytes. `rows` says which, given how many there are; what is
+    /// beyond the last is left out.
+    ///
+    /// # Errors
+    /// As [`SharedData::get`]; [`Error::Usage`] for a value that has no rows, or whose rows do not lie one behind the other.
+    pub fn get_rows(
+        &self,
+        name: &str,
+        rows: impl Fn(u64) -> Range<u64>,
+        limit: Option<Duration>,
+    ) -> Result<Value, Error> {
+        self.get_part(name, limit, |whole| {
+            let usage = |why: &str| Error::Usage(format!("rows of '{name}': it {why}"));
+            let count = whole.rows().map_err(usage)?;
+            whole.part(rows(count)).map_err(usage)
+        })
+    }
+
+    /// The same of any value, of which the bytes in that range come, as bytes.
+    ///
+    /// # Errors
+    /// As [`SharedData::get`]; [`Error::Usage`] for an array that lies column by column.
+    pub fn get_bytes(&self, name: &str, range: Range<u64>, limit: Option<Duration>) -> Result<Value, Error> {
+        self.get_part(name, limit, |whole| {
+            if let Meta::Array { order: Order::F, shape, .. } = whole
+                && shape.len() > 1
+            {
+                return Err(Error::Usage(format!("bytes of '{name}': it lies column by column; get all of it")));
+            }
+            let bytes = Meta::Bytes { size_bytes: whole.size_bytes() };
+            Ok(bytes.part(range.clone()).expect("bytes have rows"))
+        })
+    }
+
+    fn get_part(
+        &self,
+        name: &str,
+        limit: Option<Duration>,
+        choose: impl Fn(&Meta) -> Result<(u64, Meta), Error>,
+    ) -> Result<Value, Error> {
+        let (handle, holders) = self.find_where_it_is(name, limit)?;
+        self.reading(handle, |handle| {
+            let (from_byte, meta) = choose(handle.meta())?;
+            self.part_of(handle, &holders, from_byte, meta)
+        })
+    }
+
+    /// From the first of the servers that gives it. If none does, all of the value comes, from wherever it is by then.
+    fn part_of(&self, handle: &Handle, holders: &[NodeId], from_byte: u64, meta: Meta) -> Result<Value, Error> {
+        for server in self.known_first_near(holders) {
+            let part = handle.take_part(server, from_byte, meta.clone());
+            let got = part.get();
+            drop(part);
+            self.0.release_dropped();
+            match got {
+                Err(Error::Task(error)) if is_of_server(&error) => {}
+                got => return got,
+            }
+        }
+        let whole = handle.get()?;
+        let Some(payload) = whole.payload() else { return Ok(Value::placeholder(meta)) };
+        let part = payload.part(from_byte, meta.size_bytes()).expect("rows are within their array");
+        Value::new(meta, part)
+    }
+
+    /// Those of the servers that this program knows, the one that runs it first.
+    fn known_first_near(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let near = self.near();
+        let state = self.0.state();
+        let servers = &state.directory.grid().servers;
+        let known = nodes.iter().copied().filter(|node| servers.iter().any(|server| server.node == *node));
+        let mut known: Vec<NodeId> = known.collect();
+        known.sort_by_key(|node| Some(*node) != near);
+        known
+    }
+}
+
+/// Whether it failed with its server, or for want of room there.
+fn is_of_server(error: &TaskError) -> bool {
+    matches!(error, TaskError::ServerLost { .. } | TaskError::NotMapped { .. } | TaskError::StoreFull { .. })
+}
