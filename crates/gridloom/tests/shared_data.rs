@@ -2,8 +2,10 @@
 
 mod support;
 
-use gridloom::{Grid, PutOptions, SimulationReport, Value};
-use gridloom_base::{Dtype, Meta};
+use gridloom::{Error, Grid, PutOptions, SimulationReport, Value};
+use gridloom_base::{Dtype, Meta, NameError};
+use gridloom_core::data::Verdict;
+use gridloom_core::node::message::Basis;
 
 const FUNCTIONS: &str = "Module kernels;\nDefine null(IN int n) CalcOrder 1 Calls \"C\" null(n);\n";
 const BYTES: u64 = 64 << 20;
@@ -44,6 +46,49 @@ fn a_datum_gets_to_any_number_of_servers_in_little_more_than_one_transfer() {
 
 #[test]
 fn a_slow_link_between_two_sites_is_crossed_once() {
+    let (seconds, report) = broadcast("two-sites", &two_sites());
+    let crossed: f64 =
+        report.bytes_by_link.iter().filter(|(link, _)| link.starts_with("wan")).map(|(_, bytes)| bytes).sum();
+    let share = crossed / BYTES as f64;
+    assert!((1.0..1.1).contains(&share), "the link was crossed {share} times");
+    assert!(seconds <= 1.25 * BYTES as f64 / (BANDWIDTH / 2.0), "{seconds} s");
+}
+
+#[test]
+fn what_is_explained_is_what_happens() {
+    let grid = Grid::simulate(support::simulation("explained", &two_sites(), FUNCTIONS, &[])).unwrap();
+    let shared = grid.shared();
+    shared.put("mydat", &Value::placeholder(Meta::array(Dtype::Uint8, &[BYTES])), PutOptions::default()).unwrap();
+    grid.advance(30.0);
+    let copied = |name: &str| {
+        let begun = grid.now();
+        shared.place("mydat", &[name.to_string()]).unwrap();
+        grid.now() - begun
+    };
+    let source = |name: &str| {
+        let explained = shared.explain("mydat").unwrap();
+        let holders = explained.versions[0].holders.len();
+        assert_eq!((explained.versions.len(), explained.copies.len()), (1, 8 - holders));
+        let copy = explained.copies.iter().find(|copy| explained.name_of(copy.server) == name).unwrap();
+        assert!(!copy.is_coming && copy.count as usize == holders, "{explained:?}");
+        let best = &copy.candidates[0];
+        assert_eq!(best.basis, Basis::Measured);
+        (explained.name_of(best.from), best.seconds, copy.candidates.last().unwrap().verdict)
+    };
+    let (here, _, _) = source("s5");
+    assert_eq!(here, shared.list("").unwrap()[0].servers[0]);
+    copied("s5");
+    // The first of a site has it from the other site, and the next one from the first.
+    let (near, seconds, other) = source("s6");
+    assert_eq!((near.as_str(), other), ("s5", Verdict::Later));
+    let took = copied("s6");
+    assert!((took / seconds - 1.0).abs() < 0.1, "from {near}: {took} s and not {seconds} s");
+    shared.delete("mydat").unwrap();
+    assert!(matches!(shared.explain("mydat"), Err(Error::Name(NameError::Unknown { .. }))));
+}
+
+/// Two sites of four servers with a client at the first, and a slow link between them.
+fn two_sites() -> String {
     let site = |name: &str, numbers: std::ops::Range<u32>, more: &str| {
         let hosts: Vec<String> = numbers.map(|number| format!("\"s{number}\"")).collect();
         let list = format!("{more}{}", hosts.join(", "));
@@ -51,15 +96,9 @@ fn a_slow_link_between_two_sites_is_crossed_once() {
         let hosts: String = hosts.iter().map(host).collect();
         format!("{hosts}[[star]]\nname = \"{name}\"\nhosts = [{list}]\nbandwidth = \"100Mbps\"\nlatency = \"100us\"\n")
     };
-    let platform = "[[host]]\nname = \"client\"\nspeed = \"1Gf\"\n".to_string()
+    "[[host]]\nname = \"client\"\nspeed = \"1Gf\"\n".to_string()
         + &site("here", 0..4, "\"client\", ")
         + &site("there", 4..8, "")
         + "[[link]]\nname = \"wan\"\nbandwidth = \"50Mbps\"\nlatency = \"10ms\"\n"
-        + "[[connect]]\nfrom = \"here\"\nto = \"there\"\nlinks = [\"wan\"]\n";
-    let (seconds, report) = broadcast("two-sites", &platform);
-    let crossed: f64 =
-        report.bytes_by_link.iter().filter(|(link, _)| link.starts_with("wan")).map(|(_, bytes)| bytes).sum();
-    let share = crossed / BYTES as f64;
-    assert!((1.0..1.1).contains(&share), "the link was crossed {share} times");
-    assert!(seconds <= 1.25 * BYTES as f64 / (BANDWIDTH / 2.0), "{seconds} s");
+        + "[[connect]]\nfrom = \"here\"\nto = \"there\"\nlinks = [\"wan\"]\n"
 }

@@ -64,6 +64,7 @@ impl Play {
                 3 => ClientToCatalog::Forget { ask, name }.into(),
                 4 => ClientToCatalog::Delete { ask, name }.into(),
                 5 => ClientToCatalog::List { ask, prefix: name, after: String::new() }.into(),
+                6 if which >= 128 => ClientToCatalog::Explain { ask, name, after: Some(peer) }.into(),
                 6 => ClientToCatalog::Locate { datum }.into(),
                 7 => ClientToCatalog::Release { datum, times: u64::from(which) }.into(),
                 8 => ClientToCatalog::Reads { data: vec![(datum, u64::from(which)), (datum, 1)] }.into(),

@@ -12,6 +12,7 @@ use super::{GridOption, print_json, print_line, print_text};
 use crate::drawing::words::{counted, scaled};
 
 mod delete;
+mod explain;
 
 /// Servers of one name that a line lists.
 const SERVERS_SHOWN: usize = 4;
@@ -22,7 +23,7 @@ const NAME_WIDTH_MAX: usize = 40;
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  gridloom data\n  gridloom data run/ --json\n  gridloom data delete run/1 run/2"
+    after_help = "Examples:\n  gridloom data\n  gridloom data run/ --json\n  gridloom data explain mesh\n  gridloom data delete run/1 run/2"
 )]
 pub struct Options {
     /// Names that begin so [default: all]; write -- before one that is also a command
@@ -38,12 +39,14 @@ pub struct Options {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Explain(explain::Options),
     Delete(delete::Options),
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     match &options.command {
         None => list(options),
+        Some(Command::Explain(options)) => explain::run(options),
         Some(Command::Delete(options)) => delete::run(options),
     }
 }

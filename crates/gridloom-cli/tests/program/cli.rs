@@ -399,7 +399,7 @@ fn the_documentation_has_the_help_texts() {
         ("calls", &[&["calls"]]),
         ("cancel", &[&["cancel"]]),
         ("logs", &[&["logs"]]),
-        ("data", &[&["data"], &["data", "delete"]]),
+        ("data", &[&["data"], &["data", "explain"], &["data", "delete"]]),
         ("simulate", &[&["simulate"]]),
         ("soak", &[&["soak"]]),
         ("deploy", &[&["deploy"]]),

@@ -78,6 +78,36 @@ fn names_are_listed_and_deleted() {
 }
 
 #[test]
+fn a_name_is_explained() {
+    let grid = Grid::start();
+    let _one = serve(&grid, "one");
+    put(&grid, "mesh", "1000000");
+    put(&grid, "mesh", "2000000");
+    let page = succeeds(grid.command(&["data", "explain", "mesh"]));
+    assert_eq!(page, "mesh\nversion 2, current: 2000000 bytes, 2 MB\n  kept by one\n");
+    let (_two, _three) = (serve(&grid, "two"), serve(&grid, "three"));
+    let told = grid.json(&["data", "explain", "mesh"]);
+    let version = json!({
+        "version": 2, "state": "current", "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "servers": ["one"],
+        "keepers": ["one"], "coming_to": [], "readers": 0, "lost": null,
+    });
+    assert_eq!((&told["name"], &told["versions"]), (&json!("mesh"), &json!([version])));
+    let source = json!({
+        "server": "one", "seconds": 0.0, "sends": 1, "sends_to_others": 0, "latency_seconds": 0.0,
+        "bandwidth_bytes_per_second": null, "link": "same host", "verdict": "taken",
+    });
+    let copy = |name: &str| json!({ "server": name, "is_coming": false, "source_count": 1, "sources": [source] });
+    assert_eq!(told["servers_without"], json!([copy("three"), copy("two")]));
+    let page = succeeds(grid.command(&["data", "explain", "mesh"]));
+    let rows = "server  from  takes  link       why\n\
+                three   one     0 s  same host  the only source\n\
+                two     one     0 s  same host  the only source\n";
+    assert!(page.ends_with(&format!("\n\n{rows}")), "{page}");
+    let (code, error) = said(grid.command(&["data", "explain", "mehs"]));
+    assert_eq!((code, error.as_str()), (1, "gridloom: no shared data are named 'mehs'; did you mean 'mesh'?\n"));
+}
+
+#[test]
 fn names_that_are_commands_or_no_names() {
     let grid = Grid::start();
     let _one = serve(&grid, "one");

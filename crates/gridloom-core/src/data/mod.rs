@@ -20,11 +20,11 @@ mod mode;
 mod spread;
 mod uri;
 
-pub use catalog::{Catalog, News, Question, Stored};
+pub use catalog::{Catalog, News, Question, Standing, Stored, VersionReport};
 pub use copies::{CLIENT, Copies, Status};
 pub use description::{Description, Kind};
 pub use mode::Mode;
-pub use spread::{Source, Spread};
+pub use spread::{Candidate, Source, Spread, Verdict};
 pub use uri::{InvalidData, Uri};
 
 mod dropped;

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use gridloom_base::NodeId;
 use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, HOPS_MAX, PART_BYTES};
 use gridloom_perf::LinkEstimate;
+use serde::{Deserialize, Serialize};
 
 /// Times as long as the earliest source takes.
 const NEAR_EARLIEST: f64 = 1.25;
@@ -39,6 +40,31 @@ pub struct Source {
     pub hops: u16,
     /// When it will be whole, seconds.
     pub end_s: f64,
+}
+
+/// A source that a server may take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Candidate {
+    pub source: Source,
+    /// The way from there.
+    pub way: LinkEstimate,
+    /// To how many others it sends it already.
+    pub sends: u32,
+    pub verdict: Verdict,
+}
+
+/// Why a source is taken, or is not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Verdict {
+    Taken,
+    /// The one that is taken ends earlier, or has fewer hops, or a lesser number.
+    Behind,
+    /// It sends it to more others.
+    Busier,
+    /// Its way is much narrower.
+    Narrower,
+    /// It ends much later.
+    Later,
 }
 
 /// One datum on its way to servers.
@@ -58,18 +84,27 @@ impl Spread {
         self.coming.remove(&server);
     }
 
-    /// From whom the server is to get it: one of the `holders`, or a server that it is on its way to. It comes from there from now
-    /// on. `None` if there is none, or none `is_usable`.
-    pub fn choose(
-        &mut self,
+    /// From whom it is on its way to a server.
+    pub fn coming(&self, server: NodeId) -> Option<Source> {
+        self.coming.get(&server).copied()
+    }
+
+    /// A server gets it from there from now on.
+    pub fn begin(&mut self, server: NodeId, source: Source) {
+        self.coming.insert(server, source);
+    }
+
+    /// From whom a server may get it that it is not on its way to: from `holders`, or servers that it is on its way to, where they
+    /// are usable. The one to take is first; none, if there is none.
+    pub fn candidates(
+        &self,
         now_s: f64,
         server: NodeId,
         size_bytes: u64,
         holders: &[NodeId],
         is_usable: impl Fn(NodeId) -> bool,
         way: impl Fn(NodeId, NodeId) -> LinkEstimate,
-    ) -> Option<Source> {
-        self.coming.remove(&server);
+    ) -> Vec<Candidate> {
         let whole = holders.iter().map(|node| (*node, now_s, 0));
         let coming = self.coming.iter().filter(|(node, source)| !holders.contains(node) && source.hops < HOPS_MAX);
         let coming = coming.map(|(node, source)| (*node, source.end_s, source.hops));
@@ -81,11 +116,9 @@ impl Spread {
             let way = way(node, server);
             let sends = sends.get(&node).copied().unwrap_or(0);
             let end_s = end_s(now_s, size_bytes, (sends, source_end_s), way);
-            Candidate { bandwidth: way.bandwidth, sends, source: Source { node, hops: hops + 1, end_s } }
+            Candidate { way, sends, source: Source { node, hops: hops + 1, end_s }, verdict: Verdict::Taken }
         });
-        let best = best_of(now_s, predicted.collect())?;
-        self.coming.insert(server, best);
-        Some(best)
+        judged(now_s, predicted.collect())
     }
 
     /// To how many others each source sends it.
@@ -111,24 +144,29 @@ impl Spread {
     }
 }
 
-/// A source that a server may take.
-struct Candidate {
-    bandwidth: f64,
-    /// To how many others it sends already.
-    sends: u32,
-    source: Source,
-}
-
-fn best_of(now_s: f64, mut candidates: Vec<Candidate>) -> Option<Source> {
-    let earliest_s = candidates.iter().map(|one| one.source.end_s - now_s).min_by(f64::total_cmp)?;
-    candidates.retain(|one| one.source.end_s - now_s <= earliest_s * NEAR_EARLIEST);
-    let widest = candidates.iter().map(|one| one.bandwidth).max_by(f64::total_cmp)?;
-    candidates.retain(|one| one.bandwidth >= widest * NEAR_WIDEST);
-    let best = candidates.into_iter().min_by(|a, b| {
+/// Gives each candidate its verdict. The best is first.
+fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let earliest_s = candidates.iter().map(|one| one.source.end_s - now_s).min_by(f64::total_cmp).unwrap_or(0.0);
+    let is_late = |one: &Candidate| one.source.end_s - now_s > earliest_s * NEAR_EARLIEST;
+    let in_time = candidates.iter().filter(|one| !is_late(one));
+    let widest = in_time.map(|one| one.way.bandwidth).max_by(f64::total_cmp).unwrap_or(0.0);
+    for one in &mut candidates {
+        one.verdict = match (is_late(one), one.way.bandwidth < widest * NEAR_WIDEST) {
+            (true, _) => Verdict::Later,
+            (false, true) => Verdict::Narrower,
+            (false, false) => Verdict::Taken,
+        };
+    }
+    candidates.sort_by(|a, b| {
         let by_end = a.sends.cmp(&b.sends).then(a.source.end_s.total_cmp(&b.source.end_s));
-        by_end.then((a.source.hops, a.source.node).cmp(&(b.source.hops, b.source.node)))
+        let by_source = by_end.then((a.source.hops, a.source.node).cmp(&(b.source.hops, b.source.node)));
+        a.verdict.cmp(&b.verdict).then(by_source)
     });
-    best.map(|one| one.source)
+    let fewest = candidates.first().map_or(0, |best| best.sends);
+    for one in candidates.iter_mut().skip(1).filter(|one| one.verdict == Verdict::Taken) {
+        one.verdict = if one.sends > fewest { Verdict::Busier } else { Verdict::Behind };
+    }
+    candidates
 }
 
 /// The formula of the module, for a source that sends it to so many others, and has it whole at that time.
@@ -164,11 +202,55 @@ mod tests {
         LinkEstimate { bandwidth, latency_s: 1e-4 }
     }
 
+    impl Spread {
+        /// Has a server get it.
+        fn choose(
+            &mut self,
+            now_s: f64,
+            server: NodeId,
+            size_bytes: u64,
+            holders: &[NodeId],
+            is_usable: impl Fn(NodeId) -> bool,
+            way: impl Fn(NodeId, NodeId) -> LinkEstimate,
+        ) -> Option<Source> {
+            self.ended(server);
+            let source = self.candidates(now_s, server, size_bytes, holders, is_usable, way).first()?.source;
+            self.begin(server, source);
+            Some(source)
+        }
+    }
+
     fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate) -> Vec<Source> {
         let mut spread = Spread::default();
         (2..readers + 2)
             .map(|reader| spread.choose(0.0, NodeId(reader), size_bytes, &[NodeId(1)], all, way).unwrap())
             .collect()
+    }
+
+    #[test]
+    fn each_source_has_a_verdict() {
+        // 2 sends it to 8 and 4 to 6, the way from 1 is narrow, and those from 9 and 11 are long.
+        let mut spread = Spread::default();
+        let holders = [1, 2, 4, 9, 11].map(NodeId);
+        for (server, node, end_s) in [(6, 4, 100.0), (8, 2, 5.0)] {
+            spread.begin(NodeId(server), Source { node: NodeId(node), hops: 1, end_s });
+        }
+        let way = |from: NodeId, _| LinkEstimate {
+            bandwidth: if from == NodeId(1) { 6e6 } else { 12.5e6 },
+            latency_s: if holders[3..].contains(&from) { 1.0 } else { 1e-4 },
+        };
+        let candidates = spread.candidates(0.0, NodeId(10), 10 << 20, &holders, all, way);
+        let verdicts: Vec<(u64, Verdict)> = candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect();
+        let expected = [
+            (9, Verdict::Taken),
+            (11, Verdict::Behind),
+            (2, Verdict::Busier),
+            (4, Verdict::Busier),
+            (1, Verdict::Narrower),
+            (8, Verdict::Later),
+            (6, Verdict::Later),
+        ];
+        assert_eq!(verdicts, expected);
     }
 
     #[test]

@@ -314,6 +314,8 @@ pub enum NameCommand {
     Delete { name: String },
     /// The names that begin so, and come after `after`.
     List { prefix: String, after: String },
+    /// Where versions of a name are, and what servers after `after` without a copy would do to get one.
+    Explain { name: String, after: Option<NodeId> },
 }
 
 /// What a machine tells the program, the log and the trace.

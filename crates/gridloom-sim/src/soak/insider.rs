@@ -332,7 +332,9 @@ impl Insider {
         let ask = self.next;
         let name = ["mesh", "run/1", "", "\u{7}", "x/1"][self.below(5) as usize].to_string();
         match self.below(11) {
-            0 | 1 => ClientToCatalog::List { ask, prefix: String::new(), after: String::new() }.into(),
+            0 => ClientToCatalog::List { ask, prefix: String::new(), after: String::new() }.into(),
+            1 => ClientToCatalog::Explain { ask, name, after: Some(self.node()).filter(|_| ask.is_multiple_of(2)) }
+                .into(),
             2 => ServerToCatalog::Stored { datum: self.shared_datum(), client: self.id }.into(),
             3 => ServerToCatalog::Holds { data: vec![Held { named: self.named(), is_current: true }] }.into(),
             4 => ServerToCatalog::HasCopies { data: self.many(Insider::shared_datum) }.into(),

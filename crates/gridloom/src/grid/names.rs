@@ -377,7 +377,7 @@ impl SharedData<'_> {
     }
 
     /// Asks, and waits for the answer: for that of a find no longer than `limit`, or until the thread is interrupted.
-    fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
+    pub(super) fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
         let finds = matches!(command, NameCommand::Find { .. });
         let ask = self.begin_ask(command);
         let take = |state: &mut State| state.asks.take(ask);

@@ -13,6 +13,7 @@
 
 mod finding;
 mod keeping;
+mod reports;
 mod version;
 mod waits;
 
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
 use gridloom_base::{DatumId, Fnv, Meta, NameError, Named, NodeId, check_name};
+pub use reports::{Standing, VersionReport};
 use version::{Stage, Version};
 use waits::Waits;
 

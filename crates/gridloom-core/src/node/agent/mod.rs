@@ -3,6 +3,7 @@
 //! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
 //! nor of a running plan.
 
+mod explaining;
 mod keeping;
 mod links;
 mod mapping;

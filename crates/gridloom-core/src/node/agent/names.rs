@@ -86,6 +86,7 @@ impl Agent {
                 (ask, self.names.catalog.delete(&name).map(|()| Some(CatalogAnswer::Deleted)))
             }
             ClientToCatalog::List { ask, prefix, after } => (ask, Ok(Some(self.list(&prefix, &after)))),
+            ClientToCatalog::Explain { ask, name, after } => (ask, self.explain(now, &name, after).map(Some)),
             ClientToCatalog::Forget { ask, name } => {
                 let waited = self.names.catalog.forget_wait(Question { client, ask });
                 (ask, if waited { Err(self.names.catalog.not_found(&name)) } else { Ok(None) })

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::{Agent, send};
-use crate::data::{Source, Spread};
-use crate::node::message::{CatalogToServer, Supply, TaskToServer};
+use crate::data::{Candidate, Source, Spread};
+use crate::node::message::{Basis, CatalogToServer, Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX};
 use gridloom_base::{DatumId, NodeId, Time};
@@ -126,8 +126,7 @@ impl Agent {
         }
     }
 
-    /// From whom a server is to get a datum: a holder, or another server that gets it. One that failed is tried again if there is no
-    /// other, and not at once.
+    /// From whom a server is to get a datum: a holder, or another server that gets it.
     pub(super) fn source_for(
         &mut self,
         now: Time,
@@ -135,36 +134,77 @@ impl Agent {
         server: NodeId,
         failed: &BTreeMap<NodeId, Time>,
     ) -> Option<Source> {
-        let size_bytes = self.names.catalog.named(datum)?.meta.size_bytes();
-        let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
-        if self.names.searches.links.as_ref().is_none_or(|(at, _)| now.since(*at) >= HEARTBEAT_NS) {
-            let known = self.links.estimates().map(|(pair, link)| (pair.clone(), link));
-            self.names.searches.links = Some((now, Tree::new(known, [])));
-        }
+        self.refresh_ways(now);
         let mut spread = self.names.searches.spreads.remove(&datum).unwrap_or_default();
-        let mut choose = |is_usable: &dyn Fn(NodeId) -> bool| {
-            spread.choose(now.seconds(), server, size_bytes, &holders, is_usable, |a, b| self.way(a, b))
-        };
-        let has_rested = |node: NodeId| failed.get(&node).is_none_or(|at| now.since(*at) >= HEARTBEAT_NS);
-        let source = choose(&|node| !failed.contains_key(&node)).or_else(|| choose(&has_rested));
+        spread.ended(server);
+        let source = self.candidates(now, datum, server, &spread, failed).first().map(|best| best.source);
+        source.into_iter().for_each(|source| spread.begin(server, source));
         if !spread.is_empty() {
             self.names.searches.spreads.insert(datum, spread);
         }
         source
     }
 
-    /// What is expected of the way between two servers.
-    fn way(&self, from: NodeId, to: NodeId) -> LinkEstimate {
+    /// From whom a server may get a datum that is not on its way there, the best first. One that failed is tried again if there is no
+    /// other, and not at once.
+    pub(super) fn candidates(
+        &self,
+        now: Time,
+        datum: DatumId,
+        server: NodeId,
+        spread: &Spread,
+        failed: &BTreeMap<NodeId, Time>,
+    ) -> Vec<Candidate> {
+        let Some(size_bytes) = self.names.catalog.named(datum).map(|named| named.meta.size_bytes()) else {
+            return Vec::new();
+        };
+        let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
+        let candidates = |is_usable: &dyn Fn(NodeId) -> bool| {
+            spread.candidates(now.seconds(), server, size_bytes, &holders, is_usable, |a, b| self.way(a, b).0)
+        };
+        let has_rested = |node: NodeId| failed.get(&node).is_none_or(|at| now.since(*at) >= HEARTBEAT_NS);
+        match candidates(&|node| !failed.contains_key(&node)) {
+            none if none.is_empty() => candidates(&has_rested),
+            some => some,
+        }
+    }
+
+    /// A datum on its way to servers.
+    pub(super) fn spread_of(&self, datum: DatumId) -> Option<&Spread> {
+        self.names.searches.spreads.get(&datum)
+    }
+
+    /// Sources of a datum that have failed a server.
+    pub(super) fn failed_for(&self, datum: DatumId, server: NodeId) -> Option<&BTreeMap<NodeId, Time>> {
+        self.names.searches.searches.get(&(datum, server)).map(|search| &search.failed)
+    }
+
+    /// Ways are those of a moment ago, or of now.
+    pub(super) fn refresh_ways(&mut self, now: Time) {
+        if self.names.searches.links.as_ref().is_none_or(|(at, _)| now.since(*at) >= HEARTBEAT_NS) {
+            let known = self.links.estimates().map(|(pair, link)| (pair.clone(), link));
+            self.names.searches.links = Some((now, Tree::new(known, [])));
+        }
+    }
+
+    /// What is expected of the way between two servers, and why.
+    pub(super) fn way(&self, from: NodeId, to: NodeId) -> (LinkEstimate, Basis) {
         let (a, b) = (Agent::place(self, from), Agent::place(self, to));
         if a == b {
-            return LinkEstimate { bandwidth: f64::INFINITY, latency_s: 0.0 };
+            return (LinkEstimate { bandwidth: f64::INFINITY, latency_s: 0.0 }, Basis::SameHost);
         }
         let is_broken = |from, to| self.servers.get(from).is_some_and(|server| server.links.get(to) == Some(&None));
         if is_broken(&from, &to) || is_broken(&to, &from) {
-            return BROKEN_WAY;
+            return (BROKEN_WAY, Basis::Broken);
         }
-        let tree = self.names.searches.links.as_ref().map(|(_, tree)| tree);
-        tree.map_or(LinkEstimate::UNMEASURED, |tree| tree.link(tree.number(&a), tree.number(&b)))
+        let Some((_, tree)) = &self.names.searches.links else { return (LinkEstimate::UNMEASURED, Basis::Unknown) };
+        let (a, b) = (tree.number(&a), tree.number(&b));
+        let link = tree.link(a, b);
+        match tree.measured(a, b) {
+            Some(_) => (link, Basis::Measured),
+            None if link == LinkEstimate::UNMEASURED => (link, Basis::Unknown),
+            None => (link, Basis::Others),
+        }
     }
 
     /// Copies of a datum have come to be, or all have gone: servers that wait for a source may be answered.

@@ -55,6 +55,10 @@ enum Ask {
         prefix: String,
         after: String,
     },
+    Explain {
+        name: String,
+        after: Option<NodeId>,
+    },
 }
 
 #[derive(Debug)]
@@ -96,6 +100,7 @@ impl Ask {
             Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
             Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
             Ask::List { prefix, after } => ClientToCatalog::List { ask, prefix: prefix.clone(), after: after.clone() },
+            Ask::Explain { name, after } => ClientToCatalog::Explain { ask, name: name.clone(), after: *after },
         }
     }
 }
@@ -151,6 +156,7 @@ impl Client {
             NameCommand::Find { name, waits } => Ask::Find { name, waits, is_forgotten: false },
             NameCommand::Delete { name } => Ask::Delete { name },
             NameCommand::List { prefix, after } => Ask::List { prefix, after },
+            NameCommand::Explain { name, after } => Ask::Explain { name, after },
             NameCommand::Forget => return self.forget_find(ask, out),
         };
         self.names.asks.insert(ask, question);

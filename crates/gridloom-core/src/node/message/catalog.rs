@@ -20,7 +20,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Message;
+use crate::data::{Verdict, VersionReport};
 use gridloom_base::{DatumId, Meta, NameError, Named, NodeId};
+use gridloom_perf::LinkEstimate;
 
 /// What concerns shared names.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -66,6 +68,8 @@ pub enum ClientToCatalog {
     Delete { ask: u64, name: String },
     /// The names that begin so, and come after `after`.
     List { ask: u64, prefix: String, after: String },
+    /// Where versions of a name are, and what servers after `after` without a copy would do to get one.
+    Explain { ask: u64, name: String, after: Option<NodeId> },
 }
 
 impl ClientToCatalog {
@@ -77,7 +81,8 @@ impl ClientToCatalog {
             | ClientToCatalog::Find { ask, .. }
             | ClientToCatalog::Forget { ask, .. }
             | ClientToCatalog::Delete { ask, .. }
-            | ClientToCatalog::List { ask, .. } => Some(*ask),
+            | ClientToCatalog::List { ask, .. }
+            | ClientToCatalog::Explain { ask, .. } => Some(*ask),
             ClientToCatalog::Withdraw { .. }
             | ClientToCatalog::Locate { .. }
             | ClientToCatalog::Reads { .. }
@@ -115,6 +120,54 @@ pub enum CatalogAnswer {
         names: Vec<Listed>,
         has_more: bool,
     },
+    Explained {
+        /// The last one first.
+        versions: Vec<VersionReport>,
+        /// Servers without a copy of the current version, in order of node; some of them.
+        copies: Vec<CopyReport>,
+        has_more: bool,
+    },
+}
+
+/// How a server gets a copy, or would get it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CopyReport {
+    pub server: NodeId,
+    /// It is on its way there.
+    pub is_coming: bool,
+    /// From how many servers it may get it.
+    pub count: u32,
+    /// The best of them, the one that it gets it from first.
+    pub candidates: Vec<CandidateReport>,
+}
+
+/// A server from which another may get a copy.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CandidateReport {
+    pub from: NodeId,
+    /// Sends from a server that has it.
+    pub hops: u16,
+    /// In how many seconds the copy would be whole.
+    pub seconds: f64,
+    pub link: LinkEstimate,
+    pub basis: Basis,
+    /// To how many others it is being sent from there.
+    pub sends: u32,
+    pub verdict: Verdict,
+}
+
+/// What the estimate of a link rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Basis {
+    /// Both ends are on one host.
+    SameHost,
+    Measured,
+    /// Measured links of other hosts.
+    Others,
+    /// Nothing: a local network is assumed.
+    Unknown,
+    /// One end could not reach the other.
+    Broken,
 }
 
 /// A name in a list.

@@ -30,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use gridloom_base::DatumId;
 
 pub use catalog::{
-    CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, Held, Listed, ServerToCatalog,
+    Basis, CandidateReport, CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog,
+    CopyReport, Held, Listed, ServerToCatalog,
 };
 pub use directory::{DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, Registration};
 pub use link::{LinkMessage, LinkToAgent, LinkToProber, SeenTransfer};

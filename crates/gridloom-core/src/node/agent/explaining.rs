@@ -1,0 +1,127 @@
+//! Explains shared data: where the versions of a name are, and from whom each server without a copy gets one, or would get one.
+//!
+//! The sources are those that servers are named: see [`crate::data::Spread`]. An explanation begins no transfer.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::Agent;
+use crate::data::{Source, Spread, Standing, Verdict};
+use crate::node::message::{CandidateReport, CatalogAnswer, CopyReport};
+use gridloom_base::{DatumId, NameError, NodeId, Time, check_name};
+
+/// Servers in one answer: the agent does nothing else while it weighs their sources.
+const SERVERS_TOLD_MAX: usize = 64;
+/// Sources that are told of one server.
+const SOURCES_TOLD_MAX: usize = 8;
+
+impl Agent {
+    /// The versions of a name, and what servers after `after` without a copy of the current one would do to get one.
+    pub(super) fn explain(&mut self, now: Time, name: &str, after: Option<NodeId>) -> Result<CatalogAnswer, NameError> {
+        check_name(name)?;
+        let versions = self.names.catalog.reports(name);
+        if versions.is_empty() {
+            return Err(self.names.catalog.unknown(name));
+        }
+        self.refresh_ways(now);
+        let (mut copies, mut has_more) = (Vec::new(), false);
+        if let Some(current) = versions.iter().find(|version| version.standing == Standing::Current) {
+            let after = self.servers.range((after.map_or(Unbounded, Excluded), Unbounded));
+            let without = after.filter(|(node, server)| !server.registration.plain && !current.holders.contains(node));
+            let mut without = without.map(|(node, _)| *node);
+            let copy = |server| self.copy_to(now, current.named.datum, server);
+            copies = without.by_ref().take(SERVERS_TOLD_MAX).map(copy).collect();
+            has_more = without.next().is_some();
+        }
+        Ok(CatalogAnswer::Explained { versions, copies, has_more })
+    }
+
+    fn copy_to(&self, now: Time, datum: DatumId, server: NodeId) -> CopyReport {
+        let (none_comes, none_failed) = (Spread::default(), BTreeMap::new());
+        let spread = self.spread_of(datum).unwrap_or(&none_comes);
+        if let Some(source) = spread.coming(server) {
+            let candidates = vec![self.candidate(now, server, source, (0, Verdict::Taken))];
+            return CopyReport { server, is_coming: true, count: 1, candidates };
+        }
+        let failed = self.failed_for(datum, server).unwrap_or(&none_failed);
+        let all = self.candidates(now, datum, server, spread, failed);
+        let best = all.iter().take(SOURCES_TOLD_MAX);
+        let candidates = best.map(|one| self.candidate(now, server, one.source, (one.sends, one.verdict))).collect();
+        CopyReport { server, is_coming: false, count: all.len().try_into().unwrap_or(u32::MAX), candidates }
+    }
+
+    fn candidate(
+        &self,
+        now: Time,
+        server: NodeId,
+        source: Source,
+        (sends, verdict): (u32, Verdict),
+    ) -> CandidateReport {
+        let Source { node: from, hops, end_s } = source;
+        let (link, basis) = self.way(from, server);
+        CandidateReport { from, hops, seconds: (end_s - now.seconds()).max(0.0), link, basis, sends, verdict }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::tests::{agent, register};
+    use super::*;
+    use crate::node::message::{Basis, Held, ServerToCatalog, SupplyFault, TaskToClient};
+    use crate::node::protocol::Input;
+    use gridloom_base::time::SECOND_NS;
+    use gridloom_base::{Dtype, Machine, Meta, Named};
+
+    const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
+
+    fn copies(agent: &mut Agent, after: Option<NodeId>) -> (Vec<CopyReport>, bool) {
+        match agent.explain(Time(2 * SECOND_NS), "mesh", after) {
+            Ok(CatalogAnswer::Explained { copies, has_more, .. }) => (copies, has_more),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn heard(agent: &mut Agent, from: NodeId, message: impl Into<crate::node::message::Message>) {
+        agent.handle(Time(SECOND_NS), Input::Received { from, message: message.into() }, &mut Vec::new());
+    }
+
+    /// Many servers, of which that one has a datum.
+    fn with_one_holder(servers: u64, holder: NodeId) -> Agent {
+        let mut agent = agent();
+        (2..servers + 2).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
+        let meta = Meta::array(Dtype::Uint8, &[1 << 20]);
+        let named = Named { datum: DATUM, name: "mesh".into(), version: 1, meta, replicas: 1 };
+        heard(&mut agent, holder, ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] });
+        agent
+    }
+
+    #[test]
+    fn a_copy_on_its_way_and_one_that_would_come_are_told_apart() {
+        let holder = NodeId(2);
+        let mut agent = with_one_holder(3, holder);
+        let fault = SupplyFault::Unreachable;
+        let asks = TaskToClient::SupplyFailed { datum: DATUM, from: NodeId::CATALOG, fault, why: String::new() };
+        heard(&mut agent, NodeId(3), asks);
+        let (told, has_more) = copies(&mut agent, None);
+        let before = format!("{agent:?}");
+        assert!(!has_more && told.iter().map(|one| one.server.0).eq([3, 4]), "{told:?}");
+        assert!(told[0].is_coming && told[0].candidates[0].from == holder, "{told:?}");
+        let (would, other) = (&told[1].candidates[0], &told[1].candidates[1]);
+        assert!(!told[1].is_coming && told[1].count == 2, "{told:?}");
+        assert_eq!((would.verdict, would.hops + other.hops, would.basis), (Verdict::Taken, 3, Basis::Unknown));
+        let _ = copies(&mut agent, None);
+        assert_eq!(format!("{agent:?}"), before, "nothing has begun to move");
+        let unknown = agent.explain(Time(2 * SECOND_NS), "mehs", None).unwrap_err();
+        assert_eq!(unknown, NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] });
+    }
+
+    #[test]
+    fn many_servers_are_told_in_parts() {
+        let mut agent = with_one_holder(100, NodeId(50));
+        let (first, has_more) = copies(&mut agent, None);
+        let (last, has_still_more) = copies(&mut agent, first.last().map(|one| one.server));
+        assert_eq!((first.len(), has_more, last.len(), has_still_more), (SERVERS_TOLD_MAX, true, 35, false));
+        assert!(last[0].server > first[63].server && !first.iter().chain(&last).any(|one| one.server == NodeId(50)));
+        assert_eq!(agent.names.searches.len(), 0);
+    }
+}
