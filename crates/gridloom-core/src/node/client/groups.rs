@@ -208,6 +208,7 @@ impl Client {
         if matches!(task.kind, TaskKind::Publish(_)) {
             self.publish_ended(now, task.id, out);
         }
+        self.ask_for_made(task, out);
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
         for datum in &inputs {
             if let Some(run) = self.data.get_mut(datum) {

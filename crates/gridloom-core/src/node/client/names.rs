@@ -79,6 +79,8 @@ struct Put {
 /// How far a put has come.
 #[derive(Clone, PartialEq, Debug)]
 enum Stage {
+    /// The call that makes the datum has not ended: where the datum will be is not known.
+    Unmade,
     /// The catalog was asked for a place.
     Asked,
     /// It failed, and is tried again at the next heartbeat.
@@ -178,9 +180,17 @@ impl Client {
     }
 
     fn ask_catalog(&mut self, ask: u64, out: &mut Vec<Effect>) {
+        let is_made = match self.names.asks.get(&ask) {
+            Some(Ask::Put(put)) => self.is_made(put.datum),
+            _ => true,
+        };
         let Some(question) = self.names.asks.get_mut(&ask) else { return };
         let mut at = Vec::new();
         if let Ask::Put(put) = question {
+            if !is_made {
+                put.stage = Stage::Unmade;
+                return;
+            }
             put.stage = Stage::Asked;
             let held = self.data.get(&put.datum).map(|run| run.holders.iter().copied());
             at.extend(held.into_iter().flatten());
@@ -270,6 +280,15 @@ impl Client {
     }
 
     // ---- putting
+
+    /// A task has ended: what it made can be put now, best on the server that has it.
+    pub(super) fn ask_for_made(&mut self, task: &Task, out: &mut Vec<Effect>) {
+        let is_by_it = |put: &Put| put.stage == Stage::Unmade && task.outputs.iter().any(|it| it.datum == put.datum);
+        let asks = self.names.asks.iter().filter(|(_, ask)| matches!(ask, Ask::Put(put) if is_by_it(put)));
+        for ask in asks.map(|(ask, _)| *ask).collect::<Vec<_>>() {
+            self.ask_catalog(ask, out);
+        }
+    }
 
     /// The task that takes a datum to its server has ended.
     pub(super) fn publish_ended(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
