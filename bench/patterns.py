@@ -25,8 +25,9 @@ FUNCTIONS = pathlib.Path(__file__).resolve().parent / "patterns_functions.py"
 def share(grid, makers, size_bytes, name):
     """Has each of these servers make an array, and puts it under a name."""
     make = grid.function("patterns_functions/make")
-    with grid.group():
+    with grid.group() as group:
         made = [make.on(maker)(size_bytes // 8, float(number)) for number, maker in enumerate(makers)]
+    group.report()
     for number, handle in enumerate(made):
         grid.put(f"{name}/{number}", handle)
 
