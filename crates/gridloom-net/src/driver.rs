@@ -43,7 +43,8 @@ use crate::identity::{Credentials, HostId, Secret};
 use crate::jobs::JobsConfig;
 use crate::log;
 use crate::pid::pid;
-use crate::segment::{Pool, raise_descriptor_limit};
+use crate::segment::{Disk, Pool, raise_descriptor_limit};
+use crate::spilling;
 use crate::spin::has_spare_processor;
 use crate::store::Store;
 use crate::threads;
@@ -76,6 +77,8 @@ pub struct NetConfig {
     pub pool_keep_bytes: u64,
     /// Largest datum that it takes from others.
     pub datum_bytes_max: u64,
+    /// Where data go that find no room in memory.
+    pub disk: Option<Disk>,
 }
 
 impl NetConfig {
@@ -91,6 +94,7 @@ impl NetConfig {
             speed_flops: None,
             pool_keep_bytes: 1 << 30,
             datum_bytes_max: STORE_BYTES_DEFAULT,
+            disk: None,
         }
     }
 }
@@ -143,7 +147,8 @@ impl NetNode {
             registry.register(&mut SourceFd(&near.listener.0.as_raw_fd()), LOCAL_LISTENER, Interest::READABLE)?;
         }
         let (role, name, machine) = make(id, &address);
-        let store = Arc::new(Store::new(Pool::new(config.pool_keep_bytes)));
+        let store = Arc::new(Store::new(Pool::with_disk(config.pool_keep_bytes, config.disk)));
+        spilling::start(&store)?;
         let own = Hello {
             purpose: Purpose::Control,
             node: id,

@@ -9,6 +9,7 @@ pub mod payload;
 mod pid;
 pub mod process;
 pub mod segment;
+mod spilling;
 mod spin;
 pub mod store;
 pub mod threads;

@@ -1,4 +1,5 @@
-//! The data that a node holds. No policy: its machine says what comes, stays and goes.
+//! The data that a node holds. No policy: its machine says what comes, stays and goes. Where there is a disk, the store decides what lies
+//! there ([`crate::spilling`]).
 //!
 //! **Invariant:** a datum that is there is not replaced; only the place of its bytes may change
 //! ([`Store::segment_of`]).
@@ -6,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gridloom_base::{DatumId, Meta};
 
@@ -22,6 +24,8 @@ pub struct Store {
     pool: Pool,
     moving: Moving,
     held: Mutex<Held>,
+    /// Something was put.
+    has_more: Condvar,
     /// What comes and may be passed on meanwhile.
     coming: Mutex<BTreeMap<DatumId, (Meta, Arc<Filling>)>>,
 }
@@ -36,37 +40,55 @@ pub struct Coming<'a> {
 #[derive(Default)]
 struct Held {
     bytes: u64,
-    data: BTreeMap<DatumId, (Meta, Payload)>,
+    /// Of these on the disk.
+    disk_bytes: u64,
+    data: BTreeMap<DatumId, Stored>,
+    /// Rises with each use of a datum.
+    uses: u64,
+}
+
+/// A datum that is there.
+struct Stored {
+    meta: Meta,
+    payload: Payload,
+    last_use: u64,
 }
 
 impl Store {
     /// An empty store that takes its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        Store { pool, moving: Moving::default(), held: Mutex::default(), coming: Mutex::default() }
+        let (moving, held, has_more, coming) = Default::default();
+        Store { pool, moving, held, has_more, coming }
     }
 
     /// Puts a datum; `false` if it is there already and stays as it is.
     pub fn put(&self, datum: DatumId, meta: Meta, payload: Payload) -> bool {
-        let size_bytes = payload.size_bytes();
+        let (size_bytes, on_disk_bytes) = (payload.size_bytes(), on_disk_bytes(&payload));
         let mut held = self.lock();
         match held.data.entry(datum) {
             Entry::Occupied(_) => return false,
-            Entry::Vacant(place) => place.insert((meta, payload)),
+            Entry::Vacant(place) => place.insert(Stored { meta, payload, last_use: 0 }),
         };
         held.bytes += size_bytes;
+        held.disk_bytes += on_disk_bytes;
+        held.touch(&datum);
+        self.has_more.notify_all();
         true
     }
 
     /// The datum, if it is there; its bytes stay while the payload lives, whatever becomes of the store.
     pub fn get(&self, datum: &DatumId) -> Option<(Meta, Payload)> {
-        self.lock().data.get(datum).cloned()
+        let mut held = self.lock();
+        held.touch(datum);
+        held.data.get(datum).map(|stored| (stored.meta.clone(), stored.payload.clone()))
     }
 
     /// Removes a datum; `false` if it is not there.
     pub fn remove(&self, datum: &DatumId) -> bool {
         let mut held = self.lock();
-        let Some((_, payload)) = held.data.remove(datum) else { return false };
+        let Some(Stored { payload, .. }) = held.data.remove(datum) else { return false };
         held.bytes -= payload.size_bytes();
+        held.disk_bytes -= on_disk_bytes(&payload);
         // The memory is freed after the lock: unmapping gigabytes takes a while.
         drop(held);
         drop(payload);
@@ -88,7 +110,7 @@ impl Store {
         segment.bytes_mut().copy_from_slice(payload.bytes());
         let moved = Payload::segment(segment.freeze());
         let mut held = self.lock();
-        if let Some((_, place)) = held.data.get_mut(datum) {
+        if let Some(Stored { payload: place, .. }) = held.data.get_mut(datum) {
             if let Payload::Segment { segment, offset, size_bytes } = place {
                 return Ok(Some((meta, segment.clone(), *offset, *size_bytes)));
             }
@@ -99,6 +121,48 @@ impl Store {
             Payload::Segment { segment, offset, size_bytes } => Ok(Some((meta, segment, offset, size_bytes))),
             Payload::Inline(_) | Payload::Foreign(_) => unreachable!("it was made as a segment above"),
         }
+    }
+
+    // ---- what lies on the disk
+
+    /// Bytes of data that lie in memory of this host, and on the disk.
+    pub fn placed_bytes(&self) -> (u64, u64) {
+        let held = self.lock();
+        (held.bytes - held.disk_bytes, held.disk_bytes)
+    }
+
+    /// The datum that was used longest ago of those in memory that nothing uses now, and that are not smaller.
+    pub(crate) fn coldest(&self, size_bytes_min: u64) -> Option<(DatumId, Payload)> {
+        let held = self.lock();
+        let is_cold = |stored: &&(&DatumId, &Stored)| {
+            let Payload::Segment { segment, .. } = &stored.1.payload else { return false };
+            let is_large = stored.1.payload.size_bytes() >= size_bytes_min;
+            is_large && !segment.is_on_disk() && Arc::strong_count(segment) == 1
+        };
+        let coldest = held.data.iter().filter(|entry| is_cold(&entry)).min_by_key(|(_, stored)| stored.last_use);
+        coldest.map(|(datum, stored)| (*datum, stored.payload.clone()))
+    }
+
+    /// The bytes of a datum lie elsewhere from now on, if it still is what it was.
+    pub(crate) fn moved(&self, datum: &DatumId, from: &Payload, to: Arc<Segment>) {
+        let mut held = self.lock();
+        let Some(stored) = held.data.get_mut(datum) else { return };
+        let is_same = |a: &Payload, b: &Payload| match (a, b) {
+            (Payload::Segment { segment: a, offset: at, .. }, Payload::Segment { segment: b, offset: bt, .. }) => {
+                Arc::ptr_eq(a, b) && at == bt
+            }
+            _ => false,
+        };
+        if is_same(&stored.payload, from) {
+            stored.payload = Payload::segment(to);
+            held.disk_bytes += from.size_bytes();
+        }
+    }
+
+    /// Waits until something is put, no longer than `limit`.
+    pub(crate) fn wait_for_more(&self, limit: Duration) {
+        let waited = self.has_more.wait_timeout(self.lock(), limit);
+        drop(waited);
     }
 
     /// A datum has begun to come, unless it is here or comes already.
@@ -149,6 +213,23 @@ impl Store {
 
     fn lock_coming(&self) -> MutexGuard<'_, BTreeMap<DatumId, (Meta, Arc<Filling>)>> {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn touch(&mut self, datum: &DatumId) {
+        self.uses += 1;
+        let uses = self.uses;
+        if let Some(stored) = self.data.get_mut(datum) {
+            stored.last_use = uses;
+        }
+    }
+}
+
+fn on_disk_bytes(payload: &Payload) -> u64 {
+    match payload {
+        Payload::Segment { segment, size_bytes, .. } if segment.is_on_disk() => *size_bytes,
+        _ => 0,
     }
 }
 

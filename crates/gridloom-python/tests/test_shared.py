@@ -162,7 +162,7 @@ def test_a_file_is_put_as_its_bytes(grid, tmp_path):
 
 def test_what_finds_no_room_says_how_much_there_is(program):
     with gl.local(servers=2, memory=64 << 20) as grid:
-        with pytest.raises(gl.NoRoomToShare, match="half of its memory"):
+        with pytest.raises(gl.NoRoomToShare, match="half of its store"):
             grid.put("large", np.zeros(33 << 17))
         for number in range(2):
             grid.put(f"large-{number}", np.full(31 << 17, float(number)))

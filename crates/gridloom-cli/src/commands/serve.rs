@@ -9,12 +9,14 @@ use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::Fnv;
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
+use gridloom_base::size::size_text;
 use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::{Secret, TICKET_VARIABLE};
 use gridloom_net::jobs::{JobsConfig, RunAs, shared_threads};
+use gridloom_net::segment::Disk;
 use gridloom_net::worker::nested;
 use serde_json::json;
 
@@ -70,9 +72,15 @@ pub struct Options {
     /// Compile nothing: 'gridloom idl compile' has put the inline bodies into libraries
     #[arg(long)]
     no_compile: bool,
-    /// Limit of the data that the server stores, such as 8GiB [default: 4GiB]
+    /// Limit of the data that the server stores in memory, such as 8GiB [default: 4GiB]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
+    /// Folder for data that find no room in memory
+    #[arg(long, value_name = "DIR")]
+    disk: Option<PathBuf>,
+    /// Limit of the data there [default: half of what is free]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "disk")]
+    disk_limit: Option<u64>,
     /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     speed: Option<f64>,
@@ -169,6 +177,24 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How many bytes of data the server takes, and the folder for those without room in memory.
+fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
+    let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
+    let Some(folder) = &options.disk else { return Ok((memory_bytes, None)) };
+    let folder = absolute(folder)?;
+    let disk = Disk::open(&folder, memory_bytes).with_context(|| format!("--disk: '{}'", folder.display()))?;
+    let space = rustix::fs::statvfs(&folder).with_context(|| format!("--disk: '{}'", folder.display()))?;
+    let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
+    let disk_bytes = match options.disk_limit {
+        Some(limit) if limit > free_bytes => {
+            let free = size_text(free_bytes);
+            bail!("--disk-limit: '{}' has {free} free; give a lower limit", folder.display());
+        }
+        limit => limit.unwrap_or(free_bytes / 2),
+    };
+    Ok((memory_bytes.saturating_add(disk_bytes), Some(disk)))
+}
+
 pub fn run(mut options: Options) -> Result<ExitCode> {
     hide_memory()?;
     if options.run_code {
@@ -196,7 +222,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     leave_out_what_the_library_lacks(&mut offer, &options)?;
     let name = options.name.clone().unwrap_or_else(default_name);
     let mut kept = open_models(&options, &offer);
-    let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
+    let (memory_bytes, disk) = places(&options)?;
+    let pool_keep_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT) / 2;
     let names = offer.definitions.iter().map(|definition| definition.signature.name.clone());
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
@@ -226,7 +253,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         jobs: Some(jobs),
         speed_flops: options.speed,
         datum_bytes_max: memory_bytes,
-        pool_keep_bytes: memory_bytes / 2,
+        pool_keep_bytes,
+        disk,
     };
     let data_max = gridloom_net::segment::data_max(options.slots)?;
     let agent = if options.no_agent { String::new() } else { options.agent.agent.clone() };

@@ -1,7 +1,7 @@
 //! Memory files and their mappings: the only place that maps memory.
 //!
 //! **Invariant:** a file is sealed against shrinking before anybody maps it, so a read never leaves it; [`Mapping`]
-//! refuses any other file.
+//! refuses any other file. The exception are a server's files on a disk ([`super::disk`]), for itself and its workers.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,13 +28,26 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len_bytes` bytes for reading: a write through the slice stops the process.
+    /// Maps the first `len_bytes` bytes of what a worker's server gives it, for reading: a write through the slice stops the process.
     ///
     /// # Errors
-    /// If the file is shorter, can still shrink, or cannot be mapped.
+    /// If the file is shorter, can still shrink and is on no disk, or cannot be mapped.
     pub fn read_only(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
-        check(fd, len_bytes)?;
+        match rustix::fs::fcntl_get_seals(fd) {
+            // A file on a disk has no seals.
+            Err(rustix::io::Errno::INVAL) => check_size(fd, len_bytes)?,
+            _ => check(fd, len_bytes)?,
+        }
         Mapping::map(fd, len_bytes, ProtFlags::READ, MapFlags::SHARED)
+    }
+
+    /// Maps the first `len_bytes` bytes of a file on a disk, that this process made, for writing into it.
+    ///
+    /// # Errors
+    /// If the file is shorter, or cannot be mapped.
+    pub(super) fn of_file(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
+        check_size(fd, len_bytes)?;
+        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
     }
 
     /// Maps the first `len_bytes` bytes for writing into the file.
@@ -154,6 +167,10 @@ fn check(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
     if !rustix::fs::fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "shared memory is not sealed against shrinking"));
     }
+    check_size(fd, len_bytes)
+}
+
+fn check_size(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
     let size = rustix::fs::fstat(fd)?.st_size as u64;
     // The file is whole pages, so what is mapped beyond `len_bytes` is there too.
     if !size.is_multiple_of(PAGE_BYTES) || size < len_bytes {

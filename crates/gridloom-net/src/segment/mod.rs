@@ -15,6 +15,7 @@
 //! Which processes may see a segment, and how many bytes may be held, is decided elsewhere.
 
 mod descriptors;
+mod disk;
 mod filling;
 mod mapping;
 mod pool;
@@ -29,6 +30,8 @@ use serde::{Deserialize, Serialize};
 use self::pool::Shared;
 
 pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit};
+pub use disk::Disk;
+pub(crate) use disk::ON_DISK_BYTES_MIN;
 pub use filling::{Filler, Filling};
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
@@ -45,17 +48,22 @@ pub fn destroyed_count() -> u64 {
     DESTROYED.load(Ordering::Acquire)
 }
 
-/// A memory file with its mapping.
+/// A memory file, or one on a disk, with its mapping.
 #[derive(Debug)]
 pub struct Memory {
     key: u64,
     fd: OwnedFd,
     mapping: Mapping,
+    is_on_disk: bool,
 }
 
 impl Memory {
     fn new(fd: OwnedFd, mapping: Mapping) -> Arc<Memory> {
-        Arc::new(Memory { key: NEXT_KEY.fetch_add(1, Ordering::Relaxed), fd, mapping })
+        Arc::new(Memory { key: NEXT_KEY.fetch_add(1, Ordering::Relaxed), fd, mapping, is_on_disk: false })
+    }
+
+    fn on_disk(fd: OwnedFd, mapping: Mapping) -> Arc<Memory> {
+        Arc::new(Memory { key: NEXT_KEY.fetch_add(1, Ordering::Relaxed), fd, mapping, is_on_disk: true })
     }
 
     fn len(&self) -> u64 {
@@ -116,6 +124,11 @@ impl Segment {
         self.len == 0
     }
 
+    /// Whether it lies on a disk: other nodes are given its bytes, and not the file.
+    pub fn is_on_disk(&self) -> bool {
+        self.memory().is_on_disk
+    }
+
     /// Its file, to be handed to another process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory().fd.as_fd()
@@ -159,10 +172,9 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take()
-            && !self.retired.load(Ordering::Acquire)
             && let Some(home) = self.home.upgrade()
         {
-            home.give_back(memory);
+            home.let_go(memory, self.retired.load(Ordering::Acquire));
         }
         let on_drop = self.on_drop.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_drop) = on_drop {

@@ -1,12 +1,15 @@
 //! Makes segments, and keeps the memory of those that were let go for the next of about the same size.
+//!
+//! With a [`Disk`], what comes when memory is full goes there.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::descriptors::{KEPT_PART, descriptor_limit};
+use super::disk::{Disk, ON_DISK_BYTES_MIN};
 use super::mapping::{Mapping, PAGE_BYTES, sealed_file};
 use super::{Memory, Segment, SegmentId, SegmentMut};
 
@@ -18,6 +21,9 @@ pub(super) struct Shared {
     keep_bytes_max: u64,
     /// Each takes a descriptor.
     keep_count_max: u64,
+    disk: Option<Disk>,
+    /// Bytes of the segments that it made or took over, and that are in use and in memory.
+    used_bytes: AtomicU64,
     free: Mutex<Free>,
 }
 
@@ -32,8 +38,42 @@ struct Free {
 impl Pool {
     /// An empty pool that keeps at most so many bytes warm, in at most an eighth of the descriptors.
     pub fn new(keep_bytes_max: u64) -> Pool {
+        Pool::with_disk(keep_bytes_max, None)
+    }
+
+    /// The same, with a disk for what finds no room in memory.
+    pub fn with_disk(keep_bytes_max: u64, disk: Option<Disk>) -> Pool {
         let keep_count_max = descriptor_limit() / KEPT_PART;
-        Pool(Arc::new(Shared { keep_bytes_max, keep_count_max, free: Mutex::default() }))
+        let (used_bytes, free) = Default::default();
+        Pool(Arc::new(Shared { keep_bytes_max, keep_count_max, disk, used_bytes, free }))
+    }
+
+    /// Bytes of data that are to stay in memory, if there is a disk for others.
+    pub fn memory_bytes_max(&self) -> Option<u64> {
+        self.0.disk.as_ref().map(Disk::memory_bytes_max)
+    }
+
+    /// Memory for data that come: on the disk, if there is one and the memory is full.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`]; if the disk is full, or fails.
+    pub fn allocate_for_data(&self, size_bytes: u64) -> io::Result<SegmentMut> {
+        let used_bytes = self.0.used_bytes.load(Ordering::Relaxed);
+        let is_full = |limit: u64| used_bytes.saturating_add(size_bytes) > limit;
+        match self.memory_bytes_max().is_some_and(is_full) && size_bytes >= ON_DISK_BYTES_MIN {
+            true => self.allocate_on_disk(size_bytes),
+            false => self.allocate(size_bytes),
+        }
+    }
+
+    /// Memory on the disk.
+    ///
+    /// # Errors
+    /// If there is no disk, it is full, or fails.
+    pub fn allocate_on_disk(&self, size_bytes: u64) -> io::Result<SegmentMut> {
+        let disk = self.0.disk.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        let size = size_bytes.max(1).checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(SegmentMut { segment: self.segment(disk.allocate(size)?, size_bytes, true), zeroed: true })
     }
 
     /// Memory of `size_bytes` bytes: warm if there is any of its size class, with unspecified contents then.
@@ -65,6 +105,9 @@ impl Pool {
     }
 
     fn segment(&self, memory: Arc<Memory>, len: u64, retired: bool) -> Segment {
+        if !memory.is_on_disk {
+            self.0.used_bytes.fetch_add(memory.len(), Ordering::Relaxed);
+        }
         Segment {
             id: SegmentId(memory.key),
             memory: Some(memory),
@@ -89,7 +132,15 @@ impl Shared {
         Some(memory)
     }
 
-    pub(super) fn give_back(&self, memory: Arc<Memory>) {
+    /// Memory is used no longer; kept for reuse, unless it may still be looked at.
+    pub(super) fn let_go(&self, memory: Arc<Memory>, is_retired: bool) {
+        if memory.is_on_disk {
+            return;
+        }
+        self.used_bytes.fetch_sub(memory.len(), Ordering::Relaxed);
+        if is_retired {
+            return;
+        }
         let mut free = self.lock();
         if free.bytes + memory.len() <= self.keep_bytes_max && free.count < self.keep_count_max {
             free.bytes += memory.len();
@@ -130,6 +181,31 @@ mod tests {
         assert!(!again.take_zeroed());
         assert_eq!((again.segment().key(), again.segment().as_ptr()), (key, at));
         assert_eq!(again.segment().bytes()[99_999], 7);
+    }
+
+    #[test]
+    fn what_comes_when_memory_is_full_goes_to_the_disk() {
+        let folder = std::env::temp_dir();
+        let pool = Pool::with_disk(0, Some(Disk::open(&folder, 3 << 20).unwrap()));
+        let first = pool.allocate_for_data(2 << 20).unwrap().freeze();
+        let mut second = pool.allocate_for_data(5 << 20).unwrap();
+        second.bytes_mut().fill(7);
+        let second = second.freeze();
+        assert!(!first.is_on_disk() && second.is_on_disk());
+        // A worker reads it, and cannot write.
+        let mapping = Mapping::read_only(second.fd(), second.len()).unwrap();
+        assert!(mapping.bytes()[..5 << 20].iter().all(|byte| *byte == 7));
+        assert!(Mapping::read_write(second.fd(), second.len()).is_err());
+        assert!(rustix::fs::ftruncate(second.fd(), 0).is_err());
+        // Another node does not take the file.
+        let file = second.fd().try_clone_to_owned().unwrap();
+        assert!(Segment::import(file, second.len(), second.id(), Box::new(|_| ())).is_err());
+        drop(first);
+        let small = pool.allocate_for_data(100).unwrap();
+        let third = pool.allocate_for_data(2 << 20).unwrap();
+        assert!(!small.segment().is_on_disk() && !third.segment().is_on_disk());
+        let Err(error) = pool.allocate_on_disk(1 << 60) else { panic!("no disk is as large") };
+        assert!(error.to_string().contains(&*folder.to_string_lossy()), "{error}");
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Receiver {
         let serial = header.serial;
         let room = match header.size_bytes > self.datum_bytes_max {
             true => Err(io::Error::other(format!("more than the {} bytes that this node takes", self.datum_bytes_max))),
-            false => self.store.pool().allocate(header.size_bytes),
+            false => self.store.pool().allocate_for_data(header.size_bytes),
         };
         match room {
             Ok(memory) => {

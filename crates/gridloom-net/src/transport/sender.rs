@@ -317,22 +317,31 @@ fn granted(
     source: &Source,
     datum: Option<DatumId>,
 ) -> io::Result<(Arc<Segment>, u64)> {
-    match source {
-        Source::Whole(Payload::Segment { segment, offset, .. }) => return Ok((segment.clone(), *offset)),
-        Source::Coming(coming) => return coming.whole().map(|segment| (segment, 0)).ok_or_else(broken_off),
-        Source::Whole(_) | Source::Zeros => {}
-    }
+    let came = match source {
+        Source::Whole(Payload::Segment { segment, offset, .. }) if !segment.is_on_disk() => {
+            return Ok((segment.clone(), *offset));
+        }
+        Source::Coming(coming) => {
+            let segment = coming.whole().ok_or_else(broken_off)?;
+            if !segment.is_on_disk() {
+                return Ok((segment, 0));
+            }
+            Some(Payload::segment(segment))
+        }
+        Source::Whole(_) | Source::Zeros => None,
+    };
     if let Some(datum) = datum
         && let Some((_, segment, offset, size_bytes)) = store.segment_of(&datum)?
         && size_bytes == header.size_bytes
+        && !segment.is_on_disk()
     {
         return Ok((segment, offset));
     }
-    // A probe, or a datum that was dropped since it was to be sent.
+    // A probe, a datum on the disk, or one that was dropped since it was to be sent.
     let mut memory = store.pool().allocate(header.size_bytes)?;
-    match source {
-        Source::Whole(payload) => memory.bytes_mut().copy_from_slice(payload.bytes()),
-        Source::Coming(_) | Source::Zeros => memory.bytes_mut().fill(0),
+    match (source, &came) {
+        (Source::Whole(payload), _) | (_, Some(payload)) => memory.bytes_mut().copy_from_slice(payload.bytes()),
+        (Source::Coming(_) | Source::Zeros, None) => memory.bytes_mut().fill(0),
     }
     Ok((memory.freeze(), 0))
 }

@@ -1,7 +1,7 @@
 //! Roles: which host of a platform is the agent, the client, a server.
 //!
 //! Host properties say which: `role` (`agent`, `server`, `client`, several of them with commas, or `none`),
-//! `slots`, `functions` (names with commas; `*` at the end stands for any rest), `memory`, `plain` (`yes`), `name`.
+//! `slots`, `functions` (names with commas; `*` at the end stands for any rest), `memory`, `disk_limit`, `plain` (`yes`), `name`.
 //! Without them the first host is client and agent, and every other a server of all functions. A deployment file's
 //! processes `agent`, `server` and `client`, with arguments such as `slots=2`, take their place.
 
@@ -208,10 +208,13 @@ impl ServerRole {
                 _ => return Err(wrong("slots", text, "a whole number of at least 1")),
             },
         };
-        let memory_bytes = match self.properties.get("memory") {
-            None => STORE_BYTES_DEFAULT,
-            Some(text) => units::size(text).map_err(|_| wrong("memory", text, "bytes, such as 4GiB"))? as u64,
+        let size = |key: &str, otherwise: u64| match self.properties.get(key) {
+            None => Ok(otherwise),
+            Some(text) => {
+                units::size(text).map(|size| size as u64).map_err(|_| wrong(key, text, "bytes, such as 4GiB"))
+            }
         };
+        let memory_bytes = size("memory", STORE_BYTES_DEFAULT)?.saturating_add(size("disk_limit", 0)?);
         let plain = match self.properties.get("plain").map(String::as_str) {
             None | Some("no" | "false") => false,
             Some("yes" | "true") => true,

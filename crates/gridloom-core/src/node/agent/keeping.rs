@@ -115,7 +115,7 @@ impl Agent {
 
     fn no_room(&self, name: &str, meta: &Meta, found: usize, replicas: usize) -> NameError {
         let most = self.rooms().map(|(_, room)| room).max();
-        let remedy = "delete some, or start servers with more --memory";
+        let remedy = "delete some, or start servers with more --memory, or --disk";
         let why = match most {
             None => "no server that talks to other servers is there".into(),
             Some(_) if found > 0 => {
@@ -126,7 +126,7 @@ impl Agent {
             }
             Some(most) => {
                 format!(
-                    "the most that one has left for shared data is {most} bytes (half of its memory is for them); {remedy}"
+                    "the most that one has left for shared data is {most} bytes (half of its store is for them); {remedy}"
                 )
             }
         };

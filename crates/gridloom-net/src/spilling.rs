@@ -1,0 +1,89 @@
+//! Moves data of the store from memory to the disk, when those in memory are more than they may be: results of functions, and what nodes
+//! of this host have passed in their memory. What comes over the network goes to the disk at once then ([`Pool::allocate_for_data`]).
+//!
+//! Those used longest ago go first. None comes back: the system keeps in memory what is read of files.
+//!
+//! [`Pool::allocate_for_data`]: crate::segment::Pool::allocate_for_data
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use crate::segment::ON_DISK_BYTES_MIN;
+use crate::store::Store;
+use crate::threads;
+
+/// How often it looks whether what was in use can be moved now, or the disk has room again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts the thread that does it, which ends with the store. Nothing, where there is no disk.
+///
+/// # Errors
+/// If the system has no thread to give.
+pub(crate) fn start(store: &Arc<Store>) -> io::Result<()> {
+    if store.pool().memory_bytes_max().is_none() {
+        return Ok(());
+    }
+    let store = Arc::downgrade(store);
+    threads::spawn(thread::Builder::new().name("spilling".into()), move || run(&store)).map(drop)
+}
+
+fn run(store: &Weak<Store>) {
+    while let Some(store) = store.upgrade() {
+        while move_one(&store).unwrap_or(false) {}
+        store.wait_for_more(PAUSE);
+    }
+}
+
+/// Moves one datum to the disk, if those in memory are too many and one can be moved.
+///
+/// # Errors
+/// If the disk is full, or fails: the datum stays where it is.
+pub(crate) fn move_one(store: &Store) -> io::Result<bool> {
+    let (memory_bytes, _) = store.placed_bytes();
+    if store.pool().memory_bytes_max().is_none_or(|limit| memory_bytes <= limit) {
+        return Ok(false);
+    }
+    let Some((datum, payload)) = store.coldest(ON_DISK_BYTES_MIN) else { return Ok(false) };
+    let mut place = store.pool().allocate_on_disk(payload.size_bytes())?;
+    place.bytes_mut().copy_from_slice(payload.bytes());
+    store.moved(&datum, &payload, place.freeze());
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::{DatumId, Dtype, Meta, NodeId};
+
+    use super::*;
+    use crate::payload::Payload;
+    use crate::segment::{Disk, Pool};
+
+    #[test]
+    fn what_was_used_longest_ago_moves_and_keeps_its_bytes() {
+        let size = 2u64 << 20;
+        let disk = Disk::open(&std::env::temp_dir(), 2 * size).unwrap();
+        let store = Store::new(Pool::with_disk(0, Some(disk)));
+        let datum = |serial| DatumId { client: NodeId(1), serial };
+        let meta = Meta::array(Dtype::Uint8, &[size]);
+        for serial in 1..=4u64 {
+            let mut memory = store.pool().allocate(size).unwrap();
+            memory.bytes_mut().fill(serial as u8);
+            store.put(datum(serial), meta.clone(), Payload::segment(memory.freeze()));
+        }
+        // In use, and used lately.
+        let in_use = store.get(&datum(2)).unwrap();
+        store.get(&datum(1)).unwrap();
+        while move_one(&store).unwrap() {}
+        assert_eq!(store.placed_bytes(), (2 * size, 2 * size));
+        for serial in 1..=4u64 {
+            let (_, payload) = store.get(&datum(serial)).unwrap();
+            assert!(payload.bytes().iter().all(|byte| u64::from(*byte) == serial));
+            let Payload::Segment { segment, .. } = payload else { panic!("it was in shared memory") };
+            assert_eq!(segment.is_on_disk(), [3, 4].contains(&serial));
+        }
+        drop(in_use);
+        assert!(store.remove(&datum(3)) && store.held_bytes() == 3 * size);
+    }
+}
