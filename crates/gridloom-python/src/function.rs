@@ -223,11 +223,14 @@ impl RawPending {
             return Ok(());
         }
         // The call is left where it is until it has ended: after an interrupt it can be waited for again.
-        let watch = || self.pending.with(py, Pending::watch);
+        let watch = || {
+            let watch = self.pending.with(py, Pending::watch)?;
+            Ok(move |limit| watch.wait(limit))
+        };
         let waited = if self.is_simulated {
             // Its limit is virtual time, which is not cut into slices.
             let watch = watch()?;
-            interruptible(py, move || watch.wait(limit))?
+            interruptible(py, move || watch(limit))?
         } else {
             wait_for(py, limit, watch)?
         };

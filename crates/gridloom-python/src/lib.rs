@@ -11,7 +11,7 @@
 //! | [`group`] | groups, handles, reports |
 //! | [`graph`] | described graphs |
 //! | [`plan`] | plans, and heuristics that are Python functions |
-//! | [`shared`] | shared data, by name |
+//! | [`shared`], [`begun`] | shared data, by name; puts and gets of them under way |
 //! | [`calibrate`] | calibrations, with Python functions that make arguments and see progress |
 //! | [`process`] | processes that talk by messages |
 //! | [`message`] | objects as typed messages |
@@ -28,6 +28,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the errors are those of the session, of its size")]
 
+mod begun;
 mod calibrate;
 mod convert;
 mod define;
@@ -57,6 +58,8 @@ mod _gridloom {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::begun::{RawBegun, begin_get_shared, begin_wait_shared};
+    #[pymodule_export]
     use crate::define::{RawSignature, build_signature};
     #[pymodule_export]
     use crate::function::{RawFunction, RawObject, RawPending};
@@ -78,8 +81,8 @@ mod _gridloom {
     use crate::session::forked;
     #[pymodule_export]
     use crate::shared::{
-        delete_shared, find_shared, get_shared_rows, list_shared, place_shared, put_file_shared, put_shared,
-        shared_exists,
+        begin_put_file_shared, begin_put_shared, delete_shared, find_shared, get_shared_rows, list_shared,
+        place_shared, shared_exists,
     };
     #[pymodule_export]
     use crate::wait::{RawWaiting, begin_wait};

@@ -2,29 +2,30 @@
 
 use std::sync::Arc;
 
-use gridloom::{Arg, PutOptions, Value};
+use gridloom::{Arg, BegunPut, Grid, PutOptions, Value};
 use gridloom_base::NameError;
 use gridloom_idl::Signature;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::begun::{Begun, RawBegun};
 use crate::convert::{Target, to_python};
 use crate::errors::OrRaise;
 use crate::grid::RawGrid;
 use crate::group::RawHandle;
 use crate::plain::to_plain;
-use crate::session::limit_of;
+use crate::session::{Session, limit_of};
 use crate::wait::interruptible;
 
-/// Puts a number, an array, a text, bytes, what a path leads to, or what a handle stands for.
+/// Begins to put a number, an array, a text, bytes, or what a handle stands for.
 #[pyfunction]
-pub(crate) fn put_shared(
+pub(crate) fn begin_put_shared(
     py: Python<'_>,
     grid: &RawGrid,
     name: String,
     object: &Bound<'_, PyAny>,
     options: (bool, u16),
-) -> PyResult<()> {
+) -> PyResult<RawBegun> {
     let options = PutOptions { replaces: options.0, replicas: options.1 };
     let (session, grid) = grid.live(py)?;
     // Errors name it.
@@ -33,31 +34,43 @@ pub(crate) fn put_shared(
         Signature { name: what, params: Vec::new(), callbacks: Vec::new(), work: None, about: String::new() };
     let describes_only = session.describes_only;
     let target = Target { grid: &grid, signature: &signature, describes_only, snapshots: None };
-    let put = match target.argument(object, None)? {
-        Arg::Handle(handle) => interruptible(py, move || grid.shared().put_handle(&name, &handle, options)),
-        Arg::Value(value) => interruptible(py, move || grid.shared().put(&name, &value, options)),
-    };
-    put?.or_raise(py)
+    let argument = target.argument(object, None)?;
+    begin_put(py, &session, grid, move |grid| match argument {
+        Arg::Handle(handle) => grid.shared().begin_put_handle(&name, &handle, options),
+        Arg::Value(value) => grid.shared().begin_put(&name, &value, options),
+    })
 }
 
-/// The bytes of a file, as a value to put.
+/// The same of the bytes of a file.
 #[pyfunction]
-pub(crate) fn put_file_shared(
+pub(crate) fn begin_put_file_shared(
     py: Python<'_>,
     grid: &RawGrid,
     name: String,
     path: std::path::PathBuf,
     options: (bool, u16),
-) -> PyResult<()> {
+) -> PyResult<RawBegun> {
     let options = PutOptions { replaces: options.0, replicas: options.1 };
-    let (_, grid) = grid.live(py)?;
-    let put = interruptible(py, move || {
+    let (session, grid) = grid.live(py)?;
+    begin_put(py, &session, grid, move |grid| {
         let read = std::fs::read(&path);
         let bytes =
             read.map_err(|error| gridloom::Error::Usage(format!("cannot read '{}': {error}", path.display())))?;
-        grid.shared().put(&name, &Value::from(Arc::<[u8]>::from(bytes)), options)
-    });
-    put?.or_raise(py)
+        grid.shared().begin_put(&name, &Value::from(Arc::<[u8]>::from(bytes)), options)
+    })
+}
+
+fn begin_put(
+    py: Python<'_>,
+    session: &Session,
+    grid: Grid,
+    begin: impl FnOnce(&Grid) -> Result<BegunPut, gridloom::Error> + Send + 'static,
+) -> PyResult<RawBegun> {
+    let (grid, begun) = interruptible(py, move || {
+        let begun = begin(&grid);
+        (grid, begun)
+    })?;
+    Ok(RawBegun::new(session, grid, Begun::Put(begun.or_raise(py)?)))
 }
 
 #[pyfunction]

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom::{Error, Interrupt, Watch};
+use gridloom::{Error, Interrupt};
 use gridloom_net::worker::nested;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -34,20 +34,20 @@ pub(crate) fn detached<T: Send + 'static>(py: Python<'_>, body: impl FnOnce() ->
     py.detach(body)
 }
 
-/// Waits for the end of a call on a real grid, in this thread and without holding the GIL. `watch` is asked again for each
-/// slice: a session that is closed meanwhile is not kept alive.
-pub(crate) fn wait_for(
+/// Waits for the end of something on a real grid, in this thread and without holding the GIL. `watch` is asked again for each
+/// slice, and gives the wait: a session that is closed meanwhile is not kept alive.
+pub(crate) fn wait_for<T: Send, W: FnOnce(Option<Duration>) -> Result<T, Error> + Send>(
     py: Python<'_>,
     limit: Option<Duration>,
-    watch: impl Fn() -> PyResult<Watch>,
-) -> PyResult<Result<(), Error>> {
+    watch: impl Fn() -> PyResult<W>,
+) -> PyResult<Result<T, Error>> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     // In a worker: its call waits on between two slices.
     let mut waiting = None;
     loop {
         let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         let watch = watch()?;
-        match (py.detach(move || watch.wait(Some(left.min(SIGNALS_EVERY)))), limit) {
+        match (py.detach(move || watch(Some(left.min(SIGNALS_EVERY)))), limit) {
             (Err(Error::TimedOut { .. }), Some(limit)) if left <= SIGNALS_EVERY => {
                 return Ok(Err(Error::TimedOut { limit_seconds: limit.as_secs_f64() }));
             }

@@ -1,5 +1,6 @@
 """Shared names: data that other programs of the grid find."""
 
+import asyncio
 import signal
 import threading
 from pathlib import Path
@@ -298,3 +299,119 @@ def test_rows_come_from_another_server_when_one_is_lost(grids):
         grid.put("mesh", value, replicas=2)
         grids.processes[1].kill()
         assert np.array_equal(grid.get("mesh", rows=slice(50_000, 50_010)), value[50_000:50_010])
+
+
+def test_several_puts_and_gets_go_on_at_once(both):
+    gets = [both.begin_get(f"part/{number}") for number in range(20)]
+    puts = [both.begin_put(f"part/{number}", np.full(20_000, number)) for number in range(20)]
+    try:
+        done, not_done = gl.wait(puts)
+        assert len(done) == 20 and not not_done and puts[0].get() is None
+        first = gets[0].get()
+        assert gets[0].get() is first and first[5] == 0
+        assert sum(int(get.get()[7]) for get in gl.as_completed(gets)) == sum(range(20))
+        assert all(get.done() and not get.cancelled() for get in gets)
+        both.wait("part/3")
+        assert both.begin_wait("part/4", timeout=0).get() is None
+        with pytest.raises(gl.NameExists, match="'part/3' exist already"):
+            both.begin_put("part/3", 1).get()
+        text, data = both.begin_put("text", "a"), both.begin_put("text", "b", replace=True)
+        gl.wait([text, data])
+        assert both.begin_get("text").get() in ("a", "b")
+    finally:
+        [both.delete(one.name) for one in both.names()]
+
+
+def test_names_are_awaited_in_an_event_loop(both):
+    async def main():
+        if not both.simulated:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(both.begin_get("nothing"), 0.05)
+        with pytest.raises(gl.UnknownName, match="did you mean 'mesh-1'"):
+            await both.begin_wait("mesh-2", timeout=0.1)
+        waits = both.begin_get("late")
+        await both.begin_put("late", np.arange(100_000.0))
+        late, mesh = await asyncio.gather(waits, both.begin_get("mesh-1")) if not both.simulated else (await waits, await both.begin_get("mesh-1"))
+        return late[3] + mesh
+
+    both.put("mesh-1", 4.0)
+    try:
+        assert asyncio.run(main()) == 7
+    finally:
+        [both.delete(one.name) for one in both.names()]
+
+
+def test_what_has_begun_can_be_cancelled_and_ends_with_the_last_reference(agent):
+    with gl.connect(agent) as grid:
+        get, wait = grid.begin_get("mesh"), grid.begin_wait("mesh")
+        assert not get.done() and get.running()
+        with pytest.raises(gl.WaitTimedOut, match="no result within 0.01 s; it goes on"):
+            get.get(0.01)
+        assert get.cancel() and get.cancelled() and get.cancel()
+        with pytest.raises(gl.Cancelled):
+            get.get()
+        put = grid.begin_put("mesh", np.arange(100_000.0))
+        wait.get(60)
+        put.get(60)
+        assert not put.cancel() and put.get() is None
+        assert not wait.cancel()
+        # Nothing reads the version after that.
+        assert grid.begin_get("mesh").get()[9] == 9
+        grid.delete("mesh")
+        wait_until(lambda: sum(load[-1] for load in grid._raw.loads(5.0).values()) == 0)
+        # A put that nothing holds goes on.
+        grid.begin_put("mesh", np.ones(100_000))
+        grid.wait("mesh", timeout=60)
+        assert grid.get("mesh").sum() == 100_000
+        for wrong in (lambda: grid.begin_get(5), lambda: grid.begin_wait(None), lambda: grid.begin_put(b"x", 1)):
+            with pytest.raises(gl.ArgumentError, match="is a str, got"):
+                wrong()
+        with pytest.raises(gl.ArgumentError, match="empty"):
+            grid.begin_get("").get()
+
+
+def test_an_array_may_change_once_its_put_has_begun(agent):
+    with gl.connect(agent) as grid:
+        values = np.zeros(1_000_000)
+        put = grid.begin_put("mesh", values)
+        values[:] = 1
+        put.get()
+        assert grid.get("mesh").sum() == 0
+
+
+def test_functions_begin_puts_and_gets(program):
+    def swap(number, others):
+        with gl.connect() as grid:
+            gets = [grid.begin_get(f"of/{other}", timeout=60) for other in range(others)]
+            grid.begin_put(f"of/{number}", np.full(20_000, float(number))).get()
+            return sum(float(get.get()[0]) for get in gets)
+
+    # Each call waits for what all others put, on fewer slots.
+    with gl.local(servers=2, slots=1) as grid:
+        assert list(grid.map(swap, range(6), [6] * 6)) == [15.0] * 6
+
+
+def test_an_error_that_nobody_reads_is_told(agent):
+    with pytest.warns(gl.UnreadErrorWarning, match="put of 'mesh': NameExists"), gl.connect(agent) as grid:
+        grid.put("mesh", 1)
+        again = grid.begin_put("mesh", 2)
+        wait_until(again.done)
+        del again
+
+
+def test_an_interrupt_ends_a_begun_get_of_a_wait(agent):
+    with gl.connect(agent) as grid:
+
+        def interrupt():
+            wait_until(lambda: is_in(threading.main_thread(), gl.Future.get))
+            signal.raise_signal(signal.SIGINT)
+
+        interrupts = threading.Thread(target=interrupt)
+        interrupts.start()
+        get = grid.begin_get("nothing")
+        with pytest.raises(KeyboardInterrupt):
+            get.get()
+        interrupts.join()
+        assert not get.done() and get.cancel()
+        grid.put("nothing", 3)
+        assert grid.get("nothing") == 3

@@ -8,6 +8,7 @@
 //! concerns, and neither waits nor sends.
 
 mod addresses;
+mod begun;
 mod call_backs;
 mod calls;
 mod data;
@@ -29,10 +30,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::call::Saying;
 use gridloom_core::graph::Terms;
-use gridloom_core::node::{Command, Event, LogLine};
+use gridloom_core::node::{Command, Event, LogLine, NameCommand};
 use gridloom_net::worker::nested;
 
 use crate::backend::{Backend, SimBackend};
@@ -44,6 +45,8 @@ use crate::report::{GroupRecord, Report};
 use crate::timeline::timeline_html;
 use crate::{Error, Group, Mapping, SimulationReport, Value, log};
 use addresses::Addresses;
+use begun::Begins;
+pub use begun::{BegunGet, BegunPut, BegunWait};
 use call_backs::CallBacks;
 pub use call_backs::Callee;
 pub use calls::CallEnd;
@@ -57,7 +60,7 @@ pub use interrupt::Interrupt;
 use links::Links;
 pub use links::Traffic;
 use names::Asks;
-pub use names::{BegunPut, PutOptions, SharedData, SharedName};
+pub use names::{PutOptions, SharedData, SharedName};
 use output::Outputs;
 
 /// How long a session waits for its agent's first answer.
@@ -116,6 +119,8 @@ struct Dropped {
     plans: Vec<GroupId>,
     /// Groups about which the program can ask no more; forgotten when the next one runs.
     groups: Vec<GroupId>,
+    /// Questions about names.
+    asks: Vec<u64>,
 }
 
 impl Grid {
@@ -228,14 +233,16 @@ impl Grid {
 
     /// Gives the client's machine commands, after those for what was dropped.
     fn commands(&self, commands: Vec<Command>) {
-        let (data, plans) = {
+        let (data, plans, asks) = {
             let mut dropped = self.dropped();
-            (std::mem::take(&mut dropped.data), std::mem::take(&mut dropped.plans))
+            let Dropped { data, plans, asks, .. } = &mut *dropped;
+            (std::mem::take(data), std::mem::take(plans), std::mem::take(asks))
         };
         let mut all: Vec<Command> = plans.into_iter().map(|group| Command::EndPlan { group }).collect();
         if !data.is_empty() {
             all.push(Command::Release { data });
         }
+        all.extend(asks.into_iter().map(|ask| Command::Name { ask, command: NameCommand::Forget }));
         all.extend(commands);
         self.0.backend.commands(all);
     }
@@ -243,7 +250,11 @@ impl Grid {
     /// Tells the grid at once which data the program has dropped. Otherwise it learns of it with the next call or question: a program
     /// that has none for long does well to tell.
     pub fn release_dropped(&self) {
-        if !self.dropped().data.is_empty() {
+        let has_dropped = {
+            let dropped = self.dropped();
+            !dropped.data.is_empty() || !dropped.asks.is_empty()
+        };
+        if has_dropped {
             self.commands(Vec::new());
         }
     }
@@ -272,6 +283,13 @@ impl Grid {
                 Event::Log(line) => heard.lines.push(line),
                 Event::Said { server, function, said } => {
                     heard.spoken.push(Spoken { server, function, call: said.task.serial, saying: said.saying });
+                }
+                Event::Named { ask, answer } if state.begins.has(ask) => {
+                    let (has_ended, unread) = state.begins.on_answer(ask, answer);
+                    if has_ended {
+                        state.ends.on_end(TaskId { client: self.0.client, serial: ask });
+                    }
+                    unread.into_iter().for_each(|datum| self.release_later(datum));
                 }
                 Event::Named { ask, answer } => {
                     state.asks.on_answer(ask, answer).into_iter().for_each(|datum| self.release_later(datum));
@@ -362,6 +380,7 @@ struct State {
     ends: Ends,
     fetches: Fetches,
     asks: Asks,
+    begins: Begins,
     groups: Groups,
     links: Links,
     outputs: Outputs,
@@ -421,9 +440,9 @@ impl State {
                 self.links.on_transfer(&report, client, self.directory.names());
                 self.groups.on_transferred(at, report);
             }
-            Event::DatumHere { datum, meta } => self.fetches.on_answer(datum, Ok(meta)),
+            Event::DatumHere { datum, meta } => self.on_datum(client, datum, Ok(meta)),
             Event::DatumLost { datum, error } => {
-                self.fetches.on_answer(datum, Err(self.directory.with_lost_servers(error)));
+                self.on_datum(client, datum, Err(self.directory.with_lost_servers(error)));
             }
             // The session takes them in itself.
             Event::Named { .. } | Event::Log(_) | Event::Said { .. } => {}
@@ -431,11 +450,19 @@ impl State {
         Vec::new()
     }
 
+    fn on_datum(&mut self, client: NodeId, datum: DatumId, arrival: Result<Meta, TaskError>) {
+        for serial in self.begins.on_datum(datum, &arrival) {
+            self.ends.on_end(TaskId { client, serial });
+        }
+        self.fetches.on_answer(datum, arrival);
+    }
+
     /// Asserts what must always hold of each part.
     fn check(&self) {
         self.directory.check();
         self.calls.check();
         self.ends.check();
+        self.begins.check();
         self.fetches.check();
         self.groups.check();
         self.call_backs.check();

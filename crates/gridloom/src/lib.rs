@@ -65,8 +65,8 @@ pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Function, Pending, TransferLimits, Watch};
 pub use grid::{
-    BegunPut, CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedExplained, SharedName, Spoken, Traffic,
-    Unread,
+    BegunGet, BegunPut, BegunWait, CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedExplained,
+    SharedName, Spoken, Traffic, Unread,
 };
 pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};
 pub use inputs::{Make, Sizes};

@@ -2,8 +2,10 @@
 
 mod support;
 
-use gridloom::{Error, Grid, PutOptions, SimulationReport, Value};
-use gridloom_base::{Dtype, Meta, NameError};
+use std::time::Duration;
+
+use gridloom::{BegunGet, BegunPut, Error, Grid, PutOptions, SimulationReport, Value};
+use gridloom_base::{Dtype, Meta, NameError, TaskError};
 use gridloom_core::data::Verdict;
 use gridloom_core::node::message::Basis;
 
@@ -85,6 +87,78 @@ fn what_is_explained_is_what_happens() {
     assert!((took / seconds - 1.0).abs() < 0.1, "from {near}: {took} s and not {seconds} s");
     shared.delete("mydat").unwrap();
     assert!(matches!(shared.explain("mydat"), Err(Error::Name(NameError::Unknown { .. }))));
+}
+
+/// A value of a simulation, of so many bytes.
+fn bytes(size_bytes: u64) -> Value {
+    Value::placeholder(Meta::array(Dtype::Uint8, &[size_bytes]))
+}
+
+#[test]
+fn puts_and_gets_go_on_at_once() {
+    let grid = Grid::simulate(support::simulation("begun", &lan(4), FUNCTIONS, &[])).unwrap();
+    let shared = grid.shared();
+    let begun = grid.now();
+    let gets: Vec<BegunGet> = ["a", "b"].map(|name| shared.begin_get(name, None)).into();
+    let wait = shared.begin_wait("b", Some(Duration::from_secs(60)));
+    let puts: Vec<BegunPut> =
+        ["a", "b", "c"].map(|name| shared.begin_put(name, &bytes(BYTES), PutOptions::default()).unwrap()).into();
+    assert!(!puts[0].is_done() && grid.now() == begun, "nothing was waited for");
+    // A put goes on that nobody waits for, also of a value that the program has dropped.
+    drop(puts);
+    let timed_out = gets[0].wait(Some(Duration::from_millis(1)));
+    assert!(matches!(timed_out, Err(Error::TimedOut { .. })), "{timed_out:?}");
+    wait.wait(None).unwrap();
+    shared.wait("c", None).unwrap();
+    for get in &gets {
+        assert_eq!(get.wait(None).unwrap().meta().size_bytes(), BYTES);
+        assert!(get.is_done() && get.wait(None).is_ok());
+    }
+    // The client's link carries three out and two in, and both directions share it.
+    let alone = BYTES as f64 / BANDWIDTH;
+    let took = grid.now() - begun;
+    assert!((5.0 * alone..5.1 * alone).contains(&took), "{took} s, where one transfer takes {alone} s");
+    drop(gets);
+    ["a", "b", "c"].iter().for_each(|name| shared.delete(name).unwrap());
+    assert!(shared.list("").unwrap().is_empty());
+}
+
+#[test]
+fn what_has_begun_ends_at_its_limit_or_when_it_is_cancelled() {
+    let grid = Grid::simulate(support::simulation("ended", &lan(2), FUNCTIONS, &[])).unwrap();
+    let shared = grid.shared();
+    shared.put("mesh", &bytes(10), PutOptions::default()).unwrap();
+    let near = |error| match error {
+        Err(Error::Name(NameError::Unknown { near, .. })) => near,
+        other => panic!("{other:?}"),
+    };
+    let begun = grid.now();
+    let get = shared.begin_get("mehs", Some(Duration::from_secs(5)));
+    assert_eq!(near(get.wait(None).map(drop)), ["mesh"]);
+    assert!((5.0..5.1).contains(&(grid.now() - begun)), "{}", grid.now() - begun);
+    assert_eq!(near(shared.begin_wait("mehs", Some(Duration::ZERO)).wait(None)), ["mesh"]);
+
+    let get = shared.begin_get("mehs", None);
+    get.cancel();
+    assert!(get.is_done() && matches!(get.wait(None), Err(Error::Task(TaskError::Cancelled))));
+    let put = shared.begin_put("large", &bytes(BYTES), PutOptions::default()).unwrap();
+    grid.advance(1.0);
+    put.cancel();
+    assert!(matches!(put.wait(None), Err(Error::Task(TaskError::Cancelled))));
+    assert!(!shared.exists("large").unwrap());
+    shared.put("large", &bytes(20), PutOptions::default()).unwrap();
+    put.cancel();
+    assert_eq!(shared.meta("large", None).unwrap().size_bytes(), 20);
+    let twice = shared.begin_put("large", &bytes(20), PutOptions::default()).unwrap();
+    assert!(matches!(twice.wait(None), Err(Error::Name(NameError::Exists { .. }))));
+    // Whoever drops a get does not read the version: it goes when the name does.
+    let get = shared.begin_get("large", None);
+    assert!(get.wait(None).is_ok());
+    drop(get);
+    drop(shared.begin_get("large", None));
+    shared.delete("large").unwrap();
+    grid.advance(5.0);
+    assert!(matches!(shared.explain("large"), Err(Error::Name(NameError::Unknown { .. }))), "nobody reads it");
 }
 
 /// Two sites of four servers with a client at the first, and a slow link between them.

@@ -308,7 +308,10 @@ pub enum NameCommand {
     /// The current version of a name; with `waits`, as soon as there is one. The client reads it until it is released as often as it
     /// was found.
     Find { name: String, waits: bool },
-    /// The program waits for a `Find` no longer.
+    /// The current version of a name as soon as there is one, within that time; if it `brings` the datum, it comes here at once, as by
+    /// `Get`.
+    Await { name: String, limit_ns: Option<u64>, brings: bool },
+    /// The program waits for a name no longer, or wants a datum not to be put. A put may be beyond that.
     Forget,
     /// Give up a name: its datum goes when nobody reads it any more.
     Delete { name: String },

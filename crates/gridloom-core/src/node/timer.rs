@@ -45,7 +45,7 @@ pub enum ServerTimer {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ClientTimer {
     Heartbeat,
-    /// The earliest deadline of a plain call.
+    /// The earliest deadline of a plain call, or of a question about a name.
     Deadline,
     /// Groups no longer wait for links that are being measured.
     Links,

@@ -74,7 +74,7 @@ class Ends:
         self._stopped = False
         self._closed = False
 
-    def note(self, pending: _gridloom.RawPending, serial: int, listener: Listener) -> bool:
+    def note(self, pending: _gridloom.RawPending | _gridloom.RawBegun, serial: int, listener: Listener) -> bool:
         """Tell the listener of the end of that call, or that the session was closed; false if it is closed already."""
         with self._changed:
             if self._closed:

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 
 class Future(CalledBack[Any]):
-    """A plain call under way: a future as of ``concurrent.futures``. It can be awaited; a wait that is cancelled cancels the call."""
+    """A plain call under way, or a put, get or wait of a shared name: a future as of ``concurrent.futures``.
+
+    It can be awaited; a wait that is cancelled cancels what it stands for.
+    """
 
     _why = "a gridloom.Future is a call of this process"
     _remedy = "wait for the result, and pass its .get()"
 
-    def __init__(self, raw: _gridloom.RawPending, ends: Ends, name: str | None) -> None:
+    def __init__(self, raw: _gridloom.RawPending | _gridloom.RawBegun, ends: Ends, name: str | None) -> None:
         self._raw = raw
         self._ends, self._crew = ends, ends.callbacks
         # Of what waits for its end: the number of the call there, and functions to be called; none once they were.
@@ -225,7 +228,7 @@ class Future(CalledBack[Any]):
 
 
 def _timed_out(limit: float | None) -> WaitTimedOut:
-    error = WaitTimedOut(f"no result within {limit} s; the call goes on, and a later get() finds what it gives")
+    error = WaitTimedOut(f"no result within {limit} s; it goes on, and a later get() finds what it gives")
     error.limit_seconds = limit if limit is not None else 0.0
     return error
 

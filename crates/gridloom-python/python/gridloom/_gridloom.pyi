@@ -11,6 +11,7 @@ __version__: str
 __all__ = [
     "REGROUP_BODIES_MAX",
     "Memory",
+    "RawBegun",
     "RawFunction",
     "RawGraph",
     "RawGrid",
@@ -27,7 +28,11 @@ __all__ = [
     "RawSignature",
     "RawWaiting",
     "__version__",
+    "begin_get_shared",
+    "begin_put_file_shared",
+    "begin_put_shared",
     "begin_wait",
+    "begin_wait_shared",
     "build_signature",
     "connect",
     "connect_servers",
@@ -39,8 +44,6 @@ __all__ = [
     "local",
     "place_shared",
     "print_to_program",
-    "put_file_shared",
-    "put_shared",
     "shared_exists",
     "read_settings",
     "run_processes",
@@ -137,6 +140,14 @@ class RawPending:
     def result(self, timeout_seconds: float | None) -> Any: ...
 
 @final
+class RawBegun:
+    def done(self) -> bool: ...
+    def cancel(self) -> None: ...
+    def note_end(self) -> None: ...
+    def serial(self) -> int: ...
+    def result(self, timeout_seconds: float | None) -> Any: ...
+
+@final
 class RawWaiting:
     def end(self) -> None: ...
 
@@ -183,8 +194,10 @@ class RawHandle:
     @property
     def kind(self) -> str: ...
 
-def put_shared(grid: RawGrid, name: str, object: Any, options: tuple[bool, int]) -> None: ...
-def put_file_shared(grid: RawGrid, name: str, path: str | PathLike[str], options: tuple[bool, int]) -> None: ...
+def begin_put_shared(grid: RawGrid, name: str, object: Any, options: tuple[bool, int]) -> RawBegun: ...
+def begin_put_file_shared(grid: RawGrid, name: str, path: str | PathLike[str], options: tuple[bool, int]) -> RawBegun: ...
+def begin_get_shared(grid: RawGrid, name: str, timeout_seconds: float | None) -> RawBegun: ...
+def begin_wait_shared(grid: RawGrid, name: str, timeout_seconds: float | None) -> RawBegun: ...
 def find_shared(grid: RawGrid, name: str, timeout_seconds: float | None) -> RawHandle: ...
 def get_shared_rows(
     grid: RawGrid, name: str, rows: tuple[int | None, int | None], timeout_seconds: float | None

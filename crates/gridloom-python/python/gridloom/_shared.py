@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from . import _gridloom
 from ._checks import seconds, whole
 from ._errors import ArgumentError
+from ._function import Future
 from ._remote_value import RemoteValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
+
+    from ._ends import Ends
 
 
 REPLICAS_MAX = 16
@@ -97,6 +100,7 @@ class SharedData:
     """What a `Grid` does with shared names. A name that is none is an `ArgumentError`, and without an agent there is `ConnectError`."""
 
     _raw: _gridloom.RawGrid
+    _ends: Ends
 
     def put(
         self,
@@ -142,11 +146,54 @@ class SharedData:
         ...     grid.get("mesh").sum()
         15.0
         """
+        put = self._begin_put(name, value, replace, replicas)
+        try:
+            put.result(None)
+        except KeyboardInterrupt:
+            put.cancel()
+            raise
+
+    def begin_put(
+        self,
+        name: str,
+        value: npt.ArrayLike | str | bytes | os.PathLike[str],
+        /,
+        *,
+        replace: bool = False,
+        replicas: int = 1,
+    ) -> Future:
+        """Begin a `put`, and do not wait. Several go on at once.
+
+        An array is copied before this returns, but for one of `Grid.empty`: do not write to that one before the put has ended.
+
+        Parameters
+        ----------
+        name, value, replace, replicas
+            As for `put`.
+
+        Returns
+        -------
+        Future
+            Its result is ``None``, and its errors are those of `put`. It can be awaited. If nothing holds it, the put goes on. After
+            `Future.cancel` the name may be there all the same, if that comes late.
+
+        Raises
+        ------
+        ArgumentError
+            If `value` is none, or `name` is no text.
+
+        Examples
+        --------
+        >>> puts = [grid.begin_put(f"part/{i}", part) for i, part in enumerate(parts)]     # doctest: +SKIP
+        >>> gl.wait(puts)                                        # doctest: +SKIP
+        """
+        return Future(self._begin_put(name, value, replace, replicas), self._ends, f"put of '{name}'")
+
+    def _begin_put(self, name: str, value: Any, replace: bool, replicas: int) -> _gridloom.RawBegun:
         options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX))
         if isinstance(value, os.PathLike):
-            _gridloom.put_file_shared(self._raw, _text("name", name), os.fspath(value), options)
-        else:
-            _gridloom.put_shared(self._raw, _text("name", name), value, options)
+            return _gridloom.begin_put_file_shared(self._raw, _text("name", name), os.fspath(value), options)
+        return _gridloom.begin_put_shared(self._raw, _text("name", name), value, options)
 
     def get(self, name: str, /, *, rows: slice | None = None, timeout: float | None = None) -> Any:
         """Get the value of a name. Waits until a program has put it.
@@ -182,6 +229,67 @@ class SharedData:
         if rows is not None:
             return _gridloom.get_shared_rows(self._raw, _text("name", name), _ends(rows), seconds("timeout", timeout))
         return self.find(name, timeout=timeout).get()
+
+    def begin_get(self, name: str, /, *, timeout: float | None = None) -> Future:
+        """Begin a `get`, and do not wait. The value comes as soon as a program has put the name.
+
+        In a function it comes to the function alone, where `get` brings it to the function's server.
+
+        Parameters
+        ----------
+        name : str
+        timeout : float, optional
+            How long to wait for the name to be put, seconds; 0 for not at all. Without it, for ever.
+
+        Returns
+        -------
+        Future
+            Its result is the value, and its errors are those of `get`. It can be awaited. The get ends with the last reference to it.
+
+        Examples
+        --------
+        >>> mesh, load = grid.begin_get("mesh"), grid.begin_get("load")                    # doctest: +SKIP
+        >>> solve(mesh.get(), load.get())                        # doctest: +SKIP
+        >>> async def read():
+        ...     return await asyncio.gather(grid.begin_get("mesh"), grid.begin_get("load"))
+        """
+        raw = _gridloom.begin_get_shared(self._raw, _text("name", name), seconds("timeout", timeout))
+        return Future(raw, self._ends, f"get of '{name}'")
+
+    def wait(self, name: str, /, *, timeout: float | None = None) -> None:
+        """Wait until a program has put a name. Nothing moves.
+
+        Parameters
+        ----------
+        name : str
+        timeout : float, optional
+            How long at most, seconds; 0 for not at all. Without it, for ever.
+
+        Raises
+        ------
+        UnknownName
+            If nobody has put it in that time. The error has names that look like it.
+        SharedDataLost
+            If all servers that had it are gone, and nobody has put it again in that time.
+        """
+        _gridloom.begin_wait_shared(self._raw, _text("name", name), seconds("timeout", timeout)).result(None)
+
+    def begin_wait(self, name: str, /, *, timeout: float | None = None) -> Future:
+        """Begin a `wait` for a name. Nothing moves.
+
+        Parameters
+        ----------
+        name : str
+        timeout : float, optional
+            How long to wait for the name at most, seconds; 0 for not at all. Without it, for ever.
+
+        Returns
+        -------
+        Future
+            Its result is ``None``, and its errors are those of `wait`. It can be awaited. The wait ends with the last reference to it.
+        """
+        raw = _gridloom.begin_wait_shared(self._raw, _text("name", name), seconds("timeout", timeout))
+        return Future(raw, self._ends, f"wait for '{name}'")
 
     def find(self, name: str, /, *, timeout: float | None = None) -> SharedValue:
         """Find the current version of a name, as an argument of calls. Waits until a program has put it, as `get` does.

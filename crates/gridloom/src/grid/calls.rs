@@ -107,7 +107,7 @@ impl Ends {
         self.noted.remove(&task);
     }
 
-    fn note(&mut self, task: TaskId, has_ended: bool) {
+    pub(super) fn note(&mut self, task: TaskId, has_ended: bool) {
         match has_ended {
             true => self.untold.push(task),
             false => drop(self.noted.insert(task)),

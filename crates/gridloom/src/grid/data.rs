@@ -79,6 +79,11 @@ impl Grid {
         self.command(Command::Get { datum });
     }
 
+    /// A question about a name has lost its last asker.
+    pub(super) fn forget_later(&self, ask: u64) {
+        self.dropped().asks.push(ask);
+    }
+
     pub(crate) fn release_later(&self, datum: DatumId) {
         self.dropped().data.push(datum);
     }

@@ -9,7 +9,7 @@ use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
 
-use super::State;
+use super::{BegunPut, State};
 use crate::group::{Handle, Submitted};
 use crate::{Error, Grid, Value};
 
@@ -114,35 +114,6 @@ impl Default for PutOptions {
 #[derive(Clone, Copy)]
 pub struct SharedData<'a>(pub(super) &'a Grid);
 
-/// A put that has begun: see [`SharedData::begin_put`]. If it is dropped before it has ended, the name may not come to be there.
-pub struct BegunPut {
-    grid: Grid,
-    ask: u64,
-    /// Keeps the value until a server has it.
-    _handle: Handle,
-}
-
-impl BegunPut {
-    /// Waits until every program finds the name.
-    ///
-    /// # Errors
-    /// As [`SharedData::put`].
-    pub fn wait(self) -> Result<(), Error> {
-        let grid = self.grid.clone();
-        let ended = grid.wait(None, |state| state.asks.take(self.ask));
-        drop(self);
-        grid.release_dropped();
-        ended??;
-        Ok(())
-    }
-}
-
-impl Drop for BegunPut {
-    fn drop(&mut self) {
-        self.grid.state().asks.give_up(self.ask);
-    }
-}
-
 impl Grid {
     /// Data with names that every program of the grid finds. They live on servers, whatever becomes of the program that put them,
     /// until they are deleted. They are immutable: a name that is put again gets a new version, and programs that read the old one keep it.
@@ -166,7 +137,11 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::put`], and those of the call that makes it.
     pub fn put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<(), Error> {
-        self.begin_put_handle(name, handle.clone(), options)?.wait()
+        let put = self.begin_put_handle(name, handle, options)?;
+        let ended = put.wait(None);
+        drop(put);
+        self.0.release_dropped();
+        ended
     }
 
     /// Begins to put a value under a name, and does not wait.
@@ -174,10 +149,14 @@ impl SharedData<'_> {
     /// # Errors
     /// [`Error::Usage`] for a number of replicas that cannot be; [`BegunPut::wait`] has the others.
     pub fn begin_put(&self, name: &str, value: &Value, options: PutOptions) -> Result<BegunPut, Error> {
-        self.begin_put_handle(name, self.0.hold(value), options)
+        self.begin_put_handle(name, &self.0.hold(value), options)
     }
 
-    fn begin_put_handle(&self, name: &str, handle: Handle, options: PutOptions) -> Result<BegunPut, Error> {
+    /// The same of a result or another value that a handle stands for.
+    ///
+    /// # Errors
+    /// As [`SharedData::begin_put`].
+    pub fn begin_put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<BegunPut, Error> {
         let PutOptions { replaces, replicas } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
             return Err(Error::Usage(format!(
@@ -196,8 +175,7 @@ impl SharedData<'_> {
             task: TaskId { client, serial: self.0.next_serial() },
             group: GroupId { client, serial: self.0.next_serial() },
         };
-        let ask = self.begin_ask(command);
-        Ok(BegunPut { grid: self.0.clone(), ask, _handle: handle })
+        Ok(BegunPut::new(self.0, command, handle.clone()))
     }
 
     /// The value of a name, brought here. Waits until somebody puts it, if need be: no longer than `limit`.
@@ -278,6 +256,14 @@ impl SharedData<'_> {
     /// As [`SharedData::get`].
     pub fn meta(&self, name: &str, limit: Option<Duration>) -> Result<Meta, Error> {
         Ok(self.reading(self.find_where_it_is(name, limit)?.0, |handle| handle.meta().clone()))
+    }
+
+    /// Waits until somebody has put a name, no longer than `limit`. Nothing moves.
+    ///
+    /// # Errors
+    /// As [`SharedData::get`].
+    pub fn wait(&self, name: &str, limit: Option<Duration>) -> Result<(), Error> {
+        self.meta(name, limit).map(drop)
     }
 
     /// Takes copies of the current version of a name to servers, before calls read it there: to all if none is named. They stay as

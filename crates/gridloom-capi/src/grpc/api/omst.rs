@@ -56,7 +56,7 @@ pub extern "C-unwind" fn OmstWait(request: *mut c_void) -> c_int {
         -run(|| {
             let library = plain_session()?;
             let Put { name, begun, is_for_all } = library.puts.take(request.addr())?;
-            begun.wait()?;
+            begun.wait(None)?;
             if is_for_all {
                 // A hint: a server without room, or one that is lost meanwhile, gets it when a call there reads it, or that call
                 // says why it cannot.

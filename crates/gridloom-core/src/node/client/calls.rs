@@ -214,7 +214,7 @@ impl Client {
     }
 
     pub(super) fn set_deadline(&mut self, out: &mut Vec<Effect>) {
-        let next = [self.waiting_calls.next_deadline(), self.calls.next_deadline()];
+        let next = [self.waiting_calls.next_deadline(), self.calls.next_deadline(), self.names.next_deadline()];
         if let Some(at) = next.into_iter().flatten().min() {
             out.push(Effect::SetTimer { timer: ClientTimer::Deadline.into(), at });
         }
@@ -227,6 +227,7 @@ impl Client {
             self.call_expired(now, &call.request, Some(call.server), limit, out);
         }
         self.waiting_expired(now, out);
+        self.asks_expired(now, out);
         self.set_deadline(out);
     }
 

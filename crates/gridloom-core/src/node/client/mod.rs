@@ -305,7 +305,10 @@ impl Client {
             Command::EndPlan { group } => self.on_end_plan(group, out),
             Command::Get { datum } => self.on_get(now, datum, out),
             Command::Release { data } => {
-                let released = data.into_iter().filter(|datum| !datum.is_shared() || self.names.release(*datum));
+                let released = data.into_iter().filter(|datum| match datum.is_shared() {
+                    true => self.names.release(*datum),
+                    false => !self.names.keeps(*datum),
+                });
                 let released: Vec<DatumId> = released.collect();
                 released.into_iter().for_each(|datum| self.release(datum, false, out));
             }
@@ -329,7 +332,7 @@ impl Client {
         }
     }
 
-    fn on_get(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
+    pub(super) fn on_get(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         let event = match self.data.get_mut(&datum) {
             None => Event::DatumLost {
                 datum,

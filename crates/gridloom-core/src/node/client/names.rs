@@ -5,8 +5,8 @@
 //!
 //! **Invariant:** each question of the program has one answer. An agent that is back is asked again.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::following::Placed;
 use super::{Client, Status, datum_run};
@@ -24,6 +24,14 @@ pub(super) struct Names {
     /// The server that runs the program, if that is a function.
     pub(super) near: Option<NodeId>,
     asks: BTreeMap<u64, Ask>,
+    /// Questions that are to be forgotten, and when.
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Puts, by the tasks that take the copies.
+    puts: BTreeMap<TaskId, u64>,
+    /// How often each datum is being put.
+    putting: BTreeMap<DatumId, u32>,
+    /// Those of them that the program has released: they stay until they are put.
+    released: BTreeSet<DatumId>,
     found: BTreeMap<DatumId, Found>,
     /// Data of which no holder is known, and since when.
     sought: BTreeMap<DatumId, Time>,
@@ -47,6 +55,10 @@ enum Ask {
         waits: bool,
         /// The program waits no longer.
         is_forgotten: bool,
+        /// It is forgotten then.
+        deadline: Option<Time>,
+        /// What is found comes here at once.
+        brings: bool,
     },
     Delete {
         name: String,
@@ -113,19 +125,55 @@ impl Names {
         (self.asks.len(), self.found.len() + self.sought.len())
     }
 
+    fn insert(&mut self, ask: u64, question: Ask) {
+        match &question {
+            Ask::Put(put) => {
+                self.puts.insert(put.task, ask);
+                *self.putting.entry(put.datum).or_default() += 1;
+            }
+            Ask::Find { deadline: Some(deadline), .. } => _ = self.deadlines.insert((*deadline, ask)),
+            _ => {}
+        }
+        self.asks.insert(ask, question);
+    }
+
+    /// A question has its answer, or needs none. Gives a datum that is to be released with it.
+    fn remove(&mut self, ask: u64) -> Option<(Ask, Option<DatumId>)> {
+        let question = self.asks.remove(&ask)?;
+        let mut released = None;
+        match &question {
+            Ask::Put(put) => {
+                self.puts.remove(&put.task);
+                let times = self.putting.get_mut(&put.datum).expect("counted when it was inserted");
+                *times -= 1;
+                if *times == 0 {
+                    self.putting.remove(&put.datum);
+                    released = self.released.take(&put.datum);
+                }
+            }
+            Ask::Find { deadline: Some(deadline), .. } => _ = self.deadlines.remove(&(*deadline, ask)),
+            _ => {}
+        }
+        Some((question, released))
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The program has released a datum. True if it is being put, and released only then.
+    pub(super) fn keeps(&mut self, datum: DatumId) -> bool {
+        self.putting.contains_key(&datum) && {
+            self.released.insert(datum);
+            true
+        }
+    }
+
     fn put_mut(&mut self, ask: u64) -> Option<&mut Put> {
         match self.asks.get_mut(&ask) {
             Some(Ask::Put(put)) => Some(put),
             _ => None,
         }
-    }
-
-    fn put_by(&self, is_it: impl Fn(&Put) -> bool) -> Option<u64> {
-        let mut puts = self.asks.iter().filter_map(|(ask, known)| match known {
-            Ask::Put(put) => Some((*ask, put)),
-            _ => None,
-        });
-        puts.find(|(_, put)| is_it(put)).map(|(ask, _)| ask)
     }
 
     /// The program has released a datum. True if that was the last time that it had found it.
@@ -155,28 +203,65 @@ impl Client {
                 let (stage, tried, attempts) = (Stage::Asked, None, 1);
                 Ask::Put(Put { name, datum, meta, replaces, replicas, task, group, stage, tried, attempts })
             }
-            NameCommand::Find { name, waits } => Ask::Find { name, waits, is_forgotten: false },
+            NameCommand::Find { name, waits } => {
+                Ask::Find { name, waits, is_forgotten: false, deadline: None, brings: false }
+            }
+            NameCommand::Await { name, limit_ns, brings } => {
+                let (waits, deadline) = (limit_ns != Some(0), limit_ns.filter(|ns| *ns > 0).map(|ns| now + ns));
+                Ask::Find { name, waits, is_forgotten: false, deadline, brings }
+            }
             NameCommand::Delete { name } => Ask::Delete { name },
             NameCommand::List { prefix, after } => Ask::List { prefix, after },
             NameCommand::Explain { name, after } => Ask::Explain { name, after },
-            NameCommand::Forget => return self.forget_find(ask, out),
+            NameCommand::Forget => return self.forget_ask(now, ask, out),
         };
-        self.names.asks.insert(ask, question);
+        self.names.insert(ask, question);
+        self.set_deadline(out);
         if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
             return self.end_asks(out);
         }
         self.ask_catalog(ask, out);
     }
 
-    fn forget_find(&mut self, ask: u64, out: &mut Vec<Effect>) {
-        let Some(Ask::Find { name, is_forgotten, .. }) = self.names.asks.get_mut(&ask) else { return };
-        *is_forgotten = true;
-        let name = name.clone();
-        match self.contacts.agent() {
-            // It answers with names that look like this one.
-            Some(_) => self.contacts.tell_agent(ClientToCatalog::Forget { ask, name }, out),
-            None => self.answer(ask, Err(self.no_agent()), out),
+    fn forget_ask(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
+        match self.names.asks.get_mut(&ask) {
+            Some(Ask::Find { name, is_forgotten, deadline, .. }) => {
+                *is_forgotten = true;
+                deadline.take().into_iter().for_each(|deadline| _ = self.names.deadlines.remove(&(deadline, ask)));
+                let name = name.clone();
+                match self.contacts.agent() {
+                    // It answers with names that look like this one.
+                    Some(_) => self.contacts.tell_agent(ClientToCatalog::Forget { ask, name }, out),
+                    None => self.answer(ask, Err(self.no_agent()), out),
+                }
+            }
+            Some(Ask::Put(_)) => self.forget_put(now, ask, out),
+            _ => {}
         }
+    }
+
+    /// A datum is not to be put. Nobody hears of its end.
+    fn forget_put(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
+        let Some((Ask::Put(put), released)) = self.names.remove(ask) else { return };
+        match put.stage {
+            // Its place, if one is under way, is refused.
+            Stage::Unmade | Stage::Asked | Stage::Failed => {}
+            Stage::Going { named, .. } => {
+                self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+                self.on_cancel(now, vec![put.task], out);
+            }
+            Stage::There { named, .. } => {
+                self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+            }
+        }
+        released.into_iter().for_each(|datum| self.release(datum, false, out));
+    }
+
+    /// Questions that have waited as long as they may.
+    pub(super) fn asks_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let asks: Vec<u64> =
+            self.names.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, ask)| *ask).collect();
+        asks.into_iter().for_each(|ask| self.forget_ask(now, ask, out));
     }
 
     fn ask_catalog(&mut self, ask: u64, out: &mut Vec<Effect>) {
@@ -203,9 +288,9 @@ impl Client {
     }
 
     fn answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
-        if self.names.asks.remove(&ask).is_some() {
-            out.push(Effect::Emit(Event::Named { ask, answer }));
-        }
+        let Some((_, released)) = self.names.remove(ask) else { return };
+        out.push(Effect::Emit(Event::Named { ask, answer }));
+        released.into_iter().for_each(|datum| self.release(datum, false, out));
     }
 
     // ---- what the catalog says
@@ -261,13 +346,16 @@ impl Client {
                 let unknown = NameError::Unknown { name: named.name.clone(), near: Vec::new() };
                 return self.answer(ask, Err(unknown), out);
             }
-            (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { .. })) => {
+            (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { brings, .. })) => {
+                let brought = brings.then_some(named.datum);
                 let run = self.data.entry(named.datum).or_insert_with(|| datum_run(named.meta.clone(), None, false));
                 (run.held, run.error) = (true, None);
                 run.holders.extend(holders.iter().map(|(node, _)| *node));
                 holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
                 let found = self.names.found.entry(named.datum).or_default();
                 (found.held, found.told) = (found.held + 1, found.told + 1);
+                self.answer(ask, answer, out);
+                return brought.into_iter().for_each(|datum| self.on_get(now, datum, out));
             }
             (Err(NameError::NotStored { .. }), Some(Ask::Put(_))) => {
                 let Err(error) = answer else { unreachable!("matched above") };
@@ -283,6 +371,9 @@ impl Client {
 
     /// A task has ended: what it made can be put now, best on the server that has it.
     pub(super) fn ask_for_made(&mut self, task: &Task, out: &mut Vec<Effect>) {
+        if !task.outputs.iter().any(|output| self.names.putting.contains_key(&output.datum)) {
+            return;
+        }
         let is_by_it = |put: &Put| put.stage == Stage::Unmade && task.outputs.iter().any(|it| it.datum == put.datum);
         let asks = self.names.asks.iter().filter(|(_, ask)| matches!(ask, Ask::Put(put) if is_by_it(put)));
         for ask in asks.map(|(ask, _)| *ask).collect::<Vec<_>>() {
@@ -292,7 +383,7 @@ impl Client {
 
     /// The task that takes a datum to its server has ended.
     pub(super) fn publish_ended(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
-        let Some(ask) = self.names.put_by(|put| put.task == task) else { return };
+        let Some(ask) = self.names.puts.get(&task).copied() else { return };
         let failed = match self.tasks.get(&task).map(|run| &run.status) {
             Some(Status::Failed(error)) => Some(error.clone()),
             _ => None,

@@ -1,0 +1,364 @@
+//! Puts, gets and waits of shared names that have begun, and that any thread may wait for, or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use gridloom_base::time::seconds_to_ns;
+use gridloom_base::{DatumId, Meta, NameError, TaskError, TaskId};
+use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::{Command, NameCommand};
+
+use super::{Grid, SharedData};
+use crate::group::Handle;
+use crate::{Error, Value};
+
+type Answer = Result<CatalogAnswer, NameError>;
+
+/// Questions that have begun.
+#[derive(Default)]
+pub(super) struct Begins {
+    all: BTreeMap<u64, Begin>,
+    /// Data that are on their way here, with the questions for them.
+    coming: BTreeMap<DatumId, BTreeSet<u64>>,
+    /// Nobody waits for their answers any more. What they find is to be released.
+    given_up: BTreeSet<u64>,
+}
+
+/// One question.
+#[derive(Default)]
+struct Begin {
+    is_put: bool,
+    /// What is found comes here.
+    brings: bool,
+    answer: Option<Answer>,
+    /// What became of the datum that it brings.
+    arrival: Option<Result<(), TaskError>>,
+    is_cancelled: bool,
+}
+
+impl Begin {
+    fn outcome(&self) -> Option<Result<CatalogAnswer, Error>> {
+        if self.is_cancelled {
+            return Some(Err(Error::Task(TaskError::Cancelled)));
+        }
+        let found = match self.answer.clone()? {
+            Ok(found @ CatalogAnswer::Found { .. }) if self.brings => found,
+            Ok(answer) => return Some(Ok(answer)),
+            Err(error) => return Some(Err(Error::Name(error))),
+        };
+        match self.arrival.clone()? {
+            Ok(()) => Some(Ok(found)),
+            Err(error) => Some(Err(Error::Task(error))),
+        }
+    }
+
+    fn found(&self) -> Option<DatumId> {
+        match &self.answer {
+            Some(Ok(CatalogAnswer::Found { named, .. })) => Some(named.datum),
+            _ => None,
+        }
+    }
+}
+
+impl Begins {
+    pub(super) fn has(&self, ask: u64) -> bool {
+        self.all.contains_key(&ask) || self.given_up.contains(&ask)
+    }
+
+    /// Takes in an answer. True if the question has ended with it. Gives the datum that was found for nobody.
+    pub(super) fn on_answer(&mut self, ask: u64, answer: Answer) -> (bool, Option<DatumId>) {
+        let Some(begin) = self.all.get_mut(&ask) else {
+            self.given_up.remove(&ask);
+            return (false, Begin { answer: Some(answer), ..Begin::default() }.found());
+        };
+        begin.answer = Some(answer);
+        let datum = begin.found();
+        if let Some(datum) = datum.filter(|_| begin.brings) {
+            self.coming.entry(datum).or_default().insert(ask);
+        }
+        (begin.outcome().is_some(), None)
+    }
+
+    /// A datum has come, or does not come any more. Gives the questions that have ended with that.
+    pub(super) fn on_datum(&mut self, datum: DatumId, arrival: &Result<Meta, TaskError>) -> BTreeSet<u64> {
+        let asks = self.coming.remove(&datum).unwrap_or_default();
+        for ask in &asks {
+            let begin = self.all.get_mut(ask).expect("a question for what comes has begun");
+            begin.arrival = Some(arrival.clone().map(drop));
+        }
+        asks
+    }
+
+    fn outcome(&self, ask: u64) -> Option<Result<CatalogAnswer, Error>> {
+        self.all.get(&ask)?.outcome()
+    }
+
+    /// It has ended for those that wait for it. True if it had not before.
+    fn cancel(&mut self, ask: u64) -> bool {
+        let Some(begin) = self.all.get_mut(&ask) else { return false };
+        let is_first = begin.outcome().is_none();
+        begin.is_cancelled |= is_first;
+        is_first
+    }
+
+    /// Nobody asks for its end any more. Gives what it has found, and whether its answer is still to come.
+    fn end(&mut self, ask: u64) -> (Option<DatumId>, bool) {
+        let Some(begin) = self.all.remove(&ask) else { return (None, false) };
+        let datum = begin.found();
+        if let Some(datum) = datum
+            && let Some(asks) = self.coming.get_mut(&datum)
+        {
+            asks.remove(&ask);
+            if asks.is_empty() {
+                self.coming.remove(&datum);
+            }
+        }
+        let is_open = begin.answer.is_none();
+        // A put that is cancelled has no answer.
+        if is_open && !(begin.is_put && begin.is_cancelled) {
+            self.given_up.insert(ask);
+        }
+        (datum, is_open)
+    }
+
+    pub(super) fn check(&self) {
+        let is_known = |ask: &u64| self.all.contains_key(ask);
+        assert!(self.coming.values().all(|asks| asks.iter().all(is_known)), "what comes has questions for it");
+    }
+}
+
+/// A question under way.
+struct Begun {
+    grid: Grid,
+    ask: u64,
+    /// The question is forgotten with this. A put is not.
+    is_forgotten: bool,
+}
+
+impl Begun {
+    fn new(grid: &Grid, command: NameCommand) -> Begun {
+        let ask = grid.next_serial();
+        let brings = matches!(command, NameCommand::Await { brings: true, .. });
+        let is_put = matches!(command, NameCommand::Put { .. });
+        grid.state().begins.all.insert(ask, Begin { is_put, brings, ..Begin::default() });
+        grid.command(Command::Name { ask, command });
+        Begun { grid: grid.clone(), ask, is_forgotten: !is_put }
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
+        self.grid.wait_unless_interrupted(limit, |state| state.begins.outcome(self.ask))?
+    }
+
+    fn is_done(&self) -> bool {
+        self.grid.absorb();
+        self.grid.state().begins.outcome(self.ask).is_some()
+    }
+
+    fn task(&self) -> TaskId {
+        TaskId { client: self.grid.client(), serial: self.ask }
+    }
+
+    fn note_end(&self) {
+        let mut state = self.grid.state();
+        let has_ended = state.begins.outcome(self.ask).is_some();
+        state.ends.note(self.task(), has_ended);
+    }
+
+    fn cancel(&self) {
+        self.grid.absorb();
+        let is_first = {
+            let mut state = self.grid.state();
+            let is_first = state.begins.cancel(self.ask);
+            if is_first {
+                state.ends.on_end(self.task());
+            }
+            is_first
+        };
+        if is_first {
+            self.grid.command(Command::Name { ask: self.ask, command: NameCommand::Forget });
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let (found, is_open) = {
+            let mut state = self.grid.state();
+            let task = self.task();
+            state.ends.forget(task);
+            state.begins.end(self.ask)
+        };
+        found.into_iter().for_each(|datum| self.grid.release_later(datum));
+        if is_open && self.is_forgotten {
+            self.grid.forget_later(self.ask);
+        }
+    }
+}
+
+macro_rules! under_way {
+    ($type:ty) => {
+        impl $type {
+            /// Whether it has ended.
+            pub fn is_done(&self) -> bool {
+                self.begun.is_done()
+            }
+
+            /// Has [`Grid::await_ends`] tell of its end, at once if it has ended.
+            pub fn note_end(&self) {
+                self.begun.note_end();
+            }
+
+            /// By which [`Grid::await_ends`] tells of it.
+            pub fn task(&self) -> TaskId {
+                self.begun.task()
+            }
+        }
+    };
+}
+
+/// A put that has begun: see [`SharedData::begin_put`]. It goes on if this is dropped.
+pub struct BegunPut {
+    begun: Begun,
+    /// Keeps the value. The client keeps it when this is dropped before the put has ended.
+    _handle: Handle,
+}
+
+under_way!(BegunPut);
+
+impl BegunPut {
+    pub(super) fn new(grid: &Grid, command: NameCommand, handle: Handle) -> BegunPut {
+        BegunPut { begun: Begun::new(grid, command), _handle: handle }
+    }
+
+    /// Waits until every program finds the name. `limit` ends the wait alone.
+    ///
+    /// # Errors
+    /// As [`SharedData::put`]; [`Error::TimedOut`] if it has not ended by then.
+    pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
+        self.begun.wait(limit).map(drop)
+    }
+
+    /// Ends it: [`BegunPut::wait`] then gives [`TaskError::Cancelled`], unless it has ended. The name may be there all the same, if this
+    /// comes late.
+    pub fn cancel(&self) {
+        self.begun.cancel();
+    }
+}
+
+/// A get that has begun: see [`SharedData::begin_get`]. It ends if this is dropped.
+pub struct BegunGet {
+    begun: Begun,
+    value: Mutex<Option<Value>>,
+}
+
+under_way!(BegunGet);
+
+impl BegunGet {
+    /// Waits for the value. `limit` ends the wait alone.
+    ///
+    /// # Errors
+    /// As [`SharedData::get`]; [`Error::TimedOut`] if it has not ended by then.
+    pub fn wait(&self, limit: Option<Duration>) -> Result<Value, Error> {
+        let answer = self.begun.wait(limit)?;
+        let CatalogAnswer::Found { named, .. } = answer else { unreachable!("a get finds") };
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        // The store keeps it until this is dropped.
+        let got = || self.begun.grid.0.backend.value(named.datum).unwrap_or_else(|| Value::placeholder(named.meta));
+        Ok(value.get_or_insert_with(got).clone())
+    }
+
+    /// Ends it: [`BegunGet::wait`] then gives [`TaskError::Cancelled`], unless it has ended.
+    pub fn cancel(&self) {
+        self.begun.cancel();
+    }
+}
+
+/// A wait for a name that has begun: see [`SharedData::begin_wait`]. It ends if this is dropped.
+pub struct BegunWait {
+    begun: Begun,
+}
+
+under_way!(BegunWait);
+
+impl BegunWait {
+    /// Waits for the name. `limit` ends this wait alone.
+    ///
+    /// # Errors
+    /// As [`SharedData::wait`]; [`Error::TimedOut`] if it has not ended by then.
+    pub fn wait(&self, limit: Option<Duration>) -> Result<(), Error> {
+        self.begun.wait(limit).map(drop)
+    }
+
+    /// Ends it: [`BegunWait::wait`] then gives [`TaskError::Cancelled`], unless it has ended.
+    pub fn cancel(&self) {
+        self.begun.cancel();
+    }
+}
+
+impl SharedData<'_> {
+    /// Begins to get the value of a name, and does not wait. The value comes as soon as the name is found, which may take no longer than
+    /// `limit`. In a function it comes to the function alone.
+    pub fn begin_get(&self, name: &str, limit: Option<Duration>) -> BegunGet {
+        self.near();
+        BegunGet { begun: self.begin_await(name, limit, true), value: Mutex::default() }
+    }
+
+    /// Begins to wait for a name, no longer than `limit`. Nothing moves.
+    pub fn begin_wait(&self, name: &str, limit: Option<Duration>) -> BegunWait {
+        BegunWait { begun: self.begin_await(name, limit, false) }
+    }
+
+    fn begin_await(&self, name: &str, limit: Option<Duration>, brings: bool) -> Begun {
+        let limit_ns = limit.map(|limit| seconds_to_ns(limit.as_secs_f64()));
+        Begun::new(self.0, NameCommand::Await { name: name.into(), limit_ns, brings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_base::{Named, NodeId};
+
+    fn found(serial: u64) -> Answer {
+        let datum = DatumId { client: NodeId(1), serial };
+        let named = Named { datum, name: "mesh".into(), version: 1, meta: Meta::Bytes { size_bytes: 3 }, replicas: 1 };
+        Ok(CatalogAnswer::Found { named, holders: Vec::new() })
+    }
+
+    fn begins(asks: &[(u64, bool)]) -> Begins {
+        let all = asks.iter().map(|(ask, brings)| (*ask, Begin { brings: *brings, ..Begin::default() }));
+        Begins { all: all.collect(), ..Begins::default() }
+    }
+
+    #[test]
+    fn a_get_ends_with_its_datum_and_a_wait_with_its_answer() {
+        let mut begins = begins(&[(1, true), (2, true), (3, false)]);
+        let datum = DatumId { client: NodeId(1), serial: 7 };
+        assert_eq!(begins.on_answer(1, found(7)), (false, None));
+        assert_eq!(begins.on_answer(2, found(7)), (false, None));
+        assert_eq!(begins.on_answer(3, found(7)), (true, None));
+        begins.check();
+        assert!(begins.outcome(1).is_none() && begins.outcome(3).is_some_and(|outcome| outcome.is_ok()));
+        assert_eq!(begins.end(2), (Some(datum), false));
+        assert_eq!(begins.on_datum(datum, &Ok(Meta::Bytes { size_bytes: 3 })), BTreeSet::from([1]));
+        assert!(begins.outcome(1).is_some_and(|outcome| outcome.is_ok()));
+        assert!(!begins.cancel(1), "it has ended");
+        assert!(begins.on_datum(datum, &Ok(Meta::Bytes { size_bytes: 3 })).is_empty());
+    }
+
+    #[test]
+    fn what_is_found_for_nobody_is_given_back() {
+        let mut begins = begins(&[(1, true), (2, true)]);
+        let datum = |serial| DatumId { client: NodeId(1), serial };
+        assert_eq!(begins.end(1), (None, true));
+        assert!(begins.has(1));
+        assert_eq!(begins.on_answer(1, found(7)), (false, Some(datum(7))));
+        assert!(begins.cancel(2) && !begins.cancel(2));
+        assert!(matches!(begins.outcome(2), Some(Err(Error::Task(TaskError::Cancelled)))));
+        begins.on_answer(2, found(8));
+        assert_eq!(begins.end(2), (Some(datum(8)), false));
+        begins.check();
+        assert!(begins.all.is_empty() && begins.coming.is_empty() && begins.given_up.is_empty());
+    }
+}
