@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use gridloom_base::{DatumId, Named, NodeId, TaskId};
 use gridloom_core::graph::Task;
-use gridloom_core::node::message::{CatalogMessage, CatalogToClient, DataMessage, Message, TaskMessage, TaskToClient};
-use gridloom_core::node::{Command, Effect, Event, Input};
+use gridloom_core::node::message::{
+    CatalogAnswer, CatalogMessage, CatalogToClient, DataMessage, Message, TaskMessage, TaskToClient,
+};
+use gridloom_core::node::{Command, Effect, Event, Input, NameCommand};
 
 use crate::store::StoredValue;
 
@@ -49,6 +51,10 @@ pub(crate) enum SimEvent {
     Evicted,
     /// The program asks its client for a datum.
     Wants { node: NodeId, datum: DatumId },
+    /// The program wants what is found under a name, whatever datum that is.
+    WantsFound { node: NodeId, ask: u64 },
+    /// The catalog has answered that question with a datum.
+    Found { node: NodeId, ask: u64, datum: DatumId },
     /// The program releases data.
     Releases { node: NodeId, data: Vec<DatumId> },
     /// A client tells its program something (but what is only of interest to the curious).
@@ -76,6 +82,10 @@ impl SimEvent {
                     })) => {
                         see(SimEvent::Placed { node, ask: *ask, named: named.clone(), server: *server });
                     }
+                    Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Answer {
+                        ask,
+                        answer: Ok(CatalogAnswer::Found { named, .. }),
+                    })) => see(SimEvent::Found { node, ask: *ask, datum: named.datum }),
                     _ => {}
                 }
             }
@@ -87,6 +97,9 @@ impl SimEvent {
             Input::TaskEnded { task, .. } => see(SimEvent::Ended { node, task: *task }),
             Input::Timer(timer) if timer.is_heartbeat() => see(SimEvent::Beat { node }),
             Input::Command(Command::Get { datum }) => see(SimEvent::Wants { node, datum: *datum }),
+            Input::Command(Command::Name { ask, command: NameCommand::Await { brings: true, .. } }) => {
+                see(SimEvent::WantsFound { node, ask: *ask });
+            }
             Input::Command(Command::Release { data }) => see(SimEvent::Releases { node, data: data.clone() }),
             Input::Command(Command::Erase { datum }) => see(SimEvent::Releases { node, data: vec![*datum] }),
             _ => {}

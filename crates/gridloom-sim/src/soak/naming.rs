@@ -159,7 +159,12 @@ impl Naming {
             Act::PutResult => self.put_result(sim, ledger, name, held),
             Act::Find | Act::FindWaiting => {
                 let waits = act == Act::FindWaiting;
-                let command = NameCommand::Find { name: name.clone(), waits };
+                let command = match waits && self.next.is_multiple_of(2) {
+                    true => {
+                        NameCommand::Await { name: name.clone(), limit_ns: None, brings: self.next.is_multiple_of(4) }
+                    }
+                    false => NameCommand::Find { name: name.clone(), waits },
+                };
                 self.ask(sim, ledger, Asked::Find { name, waits }, command);
             }
             Act::Forget => {

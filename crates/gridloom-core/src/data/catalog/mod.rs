@@ -137,6 +137,11 @@ impl Catalog {
         self.versions.get(&datum).is_some_and(|version| !version.is_coming() && !version.holders.is_empty())
     }
 
+    /// Whether that version is being put.
+    pub fn is_coming(&self, datum: DatumId) -> bool {
+        self.versions.get(&datum).is_some_and(Version::is_coming)
+    }
+
     /// Servers with a copy.
     pub fn holders(&self, datum: DatumId) -> impl Iterator<Item = NodeId> {
         self.versions.get(&datum).into_iter().flat_map(|version| version.holders.iter().copied())

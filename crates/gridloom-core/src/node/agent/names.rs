@@ -207,21 +207,18 @@ impl Agent {
             return not_taken(server, out);
         }
         match message {
-            ServerToCatalog::Stored { datum, client } => match self.names.catalog.stored(server, client, datum) {
-                Stored::Whole { by, waiting } => {
-                    let answer = CatalogToClient::Answer { ask: by.ask, answer: Ok(CatalogAnswer::Put) };
-                    send(out, by.client, answer);
-                    self.tell_found(datum, waiting, out);
-                }
-                Stored::Copy => {}
-                Stored::Unknown => send(out, server, TaskToServer::Release { data: vec![datum] }),
-            },
+            ServerToCatalog::Stored { datum, client } => self.stored(server, client, datum, out),
             ServerToCatalog::HasCopies { data } => {
                 data.into_iter().for_each(|datum| self.copy_at(now, datum, server, out));
             }
             ServerToCatalog::Holds { data } => {
                 for Held { named, is_current } in data {
                     let datum = named.datum;
+                    if self.names.catalog.is_coming(datum) {
+                        // It has taken it while this agent was not there for it, perhaps in vain.
+                        self.stored(server, NodeId::CATALOG, datum, out);
+                        continue;
+                    }
                     let waiting = self.names.catalog.told(server, named, is_current);
                     self.tell_found(datum, waiting, out);
                     self.seek_again(now, datum, out);
@@ -229,6 +226,19 @@ impl Agent {
             }
         }
         self.tell_news(now, out);
+    }
+
+    /// A server has a version that it was to take, or that others have taken in its place.
+    fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        match self.names.catalog.stored(server, client, datum) {
+            Stored::Whole { by, waiting } => {
+                let answer = CatalogToClient::Answer { ask: by.ask, answer: Ok(CatalogAnswer::Put) };
+                send(out, by.client, answer);
+                self.tell_found(datum, waiting, out);
+            }
+            Stored::Copy => {}
+            Stored::Unknown => send(out, server, TaskToServer::Release { data: vec![datum] }),
+        }
     }
 
     /// A server has a copy. Of what is of no use it drops it.
@@ -306,5 +316,60 @@ impl Agent {
         } else {
             self.names.catalog.client_lost(node);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::tests::{agent, register};
+    use super::*;
+    use crate::node::message::{CatalogMessage, Message};
+    use crate::node::protocol::Input;
+    use gridloom_base::{Dtype, Machine, Meta};
+
+    const CLIENT: NodeId = NodeId(9);
+
+    fn hears(agent: &mut Agent, from: NodeId, message: impl Into<Message>) -> Vec<Effect> {
+        let mut out = Vec::new();
+        agent.handle(Time(20), Input::Received { from, message: message.into() }, &mut out);
+        out
+    }
+
+    /// Found by the soak (seed 445): a server slept while it was to take a replica, and another was taken in its place. It took the
+    /// datum when it woke, and kept it for ever.
+    #[test]
+    fn a_server_that_takes_what_others_have_taken_in_its_place_is_to_drop_it() {
+        let mut agent = agent();
+        (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
+        let (name, address) = ("client".into(), String::new());
+        agent.handle(Time(20), Input::PeerUp { peer: CLIENT, role: Role::Client, name, address }, &mut Vec::new());
+        let (meta, at) = (Meta::array(Dtype::Float64, &[10]), Vec::new());
+        let (name, replaces, replicas, before) = ("mesh".into(), false, 2, None);
+        let put = ClientToCatalog::Put { ask: 1, name, meta, replaces, replicas, at, before };
+        let placed = hears(&mut agent, CLIENT, put).into_iter().find_map(|effect| match effect {
+            Effect::Send {
+                message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, server, .. })),
+                ..
+            } => Some((named, server)),
+            _ => None,
+        });
+        let (named, first) = placed.expect("the client is told a place");
+        let datum = named.datum;
+        let second = agent.names.catalog.keepers(datum).find(|server| *server != first).expect("there are two");
+        hears(&mut agent, first, ServerToCatalog::Stored { datum, client: CLIENT });
+        agent.handle(Time(21), Input::PeerLost { peer: second, why: "it sleeps".into() }, &mut Vec::new());
+        let third = agent.names.catalog.keepers(datum).find(|server| *server != first).expect("there are two again");
+        assert_ne!(second, third);
+        register(&mut agent, second.0, &format!("host-{}:1", second.0), 1.0, 1.0);
+
+        let holds = |named| ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] };
+        let told = hears(&mut agent, second, holds(named.clone()));
+        let release = Effect::Send { to: second, message: TaskToServer::Release { data: vec![datum] }.into() };
+        assert_eq!(told, [release]);
+        // What another was to take counts, also if it tells it so.
+        let told = hears(&mut agent, third, holds(named));
+        let answer = CatalogToClient::Answer { ask: 1, answer: Ok(CatalogAnswer::Put) };
+        assert_eq!(told, [Effect::Send { to: CLIENT, message: answer.into() }]);
+        assert!(agent.names.catalog.is_whole(datum));
     }
 }

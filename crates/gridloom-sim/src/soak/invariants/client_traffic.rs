@@ -26,6 +26,8 @@ struct ClientTraffic {
     /// Asked for by a server.
     relayed: BTreeSet<DatumId>,
     fetched: BTreeSet<DatumId>,
+    /// Questions for names whose data the program wants.
+    questions: BTreeSet<(NodeId, u64)>,
     /// Clients that heard of a failed source.
     told: BTreeSet<NodeId>,
     supplies_failed: u64,
@@ -38,6 +40,10 @@ impl Check for ClientTraffic {
     fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match *event {
             SimEvent::Wants { datum, .. } => {
+                self.wanted.insert(datum);
+            }
+            SimEvent::WantsFound { node, ask } => _ = self.questions.insert((node, ask)),
+            SimEvent::Found { node, ask, datum } if self.questions.contains(&(node, ask)) => {
                 self.wanted.insert(datum);
             }
             SimEvent::MakesRoom { ref data } => self.roomless.extend(data),
