@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom::SharedName;
-use gridloom_base::Shown;
+use gridloom::{Error, Grid, SharedName};
+use gridloom_base::near::did_you_mean;
+use gridloom_base::{NameError, Shown};
 use serde_json::{Value, json};
 
 use super::{GridOption, print_json, print_line, print_text};
@@ -68,10 +69,21 @@ fn list(options: &Options) -> Result<ExitCode> {
     }
     print_line(&match (count, prefix) {
         (0, "") => "no shared data".to_string(),
-        (0, prefix) => format!("no shared data with a name that begins with '{}'", Shown(prefix)),
+        (0, prefix) => {
+            format!("no shared data with a name that begins with '{}'{}", Shown(prefix), near(&grid, prefix))
+        }
         _ => format!("{}, {}", counted(count, "name"), scaled(bytes, "B")),
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names that look like one that nothing begins with.
+fn near(grid: &Grid, prefix: &str) -> String {
+    match grid.shared().explain(prefix) {
+        Err(Error::Name(NameError::Unknown { near, .. })) => Shown(&did_you_mean(&near)).to_string(),
+        // Whatever else it is, it is no reason for an error: there is nothing to list.
+        _ => String::new(),
+    }
 }
 
 fn name_json(one: &SharedName) -> Value {

@@ -64,6 +64,8 @@ fn names_are_listed_and_deleted() {
     assert_eq!(told["names"][0], first);
     let none = succeeds(grid.command(&["data", "x"]));
     assert_eq!(none, "no shared data with a name that begins with 'x'\n");
+    let none = succeeds(grid.command(&["data", "mehs"]));
+    assert_eq!(none, "no shared data with a name that begins with 'mehs'; did you mean 'mesh'?\n");
 
     assert_eq!(succeeds(grid.command(&["data", "delete", "run/1"])), "'run/1' deleted\n");
     let output = grid.command(&["data", "delete", "run/2", "run/9", "mehs", "--json"]).output().unwrap();
@@ -116,10 +118,21 @@ fn names_that_are_commands_or_no_names() {
     let page = succeeds(grid.command(&["data", "--", "delete"]));
     assert!(page.ends_with("\n1 name, 3 B\n"), "{page}");
     assert_eq!(succeeds(grid.command(&["data", "delete", "delete"])), "'delete' deleted\n");
+    // A name is shown so that it changes nothing of a terminal.
+    put(&grid, "right\u{202e}left", "3");
+    assert!(succeeds(grid.command(&["data"])).contains("\nright\\u{202e}left "));
+    assert!(succeeds(grid.command(&["data", "explain", "right\u{202e}left"])).starts_with("right\\u{202e}left\n"));
+    assert_eq!(grid.json(&["data"])["names"][0]["name"], "right\u{202e}left");
+    assert_eq!(succeeds(grid.command(&["data", "delete", "right\u{202e}left"])), "'right\\u{202e}left' deleted\n");
     for (name, why) in [("", "it is empty"), ("a\nb", "a control character"), (&"x".repeat(2000), "the limit is 1024")]
     {
-        let (code, error) = said(grid.command(&["data", "delete", name]));
-        assert!(code == 1 && error.contains(why) && error.len() < 200, "{error}");
+        for command in ["delete", "explain"] {
+            let (code, error) = said(grid.command(&["data", command, name]));
+            assert!(code == 1 && error.contains(why) && error.len() < 200, "{error}");
+        }
+        // Nothing begins so, which is no error.
+        let listed = succeeds(grid.command(&["data", name]));
+        assert!(listed.starts_with("no shared data"), "{listed}");
     }
     let (code, error) = said(gridloom(&["data", "delete"]));
     assert!(code == 2 && error.contains("<NAME>"), "{error}");
