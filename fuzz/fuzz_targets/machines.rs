@@ -73,6 +73,7 @@ fn server() -> Server {
         functions: functions(),
         codes: BTreeMap::new(),
         models: BTreeMap::new(),
+        durable: Some(Vec::new()),
     })
 }
 

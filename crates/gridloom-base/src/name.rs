@@ -16,6 +16,8 @@ pub struct Named {
     pub meta: Meta,
     /// So many servers keep it.
     pub replicas: u16,
+    /// They keep it also when they end, until it is deleted.
+    pub is_durable: bool,
 }
 
 /// Why a named datum was not put, found or deleted.

@@ -39,9 +39,11 @@ use self::mappings::Mappings;
 use self::streams::Streams;
 use self::timers::{Clock, Timers};
 use self::workers::Workers;
+use crate::durable::{Durable, Writer};
 use crate::identity::{Credentials, HostId, Secret};
 use crate::jobs::JobsConfig;
 use crate::log;
+use crate::payload::Payload;
 use crate::pid::pid;
 use crate::segment::{Disk, Pool, raise_descriptor_limit};
 use crate::spilling;
@@ -57,7 +59,7 @@ use crate::transport::stream::Listener;
 pub use self::core::BoxMachine;
 
 /// How a node is set up.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct NetConfig {
     /// Where it listens; `None` for a client, which only dials. Port 0 takes a free one.
     pub listen: Option<SocketAddr>,
@@ -79,6 +81,8 @@ pub struct NetConfig {
     pub datum_bytes_max: u64,
     /// Where data go that find no room in memory.
     pub disk: Option<Disk>,
+    /// Where shared data are that outlive the process. The machine knows what is there.
+    pub durable: Option<Durable>,
 }
 
 impl NetConfig {
@@ -95,6 +99,7 @@ impl NetConfig {
             pool_keep_bytes: 1 << 30,
             datum_bytes_max: STORE_BYTES_DEFAULT,
             disk: None,
+            durable: None,
         }
     }
 }
@@ -149,6 +154,12 @@ impl NetNode {
         let (role, name, machine) = make(id, &address);
         let store = Arc::new(Store::new(Pool::with_disk(config.pool_keep_bytes, config.disk)));
         spilling::start(&store)?;
+        let durable = config.durable.map(|mut durable| {
+            for (named, segment) in durable.take_found() {
+                store.put(named.datum, named.meta, Payload::segment(segment));
+            }
+            Writer::start(durable, &inbox)
+        });
         let own = Hello {
             purpose: Purpose::Control,
             node: id,
@@ -179,6 +190,7 @@ impl NetNode {
             ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
+            durable: durable.transpose()?.unwrap_or_default(),
             contacts: Contacts::new(own, credentials, registry, inbox.clone(), listener, sockets, CONNECTIONS),
             timers: Timers::default(),
             pending: VecDeque::new(),

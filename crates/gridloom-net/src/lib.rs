@@ -1,6 +1,7 @@
 //! gridloom-net
 
 pub mod driver;
+pub mod durable;
 pub mod identity;
 pub mod jobs;
 pub mod log;

@@ -24,9 +24,9 @@ pub(crate) fn begin_put_shared(
     grid: &RawGrid,
     name: String,
     object: &Bound<'_, PyAny>,
-    options: (bool, u16),
+    options: (bool, u16, bool),
 ) -> PyResult<RawBegun> {
-    let options = PutOptions { replaces: options.0, replicas: options.1 };
+    let options = PutOptions { replaces: options.0, replicas: options.1, is_durable: options.2 };
     let (session, grid) = grid.live(py)?;
     // Errors name it.
     let what = format!("put of '{name}'");
@@ -48,9 +48,9 @@ pub(crate) fn begin_put_file_shared(
     grid: &RawGrid,
     name: String,
     path: std::path::PathBuf,
-    options: (bool, u16),
+    options: (bool, u16, bool),
 ) -> PyResult<RawBegun> {
-    let options = PutOptions { replaces: options.0, replicas: options.1 };
+    let options = PutOptions { replaces: options.0, replicas: options.1, is_durable: options.2 };
     let (session, grid) = grid.live(py)?;
     begin_put(py, &session, grid, move |grid| {
         let read = std::fs::read(&path);

@@ -39,7 +39,12 @@ impl Simulation {
             }
             Effect::SendDatum { to, datum } => self.send_datum(node, to, datum),
             Effect::SendProbe { to, size_bytes } => self.send_cargo(node, to, Cargo::Probe { size_bytes }),
-            Effect::DropDatum { datum } => self.nodes.node_mut(node).store.remove(datum),
+            Effect::DropDatum { datum } => {
+                self.nodes.node_mut(node).store.remove(datum);
+                self.make_transient(node, datum);
+            }
+            Effect::MakeDurable { named } => self.make_durable(node, *named),
+            Effect::MakeTransient { datum } => self.make_transient(node, datum),
             Effect::NameDatum { datum, named } => {
                 let store = &mut self.nodes.node_mut(node).store;
                 if let Some(value) = store.value(datum).cloned() {

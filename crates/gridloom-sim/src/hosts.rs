@@ -10,7 +10,7 @@ use gridloom_platform::{HostId, Platform};
 use crate::kernel::Kernel;
 
 /// Rate of a disk that is not described, bytes per second.
-const DISK_RATE_DEFAULT: f64 = 1e9;
+pub(crate) const DISK_RATE_DEFAULT: f64 = 1e9;
 
 #[derive(Debug)]
 pub(crate) struct Hosts {

@@ -20,6 +20,7 @@
 
 mod connect;
 mod disk;
+mod durable;
 mod effects;
 mod event;
 pub mod faults;

@@ -80,6 +80,8 @@ impl Simulation {
                 let functions = functions.into_iter().map(|definition| definition.signature).collect();
                 let (own_name, own_address, queue_depth) = (name.clone(), address.clone(), 1);
                 let models = Default::default();
+                let written = self.durable.start(self.now(), &name);
+                let durable = Some(written.iter().map(|(named, _)| named.clone()).collect());
                 let config = ServerConfig {
                     id,
                     name,
@@ -94,9 +96,12 @@ impl Simulation {
                     functions,
                     codes: Default::default(),
                     models,
+                    durable,
                 };
                 let machine = AnyMachine::Server(Box::new(Server::new(config)));
-                SimNode::new(host, Role::Server, &own_name, own_address, slots, machine)
+                let mut node = SimNode::new(host, Role::Server, &own_name, own_address, slots, machine);
+                written.into_iter().for_each(|(named, value)| node.store.put(named.datum, value));
+                node
             }
         };
         self.add_node(SimNode { spec: Some(spec), ..node })

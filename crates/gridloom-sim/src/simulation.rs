@@ -24,6 +24,7 @@ use gridloom_flow::{ActionId, FlowEngine, NetworkModel, Policy, Resources};
 use gridloom_platform::{HostId, Platform, Sharing};
 
 use crate::disk::Files;
+use crate::durable::Durable;
 use crate::hosts::Hosts;
 use crate::instruments::Instruments;
 use crate::kernel::{Happening, Kernel, Occurrence, Purpose};
@@ -85,6 +86,7 @@ pub struct Simulation {
     pub(crate) tasks: Tasks,
     pub(crate) processes: Processes,
     pub(crate) mappings: Mappings,
+    pub(crate) durable: Durable,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
@@ -113,6 +115,7 @@ impl Simulation {
             tasks: Tasks::new(config.efficiencies),
             processes: Processes::new(config.reference_flops),
             mappings: Mappings::new(config.seed, config.slow_mappings_of),
+            durable: Durable::new(config.disks),
             effects: Vec::new(),
             platform,
         };

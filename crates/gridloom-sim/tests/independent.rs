@@ -55,6 +55,7 @@ impl Test {
                 functions,
                 codes: Default::default(),
                 models: Default::default(),
+                durable: None,
             }))
         })
     }

@@ -99,7 +99,16 @@ impl Stage {
     fn put_datum(&mut self, name: &str, datum: DatumId) -> Answer {
         let (client, serial, meta) = (self.client, self.serial(), self.meta());
         let (task, group) = (TaskId { client, serial }, GroupId { client, serial });
-        self.ask(NameCommand::Put { name: name.into(), datum, meta, replaces: false, replicas: 1, task, group })
+        self.ask(NameCommand::Put {
+            name: name.into(),
+            datum,
+            meta,
+            replaces: false,
+            replicas: 1,
+            is_durable: false,
+            task,
+            group,
+        })
     }
 
     /// The datum of a name, the server that has it, and the other.

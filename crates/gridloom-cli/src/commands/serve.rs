@@ -14,6 +14,7 @@ use gridloom_core::node::{Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
+use gridloom_net::durable::Durable;
 use gridloom_net::identity::{Secret, TICKET_VARIABLE};
 use gridloom_net::jobs::{JobsConfig, RunAs, shared_threads};
 use gridloom_net::segment::Disk;
@@ -81,6 +82,9 @@ pub struct Options {
     /// Limit of the data there [default: half of what is free]
     #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "disk")]
     disk_limit: Option<u64>,
+    /// Folder for durable shared data, which are there again when the server starts with it again
+    #[arg(long, value_name = "DIR")]
+    durable: Option<PathBuf>,
     /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     speed: Option<f64>,
@@ -195,6 +199,24 @@ fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
     Ok((memory_bytes.saturating_add(disk_bytes), Some(disk)))
 }
 
+/// The folder for durable data, if there is one.
+fn open_durable(options: &Options, memory_bytes: u64) -> Result<Option<Durable>> {
+    let Some(folder) = &options.durable else { return Ok(None) };
+    let folder = absolute(folder)?;
+    let (durable, wrong) = Durable::open(&folder).with_context(|| format!("--durable: '{}'", folder.display()))?;
+    wrong.iter().for_each(|why| gridloom_base::say!("gridloom: {why}"));
+    let sizes = durable.named().into_iter().map(|named| named.meta.size_bytes());
+    let found_bytes = sizes.fold(0, u64::saturating_add);
+    if found_bytes > memory_bytes {
+        let (found, limit) = (size_text(found_bytes), size_text(memory_bytes));
+        bail!(
+            "--durable: '{}' has {found} of data, and the server stores {limit}: give more --memory",
+            folder.display()
+        );
+    }
+    Ok(Some(durable))
+}
+
 pub fn run(mut options: Options) -> Result<ExitCode> {
     hide_memory()?;
     if options.run_code {
@@ -223,6 +245,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let name = options.name.clone().unwrap_or_else(default_name);
     let mut kept = open_models(&options, &offer);
     let (memory_bytes, disk) = places(&options)?;
+    let durable = open_durable(&options, memory_bytes)?;
+    let kept_durable = durable.as_ref().map(Durable::named);
     let pool_keep_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT) / 2;
     let names = offer.definitions.iter().map(|definition| definition.signature.name.clone());
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
@@ -255,6 +279,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         datum_bytes_max: memory_bytes,
         pool_keep_bytes,
         disk,
+        durable,
     };
     let data_max = gridloom_net::segment::data_max(options.slots)?;
     let agent = if options.no_agent { String::new() } else { options.agent.agent.clone() };
@@ -273,6 +298,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             functions,
             codes,
             models: models.clone(),
+            durable: kept_durable.clone(),
         });
         let machine: BoxMachine = match options.no_agent {
             true => Box::new(server),

@@ -217,6 +217,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
                 functions,
                 codes: BTreeMap::new(),
                 models: BTreeMap::new(),
+                durable: None,
             };
             Node::Server(Box::new(Server::new(config)))
         };

@@ -49,6 +49,10 @@ impl RealWorld {
         (node, ready["address"].as_str().unwrap().to_string())
     }
 
+    fn durable_folder(&self) -> PathBuf {
+        self.folder.join(self.agent.replace(':', "-"))
+    }
+
     fn client(&self, node: NodeId) -> &Arc<NetNode> {
         self.clients.iter().find(|client| client.id() == node).unwrap()
     }
@@ -71,6 +75,8 @@ impl World for RealWorld {
         let (slots, memory, agent) = (spec.slots.to_string(), spec.memory_bytes.to_string(), self.agent.clone());
         let mut arguments = vec!["serve", idl.to_str().unwrap(), "--library", library.to_str().unwrap()];
         arguments.extend(["--agent", &agent, "--name", &spec.name, "--slots", &slots, "--memory", &memory]);
+        let durable = self.durable_folder().join(&spec.name);
+        arguments.extend(["--durable", durable.to_str().unwrap()]);
         if !self.shared_memory {
             arguments.push("--no-shared-memory");
         }
@@ -115,6 +121,8 @@ impl World for RealWorld {
             return client.stop();
         }
         self.signal(node, "-KILL");
+        // Another that has its name may start now.
+        self.processes[(node.0 - FIRST_PROCESS) as usize].wait().unwrap();
     }
 
     fn hang(&mut self, node: NodeId) {
@@ -131,6 +139,7 @@ impl Drop for RealWorld {
             let _ = child.kill();
             let _ = child.wait();
         }
+        let _ = std::fs::remove_dir_all(self.durable_folder());
     }
 }
 

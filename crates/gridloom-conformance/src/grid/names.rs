@@ -18,6 +18,7 @@ pub(super) const CASES: &[Case] = &[
     ("a part of a shared array comes from any server, and the whole stays as long", parts),
     ("a lost server's data are a named error, and can be put again", lost_with_its_server),
     ("what two servers keep survives the loss of each, and gets another keeper", kept_by_two),
+    ("durable data are there when their server starts again, and deleted ones are not", durable),
     ("a deleted name leaves no bytes", leaves_nothing),
     ("what finds no room is an error", no_room),
 ];
@@ -49,7 +50,7 @@ impl Stage<'_> {
         let client = self.name;
         let task = TaskId { client, serial: self.serial() };
         let group = GroupId { client, serial: self.serial() };
-        NameCommand::Put { name: name.into(), datum, meta, replaces, replicas, task, group }
+        NameCommand::Put { name: name.into(), datum, meta, replaces, replicas, is_durable: false, task, group }
     }
 
     fn put(&mut self, name: &str, replaces: bool) -> Answer {
@@ -278,6 +279,32 @@ fn kept_by_two(world: &mut dyn World) {
     }
     assert_eq!(stage.named(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
     stage.until_store_has(0);
+}
+
+fn durable(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 1);
+    let counted = stage.counted();
+    for (name, is_durable) in [("mesh", true), ("other", false), ("deleted", true), ("mesh", true)] {
+        let replaces = name == "mesh";
+        let NameCommand::Put { name, datum, meta, replicas, task, group, .. } = stage.put_command(name, replaces, 1)
+        else {
+            unreachable!("it is a put")
+        };
+        let command = NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, task, group };
+        assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
+    }
+    assert_eq!(stage.named(NameCommand::Delete { name: "deleted".into() }), Ok(CatalogAnswer::Deleted));
+    stage.until_store_has(2 * counted);
+    let server = stage.servers[0];
+    stage.world.kill(server);
+    stage.world.start_server(spec(1, STORE_BYTES_DEFAULT));
+    let waits = stage.ask(NameCommand::Find { name: "mesh".into(), waits: true });
+    let Ok(CatalogAnswer::Found { named, .. }) = stage.answer(waits) else { panic!("its server is back") };
+    assert_eq!(named.version, 2);
+    stage.expect(named.datum, |i| i);
+    for name in ["other", "deleted"] {
+        assert!(matches!(stage.find(name), Err(NameError::Unknown { .. } | NameError::Lost { .. })), "{name}");
+    }
 }
 
 fn leaves_nothing(world: &mut dyn World) {

@@ -390,6 +390,7 @@ mod tests {
             slots: 0,
             plain: false,
             memory_bytes: 0,
+            is_durable: false,
             slowdown: 1.0,
             functions: Vec::new(),
             codes: BTreeMap::new(),

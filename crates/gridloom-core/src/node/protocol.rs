@@ -12,7 +12,7 @@
 //! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. Its results are in the store by then.
 //!    The machine never has more tasks started than the node has slots times its queue depth.
 //!    Between them it may say `CallsBack`, and not again before the `AnswerTask` to it.
-//!    A `Map` ends in exactly one `Mapped` likewise.
+//!    A `Map` ends in exactly one `Mapped` likewise, and a `MakeDurable` in one `MadeDurable`.
 //! 6. `DatumArrived` comes when the whole datum is in the store. A datum that is there already is not replaced. `DatumBegun` may
 //!    come before it, once a datum's first bytes are here. From then on, until it has arrived, has broken off or its sender is lost,
 //!    the datum can be sent on: `SendDatum` sends what has come and then what comes. If it breaks off here, what was sent on breaks
@@ -32,7 +32,7 @@ use crate::node::message::{
     CatalogAnswer, MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport,
 };
 use crate::node::{LogLine, Timer};
-use gridloom_base::{DatumId, GroupId, Meta, NameError, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_map::{MapBy, MapError, Plan, Seen, Stop};
 use gridloom_perf::{FunctionModel, GridView, LinkReport};
@@ -126,6 +126,8 @@ pub enum Input {
         no_memory: bool,
         why: String,
     },
+    /// A shared datum will outlive the node, or why it will not.
+    MadeDurable { datum: DatumId, outcome: Result<(), String> },
     /// A bandwidth probe came.
     ProbeArrived { from: NodeId, size_bytes: u64 },
     /// A timer fired.
@@ -175,6 +177,11 @@ pub enum Effect {
     NameDatum { datum: DatumId, named: DatumId },
     /// Bytes of a datum of the store, from that one on, are a datum of that description as well. They are not copied if they are many.
     TakePart { datum: DatumId, from_byte: u64, part: DatumId, meta: Meta },
+    /// Write a shared datum of the store to the disk, where it outlives the node. It ends in exactly one `MadeDurable`. The place of its
+    /// bytes may change.
+    MakeDurable { named: Box<Named> },
+    /// A datum that was written there is not to outlive the node any more. `DropDatum` says so, too.
+    MakeTransient { datum: DatumId },
     /// Run a task: its inputs are in the store.
     StartTask { task: Arc<Task> },
     /// Kill a started task (`TaskEnded` follows).
@@ -301,6 +308,8 @@ pub enum NameCommand {
         replaces: bool,
         /// So many servers are to keep it.
         replicas: u16,
+        /// They are to keep it also when they end.
+        is_durable: bool,
         /// Names for the task that takes it there, and for its group.
         task: TaskId,
         group: GroupId,

@@ -30,6 +30,7 @@ use super::mappings::Mappings;
 use super::streams::{self, Streams};
 use super::timers::{Clock, Timers};
 use super::workers::Workers;
+use crate::durable::Writer;
 use crate::log::said_of;
 use crate::payload::Payload;
 use crate::store::Store;
@@ -57,6 +58,7 @@ pub(crate) struct Core {
     pub(super) streams: Streams,
     pub(super) workers: Workers,
     pub(super) mappings: Mappings,
+    pub(super) durable: Writer,
     pub(super) timers: Timers,
     pub(super) pending: VecDeque<Input>,
     pub(super) effects: Vec<Effect>,
@@ -103,7 +105,19 @@ impl Core {
                 self.aside(to, &Aside::Probe { bytes: vec![0; size_bytes as usize] });
             }
             Effect::SendProbe { to, size_bytes } => self.streams.probe(to, size_bytes),
-            Effect::DropDatum { datum } => drop(self.store.remove(&datum)),
+            Effect::DropDatum { datum } => {
+                self.store.remove(&datum);
+                self.durable.remove(datum);
+            }
+            Effect::MakeDurable { named } => {
+                let datum = named.datum;
+                let begun = self.store.get(&datum).is_some_and(|(_, payload)| self.durable.write(*named, payload));
+                if !begun {
+                    let outcome = Err("this server has no folder for durable data".into());
+                    self.pending.push_back(Input::MadeDurable { datum, outcome });
+                }
+            }
+            Effect::MakeTransient { datum } => self.durable.remove(datum),
             Effect::NameDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {
                     self.store.put(named, meta, payload);
@@ -229,6 +243,9 @@ impl Core {
                 Notice::Mapped { number, outcome } => {
                     self.mappings.ended(number);
                     self.pending.push_back(Input::Mapped { number, outcome });
+                }
+                Notice::MadeDurable { datum, outcome } => {
+                    self.pending.push_back(Input::MadeDurable { datum, outcome });
                 }
                 Notice::Speed { flops } => self.pending.push_back(Input::SpeedMeasured { flops }),
                 notice => self.streams.on_notice(notice),

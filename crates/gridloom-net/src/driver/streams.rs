@@ -241,7 +241,11 @@ impl Streams {
             Notice::StreamEnded { link, stream, serial, fault } => self.stream_ended(link, stream, serial, fault),
             Notice::SendFailed { link, datum, why } => self.aside_on(link, Aside::Broken { datum, why }),
             Notice::AskToOpen { link, stream } => self.aside_on(link, Aside::OpenBulk { stream }),
-            Notice::Released { .. } | Notice::Resolved { .. } | Notice::Speed { .. } | Notice::Mapped { .. } => {
+            Notice::Released { .. }
+            | Notice::Resolved { .. }
+            | Notice::Speed { .. }
+            | Notice::Mapped { .. }
+            | Notice::MadeDurable { .. } => {
                 unreachable!("the node's core takes these itself")
             }
         }

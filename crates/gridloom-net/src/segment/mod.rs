@@ -20,6 +20,7 @@ mod filling;
 mod mapping;
 mod pool;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +34,7 @@ pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_l
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
 pub use filling::{Filler, Filling};
+pub(crate) use mapping::PAGE_BYTES;
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
 
@@ -106,6 +108,23 @@ impl Segment {
             home: Weak::new(),
             retired: AtomicBool::new(false),
             on_drop: Mutex::new(Some(on_drop)),
+        }))
+    }
+
+    /// The first `len` bytes of a file on a disk that nobody changes.
+    ///
+    /// # Errors
+    /// If the file is shorter, is not whole pages, or cannot be mapped.
+    pub(crate) fn of_file(file: File, len: u64) -> io::Result<Arc<Segment>> {
+        let mapping = Mapping::read_only(file.as_fd(), len)?;
+        let memory = Memory::on_disk(file.into(), mapping);
+        Ok(Arc::new(Segment {
+            id: SegmentId(memory.key),
+            memory: Some(memory),
+            len,
+            home: Weak::new(),
+            retired: AtomicBool::new(false),
+            on_drop: Mutex::new(None),
         }))
     }
 

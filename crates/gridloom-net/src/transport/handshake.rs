@@ -68,7 +68,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 27. servers tell clients which of their calls wait for others
 /// 28. a program gets some rows of a shared array
 /// 29. the agent explains where shared data are
-pub const VERSIONS: (u16, u16) = (29, 29);
+/// 30. shared data may be durable
+pub const VERSIONS: (u16, u16) = (30, 30);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

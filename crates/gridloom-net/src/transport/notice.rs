@@ -85,6 +85,8 @@ pub enum Notice {
         /// It was passed on to a node that was lost since, and may look at it still.
         retired: bool,
     },
+    /// A shared datum will outlive the process, or why it will not.
+    MadeDurable { datum: DatumId, outcome: Result<(), String> },
     /// A group was mapped.
     Mapped { number: u64, outcome: Result<Plan, MapError> },
     /// The speed of a slot.

@@ -110,6 +110,7 @@ class SharedData:
         *,
         replace: bool = False,
         replicas: int = 1,
+        durable: bool = False,
     ) -> None:
         """Put a value on a server under a name. When this returns, every program of the grid finds it.
 
@@ -129,6 +130,9 @@ class SharedData:
         replicas : int, optional
             How many servers keep it, 1 to 16, on different hosts if there are as many. The value survives the loss of all but one of
             them; for one that is lost, another gets it. The put ends when all of them have it.
+        durable : bool, optional
+            Whether its servers keep it also when they end: on servers that have a folder for that (``gridloom serve --durable DIR``). The
+            put ends when it is on their disks.
 
         Raises
         ------
@@ -146,7 +150,7 @@ class SharedData:
         ...     grid.get("mesh").sum()
         15.0
         """
-        put = self._begin_put(name, value, replace, replicas)
+        put = self._begin_put(name, value, replace, replicas, durable)
         try:
             put.result(None)
         except KeyboardInterrupt:
@@ -161,6 +165,7 @@ class SharedData:
         *,
         replace: bool = False,
         replicas: int = 1,
+        durable: bool = False,
     ) -> Future:
         """Begin a `put`, and do not wait. Several go on at once.
 
@@ -168,7 +173,7 @@ class SharedData:
 
         Parameters
         ----------
-        name, value, replace, replicas
+        name, value, replace, replicas, durable
             As for `put`.
 
         Returns
@@ -187,10 +192,10 @@ class SharedData:
         >>> puts = [grid.begin_put(f"part/{i}", part) for i, part in enumerate(parts)]     # doctest: +SKIP
         >>> gl.wait(puts)                                        # doctest: +SKIP
         """
-        return Future(self._begin_put(name, value, replace, replicas), self._ends, f"put of '{name}'")
+        return Future(self._begin_put(name, value, replace, replicas, durable), self._ends, f"put of '{name}'")
 
-    def _begin_put(self, name: str, value: Any, replace: bool, replicas: int) -> _gridloom.RawBegun:
-        options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX))
+    def _begin_put(self, name: str, value: Any, replace: bool, replicas: int, durable: bool) -> _gridloom.RawBegun:
+        options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX), bool(durable))
         if isinstance(value, os.PathLike):
             return _gridloom.begin_put_file_shared(self._raw, _text("name", name), os.fspath(value), options)
         return _gridloom.begin_put_shared(self._raw, _text("name", name), value, options)

@@ -216,6 +216,7 @@ impl Insider {
             version: u64::MAX,
             meta: self.meta(),
             replicas: 2,
+            is_durable: true,
         };
         self.shared.get(at).cloned().unwrap_or_else(made_up)
     }
@@ -317,7 +318,17 @@ impl Insider {
                 let (slots, memory_bytes, slowdown) = (u32::MAX, u64::MAX, odd);
                 let (functions, codes) = (Vec::new(), BTreeMap::new());
                 let plain = false;
-                let new = Registration { name, address, slots, plain, memory_bytes, slowdown, functions, codes };
+                let new = Registration {
+                    name,
+                    address,
+                    slots,
+                    plain,
+                    memory_bytes,
+                    is_durable: true,
+                    slowdown,
+                    functions,
+                    codes,
+                };
                 DirectoryToAgent::Register(new).into()
             }
             8 => DirectoryToAgent::ModelsTold { client: self.victim() }.into(),
@@ -349,7 +360,8 @@ impl Insider {
                 let name = name.replace("mesh", "x/2").replace("run/1", "x/3");
                 let before = Some(self.shared_datum()).filter(|_| self.below(4) == 0);
                 let replicas = [1, 1, 2, u16::MAX][self.below(4) as usize];
-                ClientToCatalog::Put { ask, name, meta, replaces, replicas, at, before }.into()
+                let is_durable = self.below(2) == 0;
+                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, at, before }.into()
             }
             9 => {
                 let data = self.many(|insider| (insider.shared_datum(), insider.below(4)));

@@ -265,7 +265,9 @@ impl Naming {
         ledger.placements.insert(task);
         let asked = Asked::Put { name: name.clone(), value, replaces };
         let replicas = if self.random.below(3) == 0 { 2 } else { 1 };
-        self.ask(sim, ledger, asked, NameCommand::Put { name, datum, meta, replaces, replicas, task, group })
+        let is_durable = self.random.below(3) == 0;
+        let command = NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, task, group };
+        self.ask(sim, ledger, asked, command)
     }
 
     fn release(&mut self, sim: &mut Simulation, datum: DatumId) {

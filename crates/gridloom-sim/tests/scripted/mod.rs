@@ -165,6 +165,7 @@ pub fn exit() -> Effect {
 pub fn short(input: &Input) -> String {
     match input {
         Input::Start => "start".into(),
+        Input::MadeDurable { .. } => "durable".into(),
         Input::PeerUp { .. } => "up".into(),
         Input::PeerLost { .. } => "lost".into(),
         Input::DialFailed { .. } => "failed".into(),

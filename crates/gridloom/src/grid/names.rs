@@ -91,6 +91,8 @@ pub struct SharedName {
     pub meta: Meta,
     /// So many servers keep it.
     pub replicas: u16,
+    /// Also when they end.
+    pub is_durable: bool,
     /// Names of servers with a copy.
     pub servers: Vec<String>,
 }
@@ -102,11 +104,13 @@ pub struct PutOptions {
     pub replaces: bool,
     /// So many servers keep it, 1 to [`REPLICAS_MAX`]. It survives the loss of all but one of them.
     pub replicas: u16,
+    /// They keep it also when they end, in their folders for durable data, until it is deleted.
+    pub is_durable: bool,
 }
 
 impl Default for PutOptions {
     fn default() -> PutOptions {
-        PutOptions { replaces: false, replicas: 1 }
+        PutOptions { replaces: false, replicas: 1, is_durable: false }
     }
 }
 
@@ -157,7 +161,7 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::begin_put`].
     pub fn begin_put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<BegunPut, Error> {
-        let PutOptions { replaces, replicas } = options;
+        let PutOptions { replaces, replicas, is_durable } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
             return Err(Error::Usage(format!(
                 "'{name}' is to have {replicas} replicas; it can have 1 to {REPLICAS_MAX}"
@@ -172,6 +176,7 @@ impl SharedData<'_> {
             meta: handle.meta().clone(),
             replaces,
             replicas,
+            is_durable,
             task: TaskId { client, serial: self.0.next_serial() },
             group: GroupId { client, serial: self.0.next_serial() },
         };
@@ -348,11 +353,14 @@ impl SharedData<'_> {
         Ok((names.into_iter().map(|listed| self.listed(listed)).collect(), has_more))
     }
 
-    fn listed(&self, Listed { named: Named { name, version, meta, replicas, .. }, holders }: Listed) -> SharedName {
+    fn listed(
+        &self,
+        Listed { named: Named { name, version, meta, replicas, is_durable, .. }, holders }: Listed,
+    ) -> SharedName {
         let state = self.0.state();
         let names = state.directory.names();
         let name_of = |node| names.get(&node).cloned().unwrap_or_else(|| format!("{node}"));
-        SharedName { name, version, meta, replicas, servers: holders.into_iter().map(name_of).collect() }
+        SharedName { name, version, meta, replicas, is_durable, servers: holders.into_iter().map(name_of).collect() }
     }
 
     fn begin_ask(&self, command: NameCommand) -> u64 {
@@ -393,7 +401,14 @@ mod tests {
 
     fn finds(serial: u64) -> Answer {
         let datum = DatumId { client: NodeId(1), serial };
-        let named = Named { datum, name: "mesh".into(), version: 1, meta: Meta::Bytes { size_bytes: 3 }, replicas: 1 };
+        let named = Named {
+            datum,
+            name: "mesh".into(),
+            version: 1,
+            meta: Meta::Bytes { size_bytes: 3 },
+            replicas: 1,
+            is_durable: false,
+        };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }
 

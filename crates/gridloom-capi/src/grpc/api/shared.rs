@@ -97,7 +97,11 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_replicas_np(
     with_session(ask, |library| {
         let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
         // What is no such number is 0, which the grid refuses as any that cannot be.
-        let options = PutOptions { replaces: replaces != 0, replicas: u16::try_from(replicas).unwrap_or(0) };
+        let options = PutOptions {
+            replaces: replaces != 0,
+            replicas: u16::try_from(replicas).unwrap_or(0),
+            ..PutOptions::default()
+        };
         library.put_shared(name, bytes, options)
     })
 }

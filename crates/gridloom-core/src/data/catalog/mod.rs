@@ -176,14 +176,20 @@ impl Catalog {
 
     /// A new version of a name is to come to servers: a client takes it to the first, and the others get it from there. The name was
     /// checked.
-    pub fn begin(&mut self, question: Question, name: &str, meta: Meta, places: &[NodeId]) -> &Named {
+    pub fn begin(
+        &mut self,
+        question: Question,
+        name: &str,
+        (meta, is_durable): (Meta, bool),
+        places: &[NodeId],
+    ) -> &Named {
         self.serial += 1;
         let mut hash = Fnv::default();
         [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
         let datum = DatumId { client: NodeId::CATALOG, serial: hash.0 };
         let former = self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
         let replicas = places.len().try_into().unwrap_or(u16::MAX);
-        let named = Named { datum, name: name.into(), version: former.saturating_add(1), meta, replicas };
+        let named = Named { datum, name: name.into(), version: former.saturating_add(1), meta, replicas, is_durable };
         self.insert(named, places[0], Stage::Coming(question), true);
         places.iter().for_each(|server| self.keep_at(datum, *server));
         self.by_client.insert((question.client, datum));

@@ -14,7 +14,7 @@ fn array(length: u64) -> Meta {
 }
 
 fn put(catalog: &mut Catalog, name: &str) -> DatumId {
-    let datum = catalog.begin(WRITER, name, array(5), &[SERVER]).datum;
+    let datum = catalog.begin(WRITER, name, (array(5), false), &[SERVER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     datum
 }
@@ -43,7 +43,7 @@ fn readers_see_a_version_whole_and_keep_it() {
     let first = put(&mut catalog, "mesh");
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
     assert_eq!(found(&mut catalog, "mesh"), first);
-    let coming = catalog.begin(WRITER, "mesh", array(6), &[SERVER]).clone();
+    let coming = catalog.begin(WRITER, "mesh", (array(6), false), &[SERVER]).clone();
     assert_eq!(coming.version, 2);
     assert_eq!(found(&mut catalog, "mesh"), first, "the second is not whole");
     assert!(catalog.is_whole(first) && !catalog.is_whole(coming.datum));
@@ -62,7 +62,7 @@ fn readers_see_a_version_whole_and_keep_it() {
 fn who_waits_is_told_once_it_is_there() {
     let mut catalog = Catalog::new(NodeId(1));
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
-    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER]).datum;
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::BeingPut { name: "mesh".into() }));
     assert_eq!(catalog.stored(SERVER, READER.client, datum), Stored::Unknown, "another client put it there");
     let stored = catalog.stored(SERVER, WRITER.client, datum);
@@ -78,7 +78,7 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
     found(&mut catalog, "mesh");
     catalog.delete("mesh").unwrap();
     catalog.find(READER, "other", true).unwrap();
-    let coming = catalog.begin(READER, "mine", array(5), &[OTHER]).datum;
+    let coming = catalog.begin(READER, "mine", (array(5), false), &[OTHER]).datum;
     catalog.take_news();
     catalog.client_lost(READER.client);
     let mut news = catalog.take_news();
@@ -213,7 +213,7 @@ fn keep(datum: DatumId, at: &[NodeId]) -> News {
 #[test]
 fn a_version_is_whole_once_all_its_replicas_are_there() {
     let mut catalog = Catalog::new(NodeId(1));
-    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER, OTHER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER, OTHER]).datum;
     assert_eq!(catalog.placed_bytes(OTHER), 5);
     assert_eq!(catalog.stored(SERVER, WRITER.client, datum), Stored::Copy);
     assert_eq!(catalog.take_news(), [keep(datum, &[OTHER])]);
@@ -230,7 +230,7 @@ fn a_version_is_whole_once_all_its_replicas_are_there() {
 fn a_server_that_is_lost_is_replaced_by_another() {
     const THIRD: NodeId = NodeId(5);
     let mut catalog = Catalog::new(NodeId(1));
-    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER, OTHER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER, OTHER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     catalog.stored(OTHER, NodeId::CATALOG, datum);
     let named = catalog.named(datum).unwrap().clone();
@@ -253,7 +253,7 @@ fn a_server_that_is_lost_is_replaced_by_another() {
 #[test]
 fn a_put_of_which_a_replica_is_lost_needs_another() {
     let mut catalog = Catalog::new(NodeId(1));
-    let datum = catalog.begin(WRITER, "mesh", array(5), &[SERVER, OTHER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER, OTHER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     catalog.take_news();
     catalog.server_lost(OTHER, "gone");
@@ -269,7 +269,7 @@ fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
     let mut catalog = Catalog::new(NodeId(1));
     let deleted = put(&mut catalog, "a");
     let deleted = catalog.named(deleted).unwrap().clone();
-    let withdrawn = catalog.begin(WRITER, "b", array(5), &[SERVER]).clone();
+    let withdrawn = catalog.begin(WRITER, "b", (array(5), false), &[SERVER]).clone();
     catalog.delete("a").unwrap();
     catalog.withdraw(WRITER.client, withdrawn.datum);
     catalog.take_news();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Agent, send};
 use crate::graph::{Argument, Task, TaskKind};
-use crate::node::message::{CatalogToClient, Supply, TaskReport, TaskToServer};
+use crate::node::message::{CatalogToClient, Registration, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, Fnv, Meta, NameError, NodeId, TaskId, Time};
 
@@ -56,6 +56,7 @@ pub(super) struct Wanted {
     pub(super) meta: Meta,
     pub(super) replaces: bool,
     pub(super) replicas: u16,
+    pub(super) is_durable: bool,
     /// Servers with a copy.
     pub(super) at: BTreeSet<NodeId>,
 }
@@ -76,9 +77,9 @@ impl Agent {
         let mut places = Vec::new();
         while places.len() < replicas {
             let has_copy = |server: NodeId| at.contains(&server);
-            match self.best_place(meta, &places, has_copy, |_| false) {
+            match self.best_place((meta, wanted.is_durable), &places, has_copy, |_| false) {
                 Some(server) => places.push(server),
-                None => return Err(self.no_room(name, meta, places.len(), replicas)),
+                None => return Err(self.no_room(name, wanted, places.len())),
             }
         }
         Ok(places)
@@ -87,14 +88,14 @@ impl Agent {
     /// The best server to keep a version that some keep already.
     fn best_place(
         &self,
-        meta: &Meta,
+        (meta, is_durable): (&Meta, bool),
         keepers: &[NodeId],
         has_copy: impl Fn(NodeId) -> bool,
         has_refused: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
         let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
         let hosts: BTreeSet<String> = keepers.iter().map(|server| Agent::place(self, *server)).collect();
-        let all = self.rooms().filter(|(server, _)| !keepers.contains(server) && !has_refused(*server));
+        let all = self.rooms(is_durable).filter(|(server, _)| !keepers.contains(server) && !has_refused(*server));
         let fitting = all.filter(|(_, room)| *room >= size_bytes).map(|(server, room)| Place {
             is_on_other_host: !hosts.contains(&Agent::place(self, server)),
             has_copy: has_copy(server),
@@ -104,19 +105,23 @@ impl Agent {
         fitting.max().map(|place| place.server.0)
     }
 
-    /// Servers that talk to others, and what each has left for shared data, bytes.
-    fn rooms(&self) -> impl Iterator<Item = (NodeId, u64)> {
-        let servers = self.servers.iter().filter(|(_, server)| !server.registration.plain);
+    /// Servers that talk to others, and what each has left for shared data, bytes. If they are to be durable: servers that have a
+    /// folder for such.
+    fn rooms(&self, is_durable: bool) -> impl Iterator<Item = (NodeId, u64)> {
+        let may = move |registration: &Registration| !registration.plain && (registration.is_durable || !is_durable);
+        let servers = self.servers.iter().filter(move |(_, server)| may(&server.registration));
         servers.map(|(id, server)| {
             let most = server.registration.memory_bytes / SHARED_PART;
             (*id, most.saturating_sub(self.names.catalog.placed_bytes(*id)))
         })
     }
 
-    fn no_room(&self, name: &str, meta: &Meta, found: usize, replicas: usize) -> NameError {
-        let most = self.rooms().map(|(_, room)| room).max();
+    fn no_room(&self, name: &str, wanted: &Wanted, found: usize) -> NameError {
+        let Wanted { meta, replicas, is_durable, .. } = wanted;
+        let most = self.rooms(*is_durable).map(|(_, room)| room).max();
         let remedy = "delete some, or start servers with more --memory, or --disk";
         let why = match most {
+            None if *is_durable => "no server keeps durable data; start some with --durable DIR".into(),
             None => "no server that talks to other servers is there".into(),
             Some(_) if found > 0 => {
                 let servers = if found == 1 { "1 server has" } else { &format!("{found} servers have") };
@@ -181,7 +186,7 @@ impl Agent {
                 continue;
             }
             let Some((question, named)) = self.names.catalog.not_put(datum) else { return };
-            let (servers, replicas) = (self.rooms().count(), named.replicas);
+            let (servers, replicas) = (self.rooms(named.is_durable).count(), named.replicas);
             let why = format!("{replicas} servers are to keep it, and of {servers} that are there too few can");
             let error = NameError::NoRoom { name: named.name, size_bytes: named.meta.size_bytes(), why };
             send(out, question.client, CatalogToClient::Answer { ask: question.ask, answer: Err(error) });
@@ -195,8 +200,8 @@ impl Agent {
         let keepers: Vec<NodeId> = catalog.keepers(datum).collect();
         let holders: BTreeSet<NodeId> = catalog.holders(datum).collect();
         let has_refused = |server| catalog.has_refused(datum, server);
-        let Some(server) = self.best_place(&named.meta, &keepers, |server| holders.contains(&server), has_refused)
-        else {
+        let wanted = (&named.meta, named.is_durable);
+        let Some(server) = self.best_place(wanted, &keepers, |server| holders.contains(&server), has_refused) else {
             return false;
         };
         self.names.catalog.keep_at(datum, server);

@@ -393,6 +393,7 @@ impl Machine for Agent {
             | Input::Said(_)
             | Input::Calling { .. }
             | Input::SpeedMeasured { .. }
+            | Input::MadeDurable { .. }
             | Input::Command(_) => {}
         }
     }

@@ -86,6 +86,7 @@ pub(super) mod tests {
             slots: 1,
             plain: false,
             memory_bytes: 1 << 20,
+            is_durable: false,
             slowdown,
             functions: vec![signature],
             codes: BTreeMap::from([("m/f".to_string(), node)]),

@@ -67,9 +67,10 @@ impl Agent {
             ClientToCatalog::Put { ask, before: Some(datum), .. } if self.names.catalog.is_whole(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
-            ClientToCatalog::Put { ask, name, meta, replaces, replicas, at, .. } => {
+            ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, at, .. } => {
                 let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
-                let wanted = Wanted { meta, replaces, replicas: replicas.clamp(1, REPLICAS_MAX), at };
+                let replicas = replicas.clamp(1, REPLICAS_MAX);
+                let wanted = Wanted { meta, replaces, replicas, is_durable, at };
                 (ask, self.begin_put(Question { client, ask }, &name, wanted, out).map(|()| None))
             }
             ClientToCatalog::AskPut { ask, datum } if self.names.catalog.is_whole(datum) => {
@@ -128,7 +129,7 @@ impl Agent {
         let places = self.places_for(name, &wanted)?;
         let server = places[0];
         let address = self.servers[&server].registration.address.clone();
-        let named = self.names.catalog.begin(question, name, wanted.meta, &places).clone();
+        let named = self.names.catalog.begin(question, name, (wanted.meta, wanted.is_durable), &places).clone();
         // It is there before the client's copy, which takes another way.
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
         send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });

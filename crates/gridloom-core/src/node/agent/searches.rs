@@ -259,7 +259,14 @@ mod tests {
         (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
         let meta = Meta::array(Dtype::Uint8, &[5]);
         for from in [NodeId(2), NodeId(3)] {
-            let named = Named { datum: DATUM, name: "mesh".into(), version: 1, meta: meta.clone(), replicas: 2 };
+            let named = Named {
+                datum: DATUM,
+                name: "mesh".into(),
+                version: 1,
+                meta: meta.clone(),
+                replicas: 2,
+                is_durable: false,
+            };
             let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
             agent.handle(Time(10), Input::Received { from, message }, &mut Vec::new());
         }

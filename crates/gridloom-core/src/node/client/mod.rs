@@ -458,7 +458,8 @@ impl Machine for Client {
             | Input::Said(_)
             | Input::Calling { .. }
             | Input::Mapped { .. }
-            | Input::SpeedMeasured { .. } => {}
+            | Input::SpeedMeasured { .. }
+            | Input::MadeDurable { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }
         while std::mem::take(&mut self.has_less_to_map) {

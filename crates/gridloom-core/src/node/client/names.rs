@@ -80,6 +80,7 @@ struct Put {
     meta: Meta,
     replaces: bool,
     replicas: u16,
+    is_durable: bool,
     task: TaskId,
     group: GroupId,
     stage: Stage,
@@ -106,10 +107,10 @@ enum Stage {
 impl Ask {
     fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            Ask::Put(Put { name, meta, replaces, replicas, tried, .. }) => {
+            Ask::Put(Put { name, meta, replaces, replicas, is_durable, tried, .. }) => {
                 let (name, meta) = (name.clone(), meta.clone());
-                let (replaces, replicas, before) = (*replaces, *replicas, *tried);
-                ClientToCatalog::Put { ask, name, meta, replaces, replicas, at, before }
+                let (replaces, replicas, is_durable, before) = (*replaces, *replicas, *is_durable, *tried);
+                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, at, before }
             }
             Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
             Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
@@ -199,9 +200,9 @@ impl Names {
 impl Client {
     pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
-            NameCommand::Put { name, datum, meta, replaces, replicas, task, group } => {
+            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, task, group } => {
                 let (stage, tried, attempts) = (Stage::Asked, None, 1);
-                Ask::Put(Put { name, datum, meta, replaces, replicas, task, group, stage, tried, attempts })
+                Ask::Put(Put { name, datum, meta, replaces, replicas, is_durable, task, group, stage, tried, attempts })
             }
             NameCommand::Find { name, waits } => {
                 Ask::Find { name, waits, is_forgotten: false, deadline: None, brings: false }

@@ -45,6 +45,8 @@ pub enum ClientToCatalog {
         replaces: bool,
         /// So many servers are to keep it.
         replicas: u16,
+        /// They are to keep it also when they end.
+        is_durable: bool,
         /// Servers with a copy of it.
         at: Vec<NodeId>,
         /// What it has been put as before, perhaps in vain.

@@ -101,6 +101,8 @@ pub struct Registration {
     pub plain: bool,
     /// Bound on its store.
     pub memory_bytes: u64,
+    /// It keeps shared data also when it ends.
+    pub is_durable: bool,
     /// How many times as long as on its processors calls take on purpose: 1 unless it stands for a slower machine.
     pub slowdown: f64,
     pub functions: Vec<Signature>,

@@ -13,6 +13,7 @@ impl Server {
             ("tasks that wait for others", self.pauses.len()),
             ("shared data", self.shared.len()),
             ("shared data that are to be put", self.shared.expected()),
+            ("shared data that are being written", self.shared.durable.len()),
         ];
         self.admission.leftovers().into_iter().chain(own).collect()
     }

@@ -10,6 +10,7 @@
 
 mod admission;
 mod calibration;
+mod durable;
 mod learning;
 mod leftovers;
 mod links;
@@ -38,7 +39,7 @@ use admission::{Admission, Output};
 use calibration::Calibration;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Level, Machine, NodeId, TaskId, Time};
+use gridloom_base::{Level, Machine, Named, NodeId, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::FunctionModel;
 use learning::{Learning, News};
@@ -77,6 +78,8 @@ pub struct ServerConfig {
     pub codes: BTreeMap<String, u64>,
     /// Models of these functions that were kept from earlier, by name.
     pub models: BTreeMap<String, FunctionModel>,
+    /// Shared data in the store that outlive the server; `None` if it cannot keep such.
+    pub durable: Option<Vec<Named>>,
 }
 
 /// The machine.
@@ -371,6 +374,7 @@ impl Server {
     fn on_start(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::MeasureSpeed);
         self.registering.dial(out);
+        self.begin_with_durable(now, out);
         out.push(Effect::SetTimer { timer: ServerTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
     }
 
@@ -422,6 +426,7 @@ impl Machine for Server {
                 let fault = if no_memory { SupplyFault::NoMemory } else { SupplyFault::Broken };
                 self.admitting(now, out, |admission, _, out| admission.fetches.broken(from, datum, fault, &why, out));
             }
+            Input::MadeDurable { datum, outcome } => self.made_durable(now, datum, outcome, out),
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Server(timer)) => self.on_timer(now, timer, out),
             Input::Timer(_) | Input::Mapped { .. } => {}

@@ -84,6 +84,7 @@ impl Registering {
             slots: c.slots,
             plain: c.plain,
             memory_bytes: c.memory_bytes,
+            is_durable: c.durable.is_some(),
             slowdown: c.slowdown,
             functions: c.functions.clone(),
             codes: c.codes.clone(),

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::admission::Admission;
+use super::durable::Durable;
 use super::{Server, not_taken, send};
 use crate::graph::{Task, TaskKind};
 use crate::node::message::{CatalogToServer, Held, ServerToCatalog};
@@ -19,6 +20,7 @@ use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     held: BTreeMap<DatumId, Held>,
+    pub(super) durable: Durable,
     /// Data that clients are to put here.
     expected: BTreeMap<DatumId, (Named, NodeId)>,
     /// The agent that said so.
@@ -27,9 +29,21 @@ pub(super) struct Shared {
     alone_since: Option<Time>,
 }
 
+/// When what was put counts as put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Published {
+    Now,
+    WhenDurable,
+}
+
 impl Shared {
     pub(super) fn len(&self) -> usize {
         self.held.len()
+    }
+
+    /// It is here under a name.
+    pub(super) fn hold(&mut self, held: Held) {
+        self.held.insert(held.named.datum, held);
     }
 
     /// What clients are to put here.
@@ -61,6 +75,7 @@ impl Shared {
     pub(super) fn forget(&mut self, datum: DatumId) {
         self.expected.remove(&datum);
         self.held.remove(&datum);
+        self.durable.give_up(datum);
     }
 
     pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
@@ -123,6 +138,7 @@ impl Server {
             CatalogToServer::Former { datum } => {
                 if let Some(held) = self.shared.held.get_mut(&datum) {
                     held.is_current = false;
+                    out.extend(held.named.is_durable.then_some(Effect::MakeTransient { datum }));
                 }
             }
             CatalogToServer::Gone { datum, why } => self.shared_gone(now, datum, &why, out),
@@ -157,7 +173,13 @@ impl Server {
     /// A task that was to take copies here has them.
     pub(super) fn end_replicated(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
         let outcome = match &task.kind {
-            TaskKind::Publish(named) => self.publish(now, task, named, out).map(|()| Vec::new()),
+            TaskKind::Publish(named) => {
+                let published = self.publish(now, task, named, out);
+                if published == Ok(Published::WhenDurable) {
+                    return self.admitting(now, out, |admission, _, out| admission.end_replicated(now, task, out));
+                }
+                published.map(|_| Vec::new())
+            }
             TaskKind::TakePart { from_byte } => {
                 self.admitting(now, out, |admission, _, out| admission.take_part(now, task, *from_byte, out))
             }
@@ -173,7 +195,13 @@ impl Server {
     }
 
     /// What a task has taken here is a shared datum from now on.
-    fn publish(&mut self, now: Time, task: &Task, named: &Named, out: &mut Vec<Effect>) -> Result<(), TaskError> {
+    fn publish(
+        &mut self,
+        now: Time,
+        task: &Task,
+        named: &Named,
+        out: &mut Vec<Effect>,
+    ) -> Result<Published, TaskError> {
         let datum = task.inputs().next().expect("checked when the task was taken in");
         let is_again = self.shared.held.get(&named.datum).is_some_and(|held| held.named == *named);
         let is_expected = self
@@ -188,6 +216,14 @@ impl Server {
                 format!("server '{}' was not told by the agent that '{}' comes there", self.config.name, named.name);
             return Err(TaskError::NotMapped { why });
         }
+        if named.is_durable && self.config.durable.is_none() {
+            let why = format!("server '{}' keeps nothing durable", self.config.name);
+            return Err(TaskError::NotMapped { why });
+        }
+        if self.shared.durable.is_given_up(named.datum) {
+            let why = format!("'{}' was given up a moment ago", named.name);
+            return Err(TaskError::NotMapped { why });
+        }
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
         if self.admission.size_bytes(datum) != self.admission.counted_bytes(size_bytes) {
             let why = format!("its description says {size_bytes} bytes, and {datum} has another size");
@@ -198,8 +234,17 @@ impl Server {
             admission.name_datum(now, task, datum, (named.datum, size_bytes), out)
         })?;
         self.shared.expected.remove(&named.datum);
+        if named.is_durable && !is_again {
+            self.shared.durable.begin(task.id, named, out);
+            return Ok(Published::WhenDurable);
+        }
+        self.published(task.id.client, named, out);
+        Ok(Published::Now)
+    }
+
+    /// A datum is here under a name.
+    pub(super) fn published(&mut self, client: NodeId, named: &Named, out: &mut Vec<Effect>) {
         self.shared.held.entry(named.datum).or_insert_with(|| Held { named: named.clone(), is_current: true });
-        send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client: task.id.client });
-        Ok(())
+        send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client });
     }
 }

@@ -1,0 +1,98 @@
+//! Durable data: shared data that outlive the server. They count as put when they are on its disk.
+//!
+//! A server that starts again has them in its store, and tells the agent of them as of all others.
+
+use std::collections::BTreeMap;
+
+use super::Server;
+use crate::data::Origin;
+use crate::node::message::Held;
+use crate::node::protocol::Effect;
+use gridloom_base::{DatumId, Named, TaskError, TaskId, Time};
+
+/// Data that are being written.
+#[derive(Debug, Default)]
+pub(super) struct Durable {
+    writing: BTreeMap<DatumId, Writing>,
+}
+
+#[derive(Debug)]
+struct Writing {
+    named: Named,
+    /// Tasks that have taken it here, and end with it.
+    tasks: Vec<TaskId>,
+    is_given_up: bool,
+}
+
+impl Durable {
+    pub(super) fn len(&self) -> usize {
+        self.writing.len()
+    }
+
+    /// What that task has taken here is written.
+    pub(super) fn begin(&mut self, task: TaskId, named: &Named, out: &mut Vec<Effect>) {
+        let begun = self.writing.entry(named.datum).or_insert_with(|| {
+            out.push(Effect::MakeDurable { named: Box::new(named.clone()) });
+            Writing { named: named.clone(), tasks: Vec::new(), is_given_up: false }
+        });
+        begun.tasks.push(task);
+    }
+
+    /// Whether it was given up while it was written.
+    pub(super) fn is_given_up(&self, datum: DatumId) -> bool {
+        self.writing.get(&datum).is_some_and(|writing| writing.is_given_up)
+    }
+
+    /// A datum is here no longer.
+    pub(super) fn give_up(&mut self, datum: DatumId) {
+        if let Some(writing) = self.writing.get_mut(&datum) {
+            writing.is_given_up = true;
+        }
+    }
+}
+
+impl Server {
+    /// What was here when the server ended is here again.
+    pub(super) fn begin_with_durable(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let config = self.config.clone();
+        for named in config.durable.iter().flatten() {
+            let size_bytes = named.meta.size_bytes();
+            self.admitting(now, out, |admission, _, out| {
+                admission.datum_here(now, named.datum, size_bytes, Origin::Made, out);
+            });
+            self.shared.hold(Held { named: named.clone(), is_current: true });
+        }
+    }
+
+    /// A datum is on the disk, or will not be.
+    pub(super) fn made_durable(
+        &mut self,
+        now: Time,
+        datum: DatumId,
+        outcome: Result<(), String>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(Writing { named, tasks, is_given_up }) = self.shared.durable.writing.remove(&datum) else { return };
+        let outcome = match outcome {
+            Ok(()) if is_given_up => Err("it was given up meanwhile".to_string()),
+            outcome => outcome,
+        };
+        if outcome.is_err() {
+            self.admitting(now, out, |admission, _, out| admission.release(datum, out));
+        }
+        for task in tasks {
+            let outcome = match &outcome {
+                Ok(()) => {
+                    self.published(task.client, &named, out);
+                    Ok(Vec::new())
+                }
+                Err(why) => {
+                    let (function, server) = ("keep a shared copy".to_string(), self.config.name.clone());
+                    Err(TaskError::Refused { function, server, why: format!("it cannot be made durable: {why}") })
+                }
+            };
+            self.report(now, task.client, task, outcome, 0, out);
+        }
+        self.pump(now, out);
+    }
+}
