@@ -346,7 +346,7 @@ mod tests {
         agent.handle(Time(20), Input::PeerUp { peer: CLIENT, role: Role::Client, name, address }, &mut Vec::new());
         let (meta, at) = (Meta::array(Dtype::Float64, &[10]), Vec::new());
         let (name, replaces, replicas, before) = ("mesh".into(), false, 2, None);
-        let put = ClientToCatalog::Put { ask: 1, name, meta, replaces, replicas, at, before };
+        let put = ClientToCatalog::Put { ask: 1, name, meta, replaces, replicas, is_durable: false, at, before };
         let placed = hears(&mut agent, CLIENT, put).into_iter().find_map(|effect| match effect {
             Effect::Send {
                 message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, server, .. })),
