@@ -322,7 +322,14 @@ mod tests {
 
     fn found(serial: u64) -> Answer {
         let datum = DatumId { client: NodeId(1), serial };
-        let named = Named { datum, name: "mesh".into(), version: 1, meta: Meta::Bytes { size_bytes: 3 }, replicas: 1 };
+        let named = Named {
+            datum,
+            name: "mesh".into(),
+            version: 1,
+            meta: Meta::Bytes { size_bytes: 3 },
+            replicas: 1,
+            is_durable: false,
+        };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }
 
