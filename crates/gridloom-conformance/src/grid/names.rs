@@ -14,6 +14,7 @@ pub(super) const CASES: &[Case] = &[
     ("what one client puts another finds and reads, also when the first is gone", outlives_its_client),
     ("a name has one version at a time, and who reads an old one keeps it", versions),
     ("a find waits for a put, and an unknown name is told with those like it", waits),
+    ("what is awaited comes by itself, or ends at its limit; a put that is forgotten leaves nothing", awaits),
     ("calls read shared data on any server", calls_read),
     ("a part of a shared array comes from any server, and the whole stays as long", parts),
     ("a lost server's data are a named error, and can be put again", lost_with_its_server),
@@ -174,6 +175,29 @@ fn waits(world: &mut dyn World) {
     let listed = stage.named(NameCommand::List { prefix: "me".into(), after: String::new() });
     let Ok(CatalogAnswer::Listed { names, has_more: false }) = listed else { panic!("{listed:?}") };
     assert_eq!(names.iter().map(|listed| listed.named.name.as_str()).collect::<Vec<_>>(), ["mesh"]);
+}
+
+fn awaits(world: &mut dyn World) {
+    let mut stage = Stage::new(world, 2);
+    let counted = stage.counted();
+    assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
+    stage.become_client("second");
+    let awaits = |name: &str, limit_ns, brings| NameCommand::Await { name: name.into(), limit_ns, brings };
+    let found = stage.named(awaits("mesh", None, true));
+    let Ok(CatalogAnswer::Found { named, .. }) = found else { panic!("{found:?}") };
+    stage.until("a datum that was awaited", |event| match event {
+        Event::DatumHere { datum, .. } => (*datum == named.datum).then_some(()),
+        _ => None,
+    });
+    let unknown = NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] };
+    assert_eq!(stage.named(awaits("mehs", Some(SECOND_NS / 10), false)), Err(unknown.clone()));
+    assert_eq!(stage.named(awaits("mehs", Some(0), true)), Err(unknown));
+    let command = stage.put_command("gone", false, 1);
+    let ask = stage.ask(command);
+    stage.world.command(stage.client, Command::Name { ask, command: NameCommand::Forget });
+    assert!(matches!(stage.find("gone"), Err(NameError::Unknown { .. })));
+    stage.until_store_has(counted);
+    stage.expect(named.datum, |i| i);
 }
 
 fn calls_read(world: &mut dyn World) {
