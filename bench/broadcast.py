@@ -5,11 +5,15 @@ Without arguments: simulated, servers around a switch. In a grid that runs (`--h
     python bench/broadcast.py
     python bench/star.py > star.toml
     gridloom testbed run -p star.toml --functions builtin:linalg -- python bench/broadcast.py --here --bandwidth 12.5e6
+
+On a testbed it also counts what each server sends.
 """
 
 import argparse
+import json
 import pathlib
 import statistics
+import subprocess
 import tempfile
 
 import gridloom as gl
@@ -30,10 +34,18 @@ SIMULATED = [
 ]
 
 
-def broadcast(grid, size_bytes, name):
+PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
+
+
+def sent_by_server():
+    """Bytes that each server has sent; none, if this is no testbed."""
+    done = subprocess.run([PROGRAM, "testbed", "show", "--json"], capture_output=True, text=True)
+    links = json.loads(done.stdout)["links"] if done.returncode == 0 else []
+    return {one["name"]: one["bytes"] for one in links if one["name"].endswith("_UP") and "_client" not in one["name"]}
+
+
+def seconds_to_all(grid, name):
     """Seconds that the datum takes from its first server to all."""
-    value = np.broadcast_to(np.uint8(0), (size_bytes,)) if grid.simulated else np.ones(size_bytes, np.uint8)
-    grid.put(name, value)
     begun = grid.now()
     grid.place(name)
     return grid.now() - begun
@@ -48,7 +60,8 @@ def simulated():
             with gl.simulate(file) as grid:
                 # Servers measure the links between them when they come.
                 grid.advance(60)
-                seconds = broadcast(grid, size_bytes, "data")
+                grid.put("data", np.broadcast_to(np.uint8(0), (size_bytes,)))
+                seconds = seconds_to_all(grid, "data")
                 sent = [
                     size
                     for link, size in grid.simulation().bytes_by_link.items()
@@ -64,15 +77,22 @@ def simulated():
 def here(bandwidth, size_bytes, rounds):
     with gl.connect() as grid:
         alone = size_bytes / bandwidth
-        ratios = []
+        ratios, uploads = [], []
         for number in range(rounds):
             name = f"broadcast-{number}"
-            ratios.append(broadcast(grid, size_bytes, name) / alone)
+            value = np.random.default_rng(number).integers(0, 256, size_bytes, np.uint8)
+            grid.put(name, value)
+            before = sent_by_server()
+            ratios.append(seconds_to_all(grid, name) / alone)
+            uploads.append(
+                max(((after - before[link]) / size_bytes for link, after in sent_by_server().items()), default=0.0)
+            )
             grid.delete(name)
         low, high = min(ratios), max(ratios)
         servers = len(grid.servers())
         print(
-            f"{servers} servers, {size_bytes // MIB} MiB: {statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}) of one transfer"
+            f"{servers} servers, {size_bytes // MIB} MiB: {statistics.median(ratios):.3f} ({low:.3f} to {high:.3f}) of one transfer, "
+            f"most that a server sends {max(uploads):.2f}"
         )
 
 

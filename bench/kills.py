@@ -33,7 +33,7 @@ from bad_days import Node
 WAYS = ("named", "planned", "placed")
 VICTIMS = ("keeper", "reader")
 
-FUNCTIONS = '''
+FUNCTIONS = """
 import hashlib
 import gridloom as gl
 
@@ -48,9 +48,9 @@ def check(data: gl.Array["uint8", "n"]) -> int:
 def check_named(name: str) -> int:
     with gl.connect() as grid:
         return short(grid.get(name))
-'''
+"""
 
-CLIENT = '''
+CLIENT = """
 import hashlib, json, sys
 import gridloom as gl, numpy as np
 
@@ -80,9 +80,14 @@ def all_read():
             say(placed="right")
         except gl.GridloomError as error:
             say(placed=type(error).__name__, text=str(error))
-    check, found = grid.function("kills/check"), grid.find("value")
+    check, found, calls = grid.function("kills/check"), grid.find("value"), {}
     with grid.group():
-        calls = {server: check.on(server)(found) for server in servers}
+        for server in servers:
+            try:
+                calls[server] = check.on(server)(found)
+            except gl.InputError as error:
+                # It was killed before.
+                say(server=server, end="InputError", text=str(error))
     ends(calls)
 
 # So that all have a worker.
@@ -93,7 +98,7 @@ say(keepers=grid.names("value")[0].servers)
 sys.stdin.readline()
 all_read()
 say(read="right" if (grid.get("value") == data).all() else "wrong")
-'''
+"""
 
 
 class Trial:
@@ -103,7 +108,8 @@ class Trial:
         self.agent = Node("agent", is_cut=False)
         fixed = ["--agent", self.agent.address, "--models", "none", "--python", sys.executable, "--no-shared-memory"]
         self.servers = {
-            f"s{n}": Node("serve", f"{folder}/kills.py", "--name", f"s{n}", *fixed, is_cut=False) for n in range(options.servers)
+            f"s{n}": Node("serve", f"{folder}/kills.py", "--name", f"s{n}", *fixed, is_cut=False)
+            for n in range(options.servers)
         }
         given = [self.agent.address, number, options.mib << 20, options.replicas, way]
         self.client = subprocess.Popen(
@@ -134,7 +140,11 @@ def wrongs_of(told, victim, names):
     """What is not as it should be, of all that the client has said."""
     ends = {line["server"]: line for line in told if "server" in line}
     found = [f"{name}: {ends[name]['end']}: {ends[name].get('text', '')}" for name in names if name in ends]
-    found = [text for text, name in zip(found, [name for name in names if name in ends]) if name != victim and ends[name]["end"] != "right"]
+    found = [
+        text
+        for text, name in zip(found, [name for name in names if name in ends])
+        if name != victim and ends[name]["end"] != "right"
+    ]
     found += [f"{name}: no answer" for name in names if name not in ends]
     if victim in ends and ends[victim]["end"] == "wrong":
         found.append(f"{victim}, which was killed: wrong")
@@ -202,11 +212,16 @@ def main():
         took_s, wrongs, victim = trial(options, seed, way, kind, 1.2 * calm[way])
         lost[kind, way].append(took_s - calm[way])
         load = os.getloadavg()[0]
-        print(f"seed {seed}, {kind} {victim}, {way}: {took_s:.2f} s, load {load:.1f}{''.join(f'; {text}' for text in wrongs)}", flush=True)
+        print(
+            f"seed {seed}, {kind} {victim}, {way}: {took_s:.2f} s, load {load:.1f}{''.join(f'; {text}' for text in wrongs)}",
+            flush=True,
+        )
         bad += bool(wrongs)
     for (kind, way), seconds in lost.items():
         if seconds:
-            print(f"{kind} killed, {way}: {len(seconds)} trials, lost {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")
+            print(
+                f"{kind} killed, {way}: {len(seconds)} trials, lost {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+            )
     print(f"{bad} of {options.trials} trials were not right")
     sys.exit(bad > 0)
 

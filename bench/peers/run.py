@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -60,7 +61,9 @@ class Testbed:
         return [str(GRIDLOOM), "testbed", "enter", "--name", self.name, host, "--", "setpriv", "--pdeathsig", "KILL"]
 
     def show(self):
-        done = subprocess.run([GRIDLOOM, "testbed", "show", "--name", self.name, "--json"], capture_output=True, text=True)
+        done = subprocess.run(
+            [GRIDLOOM, "testbed", "show", "--name", self.name, "--json"], capture_output=True, text=True
+        )
         return json.loads(done.stdout)
 
     def sent(self):
@@ -84,12 +87,16 @@ class System:
         self.answer(ready_s)
 
     def answer(self, limit_s):
-        if not select.select([self.process.stdout], [], [], limit_s)[0]:
-            raise RuntimeError(f"no answer within {limit_s:g} s")
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"ended with {self.process.wait()}")
-        return json.loads(line)
+        until = time.monotonic() + limit_s
+        while select.select([self.process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            line = self.process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"ended with {self.process.wait()}")
+            if line.startswith("{"):
+                return json.loads(line)
+            # What mpirun has to say.
+            print(line, end="", file=sys.stderr)
+        raise RuntimeError(f"no answer within {limit_s:g} s")
 
     def ask(self, limit_s, **request):
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -111,21 +118,40 @@ class System:
 
 def start_mpi(testbed, python, is_chain):
     """One rank on each server; Open MPI starts them by the script in place of ssh."""
-    folder = testbed.folder
+    folder = pathlib.Path(tempfile.mkdtemp(dir=testbed.folder))
     launcher, calm = folder / "launcher.sh", folder / "calm.so"
-    launcher.write_text(f'#!/bin/sh\nhost=$1; shift\nexec {" ".join(testbed.enter("$host"))} sh -c "$*"\n')
+    # Hosts share /tmp, where daemons have their sockets.
+    own = [*testbed.enter("$host"), "env", f"TMPDIR={folder}/$host", "sh", "-c"]
+    launcher.write_text(
+        f'#!/bin/sh\nhost=$1; shift\nmkdir -p {folder}/$host\nunset TMPDIR\nexec {" ".join(own)} "$*"\n'
+    )
     launcher.chmod(0o755)
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", HERE / "calm.c", "-o", calm], check=True)
     settings = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": "eth0", "mpi_yield_when_idle": 1}
     if is_chain:
-        settings |= {"coll_tuned_use_dynamic_rules": 1, "coll_tuned_bcast_algorithm": 3, "coll_tuned_bcast_algorithm_segmentsize": 131072}
+        settings |= {
+            "coll_tuned_use_dynamic_rules": 1,
+            "coll_tuned_bcast_algorithm": 3,
+            "coll_tuned_bcast_algorithm_segmentsize": 131072,
+        }
     words = [word for name, value in settings.items() for word in ("--mca", name, str(value))]
     own = {"plm_ssh_agent": launcher, "plm_ssh_no_tree_spawn": 1, "prte_if_include": "eth0"}
     words += [word for name, value in own.items() for word in ("--prtemca", name, str(value))]
     words += ["--allow-run-as-root"] if os.getuid() == 0 else []
     mpirun = [python.parent / "mpirun", "-np", str(len(testbed.hosts)), "-host", ",".join(testbed.hosts)]
     mpirun += ["--map-by", "ppr:1:node:oversubscribe", "--bind-to", "none", *words]
-    return System([*testbed.enter(testbed.hosts[0]), *mpirun, "env", f"LD_PRELOAD={calm}", python, HERE / "with_mpi.py"])
+    return System(
+        [
+            *testbed.enter(testbed.hosts[0]),
+            "env",
+            f"TMPDIR={folder}",
+            *mpirun,
+            "env",
+            f"LD_PRELOAD={calm}",
+            python,
+            HERE / "with_mpi.py",
+        ]
+    )
 
 
 def start_dask(testbed, python):
@@ -224,7 +250,9 @@ class Bench:
         named, without = self.options.only, self.options.without
         if any(word in label for word in without):
             return False
-        return (not named or any(word in label for word in named)) and not (is_slow and trial >= self.options.slow_trials)
+        return (not named or any(word in label for word in named)) and not (
+            is_slow and trial >= self.options.slow_trials
+        )
 
 
 def cell(values):
@@ -238,8 +266,12 @@ def table(lines):
     ours = {(line["pattern"], line["trial"]): line["seconds"] for line in lines if line["label"] == "Gridloom, planned"}
     for (pattern, label), those in of.items():
         ratios = [one["seconds"] / ours[pattern, one["trial"]] for one in those if (pattern, one["trial"]) in ours]
-        texts = [cell([one[key] for one in those]) for key in ("seconds", "of_bound")] + [cell(ratios) if ratios else "-"]
-        texts += [f"{statistics.median([one[key] for one in those]):.2f}" for key in ("left_source", "crossed", "client")]
+        texts = [cell([one[key] for one in those]) for key in ("seconds", "of_bound")] + [
+            cell(ratios) if ratios else "-"
+        ]
+        texts += [
+            f"{statistics.median([one[key] for one in those]):.2f}" for key in ("left_source", "crossed", "client")
+        ]
         predicted = [one["predicted_of_measured"] for one in those if "predicted_of_measured" in one]
         print(" | ".join([pattern, label, str(len(those)), *texts, cell(predicted) if predicted else ""]))
 
@@ -274,13 +306,17 @@ def main():
 
 def tell(bench, report):
     options = bench.options
-    print("pattern | system | trials | s | of the bound | of Gridloom, planned | left the source | crossed | client's links | predicted")
+    print(
+        "pattern | system | trials | s | of the bound | of Gridloom, planned | left the source | crossed | client's links | predicted"
+    )
     table(bench.lines)
     for (label, pattern), why in bench.failed.items():
         print(f"{label}, {pattern}: {why}")
     print(json.dumps({"traffic": report["traffic"], "processors": report["processors"]}))
     if options.json:
-        options.json.write_text(json.dumps({"lines": bench.lines, "failed": list(bench.failed.values()), "report": report}))
+        options.json.write_text(
+            json.dumps({"lines": bench.lines, "failed": list(bench.failed.values()), "report": report})
+        )
 
 
 if __name__ == "__main__":
