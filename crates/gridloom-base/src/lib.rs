@@ -25,7 +25,7 @@ pub use fnv::Fnv;
 pub use id::{DatumId, GroupId, NodeId, ObjectId, TaskId};
 pub use log::{Level, Levels};
 pub use machine::Machine;
-pub use name::{NameError, Named, check_name};
+pub use name::{Maker, NameError, Named, check_name};
 pub use random::SplitMix64;
 pub use shown::Shown;
 pub use time::Time;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::DATUM_NAME_BYTES_MAX;
-use crate::{DatumId, Meta};
+use crate::{DatumId, Meta, TaskId};
 
 /// A version of a shared name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -18,6 +18,16 @@ pub struct Named {
     pub replicas: u16,
     /// They keep it also when they end, until it is deleted.
     pub is_durable: bool,
+    /// Which call has put it, if a function did.
+    pub made_by: Option<Maker>,
+}
+
+/// A call that has put a datum, and a digest of what. If it runs again, it may put the same once more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Maker {
+    pub task: TaskId,
+    /// BLAKE3, of description and bytes.
+    pub digest: [u8; 32],
 }
 
 /// Why a named datum was not put, found or deleted.
@@ -30,6 +40,12 @@ pub enum NameError {
     /// Another program puts it at the moment.
     #[error("shared data named '{name}' are being put by another program; wait for them, or choose another name")]
     BeingPut { name: String },
+    /// A call that runs again puts other data than before.
+    #[error(
+        "the call that has put '{name}' runs again, and puts other data; have its function give the same each time, or put with \
+         replace"
+    )]
+    Differs { name: String },
     /// Nobody has put it.
     #[error("no shared data are named '{name}'{}", near_text(near))]
     Unknown {

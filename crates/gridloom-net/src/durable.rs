@@ -228,6 +228,7 @@ mod tests {
             meta: Meta::Bytes { size_bytes },
             replicas: 1,
             is_durable: true,
+            made_by: None,
         }
     }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use gridloom_base::Meta;
+
 use crate::segment::Segment;
+use crate::transport::bulk::encode_header;
 
 /// The bytes of one value; immutable, shared by its clones.
 #[derive(Clone)]
@@ -62,6 +65,14 @@ impl Payload {
                 Payload::copied(&self.bytes()[from_byte as usize..end as usize])
             }
         })
+    }
+
+    /// A digest of a value of that description with these bytes: BLAKE3.
+    pub fn digest(&self, meta: &Meta) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&encode_header(meta));
+        hasher.update(self.bytes());
+        *hasher.finalize().as_bytes()
     }
 
     /// Their number.

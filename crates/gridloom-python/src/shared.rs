@@ -145,7 +145,7 @@ pub(crate) fn list_shared<'py>(
 /// The class of Python's exception for it; what it knows goes into `fields`.
 pub(crate) fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     Ok(match error {
-        NameError::Exists { name } | NameError::BeingPut { name } => {
+        NameError::Exists { name } | NameError::BeingPut { name } | NameError::Differs { name } => {
             fields.set_item("name", name)?;
             "NameExists"
         }

@@ -1,6 +1,7 @@
 """Shared names: data that other programs of the grid find."""
 
 import asyncio
+import os
 import signal
 import threading
 from pathlib import Path
@@ -25,7 +26,18 @@ def agent(grids):
 
 @pytest.mark.parametrize(
     "value",
-    [np.arange(10_000.0), np.arange(6).reshape(2, 3), np.float32(2), 7, 2.5, 1j, True, "text", b"bytes\0", "x" * 100_000],
+    [
+        np.arange(10_000.0),
+        np.arange(6).reshape(2, 3),
+        np.float32(2),
+        7,
+        2.5,
+        1j,
+        True,
+        "text",
+        b"bytes\0",
+        "x" * 100_000,
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_put_is_found_as_it_was(both, value):
@@ -141,9 +153,16 @@ def test_what_cannot_be_put_is_refused(grid):
     for name, why in (("", "empty"), ("a\0b", "control"), ("n" * 1025, "1025 bytes")):
         with pytest.raises(gl.ArgumentError, match=why):
             grid.put(name, 1)
-    with pytest.raises(gl.ArgumentError, match=r"^put of 'set': argument: expected a number, an array, a string or bytes, got set$"):
+    with pytest.raises(
+        gl.ArgumentError, match=r"^put of 'set': argument: expected a number, an array, a string or bytes, got set$"
+    ):
         grid.put("set", {1, 2})
-    for wrong in (lambda: grid.get(5), lambda: grid.exists(b"mesh"), lambda: grid.names(None), lambda: grid.place("mesh", [1])):
+    for wrong in (
+        lambda: grid.get(5),
+        lambda: grid.exists(b"mesh"),
+        lambda: grid.names(None),
+        lambda: grid.place("mesh", [1]),
+    ):
         with pytest.raises(gl.ArgumentError, match="is a str, got (int|bytes|NoneType)"):
             wrong()
     with pytest.raises(gl.UnknownName):
@@ -254,7 +273,9 @@ def test_names_in_a_simulation(platform):
         assert grid.names() == []
 
 
-@pytest.mark.parametrize("rows", [slice(10, 20), slice(None, 3), slice(-3, None), slice(90, 200), slice(7, 5), slice(-500, -98)], ids=str)
+@pytest.mark.parametrize(
+    "rows", [slice(10, 20), slice(None, 3), slice(-3, None), slice(90, 200), slice(7, 5), slice(-500, -98)], ids=str
+)
 def test_rows_are_those_of_a_slice(both, rows):
     for value in (np.arange(300.0).reshape(100, 3), np.arange(100, dtype=np.int16), bytes(range(100))):
         both.put("value", value)
@@ -283,7 +304,11 @@ def test_rows_that_cannot_be_are_errors(agent):
             grid.get("text", rows=slice(0, 2))
         with pytest.raises(gl.UsageError, match="column by column"):
             grid.get("columns", rows=slice(0, 2))
-        for rows, error in [(slice(0, 9, 2), "without a step"), (slice(0.5, 2), "whole numbers"), ((0, 2), "rows is a slice")]:
+        for rows, error in [
+            (slice(0, 9, 2), "without a step"),
+            (slice(0.5, 2), "whole numbers"),
+            ((0, 2), "rows is a slice"),
+        ]:
             with pytest.raises(gl.ArgumentError, match=error):
                 grid.get("text", rows=rows)
         with pytest.raises(gl.UnknownName):
@@ -331,7 +356,11 @@ def test_names_are_awaited_in_an_event_loop(both):
             await both.begin_wait("mesh-2", timeout=0.1)
         waits = both.begin_get("late")
         await both.begin_put("late", np.arange(100_000.0))
-        late, mesh = await asyncio.gather(waits, both.begin_get("mesh-1")) if not both.simulated else (await waits, await both.begin_get("mesh-1"))
+        late, mesh = (
+            await asyncio.gather(waits, both.begin_get("mesh-1"))
+            if not both.simulated
+            else (await waits, await both.begin_get("mesh-1"))
+        )
         return late[3] + mesh
 
     both.put("mesh-1", 4.0)
@@ -415,3 +444,31 @@ def test_an_interrupt_ends_a_begun_get_of_a_wait(agent):
         assert not get.done() and get.cancel()
         grid.put("nothing", 3)
         assert grid.get("nothing") == 3
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_call_that_runs_again_may_put_the_same_again(agent, tmp_path, differs):
+    first = tmp_path / "first"
+    values = np.arange(10_000.0)
+
+    def put_and_leave():
+        """Put a name. The first call that comes so far ends its server."""
+        with gl.connect() as grid:
+            is_first = not first.exists()
+            grid.put("mesh", values + (differs and not is_first), replicas=2)
+            if is_first:
+                first.write_text("")
+                os.kill(os.getppid(), signal.SIGKILL)
+                signal.pause()
+        return "again"
+
+    with gl.connect(agent) as grid:
+        put = grid.run(put_and_leave)
+        if differs:
+            with pytest.raises(gl.NameExists, match="the call that has put 'mesh' runs again, and puts other data"):
+                put.get()
+        else:
+            assert put.get() == "again"
+        assert np.array_equal(grid.get("mesh"), values) and grid.names()[0].version == 1
+        with pytest.raises(gl.NameExists, match="exist already"):
+            grid.put("mesh", values)

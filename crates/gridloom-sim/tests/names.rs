@@ -106,6 +106,7 @@ impl Stage {
             replaces: false,
             replicas: 1,
             is_durable: false,
+            made_by: None,
             task,
             group,
         })

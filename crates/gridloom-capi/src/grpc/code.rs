@@ -142,7 +142,7 @@ impl From<Error> for Failed {
 impl From<NameError> for Failed {
     fn from(error: NameError) -> Failed {
         let code = match &error {
-            NameError::Exists { .. } | NameError::BeingPut { .. } => GRPC_NAME_EXISTS_NP,
+            NameError::Exists { .. } | NameError::BeingPut { .. } | NameError::Differs { .. } => GRPC_NAME_EXISTS_NP,
             NameError::Unknown { .. } => GRPC_NAME_NOT_FOUND_NP,
             NameError::NotAName { .. } => GRPC_INVALID_NAME_NP,
             NameError::NoRoom { .. } | NameError::TooMany { .. } => GRPC_NO_ROOM_NP,

@@ -51,7 +51,17 @@ impl Stage<'_> {
         let client = self.name;
         let task = TaskId { client, serial: self.serial() };
         let group = GroupId { client, serial: self.serial() };
-        NameCommand::Put { name: name.into(), datum, meta, replaces, replicas, is_durable: false, task, group }
+        NameCommand::Put {
+            name: name.into(),
+            datum,
+            meta,
+            replaces,
+            replicas,
+            is_durable: false,
+            made_by: None,
+            task,
+            group,
+        }
     }
 
     fn put(&mut self, name: &str, replaces: bool) -> Answer {
@@ -314,7 +324,8 @@ fn durable(world: &mut dyn World) {
         else {
             unreachable!("it is a put")
         };
-        let command = NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, task, group };
+        let command =
+            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by: None, task, group };
         assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
     }
     assert_eq!(stage.named(NameCommand::Delete { name: "deleted".into() }), Ok(CatalogAnswer::Deleted));

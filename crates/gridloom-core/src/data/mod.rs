@@ -20,7 +20,7 @@ mod mode;
 mod spread;
 mod uri;
 
-pub use catalog::{Catalog, News, Question, Standing, Stored, VersionReport};
+pub use catalog::{Catalog, Content, News, Question, Standing, Stored, VersionReport};
 pub use copies::{CLIENT, Copies, Status};
 pub use description::{Description, Kind};
 pub use mode::Mode;

@@ -32,7 +32,7 @@ use crate::node::message::{
     CatalogAnswer, MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport,
 };
 use crate::node::{LogLine, Timer};
-use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Maker, Meta, NameError, Named, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_map::{MapBy, MapError, Plan, Seen, Stop};
 use gridloom_perf::{FunctionModel, GridView, LinkReport};
@@ -310,6 +310,8 @@ pub enum NameCommand {
         replicas: u16,
         /// They are to keep it also when they end.
         is_durable: bool,
+        /// Which call puts it, if a function does.
+        made_by: Option<Maker>,
         /// Names for the task that takes it there, and for its group.
         task: TaskId,
         group: GroupId,

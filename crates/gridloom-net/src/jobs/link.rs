@@ -319,7 +319,7 @@ impl Link {
         let run = Run {
             serial,
             function: pending.function,
-            client: pending.task.id.client,
+            task: pending.task.id,
             depth: pending.task.terms.depth,
             tells: pending.task.terms.tells,
             ranks: pending.task.terms.ranks,

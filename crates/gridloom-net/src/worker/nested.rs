@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use gridloom_base::NodeId;
+use gridloom_base::{NodeId, TaskId};
 
 use super::channel::Outbox;
 use super::protocol::{FromWorker, Run};
@@ -34,7 +34,7 @@ struct Worker {
 /// The call that runs.
 struct Call {
     serial: u64,
-    client: NodeId,
+    task: TaskId,
     depth: u16,
     /// Threads of it that wait.
     waiting: u32,
@@ -71,7 +71,7 @@ pub(super) fn begin(run: &Run) -> Running {
     let rest = if DROPS.load(Ordering::Relaxed) { Rest::Dropped } else { Rest::Log };
     let speech = Speech::new(Instant::now(), rest);
     worker().call =
-        Some(Call { serial: run.serial, client: run.client, depth: run.depth, waiting: 0, tells: run.tells, speech });
+        Some(Call { serial: run.serial, task: run.task, depth: run.depth, waiting: 0, tells: run.tells, speech });
     Running
 }
 
@@ -124,7 +124,12 @@ pub fn depth() -> u16 {
 
 /// The client that made the call that this worker runs; `None` in a process that runs none.
 pub fn client() -> Option<NodeId> {
-    worker().call.as_ref().map(|call| call.client)
+    worker().call.as_ref().map(|call| call.task.client)
+}
+
+/// The call that this worker runs; `None` in a process that runs none.
+pub fn task() -> Option<TaskId> {
+    worker().call.as_ref().map(|call| call.task)
 }
 
 /// A thread of the call that this worker runs waits, until the guard is dropped. `None` in a process that runs no call.

@@ -15,7 +15,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridloom_base::{Meta, NodeId, TaskError};
+use gridloom_base::{Meta, TaskError, TaskId};
 use gridloom_core::call::{CallBackAnswer, Saying};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
@@ -58,8 +58,8 @@ pub(crate) enum ToWorker {
 pub(crate) struct Run {
     pub(crate) serial: u64,
     pub(crate) function: u32,
-    /// Whose it is.
-    pub(crate) client: NodeId,
+    /// Its name.
+    pub(crate) task: TaskId,
     /// How many calls it is nested in.
     pub(crate) depth: u16,
     /// Its program wants what it says.

@@ -217,6 +217,7 @@ impl Insider {
             meta: self.meta(),
             replicas: 2,
             is_durable: true,
+            made_by: None,
         };
         self.shared.get(at).cloned().unwrap_or_else(made_up)
     }
@@ -361,7 +362,8 @@ impl Insider {
                 let before = Some(self.shared_datum()).filter(|_| self.below(4) == 0);
                 let replicas = [1, 1, 2, u16::MAX][self.below(4) as usize];
                 let is_durable = self.below(2) == 0;
-                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, at, before }.into()
+                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by: None, at, before }
+                    .into()
             }
             9 => {
                 let data = self.many(|insider| (insider.shared_datum(), insider.below(4)));

@@ -266,7 +266,8 @@ impl Naming {
         let asked = Asked::Put { name: name.clone(), value, replaces };
         let replicas = if self.random.below(3) == 0 { 2 } else { 1 };
         let is_durable = self.random.below(3) == 0;
-        let command = NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, task, group };
+        let command =
+            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by: None, task, group };
         self.ask(sim, ledger, asked, command)
     }
 

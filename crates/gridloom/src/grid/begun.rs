@@ -329,6 +329,7 @@ mod tests {
             meta: Meta::Bytes { size_bytes: 3 },
             replicas: 1,
             is_durable: false,
+            made_by: None,
         };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }

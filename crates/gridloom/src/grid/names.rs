@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, REPLICAS_MAX};
-use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, GroupId, Maker, Meta, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
@@ -132,7 +132,7 @@ impl SharedData<'_> {
     /// # Errors
     /// [`Error::Name`] if the name exists, is no name, or too few servers have room.
     pub fn put(&self, name: &str, value: &Value, options: PutOptions) -> Result<(), Error> {
-        self.put_handle(name, &self.0.hold(value), options)
+        self.ended(self.begin_put(name, value, options)?)
     }
 
     /// The same of a result or another value that a handle stands for. It goes straight from its server to the one that keeps it;
@@ -141,7 +141,10 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::put`], and those of the call that makes it.
     pub fn put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<(), Error> {
-        let put = self.begin_put_handle(name, handle, options)?;
+        self.ended(self.begin_put_handle(name, handle, options)?)
+    }
+
+    fn ended(&self, put: BegunPut) -> Result<(), Error> {
         let ended = put.wait(None);
         drop(put);
         self.0.release_dropped();
@@ -153,7 +156,11 @@ impl SharedData<'_> {
     /// # Errors
     /// [`Error::Usage`] for a number of replicas that cannot be; [`BegunPut::wait`] has the others.
     pub fn begin_put(&self, name: &str, value: &Value, options: PutOptions) -> Result<BegunPut, Error> {
-        self.begin_put_handle(name, &self.0.hold(value), options)
+        let made_by = match (nested::task(), value.payload()) {
+            (Some(task), Some(payload)) => Some(Maker { task, digest: payload.digest(value.meta()) }),
+            _ => None,
+        };
+        self.begin(name, &self.0.hold(value), options, made_by)
     }
 
     /// The same of a result or another value that a handle stands for.
@@ -161,6 +168,16 @@ impl SharedData<'_> {
     /// # Errors
     /// As [`SharedData::begin_put`].
     pub fn begin_put_handle(&self, name: &str, handle: &Handle, options: PutOptions) -> Result<BegunPut, Error> {
+        self.begin(name, handle, options, None)
+    }
+
+    fn begin(
+        &self,
+        name: &str,
+        handle: &Handle,
+        options: PutOptions,
+        made_by: Option<Maker>,
+    ) -> Result<BegunPut, Error> {
         let PutOptions { replaces, replicas, is_durable } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
             return Err(Error::Usage(format!(
@@ -177,6 +194,7 @@ impl SharedData<'_> {
             replaces,
             replicas,
             is_durable,
+            made_by,
             task: TaskId { client, serial: self.0.next_serial() },
             group: GroupId { client, serial: self.0.next_serial() },
         };
@@ -408,6 +426,7 @@ mod tests {
             meta: Meta::Bytes { size_bytes: 3 },
             replicas: 1,
             is_durable: false,
+            made_by: None,
         };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }

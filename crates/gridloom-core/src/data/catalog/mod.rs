@@ -20,7 +20,7 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
-use gridloom_base::{DatumId, Fnv, Meta, NameError, Named, NodeId, check_name};
+use gridloom_base::{DatumId, Fnv, Maker, Meta, NameError, Named, NodeId, check_name};
 pub use reports::{Standing, VersionReport};
 use version::{Stage, Version};
 use waits::Waits;
@@ -54,6 +54,14 @@ pub enum News {
     Keep { datum: DatumId, at: Vec<NodeId> },
     /// It is being put, and a server that was to keep it will not.
     Short { datum: DatumId },
+}
+
+/// What is put under a name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Content {
+    pub meta: Meta,
+    pub is_durable: bool,
+    pub made_by: Option<Maker>,
 }
 
 /// See the module.
@@ -154,6 +162,30 @@ impl Catalog {
 
     // ---- putting
 
+    /// Whether a call that runs again has put that name before, with the same content.
+    ///
+    /// # Errors
+    /// [`NameError::Differs`] if the content is another one.
+    pub fn has_put(&self, name: &str, made_by: Option<Maker>) -> Result<bool, NameError> {
+        let current = self.current.get(name).map(|datum| &self.versions[datum]);
+        let maker = current.filter(|version| !version.holders.is_empty()).and_then(|version| version.named.made_by);
+        match (maker, made_by) {
+            (Some(before), Some(now)) if before.task == now.task && before.digest != now.digest => {
+                Err(NameError::Differs { name: name.into() })
+            }
+            (Some(before), Some(now)) => Ok(before == now),
+            _ => Ok(false),
+        }
+    }
+
+    /// A version that a call was putting when it was broken off, and that it puts again.
+    pub fn broken_off(&self, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
+        let task = made_by?.task;
+        let is_its = |version: &&Version| version.named.made_by.is_some_and(|maker| maker.task == task);
+        let mut coming = self.versions_of(name).filter(|version| version.is_coming());
+        coming.find(is_its).map(|version| version.named.datum)
+    }
+
     /// Whether that name can be put; with `replaces` also one that exists.
     ///
     /// # Errors
@@ -176,20 +208,16 @@ impl Catalog {
 
     /// A new version of a name is to come to servers: a client takes it to the first, and the others get it from there. The name was
     /// checked.
-    pub fn begin(
-        &mut self,
-        question: Question,
-        name: &str,
-        (meta, is_durable): (Meta, bool),
-        places: &[NodeId],
-    ) -> &Named {
+    pub fn begin(&mut self, question: Question, name: &str, content: Content, places: &[NodeId]) -> &Named {
         self.serial += 1;
         let mut hash = Fnv::default();
         [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
         let datum = DatumId { client: NodeId::CATALOG, serial: hash.0 };
         let former = self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
         let replicas = places.len().try_into().unwrap_or(u16::MAX);
-        let named = Named { datum, name: name.into(), version: former.saturating_add(1), meta, replicas, is_durable };
+        let Content { meta, is_durable, made_by } = content;
+        let version = former.saturating_add(1);
+        let named = Named { datum, name: name.into(), version, meta, replicas, is_durable, made_by };
         self.insert(named, places[0], Stage::Coming(question), true);
         places.iter().for_each(|server| self.keep_at(datum, *server));
         self.by_client.insert((question.client, datum));

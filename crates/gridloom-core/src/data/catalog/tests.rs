@@ -1,6 +1,6 @@
 //! Versions of names: put, found, waited for, lost, listed, and told to a new agent.
 
-use gridloom_base::Dtype;
+use gridloom_base::{Dtype, TaskId};
 
 use super::*;
 
@@ -9,12 +9,16 @@ const OTHER: NodeId = NodeId(4);
 const READER: Question = Question { client: NodeId(8), ask: 1 };
 const WRITER: Question = Question { client: NodeId(7), ask: 1 };
 
+fn content(meta: Meta) -> Content {
+    Content { meta, is_durable: false, made_by: None }
+}
+
 fn array(length: u64) -> Meta {
     Meta::array(Dtype::Uint8, &[length])
 }
 
 fn put(catalog: &mut Catalog, name: &str) -> DatumId {
-    let datum = catalog.begin(WRITER, name, (array(5), false), &[SERVER]).datum;
+    let datum = catalog.begin(WRITER, name, content(array(5)), &[SERVER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     datum
 }
@@ -43,7 +47,7 @@ fn readers_see_a_version_whole_and_keep_it() {
     let first = put(&mut catalog, "mesh");
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
     assert_eq!(found(&mut catalog, "mesh"), first);
-    let coming = catalog.begin(WRITER, "mesh", (array(6), false), &[SERVER]).clone();
+    let coming = catalog.begin(WRITER, "mesh", content(array(6)), &[SERVER]).clone();
     assert_eq!(coming.version, 2);
     assert_eq!(found(&mut catalog, "mesh"), first, "the second is not whole");
     assert!(catalog.is_whole(first) && !catalog.is_whole(coming.datum));
@@ -62,7 +66,7 @@ fn readers_see_a_version_whole_and_keep_it() {
 fn who_waits_is_told_once_it_is_there() {
     let mut catalog = Catalog::new(NodeId(1));
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
-    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER]).datum;
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::BeingPut { name: "mesh".into() }));
     assert_eq!(catalog.stored(SERVER, READER.client, datum), Stored::Unknown, "another client put it there");
     let stored = catalog.stored(SERVER, WRITER.client, datum);
@@ -78,7 +82,7 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
     found(&mut catalog, "mesh");
     catalog.delete("mesh").unwrap();
     catalog.find(READER, "other", true).unwrap();
-    let coming = catalog.begin(READER, "mine", (array(5), false), &[OTHER]).datum;
+    let coming = catalog.begin(READER, "mine", content(array(5)), &[OTHER]).datum;
     catalog.take_news();
     catalog.client_lost(READER.client);
     let mut news = catalog.take_news();
@@ -213,7 +217,7 @@ fn keep(datum: DatumId, at: &[NodeId]) -> News {
 #[test]
 fn a_version_is_whole_once_all_its_replicas_are_there() {
     let mut catalog = Catalog::new(NodeId(1));
-    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER, OTHER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     assert_eq!(catalog.placed_bytes(OTHER), 5);
     assert_eq!(catalog.stored(SERVER, WRITER.client, datum), Stored::Copy);
     assert_eq!(catalog.take_news(), [keep(datum, &[OTHER])]);
@@ -230,7 +234,7 @@ fn a_version_is_whole_once_all_its_replicas_are_there() {
 fn a_server_that_is_lost_is_replaced_by_another() {
     const THIRD: NodeId = NodeId(5);
     let mut catalog = Catalog::new(NodeId(1));
-    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER, OTHER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     catalog.stored(OTHER, NodeId::CATALOG, datum);
     let named = catalog.named(datum).unwrap().clone();
@@ -253,7 +257,7 @@ fn a_server_that_is_lost_is_replaced_by_another() {
 #[test]
 fn a_put_of_which_a_replica_is_lost_needs_another() {
     let mut catalog = Catalog::new(NodeId(1));
-    let datum = catalog.begin(WRITER, "mesh", (array(5), false), &[SERVER, OTHER]).datum;
+    let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     catalog.take_news();
     catalog.server_lost(OTHER, "gone");
@@ -269,7 +273,7 @@ fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
     let mut catalog = Catalog::new(NodeId(1));
     let deleted = put(&mut catalog, "a");
     let deleted = catalog.named(deleted).unwrap().clone();
-    let withdrawn = catalog.begin(WRITER, "b", (array(5), false), &[SERVER]).clone();
+    let withdrawn = catalog.begin(WRITER, "b", content(array(5)), &[SERVER]).clone();
     catalog.delete("a").unwrap();
     catalog.withdraw(WRITER.client, withdrawn.datum);
     catalog.take_news();
@@ -293,4 +297,21 @@ fn a_copy_that_comes_late_is_found_and_kept() {
     assert_eq!(catalog.take_waiting(mesh), [READER]);
     assert_eq!(catalog.lacking(None).collect::<Vec<_>>(), [mesh], "it is one copy of a reader's");
     catalog.check().unwrap();
+}
+
+#[test]
+fn a_call_that_runs_again_may_put_the_same_again() {
+    let mut catalog = restarted();
+    let maker = |serial, digest| Some(Maker { task: TaskId { client: READER.client, serial }, digest: [digest; 32] });
+    let content = Content { made_by: maker(1, 1), ..content(array(5)) };
+    assert_eq!(catalog.has_put("mesh", maker(1, 1)), Ok(false));
+    let coming = catalog.begin(WRITER, "mesh", content, &[SERVER]).datum;
+    assert_eq!(catalog.has_put("mesh", maker(1, 1)), Ok(false), "it is not there yet");
+    assert_eq!(catalog.broken_off("mesh", maker(1, 2)), Some(coming));
+    assert_eq!((catalog.broken_off("mesh", maker(2, 1)), catalog.broken_off("mesh", None)), (None, None));
+    catalog.stored(SERVER, WRITER.client, coming);
+    assert_eq!(catalog.has_put("mesh", maker(1, 1)), Ok(true));
+    assert_eq!(catalog.has_put("mesh", maker(1, 2)), Err(NameError::Differs { name: "mesh".into() }));
+    assert_eq!((catalog.has_put("mesh", maker(2, 1)), catalog.has_put("mesh", None)), (Ok(false), Ok(false)));
+    assert_eq!(catalog.broken_off("mesh", maker(1, 1)), None);
 }

@@ -90,7 +90,15 @@ mod tests {
         let mut agent = agent();
         (2..servers + 2).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
         let meta = Meta::array(Dtype::Uint8, &[1 << 20]);
-        let named = Named { datum: DATUM, name: "mesh".into(), version: 1, meta, replicas: 1, is_durable: false };
+        let named = Named {
+            datum: DATUM,
+            name: "mesh".into(),
+            version: 1,
+            meta,
+            replicas: 1,
+            is_durable: false,
+            made_by: None,
+        };
         heard(&mut agent, holder, ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] });
         agent
     }

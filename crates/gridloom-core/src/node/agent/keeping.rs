@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Agent, send};
+use crate::data::Content;
 use crate::graph::{Argument, Task, TaskKind};
 use crate::node::message::{CatalogToClient, Registration, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::Effect;
@@ -53,10 +54,9 @@ impl Keeping {
 
 /// A version that is to be put.
 pub(super) struct Wanted {
-    pub(super) meta: Meta,
+    pub(super) content: Content,
     pub(super) replaces: bool,
     pub(super) replicas: u16,
-    pub(super) is_durable: bool,
     /// Servers with a copy.
     pub(super) at: BTreeSet<NodeId>,
 }
@@ -73,11 +73,11 @@ struct Place {
 impl Agent {
     /// The servers for a new version: as many as it is to have replicas. The client takes it to the first.
     pub(super) fn places_for(&self, name: &str, wanted: &Wanted) -> Result<Vec<NodeId>, NameError> {
-        let (meta, at, replicas) = (&wanted.meta, &wanted.at, usize::from(wanted.replicas));
+        let (content, at, replicas) = (&wanted.content, &wanted.at, usize::from(wanted.replicas));
         let mut places = Vec::new();
         while places.len() < replicas {
             let has_copy = |server: NodeId| at.contains(&server);
-            match self.best_place((meta, wanted.is_durable), &places, has_copy, |_| false) {
+            match self.best_place((&content.meta, content.is_durable), &places, has_copy, |_| false) {
                 Some(server) => places.push(server),
                 None => return Err(self.no_room(name, wanted, places.len())),
             }
@@ -117,7 +117,7 @@ impl Agent {
     }
 
     fn no_room(&self, name: &str, wanted: &Wanted, found: usize) -> NameError {
-        let Wanted { meta, replicas, is_durable, .. } = wanted;
+        let Wanted { content: Content { meta, is_durable, .. }, replicas, .. } = wanted;
         let most = self.rooms(*is_durable).map(|(_, room)| room).max();
         let remedy = "delete some, or start servers with more --memory, or --disk";
         let why = match most {

@@ -5,7 +5,7 @@
 use super::keeping::{Keeping, Wanted};
 use super::searches::Searches;
 use super::{Agent, not_taken, send};
-use crate::data::{Catalog, News, Question, Stored};
+use crate::data::{Catalog, Content, News, Question, Stored};
 use crate::node::message::{
     CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Held, Listed, ServerToCatalog, TaskToClient,
     TaskToServer,
@@ -67,11 +67,12 @@ impl Agent {
             ClientToCatalog::Put { ask, before: Some(datum), .. } if self.names.catalog.is_whole(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
-            ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, at, .. } => {
+            ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, .. } => {
                 let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
                 let replicas = replicas.clamp(1, REPLICAS_MAX);
-                let wanted = Wanted { meta, replaces, replicas, is_durable, at };
-                (ask, self.begin_put(Question { client, ask }, &name, wanted, out).map(|()| None))
+                let content = Content { meta, is_durable, made_by };
+                let wanted = Wanted { content, replaces, replicas, at };
+                (ask, self.begin_put(now, Question { client, ask }, &name, wanted, out))
             }
             ClientToCatalog::AskPut { ask, datum } if self.names.catalog.is_whole(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
@@ -117,23 +118,34 @@ impl Agent {
         self.tell_news(now, out);
     }
 
-    /// Chooses the servers that keep a new version of a name.
+    /// Chooses the servers that keep a new version of a name. Nothing, if the call that puts it has put it before.
     fn begin_put(
         &mut self,
+        now: Time,
         question: Question,
         name: &str,
         wanted: Wanted,
         out: &mut Vec<Effect>,
-    ) -> Result<(), NameError> {
+    ) -> Result<Option<CatalogAnswer>, NameError> {
+        let made_by = wanted.content.made_by;
+        match self.names.catalog.has_put(name, made_by) {
+            Ok(true) => return Ok(Some(CatalogAnswer::Put)),
+            Err(error) if !wanted.replaces => return Err(error),
+            Ok(false) | Err(_) => {}
+        }
+        if let Some(datum) = self.names.catalog.broken_off(name, made_by) {
+            self.names.catalog.not_put(datum);
+            self.tell_news(now, out);
+        }
         self.names.catalog.check_put(name, wanted.replaces)?;
         let places = self.places_for(name, &wanted)?;
         let server = places[0];
         let address = self.servers[&server].registration.address.clone();
-        let named = self.names.catalog.begin(question, name, (wanted.meta, wanted.is_durable), &places).clone();
+        let named = self.names.catalog.begin(question, name, wanted.content, &places).clone();
         // It is there before the client's copy, which takes another way.
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
         send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });
-        Ok(())
+        Ok(None)
     }
 
     fn find(&mut self, question: Question, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
@@ -346,7 +358,17 @@ mod tests {
         agent.handle(Time(20), Input::PeerUp { peer: CLIENT, role: Role::Client, name, address }, &mut Vec::new());
         let (meta, at) = (Meta::array(Dtype::Float64, &[10]), Vec::new());
         let (name, replaces, replicas, before) = ("mesh".into(), false, 2, None);
-        let put = ClientToCatalog::Put { ask: 1, name, meta, replaces, replicas, is_durable: false, at, before };
+        let put = ClientToCatalog::Put {
+            ask: 1,
+            name,
+            meta,
+            replaces,
+            replicas,
+            is_durable: false,
+            made_by: None,
+            at,
+            before,
+        };
         let placed = hears(&mut agent, CLIENT, put).into_iter().find_map(|effect| match effect {
             Effect::Send {
                 message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, server, .. })),

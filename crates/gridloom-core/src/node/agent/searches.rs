@@ -266,6 +266,7 @@ mod tests {
                 meta: meta.clone(),
                 replicas: 2,
                 is_durable: false,
+                made_by: None,
             };
             let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
             agent.handle(Time(10), Input::Received { from, message }, &mut Vec::new());

@@ -14,7 +14,7 @@ use crate::graph::{Argument, Group, Source, Task, TaskKind};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
-use gridloom_base::{DatumId, GroupId, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Maker, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
 
 /// How long servers are dialled that have a datum which is to come here.
 const SEARCH_NS_MAX: u64 = 3 * RETURN_NS_MAX;
@@ -81,6 +81,7 @@ struct Put {
     replaces: bool,
     replicas: u16,
     is_durable: bool,
+    made_by: Option<Maker>,
     task: TaskId,
     group: GroupId,
     stage: Stage,
@@ -107,10 +108,11 @@ enum Stage {
 impl Ask {
     fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            Ask::Put(Put { name, meta, replaces, replicas, is_durable, tried, .. }) => {
+            Ask::Put(Put { name, meta, replaces, replicas, is_durable, made_by, tried, .. }) => {
                 let (name, meta) = (name.clone(), meta.clone());
-                let (replaces, replicas, is_durable, before) = (*replaces, *replicas, *is_durable, *tried);
-                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, at, before }
+                let (replaces, replicas, before) = (*replaces, *replicas, *tried);
+                let (is_durable, made_by) = (*is_durable, *made_by);
+                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, before }
             }
             Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
             Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
@@ -200,9 +202,22 @@ impl Names {
 impl Client {
     pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
-            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, task, group } => {
+            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by, task, group } => {
                 let (stage, tried, attempts) = (Stage::Asked, None, 1);
-                Ask::Put(Put { name, datum, meta, replaces, replicas, is_durable, task, group, stage, tried, attempts })
+                Ask::Put(Put {
+                    name,
+                    datum,
+                    meta,
+                    replaces,
+                    replicas,
+                    is_durable,
+                    made_by,
+                    task,
+                    group,
+                    stage,
+                    tried,
+                    attempts,
+                })
             }
             NameCommand::Find { name, waits } => {
                 Ask::Find { name, waits, is_forgotten: false, deadline: None, brings: false }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Message;
 use crate::data::{Verdict, VersionReport};
-use gridloom_base::{DatumId, Meta, NameError, Named, NodeId};
+use gridloom_base::{DatumId, Maker, Meta, NameError, Named, NodeId};
 use gridloom_perf::LinkEstimate;
 
 /// What concerns shared names.
@@ -47,6 +47,8 @@ pub enum ClientToCatalog {
         replicas: u16,
         /// They are to keep it also when they end.
         is_durable: bool,
+        /// Which call puts it, if a function does.
+        made_by: Option<Maker>,
         /// Servers with a copy of it.
         at: Vec<NodeId>,
         /// What it has been put as before, perhaps in vain.

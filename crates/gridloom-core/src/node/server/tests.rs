@@ -209,7 +209,15 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
     server.handle(Time(1), up, &mut Vec::new());
     let meta = Meta::array(Dtype::Uint8, &[5]);
     let (own, datum) = (DatumId { client: CLIENT, serial: 1 }, DatumId { client: NodeId::CATALOG, serial: 1 });
-    let named = Named { datum, name: "mesh".into(), version: 1, meta: meta.clone(), replicas: 1, is_durable: false };
+    let named = Named {
+        datum,
+        name: "mesh".into(),
+        version: 1,
+        meta: meta.clone(),
+        replicas: 1,
+        is_durable: false,
+        made_by: None,
+    };
     let arrived = Input::DatumArrived { from: CLIENT, datum: own, meta: meta.clone(), took_ns: 1 };
     let mut publish = |serial: u64, client: Option<NodeId>| {
         let mut out = Vec::new();
