@@ -93,6 +93,7 @@ fn name_json(one: &SharedName) -> Value {
         "kind": one.meta.to_string(),
         "size_bytes": one.meta.size_bytes(),
         "replicas": one.replicas,
+        "durable": one.is_durable,
         "servers": one.servers,
     })
 }
@@ -111,15 +112,17 @@ fn table(names: &[SharedName], has_head: bool) -> String {
         let (name, kind) = ("name", "kind");
         let _ = writeln!(
             text,
-            "{name:<name_width$} {:>7} {:>9}  {kind:<kind_width$} {:>4}  servers",
-            "version", "size", "keep"
+            "{name:<name_width$} {:>7} {:>9}  {kind:<kind_width$} {:>4}  {:<7}  servers",
+            "version", "size", "keep", "durable"
         );
     }
     for ((one, name), kind) in names.iter().zip(&shown).zip(&kinds) {
         let (size, servers) = (scaled(one.meta.size_bytes() as f64, "B"), some_of(&one.servers));
-        let (version, replicas) = (one.version, one.replicas);
-        let _ =
-            writeln!(text, "{name:<name_width$} {version:>7} {size:>9}  {kind:<kind_width$} {replicas:>4}  {servers}");
+        let (version, replicas, durable) = (one.version, one.replicas, if one.is_durable { "yes" } else { "no" });
+        let _ = writeln!(
+            text,
+            "{name:<name_width$} {version:>7} {size:>9}  {kind:<kind_width$} {replicas:>4}  {durable:<7}  {servers}"
+        );
     }
     text
 }

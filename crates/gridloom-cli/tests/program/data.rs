@@ -50,16 +50,16 @@ fn names_are_listed_and_deleted() {
     }
     let page = succeeds(grid.command(&["data"]));
     let lines: Vec<&str> = page.lines().collect();
-    assert!(lines[0].starts_with("name ") && lines[0].ends_with("keep  servers"), "{page}");
+    assert!(lines[0].starts_with("name ") && lines[0].ends_with("keep  durable  servers"), "{page}");
     let of_mesh: Vec<&str> = lines[1].split_whitespace().collect();
-    assert_eq!(of_mesh, ["mesh", "2", "6", "B", "6", "bytes", "1", "one"], "{page}");
+    assert_eq!(of_mesh, ["mesh", "2", "6", "B", "6", "bytes", "1", "no", "one"], "{page}");
     assert_eq!((lines.len(), lines[4]), (5, "3 names, 2 MB"), "{page}");
 
     let told = grid.json(&["data", "run/"]);
     let names: Vec<&Value> = told["names"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["run/1", "run/2"]);
     let first = json!({
-        "name": "run/1", "version": 1, "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "servers": ["one"],
+        "name": "run/1", "version": 1, "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "servers": ["one"],
     });
     assert_eq!(told["names"][0], first);
     let none = succeeds(grid.command(&["data", "x"]));
@@ -90,7 +90,7 @@ fn a_name_is_explained() {
     let (_two, _three) = (serve(&grid, "two"), serve(&grid, "three"));
     let told = grid.json(&["data", "explain", "mesh"]);
     let version = json!({
-        "version": 2, "state": "current", "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "servers": ["one"],
+        "version": 2, "state": "current", "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "servers": ["one"],
         "keepers": ["one"], "coming_to": [], "readers": 0, "lost": null,
     });
     assert_eq!((&told["name"], &told["versions"]), (&json!("mesh"), &json!([version])));

@@ -46,6 +46,7 @@ fn to_json(name: &str, explained: &SharedExplained) -> Value {
             "kind": one.named.meta.to_string(),
             "size_bytes": one.named.meta.size_bytes(),
             "replicas": one.named.replicas,
+            "durable": one.named.is_durable,
             "servers": names(&one.holders),
             "keepers": names(&one.keepers),
             "coming_to": names(&one.coming_to),
@@ -132,7 +133,8 @@ fn version_lines(explained: &SharedExplained, version: &VersionReport) -> String
     };
     let (number, meta, standing) = (version.named.version, &version.named.meta, state(version.standing));
     let size = scaled(meta.size_bytes() as f64, "B");
-    let mut text = format!("version {number}, {standing}: {meta}, {size}\n");
+    let durable = if version.named.is_durable { ", durable" } else { "" };
+    let mut text = format!("version {number}, {standing}{durable}: {meta}, {size}\n");
     let wanted = version.named.replicas;
     let kept = if version.keepers.is_empty() { "none".to_string() } else { names(&mut version.keepers.iter()) };
     text += &format!("  kept by {kept}{}\n", if wanted > 1 { format!(" ({wanted} are to)") } else { String::new() });
