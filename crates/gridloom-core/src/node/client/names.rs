@@ -49,7 +49,7 @@ struct Found {
 /// A question that is not answered.
 #[derive(Debug)]
 enum Ask {
-    Put(Put),
+    Put(Box<Put>),
     Find {
         name: String,
         waits: bool,
@@ -108,7 +108,8 @@ enum Stage {
 impl Ask {
     fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            Ask::Put(Put { name, meta, replaces, replicas, is_durable, made_by, tried, .. }) => {
+            Ask::Put(put) => {
+                let Put { name, meta, replaces, replicas, is_durable, made_by, tried, .. } = &**put;
                 let (name, meta) = (name.clone(), meta.clone());
                 let (replaces, replicas, before) = (*replaces, *replicas, *tried);
                 let (is_durable, made_by) = (*is_durable, *made_by);
@@ -204,7 +205,7 @@ impl Client {
         let question = match command {
             NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by, task, group } => {
                 let (stage, tried, attempts) = (Stage::Asked, None, 1);
-                Ask::Put(Put {
+                Ask::Put(Box::new(Put {
                     name,
                     datum,
                     meta,
@@ -217,7 +218,7 @@ impl Client {
                     stage,
                     tried,
                     attempts,
-                })
+                }))
             }
             NameCommand::Find { name, waits } => {
                 Ask::Find { name, waits, is_forgotten: false, deadline: None, brings: false }
