@@ -43,7 +43,6 @@ use crate::durable::{Durable, Writer};
 use crate::identity::{Credentials, HostId, Secret};
 use crate::jobs::JobsConfig;
 use crate::log;
-use crate::payload::Payload;
 use crate::pid::pid;
 use crate::segment::{Disk, Pool, raise_descriptor_limit};
 use crate::spilling;
@@ -155,8 +154,8 @@ impl NetNode {
         let store = Arc::new(Store::new(Pool::with_disk(config.pool_keep_bytes, config.disk)));
         spilling::start(&store)?;
         let durable = config.durable.map(|mut durable| {
-            for (named, segment) in durable.take_found() {
-                store.put(named.datum, named.meta, Payload::segment(segment));
+            for (named, payload) in durable.take_found() {
+                store.put(named.datum, named.meta, payload);
             }
             Writer::start(durable, &inbox)
         });

@@ -6,26 +6,28 @@
 //!
 //! [redb]: https://www.redb.org
 
-use std::fs::{self, File};
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
 use blake3::Hash;
-use gridloom_base::limits::PART_BYTES;
+use gridloom_base::limits::{EAGER_BYTES_MAX, PART_BYTES};
 use gridloom_base::{DatumId, Named, NodeId};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use serde::{Deserialize, Serialize};
 
 use crate::payload::Payload;
-use crate::segment::{PAGE_BYTES, Segment};
+use crate::segment::{PAGE_BYTES, Segment, raise_descriptor_limit};
 use crate::transport::notice::{Inbox, Notice};
 
 const DATABASE: &str = "durable.redb";
-/// A record for each datum, by the serial of its name.
-const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 1");
+/// A record for each datum, by the serial of its name. The number tells the layout of a record from others.
+const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 2");
 
 #[derive(Serialize, Deserialize)]
 struct Record {
@@ -34,36 +36,45 @@ struct Record {
 }
 
 /// A folder with durable data.
-/// A folder with durable data.
 #[derive(Debug)]
 pub struct Durable {
     folder: PathBuf,
     database: Database,
     /// What was there at the start.
-    found: Vec<(Named, Arc<Segment>)>,
+    found: Vec<(Named, Payload)>,
 }
 
 impl Durable {
     /// Opens the folder, which is made if it is not there, and checks what is in it. Also gives what is wrong with some of that; such
-    /// data are removed.
+    /// files are renamed.
     ///
     /// # Errors
-    /// If another process uses the folder, or the disk fails.
+    /// If another process uses the folder, it has data of another version of Gridloom, or the disk fails. Nothing is changed then.
     pub fn open(folder: &Path) -> io::Result<(Durable, Vec<String>)> {
-        fs::create_dir_all(folder)?;
-        let database = Database::create(folder.join(DATABASE)).map_err(|error| match error {
+        raise_descriptor_limit();
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let path = folder.join(DATABASE);
+        if !path.exists() && files(folder, DATA)?.next().is_some() {
+            let why = format!("it has files of data, and '{DATABASE}', which describes them, is not there");
+            return Err(io::Error::other(why));
+        }
+        let database = Database::create(path).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => io::Error::other("another server keeps its data there"),
             error => io::Error::other(error),
         })?;
         let mut durable = Durable { folder: folder.to_path_buf(), database, found: Vec::new() };
         let mut wrong = Vec::new();
         for (serial, record) in durable.records()? {
-            match record.and_then(|record| durable.read(serial, record)) {
+            let name = record.named.name.clone();
+            match durable.read(serial, record)? {
                 Ok(found) => durable.found.push(found),
-                Err(error) => {
+                Err(why) => {
+                    let (file, aside) = (durable.file(serial, DATA), durable.file(serial, WRONG));
+                    if file.exists() {
+                        fs::rename(&file, aside)?;
+                    }
                     durable.remove(serial)?;
-                    let file = durable.file(serial);
-                    wrong.push(format!("durable data in '{}' are lost: {error}", file.display()));
+                    wrong.push(format!("the durable data of '{name}' are lost, '{}': {why}", file.display()));
                 }
             }
         }
@@ -77,15 +88,21 @@ impl Durable {
     }
 
     /// The bytes of what was in it at the start; given once.
-    pub(crate) fn take_found(&mut self) -> Vec<(Named, Arc<Segment>)> {
+    pub(crate) fn take_found(&mut self) -> Vec<(Named, Payload)> {
         std::mem::take(&mut self.found)
     }
 
-    fn file(&self, serial: u64) -> PathBuf {
-        self.folder.join(format!("{serial:016x}.data"))
+    fn file(&self, serial: u64, end: &str) -> PathBuf {
+        self.folder.join(format!("{serial:016x}.{end}"))
     }
 
-    fn records(&self) -> io::Result<Vec<(u64, io::Result<Record>)>> {
+    fn records(&self) -> io::Result<Vec<(u64, Record)>> {
+        let read = self.database.begin_read().map_err(io::Error::other)?;
+        let has_others = read.list_tables().map_err(io::Error::other)?.any(|table| table.name() != RECORDS.name());
+        drop(read);
+        if has_others {
+            return Err(io::Error::other("it has data of another version of Gridloom"));
+        }
         let write = self.database.begin_write().map_err(io::Error::other)?;
         // So that it exists.
         drop(write.open_table(RECORDS).map_err(io::Error::other)?);
@@ -95,48 +112,60 @@ impl Durable {
         let mut records = Vec::new();
         for entry in table.iter().map_err(io::Error::other)? {
             let (serial, record) = entry.map_err(io::Error::other)?;
-            records.push((serial.value(), postcard::from_bytes(record.value()).map_err(io::Error::other)));
+            records.push((serial.value(), postcard::from_bytes(record.value()).map_err(io::Error::other)?));
         }
         Ok(records)
     }
 
-    fn read(&self, serial: u64, Record { named, digest }: Record) -> io::Result<(Named, Arc<Segment>)> {
+    /// The datum, or what is wrong with its file.
+    ///
+    /// # Errors
+    /// If the file may be right, and cannot be read now.
+    fn read(&self, serial: u64, Record { named, digest }: Record) -> io::Result<Result<(Named, Payload), String>> {
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
         if named.datum != (DatumId { client: NodeId::CATALOG, serial }) {
-            return Err(io::Error::other("their description is that of others"));
+            return Err(io::Error::other(format!("the record {serial:016x} describes {}", named.datum)));
         }
-        let segment = Segment::of_file(File::open(self.file(serial))?, size_bytes)?;
+        let file = match File::open(self.file(serial, DATA)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err("the file is gone".into())),
+            Err(error) => return Err(error),
+        };
+        if file.metadata()?.len() != file_bytes(size_bytes) {
+            return Ok(Err(format!("the file has not the length of {size_bytes} bytes of data")));
+        }
+        let segment = Segment::of_file(file, size_bytes)?;
         if blake3::hash(segment.bytes()) != Hash::from_bytes(digest) {
-            return Err(io::Error::other(format!("they are not the {size_bytes} bytes of '{}'", named.name)));
+            return Ok(Err("its bytes were changed".into()));
         }
-        Ok((named, segment))
+        // What is small is not to take a descriptor.
+        let is_small = size_bytes <= EAGER_BYTES_MAX;
+        Ok(Ok((named, if is_small { Payload::copied(segment.bytes()) } else { Payload::segment(segment) })))
     }
 
     /// Files without a record were not whole when a server ended.
     fn clean(&self) -> io::Result<()> {
-        let known: Vec<PathBuf> = self.found.iter().map(|(named, _)| self.file(named.datum.serial)).collect();
-        for entry in fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|end| end == "data") && !known.contains(&path) {
-                fs::remove_file(path)?;
-            }
+        let known: BTreeSet<PathBuf> =
+            self.found.iter().map(|(named, _)| self.file(named.datum.serial, DATA)).collect();
+        for path in files(&self.folder, DATA)?.filter(|path| !known.contains(path)).chain(files(&self.folder, NEW)?) {
+            fs::remove_file(path)?;
         }
         Ok(())
     }
 
     /// When this returns, the datum outlives the process, and the machine.
     fn write(&self, named: &Named, payload: &Payload) -> io::Result<()> {
-        let serial = named.datum.serial;
-        let (path, bytes) = (self.file(serial), payload.bytes());
-        let mut file = File::create(&path)?;
+        let (serial, bytes) = (named.datum.serial, payload.bytes());
+        let new = self.file(serial, NEW);
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         let mut hasher = blake3::Hasher::new();
         for part in bytes.chunks(PART_BYTES as usize) {
             hasher.update(part);
             file.write_all(part)?;
         }
-        // Whole pages, as mappings want them.
-        file.set_len((bytes.len() as u64).max(1).next_multiple_of(PAGE_BYTES))?;
+        file.set_len(file_bytes(bytes.len() as u64))?;
         file.sync_all()?;
+        fs::rename(new, self.file(serial, DATA))?;
         File::open(&self.folder)?.sync_all()?;
         let record = Record { named: named.clone(), digest: *hasher.finalize().as_bytes() };
         let record = postcard::to_stdvec(&record).map_err(io::Error::other)?;
@@ -145,21 +174,45 @@ impl Durable {
         write.commit().map_err(io::Error::other)
     }
 
+    /// The file goes first: a full disk may have no room for what the database writes.
     fn remove(&self, serial: u64) -> io::Result<()> {
+        for path in [self.file(serial, DATA), self.file(serial, NEW)] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
         let write = self.database.begin_write().map_err(io::Error::other)?;
         let is_known = {
             let mut table = write.open_table(RECORDS).map_err(io::Error::other)?;
             table.remove(serial).map_err(io::Error::other)?.is_some()
         };
         match is_known {
-            true => write.commit().map_err(io::Error::other)?,
-            false => write.abort().map_err(io::Error::other)?,
-        }
-        match fs::remove_file(self.file(serial)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            true => write.commit().map_err(io::Error::other),
+            false => write.abort().map_err(io::Error::other),
         }
     }
+}
+
+/// Ends of the files of whole data, of those that are being written, and of those that were not what was written.
+const DATA: &str = "data";
+const NEW: &str = "new";
+const WRONG: &str = "wrong";
+
+/// The folder's files of that kind: a serial, and the end.
+fn files(folder: &Path, end: &'static str) -> io::Result<impl Iterator<Item = PathBuf>> {
+    let is_serial = |stem: &str| stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_one = move |path: &Path| {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        stem.is_some_and(is_serial) && path.extension().is_some_and(|its| its == end)
+    };
+    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
+    Ok(paths?.into_iter().filter(move |path| is_one(path)))
+}
+
+/// Whole pages, as mappings want them.
+fn file_bytes(size_bytes: u64) -> u64 {
+    size_bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
 }
 
 /// What is to be done in the folder, in this order.
@@ -207,14 +260,20 @@ fn run(durable: &Durable, queue: &Receiver<Job>, inbox: &Inbox) {
                 });
                 inbox.post(Notice::MadeDurable { datum: named.datum, outcome });
             }
-            // What cannot be removed is there at the next start: the agent knows that the name is gone, if it is the same.
-            Job::Remove(datum) => _ = durable.remove(datum.serial),
+            Job::Remove(datum) => {
+                if let Err(error) = durable.remove(datum.serial) {
+                    let folder = durable.folder.display();
+                    gridloom_base::say!("gridloom: durable data in '{folder}' cannot be removed: {error}");
+                }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use gridloom_base::Meta;
 
     use super::*;
@@ -243,19 +302,44 @@ mod tests {
         }
         durable.remove(2).unwrap();
         durable.remove(2).unwrap();
-        fs::write(durable.file(4), vec![b'x'; 4096]).unwrap();
-        fs::write(durable.file(5), b"five").unwrap();
-        fs::write(durable.file(6), b"part").unwrap();
-        let files = [4, 5, 6].map(|serial| durable.file(serial));
+        fs::write(durable.file(4, DATA), vec![b'x'; 4096]).unwrap();
+        fs::write(durable.file(5, DATA), b"five").unwrap();
+        fs::write(durable.file(6, DATA), b"part").unwrap();
+        fs::write(durable.file(7, NEW), b"part").unwrap();
+        let results = folder.path().join("results.data");
+        fs::write(&results, b"of the user").unwrap();
+        let files = [4, 5, 6].map(|serial| durable.file(serial, DATA));
+        let aside = [4, 5].map(|serial| durable.file(serial, WRONG));
         drop(durable);
         let (mut durable, wrong) = Durable::open(folder.path()).unwrap();
         assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(wrong[0].contains("they are not the 4 bytes of 'n4'"), "{wrong:?}");
-        assert!(!files.iter().any(|file| file.exists()));
+        assert!(wrong[0].contains("'n4' are lost") && wrong[0].contains("its bytes were changed"), "{wrong:?}");
+        assert!(wrong[1].contains("not the length of 4 bytes"), "{wrong:?}");
+        assert!(!files.iter().any(|file| file.exists()) && !durable.file(7, NEW).exists());
+        assert!(aside.iter().all(|file| file.exists()) && results.exists());
         assert_eq!(durable.named(), [named(1, 3), named(3, 0)]);
-        let bytes: Vec<Vec<u8>> = durable.take_found().iter().map(|(_, segment)| segment.bytes().to_vec()).collect();
+        let bytes: Vec<Vec<u8>> = durable.take_found().iter().map(|(_, found)| found.bytes().to_vec()).collect();
         assert_eq!(bytes, [b"one".to_vec(), Vec::new()]);
         drop(durable);
         assert_eq!(Durable::open(folder.path()).unwrap().1, [""; 0]);
+        let own = fs::metadata(folder.path().join(format!("{:016x}.data", 1))).unwrap();
+        assert_eq!(own.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (durable, _) = Durable::open(folder.path()).unwrap();
+        durable.write(&named(1, 3), &Payload::copied(b"one")).unwrap();
+        let file = durable.file(1, DATA);
+        let other: TableDefinition<'_, u64, u64> = TableDefinition::new("records 99");
+        let write = durable.database.begin_write().unwrap();
+        write.open_table(other).unwrap().insert(1, 1).unwrap();
+        write.commit().unwrap();
+        drop(durable);
+        let refused = |why: &str| Durable::open(folder.path()).is_err_and(|error| error.to_string().contains(why));
+        assert!(refused("another version of Gridloom") && file.exists());
+        fs::remove_file(folder.path().join(DATABASE)).unwrap();
+        assert!(refused("'durable.redb', which describes them, is not there") && file.exists());
     }
 }

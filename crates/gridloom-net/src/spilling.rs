@@ -30,8 +30,23 @@ pub(crate) fn start(store: &Arc<Store>) -> io::Result<()> {
 }
 
 fn run(store: &Weak<Store>) {
+    let mut has_failed = false;
     while let Some(store) = store.upgrade() {
-        while move_one(&store).unwrap_or(false) {}
+        let moved = loop {
+            match move_one(&store) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        match moved {
+            Ok(()) => has_failed = false,
+            Err(error) if !has_failed => {
+                has_failed = true;
+                gridloom_base::say!("gridloom: data stay in memory that should be on the disk: {error}");
+            }
+            Err(_) => {}
+        }
         store.wait_for_more(PAUSE);
     }
 }

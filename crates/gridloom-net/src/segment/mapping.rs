@@ -34,8 +34,9 @@ impl Mapping {
     /// If the file is shorter, can still shrink and is on no disk, or cannot be mapped.
     pub fn read_only(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
         match rustix::fs::fcntl_get_seals(fd) {
-            // A file on a disk has no seals.
+            // A file on a disk has no seals, and one of tmpfs can get none.
             Err(rustix::io::Errno::INVAL) => check_size(fd, len_bytes)?,
+            Ok(SealFlags::SEAL) => check_size(fd, len_bytes)?,
             _ => check(fd, len_bytes)?,
         }
         Mapping::map(fd, len_bytes, ProtFlags::READ, MapFlags::SHARED)

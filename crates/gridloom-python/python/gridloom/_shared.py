@@ -415,7 +415,8 @@ def _ends(rows: Any) -> tuple[int | None, int | None]:
         raise ArgumentError(f"shared data: rows is a slice of whole numbers, got {rows!r:.64}") from error
     if step not in (None, 1):
         raise ArgumentError(f"shared data: rows is a slice without a step, got {rows!r:.64}; take every {step}th row of what has come")
-    return tuple(None if end is None else max(-(2**63), min(end, 2**63 - 1)) for end in (start, stop))
+    bounded = [None if end is None else max(-(2**63), min(end, 2**63 - 1)) for end in (start, stop)]
+    return bounded[0], bounded[1]
 
 
 def _text(what: str, value: Any) -> str:

@@ -27,8 +27,6 @@ pub(super) struct Ledger {
     pub(super) limited: BTreeSet<TaskId>,
     /// Tasks that only take data to a server.
     pub(super) placements: BTreeSet<TaskId>,
-    /// Parts of shared data, and the placements that make them.
-    pub(super) parts: BTreeMap<DatumId, TaskId>,
     /// A program had a result erased, that others may have been made of.
     pub(super) has_erased: bool,
     /// Tasks that the program cancelled.

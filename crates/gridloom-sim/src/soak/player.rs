@@ -320,7 +320,7 @@ impl Player {
         let meta = Meta::array(Dtype::Float64, &[1 + self.placing.below(elements - from)]);
         let kind = TaskKind::TakePart { from_byte: 8 * from };
         self.run_at(sim, ledger, (kind, vec![Output { datum: part, meta }]), (datum, server), BTreeMap::new());
-        ledger.parts.insert(part, TaskId { client: self.node, serial: PLACEMENTS_FROM + self.placements });
+        ledger.shared.parts.insert(part, TaskId { client: self.node, serial: PLACEMENTS_FROM + self.placements });
         self.asked.insert(part);
         sim.command(self.node, Command::Get { datum: part });
     }

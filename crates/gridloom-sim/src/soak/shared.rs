@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::{DatumId, Named, NodeId, Time};
+use gridloom_base::{DatumId, Named, NodeId, TaskId, Time};
 
 /// Something that a program asked for about a name.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,6 +37,8 @@ pub(super) struct Shared {
     pub(super) answered: BTreeMap<AskId, (Time, bool)>,
     /// Finds that a program said it waits for no longer.
     pub(super) forgotten: BTreeSet<AskId>,
+    /// Parts of shared data, and the tasks that make them.
+    pub(super) parts: BTreeMap<DatumId, TaskId>,
     /// Values under names so far: each is of another.
     values: u64,
     /// All names were deleted, and the agent has said that there are none.

@@ -162,28 +162,29 @@ impl Catalog {
 
     // ---- putting
 
-    /// Whether a call that runs again has put that name before, with the same content.
+    /// Whether a call that runs again has put that name before, with the same content, and as safe.
     ///
     /// # Errors
     /// [`NameError::Differs`] if the content is another one.
-    pub fn has_put(&self, name: &str, made_by: Option<Maker>) -> Result<bool, NameError> {
+    pub fn has_put(&self, name: &str, content: &Content, replicas: u16) -> Result<bool, NameError> {
         let current = self.current.get(name).map(|datum| &self.versions[datum]);
-        let maker = current.filter(|version| !version.holders.is_empty()).and_then(|version| version.named.made_by);
-        match (maker, made_by) {
+        let current = current.filter(|version| !version.holders.is_empty()).map(|version| &version.named);
+        let is_as_safe = |named: &Named| named.replicas >= replicas && named.is_durable >= content.is_durable;
+        match (current.and_then(|named| named.made_by), content.made_by) {
             (Some(before), Some(now)) if before.task == now.task && before.digest != now.digest => {
                 Err(NameError::Differs { name: name.into() })
             }
-            (Some(before), Some(now)) => Ok(before == now),
+            (Some(before), Some(now)) => Ok(before == now && current.is_some_and(is_as_safe)),
             _ => Ok(false),
         }
     }
 
-    /// A version that a call was putting when it was broken off, and that it puts again.
-    pub fn broken_off(&self, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
+    /// A version that a call was putting when it was broken off, and that it puts again by another client.
+    pub fn broken_off(&self, client: NodeId, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
         let task = made_by?.task;
         let is_its = |version: &&Version| version.named.made_by.is_some_and(|maker| maker.task == task);
-        let mut coming = self.versions_of(name).filter(|version| version.is_coming());
-        coming.find(is_its).map(|version| version.named.datum)
+        let is_left = |version: &&Version| version.coming().is_some_and(|question| question.client != client);
+        self.versions_of(name).filter(is_left).find(is_its).map(|version| version.named.datum)
     }
 
     /// Whether that name can be put; with `replaces` also one that exists.
@@ -299,7 +300,9 @@ impl Catalog {
         if version.is_coming() {
             return Vec::new();
         }
-        if !version.keepers.contains(&server) && version.is_kept_by_all() {
+        // One of its keepers may be this very server, as it was before it started again.
+        let may_be_its = version.named.is_durable;
+        if !version.keepers.contains(&server) && version.is_kept_by_all() && !may_be_its {
             // Others have taken its place while it was away.
             self.news.push(News::GivenUp { datum, holders: vec![server] });
             return Vec::new();

@@ -303,15 +303,24 @@ fn a_copy_that_comes_late_is_found_and_kept() {
 fn a_call_that_runs_again_may_put_the_same_again() {
     let mut catalog = restarted();
     let maker = |serial, digest| Some(Maker { task: TaskId { client: READER.client, serial }, digest: [digest; 32] });
-    let content = Content { made_by: maker(1, 1), ..content(array(5)) };
-    assert_eq!(catalog.has_put("mesh", maker(1, 1)), Ok(false));
-    let coming = catalog.begin(WRITER, "mesh", content, &[SERVER]).datum;
-    assert_eq!(catalog.has_put("mesh", maker(1, 1)), Ok(false), "it is not there yet");
-    assert_eq!(catalog.broken_off("mesh", maker(1, 2)), Some(coming));
-    assert_eq!((catalog.broken_off("mesh", maker(2, 1)), catalog.broken_off("mesh", None)), (None, None));
+    let has_put = |catalog: &Catalog, made_by, is_durable| {
+        catalog.has_put("mesh", &Content { made_by, is_durable, ..content(array(5)) }, 1)
+    };
+    let first = Content { made_by: maker(1, 1), ..content(array(5)) };
+    assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false));
+    let coming = catalog.begin(WRITER, "mesh", first, &[SERVER]).datum;
+    assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false), "it is not there yet");
+    let broken_off = |catalog: &Catalog, client, made_by| catalog.broken_off(client, "mesh", made_by);
+    assert_eq!(broken_off(&catalog, READER.client, maker(1, 2)), Some(coming));
+    assert_eq!(broken_off(&catalog, WRITER.client, maker(1, 2)), None, "it goes on");
+    assert_eq!(
+        (broken_off(&catalog, READER.client, maker(2, 1)), broken_off(&catalog, READER.client, None)),
+        (None, None)
+    );
     catalog.stored(SERVER, WRITER.client, coming);
-    assert_eq!(catalog.has_put("mesh", maker(1, 1)), Ok(true));
-    assert_eq!(catalog.has_put("mesh", maker(1, 2)), Err(NameError::Differs { name: "mesh".into() }));
-    assert_eq!((catalog.has_put("mesh", maker(2, 1)), catalog.has_put("mesh", None)), (Ok(false), Ok(false)));
-    assert_eq!(catalog.broken_off("mesh", maker(1, 1)), None);
+    assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(true));
+    assert_eq!(has_put(&catalog, maker(1, 1), true), Ok(false), "it is not durable");
+    assert_eq!(has_put(&catalog, maker(1, 2), false), Err(NameError::Differs { name: "mesh".into() }));
+    assert_eq!((has_put(&catalog, maker(2, 1), false), has_put(&catalog, None, false)), (Ok(false), Ok(false)));
+    assert_eq!(broken_off(&catalog, READER.client, maker(1, 1)), None);
 }

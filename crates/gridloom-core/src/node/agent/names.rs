@@ -127,14 +127,16 @@ impl Agent {
         wanted: Wanted,
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        let made_by = wanted.content.made_by;
-        match self.names.catalog.has_put(name, made_by) {
+        match self.names.catalog.has_put(name, &wanted.content, wanted.replicas) {
             Ok(true) => return Ok(Some(CatalogAnswer::Put)),
             Err(error) if !wanted.replaces => return Err(error),
             Ok(false) | Err(_) => {}
         }
-        if let Some(datum) = self.names.catalog.broken_off(name, made_by) {
-            self.names.catalog.not_put(datum);
+        let broken_off = self.names.catalog.broken_off(question.client, name, wanted.content.made_by);
+        if let Some((former, _)) = broken_off.and_then(|datum| self.names.catalog.not_put(datum)) {
+            // If that run goes on after all, this one has taken its place.
+            let answer = Err(NameError::BeingPut { name: name.into() });
+            send(out, former.client, CatalogToClient::Answer { ask: former.ask, answer });
             self.tell_news(now, out);
         }
         self.names.catalog.check_put(name, wanted.replaces)?;

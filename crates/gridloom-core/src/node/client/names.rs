@@ -5,19 +5,16 @@
 //!
 //! **Invariant:** each question of the program has one answer. An agent that is back is asked again.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::following::Placed;
+use super::puts::{Put, Stage};
 use super::{Client, Status, datum_run};
 use crate::graph::{Argument, Group, Source, Task, TaskKind};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
-use gridloom_base::{DatumId, GroupId, Maker, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
-
-/// How long servers are dialled that have a datum which is to come here.
-const SEARCH_NS_MAX: u64 = 3 * RETURN_NS_MAX;
+use gridloom_base::{DatumId, NameError, Named, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -34,7 +31,7 @@ pub(super) struct Names {
     released: BTreeSet<DatumId>,
     found: BTreeMap<DatumId, Found>,
     /// Data of which no holder is known, and since when.
-    sought: BTreeMap<DatumId, Time>,
+    pub(super) sought: BTreeMap<DatumId, Time>,
 }
 
 /// A datum that was found.
@@ -73,48 +70,10 @@ enum Ask {
     },
 }
 
-#[derive(Debug)]
-struct Put {
-    name: String,
-    datum: DatumId,
-    meta: Meta,
-    replaces: bool,
-    replicas: u16,
-    is_durable: bool,
-    made_by: Option<Maker>,
-    task: TaskId,
-    group: GroupId,
-    stage: Stage,
-    /// As what it was to be put last.
-    tried: Option<DatumId>,
-    attempts: u32,
-}
-
-/// How far a put has come.
-#[derive(Clone, PartialEq, Debug)]
-enum Stage {
-    /// The call that makes the datum has not ended: where the datum will be is not known.
-    Unmade,
-    /// The catalog was asked for a place.
-    Asked,
-    /// It failed, and is tried again at the next heartbeat.
-    Failed,
-    /// The copy goes to its server.
-    Going { named: Named, server: NodeId },
-    /// It is there since then; the catalog has not said so.
-    There { named: Named, server: NodeId, since: Time },
-}
-
 impl Ask {
     fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            Ask::Put(put) => {
-                let Put { name, meta, replaces, replicas, is_durable, made_by, tried, .. } = &**put;
-                let (name, meta) = (name.clone(), meta.clone());
-                let (replaces, replicas, before) = (*replaces, *replicas, *tried);
-                let (is_durable, made_by) = (*is_durable, *made_by);
-                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, before }
-            }
+            Ask::Put(put) => put.message(ask, at),
             Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
             Ask::Delete { name } => ClientToCatalog::Delete { ask, name: name.clone() },
             Ask::List { prefix, after } => ClientToCatalog::List { ask, prefix: prefix.clone(), after: after.clone() },
@@ -438,58 +397,6 @@ impl Client {
         }
         put.attempts += 1;
         put.stage = Stage::Failed;
-    }
-
-    // ---- copies
-
-    /// A shared datum that is needed here, or that a server is to get, is nowhere that is known of.
-    pub(super) fn seek(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        if let Entry::Vacant(place) = self.names.sought.entry(datum) {
-            place.insert(now);
-            self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
-        }
-    }
-
-    fn on_located(
-        &mut self,
-        now: Time,
-        datum: DatumId,
-        holders: Vec<(NodeId, String)>,
-        why: &str,
-        out: &mut Vec<Effect>,
-    ) {
-        let why = if holders.is_empty() { why } else { "the servers that have it cannot be reached from here" };
-        let reachable: Vec<(NodeId, String)> =
-            holders.into_iter().filter(|(node, _)| !self.contacts.is_lost(*node)).collect();
-        let Some(run) = self.data.get_mut(&datum) else { return };
-        run.holders.extend(reachable.iter().map(|(node, _)| *node));
-        let is_found = !run.holders.is_empty();
-        reachable.into_iter().for_each(|(node, address)| self.contacts.learn_address(node, address));
-        let sought_ns = self.names.sought.get(&datum).map(|since| now.since(*since));
-        if is_found {
-            self.data.get_mut(&datum).expect("found above").error = None;
-            if self.is_to_come_here(datum) {
-                self.fetch_here(datum, out);
-            }
-            if !self.is_sought_here(datum) {
-                self.names.sought.remove(&datum);
-            } else if sought_ns.is_some_and(|ns| ns >= SEARCH_NS_MAX) {
-                self.names.sought.remove(&datum);
-                self.datum_lost(now, datum, why, out);
-            }
-            self.supply_waiting(now, datum, out);
-        } else if sought_ns.is_some_and(|ns| ns >= RETURN_NS_MAX) {
-            self.names.sought.remove(&datum);
-            self.datum_lost(now, datum, why, out);
-        }
-        // Groups that could not be mapped without its place.
-        self.map_waiting(now, out);
-    }
-
-    /// A datum is to come here, and no server that can be reached sends it.
-    fn is_sought_here(&self, datum: DatumId) -> bool {
-        let sender = self.data.get(&datum).and_then(|run| run.fetching);
-        self.is_to_come_here(datum) && !sender.is_some_and(|sender| self.contacts.is_up(sender))
     }
 
     // ---- time, and the agent

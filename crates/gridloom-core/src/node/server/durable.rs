@@ -22,6 +22,8 @@ struct Writing {
     /// Tasks that have taken it here, and end with it.
     tasks: Vec<TaskId>,
     is_given_up: bool,
+    /// It is not what its name stands for any more.
+    is_former: bool,
 }
 
 impl Durable {
@@ -33,7 +35,7 @@ impl Durable {
     pub(super) fn begin(&mut self, task: TaskId, named: &Named, out: &mut Vec<Effect>) {
         let begun = self.writing.entry(named.datum).or_insert_with(|| {
             out.push(Effect::MakeDurable { named: Box::new(named.clone()) });
-            Writing { named: named.clone(), tasks: Vec::new(), is_given_up: false }
+            Writing { named: named.clone(), tasks: Vec::new(), is_given_up: false, is_former: false }
         });
         begun.tasks.push(task);
     }
@@ -41,6 +43,13 @@ impl Durable {
     /// Whether it was given up while it was written.
     pub(super) fn is_given_up(&self, datum: DatumId) -> bool {
         self.writing.get(&datum).is_some_and(|writing| writing.is_given_up)
+    }
+
+    /// A datum is not what its name stands for any more.
+    pub(super) fn set_former(&mut self, datum: DatumId) {
+        if let Some(writing) = self.writing.get_mut(&datum) {
+            writing.is_former = true;
+        }
     }
 
     /// A datum is here no longer.
@@ -72,7 +81,9 @@ impl Server {
         outcome: Result<(), String>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(Writing { named, tasks, is_given_up }) = self.shared.durable.writing.remove(&datum) else { return };
+        let Some(Writing { named, tasks, is_given_up, is_former }) = self.shared.durable.writing.remove(&datum) else {
+            return;
+        };
         let outcome = match outcome {
             Ok(()) if is_given_up => Err("it was given up meanwhile".to_string()),
             outcome => outcome,
@@ -92,6 +103,9 @@ impl Server {
                 }
             };
             self.report(now, task.client, task, outcome, 0, out);
+        }
+        if is_former {
+            self.shared.set_former(datum, out);
         }
         self.pump(now, out);
     }

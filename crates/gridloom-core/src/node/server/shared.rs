@@ -41,6 +41,14 @@ impl Shared {
         self.held.len()
     }
 
+    /// A datum is not what its name stands for any more.
+    pub(super) fn set_former(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        if let Some(held) = self.held.get_mut(&datum) {
+            held.is_current = false;
+            out.extend(held.named.is_durable.then_some(Effect::MakeTransient { datum }));
+        }
+    }
+
     /// It is here under a name.
     pub(super) fn hold(&mut self, held: Held) {
         self.held.insert(held.named.datum, held);
@@ -136,10 +144,8 @@ impl Server {
         match message {
             CatalogToServer::Expect { named, client } => self.shared.expect(from, named, client),
             CatalogToServer::Former { datum } => {
-                if let Some(held) = self.shared.held.get_mut(&datum) {
-                    held.is_current = false;
-                    out.extend(held.named.is_durable.then_some(Effect::MakeTransient { datum }));
-                }
+                self.shared.durable.set_former(datum);
+                self.shared.set_former(datum, out);
             }
             CatalogToServer::Gone { datum, why } => self.shared_gone(now, datum, &why, out),
         }

@@ -38,7 +38,7 @@ impl Check for Causes {
                 }
             },
             Event::DatumLost { datum, error } => {
-                let maker = ledger.parts.get(datum).copied();
+                let maker = ledger.shared.parts.get(datum).copied();
                 self.judge(ledger, now, *node, maker, error).map_err(|why| format!("{datum}: {why}"))
             }
             Event::ServerLost { .. } => {
