@@ -6,7 +6,6 @@ use std::sync::Arc;
 use gridloom_base::Meta;
 
 use crate::segment::Segment;
-use crate::transport::bulk::encode_header;
 
 /// The bytes of one value; immutable, shared by its clones.
 #[derive(Clone)]
@@ -70,7 +69,9 @@ impl Payload {
     /// A digest of a value of that description with these bytes: BLAKE3.
     pub fn digest(&self, meta: &Meta) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&encode_header(meta));
+        let meta = postcard::to_stdvec(meta).expect("postcard into a vector fails for no type of ours");
+        hasher.update(&(meta.len() as u64).to_le_bytes());
+        hasher.update(&meta);
         hasher.update(self.bytes());
         *hasher.finalize().as_bytes()
     }
