@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_QUESTIONS_MAX};
-use gridloom_base::{DatumId, NodeId};
+use gridloom_base::{DatumId, Named, NodeId};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_flow::HostIndex;
 use gridloom_map::Stop;
@@ -18,6 +18,20 @@ use crate::tasks::{OnServer, Tasks};
 use crate::trace::{Interval, digest};
 
 impl Simulation {
+    fn make_durable(&mut self, node: NodeId, named: Named) {
+        let (datum, state) = (named.datum, self.nodes.node(node));
+        let Some(value) = state.store.value(datum).cloned() else { return };
+        let whole_at = self.durable.write(self.kernel.now(), (state.host, &state.name), named, value);
+        let input = Box::new(Input::MadeDurable { datum, outcome: Ok(()) });
+        self.kernel.push(whole_at, Occurrence::Deliver { node, input });
+    }
+
+    fn make_transient(&mut self, node: NodeId, datum: DatumId) {
+        if datum.is_shared() {
+            self.durable.remove(&self.nodes.node(node).name, datum);
+        }
+    }
+
     /// Performs one effect of a running node.
     pub(crate) fn perform(&mut self, node: NodeId, effect: Effect) {
         if let Effect::Send { to, message } = effect {
