@@ -137,9 +137,10 @@ class SharedData:
         Raises
         ------
         NameExists
-            If the name exists and `replace` is not given.
+            If the name exists and `replace` is not given, or a call that runs again puts another value.
         NoRoomToShare
-            If too few servers have room: shared data take at most half of a server's memory.
+            If too few servers have room: shared data take at most half of what a server stores. With `durable`, if too few servers have
+            a folder for such data.
         ArgumentError
             If `name` or `value` is none.
 
