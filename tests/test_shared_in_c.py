@@ -145,7 +145,7 @@ Define gets(IN string name, IN int n, IN double seconds, OUT double x[n], OUT in
 }
 
 Define every(IN string name, OUT double *sum)
-"all functions of grpc_shared.h"
+"all functions of grpc_shared.h; the same bytes again are not an error, as of a call that is run again"
 {
     double x[3] = {1, 2, 3}, y[3] = {0}, *fresh = NULL;
     size_t size = 0;
@@ -153,7 +153,8 @@ Define every(IN string name, OUT double *sum)
     const char *servers[] = {getenv("GRIDLOOM_SERVER"), NULL};
     *sum = -1;
     if (grpc_shared_exists_np(name, &exists) != 0 || exists) return;
-    if (grpc_shared_put_np(name, x, sizeof x, 0) != 0 || grpc_shared_put_np(name, x, sizeof x, 0) != GRPC_NAME_EXISTS_NP) return;
+    if (grpc_shared_put_np(name, x, sizeof x, 0) != 0 || grpc_shared_put_np(name, x, sizeof x, 0) != 0) return;
+    if (grpc_shared_put_np(name, y, sizeof y, 0) != GRPC_NAME_EXISTS_NP) return;
     if (grpc_last_error_get_np() != GRPC_NAME_EXISTS_NP || grpc_shared_wait_np(name, 0) != 0) return;
     if (grpc_shared_exists_np(name, &exists) != 0 || !exists) return;
     if (grpc_shared_size_np(name, &size, 0) != 0 || size != sizeof x || grpc_shared_place_np(name, servers) != 0) return;

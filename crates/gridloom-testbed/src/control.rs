@@ -93,27 +93,46 @@ pub fn ask(folder: &Path, request: &Request) -> Result<(Answer, Vec<OwnedFd>), E
     }
 }
 
-/// Answers requests, one connection after the other, until the process ends. `handle` gives the answer and the
-/// namespaces that go with it.
-pub fn serve(listener: &UnixListener, mut handle: impl FnMut(Request) -> (Answer, Vec<OwnedFd>)) {
+/// An answer, and what goes with it.
+pub struct Reply {
+    pub answer: Answer,
+    pub namespaces: Vec<OwnedFd>,
+    /// What is done once the answer was sent: it may end the testbed.
+    pub then: Option<Box<dyn FnOnce()>>,
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        Reply { answer, namespaces: Vec::new(), then: None }
+    }
+}
+
+/// Answers requests, one connection after the other, until the process ends.
+pub fn serve(listener: &UnixListener, mut handle: impl FnMut(Request) -> Reply) {
     for stream in listener.incoming().flatten() {
         // A client that goes away gets no answer; others are served.
         let _ = serve_one(&stream, &mut handle);
     }
 }
 
-fn serve_one(
-    stream: &UnixStream,
-    handle: &mut impl FnMut(Request) -> (Answer, Vec<OwnedFd>),
-) -> Result<(), std::io::Error> {
+fn serve_one(stream: &UnixStream, handle: &mut impl FnMut(Request) -> Reply) -> Result<(), std::io::Error> {
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
-    let (answer, namespaces) = match serde_json::from_str(&line) {
+    let reply = match serde_json::from_str(&line) {
         Ok(request) => handle(request),
-        Err(error) => (Answer::Refused(format!("no such request: {error}")), Vec::new()),
+        Err(error) => Answer::Refused(format!("no such request: {error}")).into(),
     };
-    let mut text = serde_json::to_string(&answer).expect("an answer of words and numbers");
+    // A client that has gone away changes nothing of what it has asked for.
+    let sent = send(stream, &reply);
+    if let Some(then) = reply.then {
+        then();
+    }
+    sent
+}
+
+fn send(stream: &UnixStream, Reply { answer, namespaces, .. }: &Reply) -> Result<(), std::io::Error> {
+    let mut text = serde_json::to_string(answer).expect("an answer of words and numbers");
     text.push('\n');
     let descriptors: Vec<BorrowedFd<'_>> = namespaces.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use rustix::thread::UnshareFlags;
 
-use crate::control::{self, Answer, Request};
+use crate::control::{self, Answer, Reply, Request};
 use crate::error::Error;
 use crate::forwarder::{self, Shared};
 use crate::kernel::groups;
@@ -174,23 +174,24 @@ impl World {
         self.environment.iter().cloned().chain([own]).collect()
     }
 
-    fn answer(&self, request: Request, folder_path: &Path) -> (Answer, Vec<OwnedFd>) {
-        let answer = match request {
-            Request::Cut(link) => self.switch(&link, false),
-            Request::Restore(link) => self.switch(&link, true),
-            Request::Slow(host, factor) => self.slow(&host, factor).unwrap_or_else(Answer::Refused),
-            Request::Show => Answer::Report(Box::new(self.report())),
+    fn answer(&self, request: Request, folder_path: &Path) -> Reply {
+        match request {
+            Request::Cut(link) => self.switch(&link, false).into(),
+            Request::Restore(link) => self.switch(&link, true).into(),
+            Request::Slow(host, factor) => self.slow(&host, factor).unwrap_or_else(Answer::Refused).into(),
+            Request::Show => Answer::Report(Box::new(self.report())).into(),
             Request::Tell(signal) => self.tell(signal),
             Request::Down => {
                 self.write_report(folder_path);
                 std::process::exit(0);
             }
             Request::Enter(host) => match self.namespaces(&host) {
-                Ok((index, namespaces)) => return (Answer::Namespaces(self.environment_on(index)), namespaces),
-                Err(error) => Answer::Refused(error.to_string()),
+                Ok((index, namespaces)) => {
+                    Reply { answer: Answer::Namespaces(self.environment_on(index)), namespaces, then: None }
+                }
+                Err(error) => Answer::Refused(error.to_string()).into(),
             },
-        };
-        (answer, Vec::new())
+        }
     }
 
     fn switch(&self, name: &str, is_up: bool) -> Answer {
@@ -274,23 +275,22 @@ impl World {
         }
     }
 
-    /// Passes a signal on: an interrupt to all that a terminal would interrupt, unless it came from one.
-    fn tell(&self, signal: i32) -> Answer {
+    /// Passes a signal on, after the answer: an interrupt to all that a terminal would interrupt, unless it came from one.
+    fn tell(&self, signal: i32) -> Reply {
         let Some(known) = Signal::from_named_raw(signal) else {
-            return Answer::Refused(format!("no signal {signal}"));
+            return Answer::Refused(format!("no signal {signal}")).into();
         };
         let was_alone = signal != Signal::INT.as_raw() || self.program.get().is_none() || !sys::take_interrupt();
-        if was_alone {
-            let told = match self.program.get() {
-                Some(program) => with_its_group(*program),
-                None => vec![rustix::process::getpid()],
-            };
+        let program = self.program.get().copied();
+        let pass_on = move || {
+            let told = program.map_or_else(|| vec![rustix::process::getpid()], with_its_group);
             // They may have ended meanwhile.
             for pid in told {
                 let _ = kill_process(pid, known);
             }
-        }
-        Answer::Told { was_alone }
+        };
+        let then = was_alone.then(|| Box::new(pass_on) as Box<dyn FnOnce()>);
+        Reply { answer: Answer::Told { was_alone }, namespaces: Vec::new(), then }
     }
 
     /// Its number.
