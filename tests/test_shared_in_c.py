@@ -129,6 +129,32 @@ def test_a_grid_that_is_not_there_ends_the_program(tmp_path):
     assert "127.0.0.1:1" in done.stderr
 
 
+DURABLE = """#include <grpc.h>
+#include <omst.h>
+static int fails;
+static double got(const char *name) {
+    double x = -1;
+    fails += grpc_shared_get_np(name, &x, sizeof x, 60) != 0;
+    return x;
+}
+int main(int argc, char **argv) {
+    double one = 1, two = 2, four = 4;
+    grpc_remote_t remote;
+    (void)argc;
+    if (grpc_initialize(NULL) != 0) return 1;
+    if (argv[1][0] == 'p') {
+        fails += grpc_shared_put_np("program", &four, sizeof four, 0) != 0;
+        fails += grpc_shared_put_np("program", &one, sizeof one, GRPC_DURABLE_NP | GRPC_REPLACES_NP) != 0;
+        fails += OmstWait(OmstPutData("omst", &two, sizeof two, OMST_POINT2POINT | OMST_DURABLE_NP)) != 0;
+        fails += grpc_remote_new_np(&remote, NULL) != 0 || grpc_remote_put_np(remote, &four, sizeof four) != 0;
+        fails += grpc_remote_share_np(remote, "remote", GRPC_DURABLE_NP) != 0;
+    } else {
+        printf("%g %g %g %g\\n", got("program"), got("omst"), got("function"), got("remote"));
+    }
+    if (grpc_finalize() != 0) return 3;
+    return fails;
+}
+"""
 INSIDE = """Module inside;
 
 Define puts(IN string name, IN int n, IN double x[n], OUT int *code, OUT string why)
@@ -165,6 +191,31 @@ Define every(IN string name, OUT double *sum)
     free(fresh);
 }
 
+Define together(IN string a, IN string b, IN int n, OUT double sum[n], OUT int *code, OUT string why)
+"gets two at the same time, and begins a get that it leaves"
+{
+    grpc_shared_request_np first, second, left, puts;
+    double *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
+    *code = grpc_shared_begin_get_np(&left, "nowhere", x, sizeof *x, GRPC_FOR_EVER_NP);
+    if (*code == 0) *code = grpc_shared_begin_get_np(&first, a, x, n * sizeof *x, GRPC_FOR_EVER_NP);
+    if (*code == 0) *code = grpc_shared_begin_get_np(&second, b, y, n * sizeof *y, GRPC_FOR_EVER_NP);
+    if (*code == 0) *code = grpc_shared_finish_np(first, GRPC_FOR_EVER_NP);
+    if (*code == 0) *code = grpc_shared_finish_np(second, GRPC_FOR_EVER_NP);
+    if (*code == 0 && grpc_shared_finish_np(left, 0) != GRPC_NOT_COMPLETED) *code = -1;
+    for (int i = 0; i < n; i++) sum[i] = x[i] + y[i];
+    if (*code == 0) *code = grpc_shared_begin_put_np(&puts, "sum", sum, n * sizeof *sum, GRPC_REPLACES_NP, 1);
+    if (*code == 0) *code = grpc_shared_finish_np(puts, GRPC_FOR_EVER_NP);
+    *why = strdup(*code == 0 ? "" : grpc_last_error_text_np());
+    free(x);
+    free(y);
+}
+
+Define keeps(IN string name, IN double x, OUT int *code, OUT string why)
+{
+    *code = grpc_shared_put_np(name, &x, sizeof x, GRPC_DURABLE_NP | GRPC_REPLACES_NP);
+    *why = strdup(*code == 0 ? "" : grpc_last_error_text_np());
+}
+
 Define guards(IN string name, OUT int *code, OUT char around[24])
 "gets 8 bytes into the middle"
 {
@@ -196,6 +247,46 @@ def test_functions_put_and_get(start, agent, inside):
         grid.put("matrix", np.asfortranarray(x[:6].reshape(2, 3)))
         assert np.array_equal(gets("matrix", 6, -1.0)[0], x[:6]), "row by row"
         assert grid.function("inside/every")("every") == 6
+
+
+def test_functions_get_several_at_the_same_time(start, agent, inside):
+    """The function gives its slot up: what it waits for is put by calls there."""
+    serve(start, agent[1], inside, slots=1)
+    x = np.arange(50_000.0)
+    with gl.connect(agent[1]) as grid:
+        sums = [grid.function("inside/together").submit("a", "b", x.size) for _ in range(2)]
+        puts = grid.function("inside/puts")
+        assert puts("b", 2 * x)[0] == puts("a", x)[0] == 0
+        for one in sums:
+            got, code, why = one.result(60)
+            assert (code, why) == (0, "") and np.array_equal(got, 3 * x)
+        # The same process has more calls, while a request of the first is left.
+        _, code, why = grid.function("inside/together")("a", "a", 3)
+        assert code == 25 and why.startswith("'a' has 400000 bytes, and the place for it 24")
+        assert grid.get("sum") == (3 * x).tobytes()
+
+
+def test_durable_data_of_functions_and_programs_are_there_again(tmp_path, start, agent, inside):
+    (tmp_path / "durable.c").write_text(DURABLE)
+    program = compile_c(tmp_path / "durable.c", tmp_path / "durable", "-std=c99")
+    disk = ["--durable", tmp_path / "disk"]
+    server, _ = serve(start, agent[1], inside, *disk)
+    with gl.connect(agent[1]) as grid:
+        assert grid.function("inside/keeps")("function", 3.0) == (0, "")
+    done = run(program, "put", GRIDLOOM_AGENT=agent[1])
+    assert done.returncode == 0, done.stdout + done.stderr
+    server.kill()
+    server.wait()
+    serve(start, agent[1], inside, *disk)
+    done = run(program, "get", GRIDLOOM_AGENT=agent[1])
+    assert (done.returncode, done.stdout) == (0, "1 2 3 4\n"), done.stderr
+
+
+def test_durable_data_need_a_folder(start, agent, inside):
+    serve(start, agent[1], inside)
+    with gl.connect(agent[1]) as grid:
+        code, why = grid.function("inside/keeps")("function", 3.0)
+        assert code == 26 and "--durable" in why
 
 
 def test_what_functions_have_got_is_kept_by_none_of_them(start, agent, inside):

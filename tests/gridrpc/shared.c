@@ -107,7 +107,7 @@ static void versions(void) {
     EQUAL(-GRPC_NAME_EXISTS_NP, OmstWait(OmstPutData("v", &two, sizeof two, OMST_BROADCAST)));
     OK(grpc_shared_get_np("v", &got, sizeof got, 0));
     EQUAL(1, got);
-    OK(grpc_shared_put_np("v", &two, sizeof two, 1));
+    OK(grpc_shared_put_np("v", &two, sizeof two, GRPC_REPLACES_NP));
     OK(grpc_shared_get_np("v", &got, sizeof got, 0));
     EQUAL(2, got);
 }
@@ -193,9 +193,14 @@ static void arguments_of_calls(void) {
 }
 
 static void without_a_session(void) {
+    grpc_shared_request_np request;
     int got = 0;
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_put_np("x", "", 1, 0));
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_get_np("x", &got, 1, 0));
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_begin_put_np(&request, "x", "", 1, 0, 1));
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_begin_get_np(&request, "x", &got, 1, 0));
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_finish_np(NULL, 0));
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_cancel_np(NULL));
     CHECK(OmstPutData("x", "", 1, OMST_BROADCAST) == NULL);
     EXPECT(GRPC_NOT_INITIALIZED, grpc_last_error_get_np());
     EQUAL(-GRPC_NOT_INITIALIZED, OmstWait(NULL));
@@ -211,7 +216,7 @@ static void without_a_session(void) {
 static void begun_puts(void) {
     enum { PUTS = 20 };
     const int hints[] = {0, OMST_POINT2POINT, OMST_BROADCAST, OMST_ALL_EXCHANGE};
-    const int wrong[] = {-1, 3, 8, OMST_BROADCAST | 256, OMST_BROADCAST | OMST_ALL_EXCHANGE};
+    const int wrong[] = {-1, 3, 8, OMST_BROADCAST | 512, OMST_BROADCAST | OMST_ALL_EXCHANGE};
     OmstRequest requests[PUTS];
     char name[32];
     fill();
@@ -240,6 +245,111 @@ static void begun_puts(void) {
     CHECK(OmstPutData("hinted", NULL, 1, 0) == NULL);
     /* One that is not waited for, nor is its end: the session ends first. */
     CHECK(OmstPutData("late", x, sizeof x, 0) != NULL);
+}
+
+static void begun_gets_puts_and_waits(void) {
+    enum { PARTS = 12, SIZE = 10000 };
+    grpc_shared_request_np waits[PARTS], gets[PARTS], puts[PARTS], other;
+    char name[32];
+    fill();
+    BEGIN();
+    /* Everything begins before anything is there. */
+    for (int i = 0; i < PARTS; i++) {
+        snprintf(name, sizeof name, "begun %d", i);
+        OK(grpc_shared_begin_wait_np(&waits[i], name, GRPC_FOR_EVER_NP));
+        OK(grpc_shared_begin_get_np(&gets[i], name, y + i * SIZE, SIZE * sizeof *y, GRPC_FOR_EVER_NP));
+    }
+    EXPECT(GRPC_NOT_COMPLETED, grpc_shared_finish_np(gets[0], 0));
+    EXPECT(GRPC_NOT_COMPLETED, grpc_shared_finish_np(waits[PARTS - 1], 0.01));
+    for (int i = 0; i < PARTS; i++) {
+        snprintf(name, sizeof name, "begun %d", i);
+        OK(grpc_shared_begin_put_np(&puts[i], name, x + i, SIZE * sizeof *x, 0, 1 + i % 2));
+        /* It was copied. */
+        x[i] = -5;
+    }
+    for (int i = PARTS; i-- > 0;) {
+        OK(grpc_shared_finish_np(puts[i], GRPC_FOR_EVER_NP));
+        OK(grpc_shared_finish_np(waits[i], GRPC_FOR_EVER_NP));
+    }
+    EQUAL(-1, y[0]);
+    while (grpc_shared_finish_np(gets[0], 0) == GRPC_NOT_COMPLETED) continue;
+    for (int i = 1; i < PARTS; i++) OK(grpc_shared_finish_np(gets[i], GRPC_FOR_EVER_NP));
+    for (int i = 0; i < PARTS; i++) {
+        EQUAL(i, y[i * SIZE]);
+        EQUAL(SIZE - 1 + i, y[i * SIZE + SIZE - 1]);
+    }
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_finish_np(gets[0], 0));
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_cancel_np(gets[0]));
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_finish_np(NULL, 0));
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_finish_np(&other, 0));
+    /* A request of omst.h is one, too, and the other way. */
+    OK(grpc_shared_finish_np(OmstPutData("of omst.h", x, 8, OMST_POINT2POINT), GRPC_FOR_EVER_NP));
+    OK(grpc_shared_begin_put_np(&other, "for omst.h", x, 8, 0, 1));
+    EQUAL(0, OmstWait(other));
+    /* These end with the session. */
+    OK(grpc_shared_begin_get_np(&other, "nowhere", y, 8, GRPC_FOR_EVER_NP));
+    OK(grpc_shared_begin_put_np(&other, "late", x, sizeof x, 0, 1));
+}
+
+static void what_fails_after_it_has_begun(void) {
+    grpc_shared_request_np request = &request, first = &first;
+    double place[2] = {7, 7}, zero = 0;
+    BEGIN();
+    OK(grpc_shared_put_np("mydat", x, sizeof *x, 0));
+    OK(grpc_shared_begin_put_np(&request, "mydat", x, 2 * sizeof *x, 0, 1));
+    EXPECT(GRPC_NAME_EXISTS_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
+    EXPECT(GRPC_INVALID_SESSION_ID, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
+    OK(grpc_shared_begin_put_np(&request, "mydat", x, sizeof *x, GRPC_REPLACES_NP, 16));
+    EXPECT(GRPC_NO_ROOM_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
+    OK(grpc_shared_begin_get_np(&request, "mydat", place, sizeof place, 0));
+    EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
+    CHECK(strstr(grpc_last_error_text_np(), "'mydat' has 8 bytes, and the place for it 16") != NULL);
+    EQUAL(7, place[0]);
+    OK(grpc_shared_begin_get_np(&request, "mydata", place, 8, 0.05));
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
+    CHECK(strstr(grpc_last_error_text_np(), "did you mean 'mydat'?") != NULL);
+    OK(grpc_shared_begin_wait_np(&request, "mydata", 0));
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
+    OK(grpc_shared_begin_get_np(&request, "nowhere", place, 8, GRPC_FOR_EVER_NP));
+    OK(grpc_shared_cancel_np(request));
+    OK(grpc_shared_cancel_np(request));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_finish_np(request, 0.0 / zero));
+    EXPECT(GRPC_CANCELED_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
+    EQUAL(7, place[0]);
+    /* These do not begin. */
+    request = first;
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_begin_put_np(&request, "mydat", x, 8, 4, 1));
+    CHECK(strstr(grpc_last_error_text_np(), "flags 4") != NULL);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_put_np("mydat", x, 8, -1));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_begin_put_np(&request, "mydat", x, 8, 0, 17));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_begin_put_np(&request, "mydat", NULL, 8, 0, 1));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_begin_put_np(NULL, "mydat", x, 8, 0, 1));
+    EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_begin_put_np(&request, NULL, x, 8, 0, 1));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_begin_get_np(&request, "mydat", NULL, 8, 0));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_begin_get_np(&request, "mydat", place, 8, 0.0 / zero));
+    EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_begin_get_np(&request, NULL, place, 8, 0));
+    EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_begin_wait_np(&request, NULL, 0));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_begin_wait_np(NULL, "mydat", 0));
+    CHECK(request == first);
+}
+
+/* Of servers for real, none has a folder for them; those in simulation have disks. */
+static void durable_data(void) {
+    grpc_error_t first, second;
+    double got = 0;
+    x[0] = 7;
+    BEGIN();
+    first = grpc_shared_put_np("durable", x, sizeof *x, GRPC_DURABLE_NP);
+    CHECK(first == GRPC_NO_ERROR || first == GRPC_NO_ROOM_NP);
+    second = -OmstWait(OmstPutData("durable, too", x, sizeof *x, OMST_BROADCAST | OMST_DURABLE_NP));
+    EQUAL(first, second);
+    if (first == GRPC_NO_ERROR) {
+        OK(grpc_shared_put_np("durable", x, sizeof *x, GRPC_DURABLE_NP | GRPC_REPLACES_NP));
+        OK(grpc_shared_get_np("durable", &got, sizeof got, 0));
+        EQUAL(7, got);
+    } else {
+        CHECK(strstr(grpc_last_error_text_np(), "--durable") != NULL);
+    }
 }
 
 static void calls_after_omnirpc(void) {
@@ -334,6 +444,9 @@ const test_case shared_cases[] = {
     {"shared: results and arguments of calls", arguments_of_calls},
     {"shared: without a session", without_a_session},
     {"shared: puts that have begun (OmniStorage)", begun_puts},
+    {"shared: gets, puts and waits that have begun", begun_gets_puts_and_waits},
+    {"shared: what fails after it has begun", what_fails_after_it_has_begun},
+    {"shared: durable data", durable_data},
     {"shared: calls after OmniRPC", calls_after_omnirpc},
     {"shared: options of OmniRPC", options_of_omnirpc},
     {"shared: in a block, within grpc_local", in_a_block},

@@ -51,11 +51,11 @@ module grpc_remotes
             import
             type(c_ptr), value :: remote
         end function
-        integer(c_int) function c_share(remote, name, replaces) bind(c, name="grpc_remote_share_np")
+        integer(c_int) function c_share(remote, name, flags) bind(c, name="grpc_remote_share_np")
             import
             type(c_ptr), value :: remote
             character(kind=c_char), intent(in) :: name(*)
-            integer(c_int), value :: replaces
+            integer(c_int), value :: flags
         end function
         integer(c_int) function c_find_shared(remote, name, seconds) bind(c, name="grpc_remote_find_shared_np")
             import
@@ -123,15 +123,17 @@ contains
         grpc_remote_wait_np = c_wait(pointer_of(remote))
     end function
 
-    ! Puts its value under a name that all programs of the grid find; a name that exists gets a new version if replaces is there and true.
-    integer(c_int) function grpc_remote_share_np(remote, name, replaces)
+    ! Puts its value under a name that all programs of the grid find. If replaces is there and true, a name that exists gets a new version;
+    ! if durable is, its server has it again after a restart (gridloom serve --durable).
+    integer(c_int) function grpc_remote_share_np(remote, name, replaces, durable)
         type(grpc_remote_t), intent(in) :: remote
         character(len=*), intent(in) :: name
-        logical, intent(in), optional :: replaces
-        integer(c_int) :: replaced
-        replaced = 0
-        if (present(replaces)) replaced = merge(1_c_int, 0_c_int, replaces)
-        grpc_remote_share_np = c_share(pointer_of(remote), c_text(name), replaced)
+        logical, intent(in), optional :: replaces, durable
+        integer(c_int) :: flags
+        flags = 0
+        if (present(replaces)) flags = flags + merge(1_c_int, 0_c_int, replaces)
+        if (present(durable)) flags = flags + merge(2_c_int, 0_c_int, durable)
+        grpc_remote_share_np = c_share(pointer_of(remote), c_text(name), flags)
     end function
 
     ! Its value is what has that name from then on. Waits for so many seconds until it has been put: for ever if they are below 0.

@@ -60,9 +60,9 @@ grpc_error_t grpc_remote_wait_np(grpc_remote_t remote);
 
 /* Puts its value under a name of shared data (grpc_shared.h): a result goes straight from its server to the one that keeps it. What
  * grpc_remote_put_np has put is an array of char there. Waits until every program finds it.
- * @param replaces  If it is not 0, a name that exists gets a new version.
+ * @param flags  As of grpc_shared_put_np.
  * @return As grpc_shared_put_np; GRPC_INVALID_DATA_NP if it has no value. MT-safe. */
-grpc_error_t grpc_remote_share_np(grpc_remote_t remote, const char *name, int replaces);
+grpc_error_t grpc_remote_share_np(grpc_remote_t remote, const char *name, int flags);
 
 /* Its value is the current version of a name of shared data from then on. Nothing moves: calls that read it get it from the
  * servers that have it. The version stays while the handle has it.

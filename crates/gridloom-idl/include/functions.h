@@ -21,6 +21,11 @@ struct gridloom_functions_np {
     int (*omst_get)(const char *, void *, size_t);
     int (*omst_limit)(double);
     grpc_error_t (*shared_get_part)(const char *, size_t, void *, size_t, double);
+    grpc_error_t (*shared_begin_put)(grpc_shared_request_np *, const char *, const void *, size_t, int, int);
+    grpc_error_t (*shared_begin_get)(grpc_shared_request_np *, const char *, void *, size_t, double);
+    grpc_error_t (*shared_begin_wait)(grpc_shared_request_np *, const char *, double);
+    grpc_error_t (*shared_finish)(grpc_shared_request_np, double);
+    grpc_error_t (*shared_cancel)(grpc_shared_request_np);
 };
 __attribute__((weak)) const struct gridloom_functions_np *gridloom_functions_np = 0;
 
@@ -34,12 +39,12 @@ GRIDLOOM_WEAK_ grpc_error_t grpc_last_error_get_np(void) { GRIDLOOM_WORKER_(last
 GRIDLOOM_WEAK_ const char *grpc_last_error_text_np(void) {
     GRIDLOOM_WORKER_(last_error_text, (), "shared data need a worker of a server: this process is none, or one of several ranks");
 }
-GRIDLOOM_WEAK_ grpc_error_t grpc_shared_put_np(const char *name, const void *data, size_t size_bytes, int replaces) {
-    GRIDLOOM_WORKER_(shared_put, (name, data, size_bytes, replaces, 1), GRPC_NOT_INITIALIZED);
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_put_np(const char *name, const void *data, size_t size_bytes, int flags) {
+    GRIDLOOM_WORKER_(shared_put, (name, data, size_bytes, flags, 1), GRPC_NOT_INITIALIZED);
 }
-GRIDLOOM_WEAK_ grpc_error_t grpc_shared_put_replicas_np(const char *name, const void *data, size_t size_bytes, int replaces,
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_put_replicas_np(const char *name, const void *data, size_t size_bytes, int flags,
                                                         int replicas) {
-    GRIDLOOM_WORKER_(shared_put, (name, data, size_bytes, replaces, replicas), GRPC_NOT_INITIALIZED);
+    GRIDLOOM_WORKER_(shared_put, (name, data, size_bytes, flags, replicas), GRPC_NOT_INITIALIZED);
 }
 GRIDLOOM_WEAK_ grpc_error_t grpc_shared_get_np(const char *name, void *data, size_t size_bytes, double seconds) {
     GRIDLOOM_WORKER_(shared_get, (name, data, size_bytes, seconds), GRPC_NOT_INITIALIZED);
@@ -50,6 +55,23 @@ GRIDLOOM_WEAK_ grpc_error_t grpc_shared_get_new_np(const char *name, void **data
 GRIDLOOM_WEAK_ grpc_error_t grpc_shared_get_part_np(const char *name, size_t from_byte, void *data, size_t size_bytes,
                                                     double seconds) {
     GRIDLOOM_WORKER_(shared_get_part, (name, from_byte, data, size_bytes, seconds), GRPC_NOT_INITIALIZED);
+}
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_begin_put_np(grpc_shared_request_np *request, const char *name, const void *data,
+                                                     size_t size_bytes, int flags, int replicas) {
+    GRIDLOOM_WORKER_(shared_begin_put, (request, name, data, size_bytes, flags, replicas), GRPC_NOT_INITIALIZED);
+}
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_begin_get_np(grpc_shared_request_np *request, const char *name, void *data,
+                                                     size_t size_bytes, double seconds) {
+    GRIDLOOM_WORKER_(shared_begin_get, (request, name, data, size_bytes, seconds), GRPC_NOT_INITIALIZED);
+}
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_begin_wait_np(grpc_shared_request_np *request, const char *name, double seconds) {
+    GRIDLOOM_WORKER_(shared_begin_wait, (request, name, seconds), GRPC_NOT_INITIALIZED);
+}
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_finish_np(grpc_shared_request_np request, double seconds) {
+    GRIDLOOM_WORKER_(shared_finish, (request, seconds), GRPC_NOT_INITIALIZED);
+}
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_cancel_np(grpc_shared_request_np request) {
+    GRIDLOOM_WORKER_(shared_cancel, (request), GRPC_NOT_INITIALIZED);
 }
 GRIDLOOM_WEAK_ grpc_error_t grpc_shared_size_np(const char *name, size_t *size_bytes, double seconds) {
     GRIDLOOM_WORKER_(shared_size, (name, size_bytes, seconds), GRPC_NOT_INITIALIZED);

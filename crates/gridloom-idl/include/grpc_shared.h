@@ -37,6 +37,8 @@ typedef int grpc_error_t;
 #define GRPC_NOT_INITIALIZED 1
 #define GRPC_INVALID_SESSION_ID 8
 #define GRPC_COMMUNICATION_FAILED 10
+#define GRPC_NOT_COMPLETED 12
+#define GRPC_CANCELED_NP 17
 #define GRPC_OTHER_ERROR_CODE 18
 #define GRPC_INVALID_DATA_NP 20
 #define GRPC_NAME_EXISTS_NP 22
@@ -52,15 +54,29 @@ typedef int grpc_error_t;
 extern "C" {
 #endif
 
+/* ---- Putting
+ * ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Flags of a put, which may be OR-ed; 0 is none of them.
+ *   GRPC_REPLACES_NP  a name that exists gets a new version; programs that read the old one keep it
+ *   GRPC_DURABLE_NP   the servers that keep it have written it to their disks when the put ends, and have it again after a restart:
+ *                     on servers with a folder for that (gridloom serve --durable DIR) */
+#define GRPC_REPLACES_NP 1
+#define GRPC_DURABLE_NP 2
+
 /* Puts so many bytes under a name. When it returns, every program finds it.
- * @param data      Copied before it returns; may be NULL if there are no bytes.
- * @param replaces  If it is not 0, a name that exists gets a new version. Programs that read the old one keep it.
- * @return GRPC_NAME_EXISTS_NP; GRPC_INVALID_NAME_NP; GRPC_NO_ROOM_NP. MT-safe. */
-grpc_error_t grpc_shared_put_np(const char *name, const void *data, size_t size_bytes, int replaces);
+ * @param data   Copied before it returns; may be NULL if there are no bytes.
+ * @param flags  As above.
+ * @return GRPC_NAME_EXISTS_NP; GRPC_INVALID_NAME_NP; GRPC_NO_ROOM_NP, also if it is to be durable and no server has a folder for that;
+ *         GRPC_OTHER_ERROR_CODE for other flags. MT-safe. */
+grpc_error_t grpc_shared_put_np(const char *name, const void *data, size_t size_bytes, int flags);
 
 /* The same on so many servers: the data survive the loss of all but one of them.
  * @param replicas  1 to 16. @return GRPC_NO_ROOM_NP also if fewer servers have room. MT-safe. */
-grpc_error_t grpc_shared_put_replicas_np(const char *name, const void *data, size_t size_bytes, int replaces, int replicas);
+grpc_error_t grpc_shared_put_replicas_np(const char *name, const void *data, size_t size_bytes, int flags, int replicas);
+
+/* ---- Getting
+ * ---------------------------------------------------------------------------------------------------------------------- */
 
 /* Gets the current version of a name.
  * @param data        Its place, of exactly as many bytes.
@@ -96,6 +112,50 @@ grpc_error_t grpc_shared_wait_np(const char *name, double seconds);
 /* Whether a name has been put.
  * @param[out] exists  1 or 0. @return GRPC_INVALID_NAME_NP. MT-safe. */
 grpc_error_t grpc_shared_exists_np(const char *name, int *exists);
+
+/* ---- Without waiting
+ * --------------------------------------------------------------------------------------------------------------
+ *
+ *   grpc_shared_request_np a, b;
+ *   grpc_shared_begin_get_np(&a, "a", x, sizeof x, 60);       both are on their way
+ *   grpc_shared_begin_get_np(&b, "b", y, sizeof y, 60);
+ *   grpc_shared_finish_np(a, GRPC_FOR_EVER_NP);               x is there
+ *   grpc_shared_finish_np(b, GRPC_FOR_EVER_NP);
+ *
+ * A request lives until grpc_shared_finish_np gives anything but GRPC_NOT_COMPLETED, or grpc_finalize. In a function it may end with
+ * its call: puts that are not finished go on, gets and waits do not. */
+
+/* Something that has begun. Content and memory are the library's. An OmstRequest is one, too. */
+typedef void *grpc_shared_request_np;
+
+/* Begins what grpc_shared_put_replicas_np does.
+ * @param[out] request  Not written if this fails.
+ * @param data  Copied before it returns. @return As grpc_shared_put_np, of which grpc_shared_finish_np gives most. MT-safe. */
+grpc_error_t grpc_shared_begin_put_np(grpc_shared_request_np *request, const char *name, const void *data, size_t size_bytes,
+                                      int flags, int replicas);
+
+/* Begins what grpc_shared_get_np does. In a function the data come to the function alone.
+ * @param[out] request  Not written if this fails.
+ * @param data     Written by grpc_shared_finish_np, and not before.
+ * @param seconds  How long to wait for the name, as of grpc_shared_get_np. MT-safe. */
+grpc_error_t grpc_shared_begin_get_np(grpc_shared_request_np *request, const char *name, void *data, size_t size_bytes,
+                                      double seconds);
+
+/* Begins what grpc_shared_wait_np does. @param[out] request  Not written if this fails. MT-safe. */
+grpc_error_t grpc_shared_begin_wait_np(grpc_shared_request_np *request, const char *name, double seconds);
+
+/* Waits until a request has ended, and frees it.
+ * @param seconds  How long to wait: 0 asks once, GRPC_FOR_EVER_NP has no end.
+ * @return GRPC_NOT_COMPLETED if it has not ended by then: it goes on, and is no error of the thread. GRPC_CANCELED_NP.
+ *         GRPC_INVALID_SESSION_ID if it is no request, or is finished. Otherwise what the function without "begin_" gives. MT-safe. */
+grpc_error_t grpc_shared_finish_np(grpc_shared_request_np request, double seconds);
+
+/* Ends a request, unless it has ended. What is put may be there all the same, if this comes late. The request still has to be finished.
+ * @return GRPC_INVALID_SESSION_ID. MT-safe. */
+grpc_error_t grpc_shared_cancel_np(grpc_shared_request_np request);
+
+/* ---- Copies, and the end
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 /* Takes copies of the current version to servers, before calls read it there. They stay as long as there is room. The servers
  * get them from one another.

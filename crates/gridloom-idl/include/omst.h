@@ -21,14 +21,16 @@ extern "C" {
 /* ---- Hints
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* Who will read a datum. A hint names one of them; 0 is OMST_POINT2POINT. What it changes:
+/* Who will read a datum. A hint names one of the first three; 0 is OMST_POINT2POINT. What it changes:
  *   OMST_POINT2POINT   nothing: the datum goes to one server, and readers get it when they ask
  *   OMST_BROADCAST     OmstWait also has all servers get it, from one another; readers find it at their server
  *   OMST_ALL_EXCHANGE  nothing, as OMST_POINT2POINT
+ *   OMST_DURABLE_NP    of our own, to be OR-ed with one of these: as GRPC_DURABLE_NP of grpc_shared.h
  * The bits of a method of transfer, to be OR-ed with it, are for later: they are errors. */
 #define OMST_POINT2POINT 1
 #define OMST_BROADCAST 2
 #define OMST_ALL_EXCHANGE 4
+#define OMST_DURABLE_NP 0x100
 
 /* ---- Putting and getting
  * -------------------------------------------------------------------------------------------------- */

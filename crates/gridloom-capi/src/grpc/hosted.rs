@@ -42,6 +42,13 @@ pub struct WorkerFunctions {
     pub omst_get: unsafe extern "C-unwind" fn(*const c_char, *mut c_void, usize) -> c_int,
     pub omst_limit: extern "C-unwind" fn(f64) -> c_int,
     pub shared_get_part: unsafe extern "C-unwind" fn(*const c_char, usize, *mut c_void, usize, f64) -> c_int,
+    pub shared_begin_put:
+        unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_char, *const c_void, usize, c_int, c_int) -> c_int,
+    pub shared_begin_get:
+        unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_char, *mut c_void, usize, f64) -> c_int,
+    pub shared_begin_wait: unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_char, f64) -> c_int,
+    pub shared_finish: unsafe extern "C-unwind" fn(*mut c_void, f64) -> c_int,
+    pub shared_cancel: extern "C-unwind" fn(*mut c_void) -> c_int,
 }
 
 /// The worker's functions; null in a program, and in the worker itself.

@@ -19,8 +19,8 @@ use super::handles::{Bound, Functions};
 use super::limits::{ConfiguredLimits, Limits};
 use super::mappings::Mappings;
 use super::objects::Objects;
-use super::puts::Puts;
 use super::remotes::Remotes;
+use super::requests::Requests;
 use super::sessions::Sessions;
 use crate::current;
 
@@ -40,7 +40,7 @@ pub(super) struct Library {
     /// By what other names blocks may be mapped.
     pub(super) mappings: Mappings,
     pub(super) graphs: Graphs,
-    pub(super) puts: Puts,
+    pub(super) requests: Requests,
     /// Whether blocks fill buffers while their results are elsewhere.
     pub(super) is_debugged: bool,
     /// The time limits of calls through a handle that has none of its own.
@@ -118,7 +118,7 @@ impl Library {
     fn end(&self) {
         self.sessions.cancel_all();
         self.staying.clear();
-        self.puts.clear();
+        self.requests.clear();
         self.grid.end_modules();
         self.grid.end_call_backs();
     }
@@ -140,7 +140,7 @@ impl Library {
             heuristic: config.heuristic(),
             mappings: Mappings::default(),
             graphs: Graphs::default(),
-            puts: Puts::default(),
+            requests: Requests::default(),
             is_debugged: config.is_debugged(),
             limits: config.session_limits(),
             configured: RwLock::new(Configured {

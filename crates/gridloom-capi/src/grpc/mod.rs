@@ -29,7 +29,7 @@
 //! | `arguments` | the program's memory to values |
 //! | `lists` | files, and arrays of strings and of files |
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
-//! | `remotes`, `callbacks`, `config`, `puts` | data by their addresses; functions that are called back; the configuration; puts of shared data that have begun |
+//! | `remotes`, `callbacks`, `config`, `requests` | data by their addresses; functions that are called back; the configuration; puts and gets of shared data that have begun |
 //! | `memory`, `choice`, `ninfg_config`, `problem` | the program's memory, read and written; an array of ids, of which one is to end; configurations of Ninf-G; what a heuristic of the program's own sees |
 //! | `limits` | time limits of calls |
 //! | `code` | codes, their names, each thread's last error |
@@ -63,9 +63,9 @@ mod memory;
 mod ninfg_config;
 mod objects;
 mod problem;
-mod puts;
 mod remembered;
 mod remotes;
+mod requests;
 mod session;
 mod sessions;
 mod shared;

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::ffi::c_void;
 use std::time::Duration;
 
-use gridloom::{BegunPut, Handle, PutOptions, Value};
-use gridloom_base::{Meta, Order};
+use gridloom::{BegunPut, Error, PutOptions, Value};
+use gridloom_base::{Meta, Order, TaskError};
 use gridloom_net::payload::Payload;
 
-use super::code::{Failed, GRPC_SIZE_DIFFERS_NP, Outcome};
+use super::code::{Failed, GRPC_NOT_COMPLETED, GRPC_SIZE_DIFFERS_NP, Outcome};
 use super::library::Library;
 use super::memory;
+use super::requests::Request;
 
 impl Library {
     /// A copy of memory of the program, where servers of this host can map it if it is large.
@@ -28,8 +29,8 @@ impl Library {
         Ok(self.grid.shared().put(name, &value_of(bytes)?, options)?)
     }
 
-    pub(super) fn begin_put_shared(&self, name: &str, bytes: Payload) -> Outcome<BegunPut> {
-        Ok(self.grid.shared().begin_put(name, &value_of(bytes)?, PutOptions::default())?)
+    pub(super) fn begin_put_shared(&self, name: &str, bytes: Payload, options: PutOptions) -> Outcome<BegunPut> {
+        Ok(self.grid.shared().begin_put(name, &value_of(bytes)?, options)?)
     }
 
     /// Hands the bytes of a name to `take`, if they are so many; zeros in a simulation that does not run functions.
@@ -41,16 +42,12 @@ impl Library {
         take: impl FnOnce(&[u8]) -> Outcome<R>,
     ) -> Outcome<R> {
         let handle = self.grid.shared().find(name, limit)?;
-        let got = check_size(name, &handle, size_bytes)
+        let got = check_size(name, handle.meta().size_bytes(), size_bytes)
             .and_then(|()| handle.get().map_err(|error| Failed::without_value(error, format!("'{name}'"))));
         drop(handle);
         // A worker may have nothing to do for long, and would keep the version.
         self.grid.release_dropped();
-        let value = got?;
-        match rows(&value) {
-            Some(bytes) => take(&bytes),
-            None => take(&vec![0; value.meta().size_bytes() as usize]),
-        }
+        with_bytes(&got?, take)
     }
 
     /// Hands so many bytes of a name, from that one on, to `take`; zeros in a simulation that does not run functions.
@@ -77,14 +74,72 @@ impl Library {
         }
         Ok(())
     }
+
+    /// Waits until a request has ended, no longer than `limit`, and finishes it: what is got is written.
+    ///
+    /// # Safety
+    /// The place of a get still has the room that it had.
+    pub(super) unsafe fn finish_request(&self, number: usize, limit: Option<Duration>) -> Outcome<()> {
+        let request = self.requests.known(number)?;
+        let got = match &*request {
+            Request::Put { begun, .. } => begun.wait(limit).map(|()| None),
+            Request::Get { begun, .. } => begun.wait(limit).map(Some),
+            Request::Wait(begun) => begun.wait(limit).map(|()| None),
+        };
+        if let Err(Error::TimedOut { .. }) = got {
+            self.pass_time_of_a_probe();
+            return Err(Failed::new(GRPC_NOT_COMPLETED, ""));
+        }
+        self.requests.remove(number)?;
+        let finished = match (&*request, got) {
+            (Request::Get { name, .. }, Err(error)) => Err(not_got(error, name)),
+            (_, Err(error)) => Err(error.into()),
+            (Request::Get { name, address, size_bytes, .. }, Ok(Some(value))) => {
+                check_size(name, value.meta().size_bytes(), Some(*size_bytes)).map(|()| {
+                    let place = std::ptr::with_exposed_provenance_mut::<c_void>(*address);
+                    // SAFETY: promised by the caller; there are exactly as many.
+                    with_bytes(&value, |bytes| unsafe { memory::write(place, bytes) });
+                })
+            }
+            (Request::Put { name, is_for_all: true, .. }, Ok(_)) => {
+                // A hint: a server without room, or one that is lost meanwhile, gets it when a call there reads it, or that call
+                // says why it cannot.
+                let _ = self.grid.shared().place(name, &[]);
+                Ok(())
+            }
+            (_, Ok(_)) => Ok(()),
+        };
+        drop(request);
+        // A worker may have nothing to do for long, and would keep the version.
+        self.grid.release_dropped();
+        finished
+    }
+
+    /// Ends a request, unless it has ended. It is still to be finished.
+    pub(super) fn cancel_request(&self, number: usize) -> Outcome<()> {
+        match &*self.requests.known(number)? {
+            Request::Put { begun, .. } => begun.cancel(),
+            Request::Get { begun, .. } => begun.cancel(),
+            Request::Wait(begun) => begun.cancel(),
+        }
+        Ok(())
+    }
+}
+
+fn not_got(error: Error, name: &str) -> Failed {
+    match error {
+        Error::Task(TaskError::Cancelled) => error.into(),
+        _ => Failed::without_value(error, format!("'{name}'")),
+    }
 }
 
 fn value_of(bytes: Payload) -> Outcome<Value> {
     Ok(Value::new(Meta::Bytes { size_bytes: bytes.size_bytes() }, bytes)?)
 }
 
-fn check_size(name: &str, handle: &Handle, size_bytes: Option<usize>) -> Outcome<()> {
-    let (has, wanted) = (handle.meta().size_bytes(), size_bytes.map(|size| size as u64));
+/// Refuses a place of another size than the data have.
+fn check_size(name: &str, has: u64, size_bytes: Option<usize>) -> Outcome<()> {
+    let wanted = size_bytes.map(|size| size as u64);
     match wanted.filter(|wanted| *wanted != has) {
         None => Ok(()),
         Some(wanted) => {
@@ -96,7 +151,15 @@ fn check_size(name: &str, handle: &Handle, size_bytes: Option<usize>) -> Outcome
     }
 }
 
-/// The bytes as C has them: an array row by row.
+/// Hands on the bytes as C has them; zeros in a simulation that does not run functions.
+fn with_bytes<R>(value: &Value, take: impl FnOnce(&[u8]) -> R) -> R {
+    match rows(value) {
+        Some(bytes) => take(&bytes),
+        None => take(&vec![0; value.meta().size_bytes() as usize]),
+    }
+}
+
+/// An array lies row by row.
 fn rows(value: &Value) -> Option<Cow<'_, [u8]>> {
     let mut rows = value.meta().clone();
     if let Meta::Array { order, .. } = &mut rows {

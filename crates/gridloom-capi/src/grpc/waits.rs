@@ -52,12 +52,17 @@ impl Library {
         match self.await_sessions(Some(Duration::ZERO), look) {
             Ok(found) => Ok(Some(found)),
             Err(Error::TimedOut { .. }) => {
-                if self.grid.is_simulated() {
-                    self.grid.advance(PROBE_S);
-                }
+                self.pass_time_of_a_probe();
                 Ok(None)
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A probe that finds nothing takes a little time in simulation.
+    pub(super) fn pass_time_of_a_probe(&self) {
+        if self.grid.is_simulated() {
+            self.grid.advance(PROBE_S);
         }
     }
 

@@ -20,6 +20,7 @@ mod remote;
 mod session_attributes;
 mod session_info;
 mod shared;
+mod shared_requests;
 mod stacks;
 mod waits;
 mod worker;

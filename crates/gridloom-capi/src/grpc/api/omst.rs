@@ -3,27 +3,35 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gridloom::PutOptions;
+
 use super::super::code::{Failed, Outcome, run, run_for};
 use super::super::hosted::by_worker;
-use super::super::puts::Put;
+use super::super::requests::Request;
 use super::shared::{get, patience, plain_session, shared_name};
 
 const POINT2POINT: c_int = 1;
 const BROADCAST: c_int = 2;
 const ALL_EXCHANGE: c_int = 4;
+/// Of our own, OR-ed with one of these.
+const DURABLE: c_int = 0x100;
 
 /// How long `OmstGetData` waits: seconds, as bits.
 static LIMIT: AtomicU64 = AtomicU64::new((-1.0f64).to_bits());
 
-/// Whether all servers are to get it.
-fn is_for_all(hint: c_int) -> Outcome<bool> {
-    match hint {
-        0 | POINT2POINT | ALL_EXCHANGE => Ok(false),
-        BROADCAST => Ok(true),
-        _ => Err(Failed::other(format!(
-            "hint {hint} is none: give OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, and no method of transfer"
-        ))),
-    }
+/// How a hint has it put, and whether all servers are to get it.
+fn meaning(hint: c_int) -> Outcome<(PutOptions, bool)> {
+    let is_for_all = match hint & !DURABLE {
+        0 | POINT2POINT | ALL_EXCHANGE => false,
+        BROADCAST => true,
+        _ => {
+            return Err(Failed::other(format!(
+                "hint {hint} is none: give OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
+                 OMST_DURABLE_NP, and no method of transfer"
+            )));
+        }
+    };
+    Ok((PutOptions { is_durable: hint & DURABLE != 0, ..PutOptions::default() }, is_for_all))
 }
 
 /// See `omst.h`.
@@ -40,9 +48,10 @@ pub unsafe extern "C-unwind" fn OmstPutData(
     by_worker.unwrap_or_else(|| {
         let begin = || {
             let library = plain_session()?;
-            let (is_for_all, name) = (is_for_all(hint)?, unsafe { shared_name(id) }?.to_string());
-            let begun = library.begin_put_shared(&name, unsafe { library.copied(data, size) }?)?;
-            Ok(std::ptr::without_provenance_mut(library.puts.add(Put { name, begun, is_for_all })))
+            let ((options, is_for_all), name) = (meaning(hint)?, unsafe { shared_name(id) }?.to_string());
+            let begun = library.begin_put_shared(&name, unsafe { library.copied(data, size) }?, options)?;
+            let number = library.requests.add(Request::Put { name, begun, is_for_all });
+            Ok(std::ptr::without_provenance_mut(number))
         };
         run_for(begin, std::ptr::null_mut())
     })
@@ -53,17 +62,8 @@ pub unsafe extern "C-unwind" fn OmstPutData(
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn OmstWait(request: *mut c_void) -> c_int {
     by_worker(|worker| (worker.omst_wait)(request), |status| *status != 0).unwrap_or_else(|| {
-        -run(|| {
-            let library = plain_session()?;
-            let Put { name, begun, is_for_all } = library.puts.take(request.addr())?;
-            begun.wait(None)?;
-            if is_for_all {
-                // A hint: a server without room, or one that is lost meanwhile, gets it when a call there reads it, or that call
-                // says why it cannot.
-                let _ = library.grid.shared().place(&name, &[]);
-            }
-            Ok(())
-        })
+        // SAFETY: the program has begun none with OmstPutData that is a get; others are as grpc_shared.h asks.
+        -run(|| unsafe { plain_session()?.finish_request(request.addr(), None) })
     })
 }
 

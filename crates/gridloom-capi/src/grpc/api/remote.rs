@@ -2,13 +2,11 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use gridloom::PutOptions;
-
 use super::super::code::{Failed, run};
 use super::super::library::library;
 use super::super::memory;
 use super::super::remotes::CRemote;
-use super::shared::{patience, plain_session, shared_name};
+use super::shared::{patience, plain_session, put_options, shared_name};
 
 /// See `grpc_remote.h`.
 #[unsafe(no_mangle)]
@@ -95,17 +93,13 @@ pub extern "C-unwind" fn grpc_remote_wait_np(remote: *mut CRemote) -> c_int {
 
 /// See `grpc_remote.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn grpc_remote_share_np(
-    remote: *mut CRemote,
-    name: *const c_char,
-    replaces: c_int,
-) -> c_int {
+pub unsafe extern "C-unwind" fn grpc_remote_share_np(remote: *mut CRemote, name: *const c_char, flags: c_int) -> c_int {
     run(|| {
         let library = plain_session()?;
+        let options = put_options(flags, 1)?;
         let value = library.remotes.known(remote)?.handle(&library.grid)?;
         // SAFETY: a text, as the header asks.
         let name = unsafe { shared_name(name) }?;
-        let options = PutOptions { replaces: replaces != 0, ..PutOptions::default() };
         Ok(library.grid.shared().put_handle(name, &value, options)?)
     })
 }

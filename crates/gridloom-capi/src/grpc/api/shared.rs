@@ -15,7 +15,10 @@ use super::super::{map, memory};
 const SERVERS_MAX: usize = 1 << 16;
 
 /// Runs the body of a function of the header with the session, or has the worker run it.
-fn with_session(ask: impl FnOnce(&WorkerFunctions) -> c_int, body: impl FnOnce(&Library) -> Outcome<()>) -> c_int {
+pub(super) fn with_session(
+    ask: impl FnOnce(&WorkerFunctions) -> c_int,
+    body: impl FnOnce(&Library) -> Outcome<()>,
+) -> c_int {
     by_worker(ask, |code| *code != GRPC_NO_ERROR).unwrap_or_else(|| run(|| body(&*plain_session()?)))
 }
 
@@ -50,6 +53,22 @@ pub(super) fn patience(seconds: f64) -> Outcome<Option<Duration>> {
     }
 }
 
+/// `GRPC_REPLACES_NP`.
+const REPLACES: c_int = 1;
+/// `GRPC_DURABLE_NP`.
+const DURABLE: c_int = 2;
+
+/// What flags and a number of replicas say.
+pub(super) fn put_options(flags: c_int, replicas: c_int) -> Outcome<PutOptions> {
+    if flags & !(REPLACES | DURABLE) != 0 {
+        let text = format!("flags {flags} are none of a put: give GRPC_REPLACES_NP, GRPC_DURABLE_NP, both OR-ed, or 0");
+        return Err(Failed::other(text));
+    }
+    // What is no such number is 0, which the grid refuses as any that cannot be.
+    let replicas = u16::try_from(replicas).unwrap_or(0);
+    Ok(PutOptions { replaces: flags & REPLACES != 0, replicas, is_durable: flags & DURABLE != 0 })
+}
+
 /// Gets what has exactly that size, if it has one, and hands the bytes on.
 ///
 /// # Safety
@@ -77,10 +96,10 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_np(
     name: *const c_char,
     data: *const c_void,
     size_bytes: usize,
-    replaces: c_int,
+    flags: c_int,
 ) -> c_int {
     // SAFETY: as the header asks.
-    unsafe { grpc_shared_put_replicas_np(name, data, size_bytes, replaces, 1) }
+    unsafe { grpc_shared_put_replicas_np(name, data, size_bytes, flags, 1) }
 }
 
 /// See `grpc_shared.h`.
@@ -89,19 +108,14 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_replicas_np(
     name: *const c_char,
     data: *const c_void,
     size_bytes: usize,
-    replaces: c_int,
+    flags: c_int,
     replicas: c_int,
 ) -> c_int {
     // SAFETY: as the header asks, here and below.
-    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_put)(name, data, size_bytes, replaces, replicas) };
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_put)(name, data, size_bytes, flags, replicas) };
     with_session(ask, |library| {
+        let options = put_options(flags, replicas)?;
         let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
-        // What is no such number is 0, which the grid refuses as any that cannot be.
-        let options = PutOptions {
-            replaces: replaces != 0,
-            replicas: u16::try_from(replicas).unwrap_or(0),
-            ..PutOptions::default()
-        };
         library.put_shared(name, bytes, options)
     })
 }

@@ -9,6 +9,10 @@ use super::shared::{
     grpc_shared_delete_np, grpc_shared_exists_np, grpc_shared_get_new_np, grpc_shared_get_np, grpc_shared_get_part_np,
     grpc_shared_place_np, grpc_shared_put_replicas_np, grpc_shared_size_np, grpc_shared_wait_np,
 };
+use super::shared_requests::{
+    grpc_shared_begin_get_np, grpc_shared_begin_put_np, grpc_shared_begin_wait_np, grpc_shared_cancel_np,
+    grpc_shared_finish_np,
+};
 
 static FUNCTIONS: WorkerFunctions = WorkerFunctions {
     size: size_of::<WorkerFunctions>(),
@@ -27,6 +31,11 @@ static FUNCTIONS: WorkerFunctions = WorkerFunctions {
     omst_get: OmstGetData,
     omst_limit: OmstSetTimeLimit_np,
     shared_get_part: grpc_shared_get_part_np,
+    shared_begin_put: grpc_shared_begin_put_np,
+    shared_begin_get: grpc_shared_begin_get_np,
+    shared_begin_wait: grpc_shared_begin_wait_np,
+    shared_finish: grpc_shared_finish_np,
+    shared_cancel: grpc_shared_cancel_np,
 };
 
 /// The variable of functions' libraries that leads to them.

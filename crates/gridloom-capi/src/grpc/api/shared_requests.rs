@@ -1,0 +1,94 @@
+//! Puts, gets and waits of shared data that do not wait (`grpc_shared.h`). In a function the worker's library does it
+//! ([`super::super::hosted`]).
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::super::code::{Failed, GRPC_NO_ERROR, GRPC_NOT_COMPLETED, run};
+use super::super::hosted::{WorkerFunctions, by_worker};
+use super::super::memory;
+use super::super::requests::Request;
+use super::shared::{patience, plain_session, put_options, shared_name, with_session};
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_begin_put_np(
+    request: *mut *mut c_void,
+    name: *const c_char,
+    data: *const c_void,
+    size_bytes: usize,
+    flags: c_int,
+    replicas: c_int,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe {
+        (worker.shared_begin_put)(request, name, data, size_bytes, flags, replicas)
+    };
+    with_session(ask, |library| {
+        let place = memory::place(request, "the place for the request")?;
+        let options = put_options(flags, replicas)?;
+        let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
+        let begun = library.begin_put_shared(name, bytes, options)?;
+        let number = library.requests.add(Request::Put { name: name.into(), begun, is_for_all: false });
+        unsafe { place.write(std::ptr::without_provenance_mut(number)) };
+        Ok(())
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_begin_get_np(
+    request: *mut *mut c_void,
+    name: *const c_char,
+    data: *mut c_void,
+    size_bytes: usize,
+    seconds: f64,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_get)(request, name, data, size_bytes, seconds) };
+    with_session(ask, |library| {
+        let place = memory::place(request, "the place for the request")?;
+        if data.is_null() && size_bytes > 0 {
+            return Err(Failed::null("the place for the data"));
+        }
+        let name = unsafe { shared_name(name) }?;
+        let begun = library.grid.shared().begin_get(name, patience(seconds)?);
+        let address = data.expose_provenance();
+        let number = library.requests.add(Request::Get { name: name.into(), begun, address, size_bytes });
+        unsafe { place.write(std::ptr::without_provenance_mut(number)) };
+        Ok(())
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
+    request: *mut *mut c_void,
+    name: *const c_char,
+    seconds: f64,
+) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_wait)(request, name, seconds) };
+    with_session(ask, |library| {
+        let place = memory::place(request, "the place for the request")?;
+        let begun = library.grid.shared().begin_wait(unsafe { shared_name(name) }?, patience(seconds)?);
+        let number = library.requests.add(Request::Wait(begun));
+        unsafe { place.write(std::ptr::without_provenance_mut(number)) };
+        Ok(())
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_finish_np(request: *mut c_void, seconds: f64) -> c_int {
+    // SAFETY: as the header asks, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_finish)(request, seconds) };
+    let fails = |code: &c_int| !matches!(*code, GRPC_NO_ERROR | GRPC_NOT_COMPLETED);
+    by_worker(ask, fails)
+        .unwrap_or_else(|| run(|| unsafe { plain_session()?.finish_request(request.addr(), patience(seconds)?) }))
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_shared_cancel_np(request: *mut c_void) -> c_int {
+    with_session(|worker| (worker.shared_cancel)(request), |library| library.cancel_request(request.addr()))
+}
