@@ -127,7 +127,7 @@ impl<S: Read> Tagged<'_, S> {
         self.stream.read_exact(&mut theirs)?;
         match are_equal(&tag.finish(), &theirs) {
             true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, CHANGED)),
+            false => Err(Changed.into()),
         }
     }
 }
@@ -160,6 +160,31 @@ impl<S: Write> Write for Tagged<'_, S> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
+    }
+}
+
+/// The error of bytes that are not what their tag says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Changed;
+
+impl Changed {
+    /// Whether that is the error.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Changed>())
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CHANGED)
+    }
+}
+
+impl std::error::Error for Changed {}
+
+impl From<Changed> for io::Error {
+    fn from(changed: Changed) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, changed)
     }
 }
 

@@ -5,19 +5,20 @@ mod transport_support;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use gridloom_base::limits::PART_BYTES;
 use gridloom_base::{DatumId, Dtype, Meta};
-use gridloom_channel::tags::{Tagged, Tagger};
-use gridloom_channel::{Keys, frame};
+use gridloom_channel::tags::{TAG_BYTES, Tagger};
+use gridloom_channel::{Key, Keys, frame};
 use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::HostId;
 use gridloom_net::moving::{Moving, OnTheWay};
 use gridloom_net::payload::Payload;
-use gridloom_net::transport::bulk::{decode_header, encode_header, write_datum};
+use gridloom_net::transport::bulk::{Sink, decode_header, encode_header};
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use gridloom_net::transport::host::HostSockets;
-use gridloom_net::transport::{Aside, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX};
+use gridloom_net::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX};
 use transport_support::*;
 
 const LARGE: u64 = 3 << 20;
@@ -145,13 +146,16 @@ fn header(serial: u64, size_bytes: u64) -> CargoHeader {
     CargoHeader { serial, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) }, size_bytes }
 }
 
-/// Sends the first datum of a bulk connection, with that number.
-fn send(bulk: &mut std::net::TcpStream, keys: Keys, number: u64) {
-    let mut tagger = Tagger::new(keys.send);
-    let mut tagged = Tagged::new(bulk, Some(&mut tagger));
-    let bytes = pattern(number, 100_000);
-    write_datum(&mut tagged, &header(number, 100_000), &bytes, &Moving::default()).unwrap();
-    tagged.write_tag().unwrap();
+/// Sends the first datum of a bulk connection, with that number. Gives what makes the tags of what follows.
+fn send(bulk: &mut std::net::TcpStream, keys: Keys, number: u64) -> Tagger {
+    let (mut tagger, bytes) = (Tagger::new(keys.send), pattern(number, 100_000));
+    Sink::new(bulk, &mut tagger).datum(&header(number, 100_000), &bytes, &Moving::default()).unwrap();
+    tagger
+}
+
+/// With its tag behind it.
+fn tagged(tagger: &mut Tagger, bytes: &[u8]) -> Vec<u8> {
+    [bytes, &tagger.tag(&[bytes])].concat()
 }
 
 #[test]
@@ -159,10 +163,10 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let server = server();
     let control = shaken(&server, Purpose::Control, 0);
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
-    send(&mut bulk, keys, 1);
+    let mut tagger = send(&mut bulk, keys, 1);
     let arrived = DatumId { client: raw_id(), serial: 1 };
     server.expect_datum(arrived);
-    bulk.write_all(&encode_header(&header(2, LARGE))).unwrap();
+    bulk.write_all(&tagged(&mut tagger, &encode_header(&header(2, LARGE)))).unwrap();
     bulk.write_all(&[0; 1000]).unwrap();
     drop((control, bulk));
     server.expect_lost(raw_id());
@@ -178,10 +182,12 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
     const SIZE_BYTES: u64 = 64 << 20;
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
-    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
-    let header = header(1, SIZE_BYTES);
-    bulk.write_all(&encode_header(&header)).unwrap();
-    bulk.write_all(&vec![7; 3 << 20]).unwrap();
+    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
+    let (header, mut tagger) = (header(1, SIZE_BYTES), Tagger::new(keys.send));
+    bulk.write_all(&tagged(&mut tagger, &encode_header(&header))).unwrap();
+    for _ in 0..3 {
+        bulk.write_all(&tagged(&mut tagger, &vec![7; 1 << 20])).unwrap();
+    }
     let datum = DatumId { client: raw_id(), serial: 1 };
     let come = |done_bytes| OnTheWay { number: 1, datum, is_sent: false, size_bytes: SIZE_BYTES, done_bytes };
     while server.node.store().moving().list() != [come(3 << 20)] {
@@ -198,7 +204,9 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut reader, _) = listener.accept().unwrap();
     let told = moving.clone();
-    let writer = std::thread::spawn(move || write_datum(&mut stream, &header, &vec![7; SIZE_BYTES as usize], &told));
+    let writer = std::thread::spawn(move || {
+        Sink::new(&mut stream, &mut tagger).datum(&header, &vec![7; SIZE_BYTES as usize], &told)
+    });
     reader.read_exact(&mut vec![0; 2 << 20]).unwrap();
     let gone = || moving.list().first().map_or(0, |one| one.done_bytes);
     while gone() < 1 << 20 {
@@ -213,8 +221,8 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
 fn a_broken_stream_is_reported_and_a_new_one_taken() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
-    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
-    bulk.write_all(&encode_header(&header(1, LARGE))).unwrap();
+    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
+    bulk.write_all(&tagged(&mut Tagger::new(keys.send), &encode_header(&header(1, LARGE)))).unwrap();
     drop(bulk);
     // The control connection lives: the server says there how far it came, and takes another stream.
     let mut said = [0; 9];
@@ -230,16 +238,74 @@ fn a_bulk_header_that_lies_ends_the_peer() {
     for bad in [
         encode_header(&CargoHeader { size_bytes: 5, ..header(1, 9) }),
         encode_header(&header(0, 100)),
-        vec![0xff; 64],
         encode_header(&"what is this"),
     ] {
         let server = server();
         let _control = shaken(&server, Purpose::Control, 0);
-        let mut bulk = shaken(&server, Purpose::BulkSend, 1);
-        bulk.write_all(&bad).unwrap();
+        let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
+        bulk.write_all(&tagged(&mut Tagger::new(keys.send), &bad)).unwrap();
         server.expect_lost(raw_id());
         server.still_serves();
     }
+}
+
+/// The parts of a datum of `LARGE` bytes behind its header, without the tags.
+fn read_parts(bulk: &mut std::net::TcpStream) -> Vec<u8> {
+    let (mut bytes, mut tag) = (vec![0; LARGE as usize], [0; TAG_BYTES]);
+    bulk.read_exact(&mut tag).unwrap();
+    for part in bytes.chunks_mut(PART_BYTES as usize) {
+        bulk.read_exact(part).unwrap();
+        bulk.read_exact(&mut tag).unwrap();
+    }
+    bytes
+}
+
+/// A peer sends a datum in which a bit was changed behind its tag: the server says of whom, and takes the datum when it comes again.
+#[test]
+fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
+    let server = server();
+    let _control = shaken(&server, Purpose::Control, 0);
+    let (first, whole) = (header(1, LARGE), pattern(1, LARGE));
+    let datum = DatumId { client: raw_id(), serial: 1 };
+    // A bit of the header, of the first part, of the last one, of a tag.
+    let mut wire = Vec::new();
+    let mut tagger = Tagger::new(Key([0; 16]));
+    Sink::new(&mut wire, &mut tagger).datum(&first, &whole, &Moving::default()).unwrap();
+    for (stream, at) in [(1, 6), (2, 100), (3, wire.len() - 100), (4, wire.len() - 1)] {
+        let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, stream);
+        let mut wire = Vec::new();
+        Sink::new(&mut wire, &mut Tagger::new(keys.send)).datum(&first, &whole, &Moving::default()).unwrap();
+        wire[at] ^= 1;
+        // The server may close the connection before it has all.
+        let _ = bulk.write_all(&wire);
+        if stream > 1 {
+            let why = server.expect("DatumBroken", |input| match input {
+                Input::DatumBroken { from, datum: d, why, .. } if (*from, *d) == (raw_id(), datum) => Some(why.clone()),
+                Input::DatumArrived { .. } => panic!("a changed datum has arrived"),
+                _ => None,
+            });
+            assert!(why.contains("is not what 'raw' sent"), "{why}");
+        }
+        while bulk.read(&mut [0]).is_ok_and(|read| read > 0) {}
+        assert!(server.node.store().get(&datum).is_none());
+    }
+    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 5);
+    Sink::new(&mut bulk, &mut Tagger::new(keys.send)).datum(&first, &whole, &Moving::default()).unwrap();
+    assert!(server.expect_datum(datum).bytes() == whole);
+}
+
+#[test]
+fn a_way_that_changes_all_that_is_sent_is_given_up() {
+    let server = server();
+    let _control = shaken(&server, Purpose::Control, 0);
+    for stream in 1..=u64::from(CHANGED_IN_A_ROW_MAX) {
+        let mut bulk = shaken(&server, Purpose::BulkSend, stream);
+        bulk.write_all(&[0xff; 64]).unwrap();
+        while bulk.read(&mut [0]).is_ok_and(|read| read > 0) {}
+    }
+    let why = server.expect_lost(raw_id());
+    assert!(why.contains("8 times in a row"), "{why}");
+    server.still_serves();
 }
 
 #[test]
@@ -263,9 +329,7 @@ fn where_shared_memory_fails_tcp_is_taken() {
     bulk.read_exact(&mut length).unwrap();
     let header: CargoHeader = decode_header(length, &mut bulk).unwrap();
     assert_eq!((header.serial, header.size_bytes), (1, LARGE));
-    let mut bytes = vec![0; LARGE as usize];
-    bulk.read_exact(&mut bytes).unwrap();
-    assert!(bytes == pattern(1, LARGE));
+    assert!(read_parts(&mut bulk) == pattern(1, LARGE));
 }
 
 #[test]
@@ -308,8 +372,6 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     bulk.read_exact(&mut length).unwrap();
     refused(stream);
     assert_eq!(decode_header::<CargoHeader>(length, &mut bulk).unwrap().size_bytes, LARGE);
-    let mut bytes = vec![0; LARGE as usize];
-    bulk.read_exact(&mut bytes).unwrap();
-    assert!(bytes == pattern(1, LARGE));
+    assert!(read_parts(&mut bulk) == pattern(1, LARGE));
     server.still_serves();
 }

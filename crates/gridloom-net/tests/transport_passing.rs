@@ -17,6 +17,7 @@ use gridloom_net::transport::{Cargo, CargoHeader};
 use transport_support::*;
 
 const SIZE_BYTES: u64 = 2 * CUT_THROUGH_BYTES_MIN;
+const PARTS: u64 = SIZE_BYTES / PART_BYTES;
 
 fn datum() -> DatumId {
     DatumId { client: raw_id(), serial: 1 }
@@ -29,6 +30,7 @@ struct Chain {
     bulk: TcpStream,
     tagger: Tagger,
     bytes: Vec<u8>,
+    sent: usize,
 }
 
 impl Chain {
@@ -39,23 +41,29 @@ impl Chain {
         let control = shaken(&servers[0], Purpose::Control, 0);
         let (bulk, Keys { send, .. }) = shaken_with_keys(&servers[0], Purpose::BulkSend, 1);
         let bytes = pattern(1, SIZE_BYTES);
-        Chain { servers, _control: control, bulk, tagger: Tagger::new(send), bytes }
+        Chain { servers, _control: control, bulk, tagger: Tagger::new(send), bytes, sent: 0 }
     }
 
     fn pass_on(&self, from: usize) {
         self.servers[from].perform([Effect::SendDatum { to: self.servers[from + 1].id(), datum: datum() }]);
     }
 
-    /// Sends the first bytes; each server but the last passes on what comes. Gives the tag that is being made.
-    fn begin(&mut self, count: u64) -> gridloom_channel::tags::Tag {
+    /// Sends the header.
+    fn begin(&mut self) {
         let meta = Meta::array(Dtype::Uint8, &[SIZE_BYTES]);
         let header = CargoHeader { serial: 1, cargo: Cargo::Datum { datum: datum(), meta }, size_bytes: SIZE_BYTES };
-        let mut tag = self.tagger.begin();
-        for part in [&encode_header(&header), &self.bytes[..count as usize]] {
+        let head = encode_header(&header);
+        self.bulk.write_all(&[&head[..], &self.tagger.tag(&[&head])].concat()).unwrap();
+    }
+
+    /// Sends so many of the next parts; each server but the last passes on what comes.
+    fn send(&mut self, parts: u64) {
+        for _ in 0..parts {
+            let part = &self.bytes[self.sent..self.sent + PART_BYTES as usize];
             self.bulk.write_all(part).unwrap();
-            tag.update(part);
+            self.bulk.write_all(&self.tagger.tag(&[part])).unwrap();
+            self.sent += PART_BYTES as usize;
         }
-        tag
     }
 
     fn expect_begun(&self, at: usize) {
@@ -88,20 +96,21 @@ impl Chain {
 #[test]
 fn each_server_has_the_first_part_before_the_last_is_sent_and_all_get_every_byte() {
     let mut chain = Chain::new(false);
-    let mut tag = chain.begin(2 * PART_BYTES);
+    chain.begin();
+    chain.send(2);
     for at in 0..3 {
         chain.expect_begun(at);
         if at < 2 {
             chain.pass_on(at);
         }
     }
-    let rest = &chain.bytes[2 * PART_BYTES as usize..];
-    tag.update(rest);
-    chain.bulk.write_all(rest).unwrap();
+    chain.send(PARTS - 3);
+    let last = chain.bytes[chain.sent..].to_vec();
+    chain.bulk.write_all(&last).unwrap();
     for server in &chain.servers {
         assert!(server.node.store().get(&datum()).is_none(), "it has no tag yet");
     }
-    chain.bulk.write_all(&tag.finish()).unwrap();
+    chain.bulk.write_all(&chain.tagger.tag(&[&last])).unwrap();
     for server in &chain.servers {
         assert!(server.expect_datum(datum()).bytes() == chain.bytes);
     }
@@ -110,13 +119,11 @@ fn each_server_has_the_first_part_before_the_last_is_sent_and_all_get_every_byte
 #[test]
 fn a_node_of_the_same_host_gets_what_comes_when_it_is_whole() {
     let mut chain = Chain::new(true);
-    let mut tag = chain.begin(PART_BYTES);
+    chain.begin();
+    chain.send(1);
     chain.expect_begun(0);
     chain.pass_on(0);
-    let rest = &chain.bytes[PART_BYTES as usize..];
-    tag.update(rest);
-    chain.bulk.write_all(rest).unwrap();
-    chain.bulk.write_all(&tag.finish()).unwrap();
+    chain.send(PARTS - 1);
     assert!(chain.servers[0].expect_datum(datum()).bytes() == chain.bytes);
     assert!(chain.servers[1].expect_datum(datum()).bytes() == chain.bytes);
 }
@@ -124,7 +131,8 @@ fn a_node_of_the_same_host_gets_what_comes_when_it_is_whole() {
 #[test]
 fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
     let mut chain = Chain::new(false);
-    chain.begin(3 * PART_BYTES);
+    chain.begin();
+    chain.send(3);
     for at in 0..3 {
         chain.expect_begun(at);
         if at < 2 {
@@ -142,17 +150,31 @@ fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
 }
 
 #[test]
-fn a_wrong_tag_at_the_source_is_no_right_one_at_the_end() {
+fn a_changed_part_is_not_passed_on() {
     let mut chain = Chain::new(false);
-    chain.begin(SIZE_BYTES);
+    chain.begin();
+    chain.send(2);
     for at in 0..3 {
         chain.expect_begun(at);
         if at < 2 {
             chain.pass_on(at);
         }
     }
-    chain.bulk.write_all(&[7; 16]).unwrap();
-    chain.servers[0].expect_lost(raw_id());
+    // Its bytes are at the first server, and at no other.
+    let done = |server: &TestNode, is_sent| {
+        let moving = server.node.store().moving().list();
+        moving.iter().filter(|one| one.is_sent == is_sent).map(|one| one.done_bytes).max()
+    };
+    while done(&chain.servers[2], false) != Some(2 * PART_BYTES) {
+        std::thread::yield_now();
+    }
+    let part = vec![7; PART_BYTES as usize];
+    let mut tag = chain.tagger.tag(&[&part]);
+    tag[3] ^= 1;
+    chain.bulk.write_all(&part).unwrap();
+    assert_eq!(done(&chain.servers[0], true), Some(2 * PART_BYTES));
+    chain.bulk.write_all(&tag).unwrap();
+    chain.expect_broken(0);
     chain.expect_broken(1);
     chain.expect_broken(2);
     chain.expect_nothing();
@@ -161,7 +183,8 @@ fn a_wrong_tag_at_the_source_is_no_right_one_at_the_end() {
 #[test]
 fn what_breaks_off_on_one_host_is_told_too() {
     let mut chain = Chain::new(true);
-    chain.begin(PART_BYTES);
+    chain.begin();
+    chain.send(1);
     chain.expect_begun(0);
     chain.pass_on(0);
     chain.bulk.shutdown(Shutdown::Both).unwrap();
@@ -171,7 +194,8 @@ fn what_breaks_off_on_one_host_is_told_too() {
 #[test]
 fn whole_data_go_before_what_comes_and_a_lost_receiver_holds_nothing_up() {
     let mut chain = Chain::new(false);
-    let mut tag = chain.begin(PART_BYTES);
+    chain.begin();
+    chain.send(1);
     chain.expect_begun(0);
     let [first, second, _] = &chain.servers;
     let whole = first.put(2, SIZE_BYTES);
@@ -182,9 +206,6 @@ fn whole_data_go_before_what_comes_and_a_lost_receiver_holds_nothing_up() {
     chain.expect_begun(1);
     second.node.stop();
     chain.servers[0].expect_lost(chain.servers[1].id());
-    let rest = &chain.bytes[PART_BYTES as usize..];
-    tag.update(rest);
-    chain.bulk.write_all(rest).unwrap();
-    chain.bulk.write_all(&tag.finish()).unwrap();
+    chain.send(PARTS - 1);
     assert!(chain.servers[0].expect_datum(datum()).bytes() == chain.bytes);
 }

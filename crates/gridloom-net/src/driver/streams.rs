@@ -14,6 +14,7 @@ use std::{io, net, thread};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, Meta, NodeId};
 use gridloom_channel::Keys;
+use gridloom_channel::tags::CHANGED;
 use gridloom_core::node::{Input, LogLine, Role};
 
 use crate::identity::Credentials;
@@ -24,11 +25,11 @@ use crate::store::Store;
 use crate::transport::bulk::Receiver;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
 use crate::transport::host::{HostSockets, SocketFile};
-use crate::transport::notice::{Inbox, Link, Notice};
+use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
-use crate::transport::{Aside, Cargo, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
+use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
 
 /// Streams that one peer may have open towards this node: one, and ended ones until this node notices their ends.
 const STREAMS_MAX: usize = 8;
@@ -68,6 +69,8 @@ struct Peer {
     outgoing: Option<Outgoing>,
     /// Streams on which it sends.
     incoming: BTreeMap<u64, Incoming>,
+    /// So many of these ended with changed bytes since something came whole.
+    changed_in_a_row: u32,
 }
 
 /// A stream on which a peer sends; dropped, it is shut, and its thread ends.
@@ -124,7 +127,7 @@ impl Streams {
 
     /// A control connection to a peer stands.
     pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass) {
-        self.peers.insert(link.peer, Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new() });
+        self.peers.insert(link.peer, Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new(), changed_in_a_row: 0 });
     }
 
     /// It does no longer: its bulk ends with it.
@@ -238,7 +241,7 @@ impl Streams {
                 }
                 self.taken(link, stream, serial);
             }
-            Notice::StreamEnded { link, stream, serial, fault } => self.stream_ended(link, stream, serial, fault),
+            Notice::StreamEnded { link, stream, serial, end } => self.stream_ended(link, stream, serial, end),
             Notice::SendFailed { link, datum, why } => self.aside_on(link, Aside::Broken { datum, why }),
             Notice::AskToOpen { link, stream } => self.aside_on(link, Aside::OpenBulk { stream }),
             Notice::Released { .. }
@@ -291,7 +294,7 @@ impl Streams {
         if let Err(error) = prepare_blocking(&socket) {
             let link = peer.link;
             self.log(warning("a bulk connection cannot be used").peer(&hello.name).why(error));
-            return self.stream_ended(link, hello.stream, 0, None);
+            return self.stream_ended(link, hello.stream, 0, StreamEnd::Ended);
         }
         if purpose == Purpose::BulkReceive {
             if let Some(outgoing) = &peer.outgoing {
@@ -312,13 +315,13 @@ impl Streams {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
             inbox.post(match dial_bulk((link.peer, &address), &credentials, &pass, own, until) {
                 Ok(socket) => Notice::Opened { link, stream, socket },
-                Err(_) => Notice::StreamEnded { link, stream, serial: 0, fault: None },
+                Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamEnd::Ended },
             });
         };
         let thread = thread::Builder::new().name("open bulk".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = self.inbox.threads.spawn(thread, open) {
             self.log(warning("no thread to open a bulk connection").why(error));
-            self.stream_ended(link, stream, 0, None);
+            self.stream_ended(link, stream, 0, StreamEnd::Ended);
         }
     }
 
@@ -337,7 +340,7 @@ impl Streams {
             (Ok(closer), None) => Closer::Tcp(closer).close(),
             (Err(error), _) => {
                 self.log(warning("no thread to receive from a peer").peer(link.peer).why(error));
-                self.stream_ended(link, stream, 0, None);
+                self.stream_ended(link, stream, 0, StreamEnd::Ended);
             }
         }
     }
@@ -424,21 +427,48 @@ impl Streams {
         if !self.is_up(link) {
             return;
         }
-        let incoming = self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream));
+        let peer = self.peers.get_mut(&link.peer);
+        let incoming = peer.and_then(|peer| {
+            peer.changed_in_a_row = 0;
+            peer.incoming.get_mut(&stream)
+        });
         if let Some(incoming) = incoming.filter(|incoming| serial - incoming.told >= TAKEN_EVERY) {
             incoming.told = serial;
             self.aside(link.peer, Aside::Taken { stream, serial });
         }
     }
 
-    fn stream_ended(&mut self, link: Link, stream: u64, serial: u64, fault: Option<String>) {
+    fn stream_ended(&mut self, link: Link, stream: u64, serial: u64, end: StreamEnd) {
         if !self.is_up(link) {
             return;
         }
         self.peers.get_mut(&link.peer).expect("it is up").incoming.remove(&stream);
-        match fault {
-            Some(fault) => self.news.push_back(News::Lose(link, fault)),
-            None => self.aside(link.peer, Aside::StreamEnded { stream, serial }),
+        match end {
+            StreamEnd::Fault(fault) => return self.news.push_back(News::Lose(link, fault)),
+            StreamEnd::Changed(part) => self.changed(link, part),
+            StreamEnd::Ended => {}
+        }
+        self.aside(link.peer, Aside::StreamEnded { stream, serial });
+    }
+
+    /// What came from a peer is not what it sent: it breaks off here.
+    fn changed(&mut self, link: Link, part: Option<ChangedPart>) {
+        let peer = self.peers.get_mut(&link.peer).expect("its stream has ended");
+        peer.changed_in_a_row += 1;
+        let (name, times) = (peer.hello.name.clone(), peer.changed_in_a_row);
+        let Some(ChangedPart { datum, from_byte, .. }) = part else {
+            return self.changed_again(link, times, warning(CHANGED).peer(name));
+        };
+        let why = format!("what came of {datum} from byte {from_byte} on is not what '{name}' sent");
+        let from = link.peer;
+        self.input(Input::DatumBroken { from, datum, no_memory: false, why: why.clone() });
+        self.changed_again(link, times, warning(CHANGED).peer(name).why(why));
+    }
+
+    fn changed_again(&mut self, link: Link, times: u32, line: LogLine) {
+        self.log(line);
+        if times >= CHANGED_IN_A_ROW_MAX {
+            self.news.push_back(News::Lose(link, format!("{CHANGED} ({times} times in a row)")));
         }
     }
 
@@ -485,7 +515,7 @@ fn shake_local(
     };
     let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
     if let (Err(_), Some((link, stream))) = (&shaken, admitted.get()) {
-        inbox.post(Notice::StreamEnded { link, stream, serial: 0, fault: None });
+        inbox.post(Notice::StreamEnded { link, stream, serial: 0, end: StreamEnd::Ended });
     }
     shaken?;
     admitted.get().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())

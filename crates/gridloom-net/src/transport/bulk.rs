@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!  0        4
-//!  +--------+------------------+--------- - - --+---------+
-//!  | header | CargoHeader      | bytes          | tag     |
-//!  | length | (postcard)       |                | of all  |
-//!  +--------+------------------+--------- - - --+---------+
-//!   u32 LE                                       16 bytes
+//!  +--------+-------------+-----+---------+-----+-- - - --+-----------+-----+
+//!  | header | CargoHeader | tag | part 1  | tag |         | last part | tag |
+//!  | length | (postcard)  |     |         |     |         |           |     |
+//!  +--------+-------------+-----+---------+-----+-- - - --+-----------+-----+
+//!   u32 LE                 16 B  PART_BYTES                (the rest)
 //! ```
-//! **Promises:** a receiver allocates what a header states only if it is within the node's bound and fits the
-//! description; a datum without room is read past, so that the ones behind it still come. A header that breaks the
-//! rules ends the peer's connection (`fault`), an ordinary end of the stream does not.
+//! **Promises:** nothing is believed, stored or passed on before its own tag was checked: the header before memory is taken for it,
+//! each part before another node gets it. A receiver allocates what a header states only if it is within the node's bound and fits
+//! the description; a datum without room is read past, so that the ones behind it still come. Bytes that are not what was sent end
+//! the stream: its datum breaks off, and may be asked for again. A header that breaks the rules ends the peer's connection; an
+//! ordinary end of the stream does not.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -18,13 +20,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gridloom_base::limits::{self, CUT_THROUGH_BYTES_MIN};
-use gridloom_channel::tags::{Tagged, Tagger};
+use gridloom_channel::tags::{Changed, TAG_BYTES, Tagged, Tagger};
 use gridloom_channel::{Key, frame};
 use gridloom_core::node::Role;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::notice::{Inbox, Link, Notice};
+use super::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader};
 use crate::moving::Moving;
 use crate::payload::Payload;
@@ -34,70 +36,86 @@ use crate::store::{Coming, Store};
 /// Data are written and read in parts, so that people see how far they have come, and others get what has.
 const PART_BYTES: usize = limits::PART_BYTES as usize;
 /// Bytes of a probe are zeros, written from one block.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; PART_BYTES] = [0; PART_BYTES];
 
-/// Writes a datum, and tells `moving` how far it is.
-///
-/// # Errors
-/// If the stream breaks.
-pub fn write_datum(stream: &mut impl Write, header: &CargoHeader, bytes: &[u8], moving: &Moving) -> io::Result<()> {
-    let head = encode_header(header);
-    let (first, rest) = bytes.split_at(bytes.len().min(PART_BYTES));
-    if rest.is_empty() {
-        return write_all_of(stream, &head, bytes);
-    }
-    let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
-    let advance = |part: &[u8]| passage.iter().for_each(|passage| passage.advance(part.len()));
-    write_all_of(stream, &head, first)?;
-    advance(first);
-    for part in rest.chunks(PART_BYTES) {
-        stream.write_all(part)?;
-        advance(part);
-    }
-    Ok(())
+/// Where data go: each piece with its tag behind it.
+pub struct Sink<'a, W> {
+    stream: &'a mut W,
+    tagger: &'a mut Tagger,
 }
 
-/// Writes a datum as it comes here, and tells `moving` how far it is.
-///
-/// # Errors
-/// If the stream breaks, or what comes does.
-pub fn write_coming(
-    stream: &mut impl Write,
-    header: &CargoHeader,
-    coming: &Filling,
-    moving: &Moving,
-) -> io::Result<()> {
-    let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
-    let (mut head, mut written) = (encode_header(header), 0);
-    while (written as u64) < coming.size_bytes() {
-        for part in coming.read(written).ok_or_else(broken_off)?.chunks(PART_BYTES) {
-            write_all_of(stream, &std::mem::take(&mut head), part)?;
-            written += part.len();
+impl<'a, W: Write> Sink<'a, W> {
+    pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
+        Sink { stream, tagger }
+    }
+
+    /// A header as it is written.
+    fn head(&mut self, header: &CargoHeader) -> Vec<u8> {
+        let mut head = encode_header(header);
+        let tag = self.tagger.tag(&[&head]);
+        head.extend_from_slice(&tag);
+        head
+    }
+
+    /// Writes what is due before a part, and the part.
+    fn write_part(&mut self, head: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
+        let tag = self.tagger.tag(&[part]);
+        write_all_of(self.stream, [&std::mem::take(head), part, &tag])
+    }
+
+    /// Writes a datum, and tells `moving` how far it is.
+    ///
+    /// # Errors
+    /// If the stream breaks.
+    pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Moving) -> io::Result<()> {
+        let mut head = self.head(header);
+        let is_long = bytes.len() > PART_BYTES;
+        let datum = header.cargo.datum().filter(|_| is_long);
+        let passage = datum.map(|datum| moving.begin(datum, true, header.size_bytes));
+        for part in bytes.chunks(PART_BYTES) {
+            self.write_part(&mut head, part)?;
             passage.iter().for_each(|passage| passage.advance(part.len()));
         }
+        // Of what has no bytes.
+        self.stream.write_all(&head)
     }
-    // Its own tag was checked by then.
-    coming.whole().map(drop).ok_or_else(broken_off)
+
+    /// Writes a datum as it comes here, and tells `moving` how far it is.
+    ///
+    /// # Errors
+    /// If the stream breaks, or what comes does.
+    pub fn coming(&mut self, header: &CargoHeader, coming: &Filling, moving: &Moving) -> io::Result<()> {
+        let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
+        let (mut head, mut written) = (self.head(header), 0);
+        while (written as u64) < coming.size_bytes() {
+            for part in coming.read(written).ok_or_else(broken_off)?.chunks(PART_BYTES) {
+                self.write_part(&mut head, part)?;
+                written += part.len();
+                passage.iter().for_each(|passage| passage.advance(part.len()));
+            }
+        }
+        coming.whole().map(drop).ok_or_else(broken_off)
+    }
+
+    /// Writes a probe.
+    ///
+    /// # Errors
+    /// If the stream breaks.
+    pub fn probe(&mut self, header: &CargoHeader) -> io::Result<()> {
+        let mut head = self.head(header);
+        let mut left = header.size_bytes as usize;
+        while left > 0 {
+            let part = &ZEROS[..left.min(PART_BYTES)];
+            self.write_part(&mut head, part)?;
+            left -= part.len();
+        }
+        self.stream.write_all(&head)
+    }
 }
 
 /// Why a datum that comes here cannot be passed on.
 pub fn broken_off() -> io::Error {
     io::Error::other("it broke off on its way here")
-}
-
-/// Writes a probe.
-///
-/// # Errors
-/// If the stream breaks.
-pub fn write_probe(stream: &mut impl Write, header: &CargoHeader) -> io::Result<()> {
-    stream.write_all(&encode_header(header))?;
-    let mut left = header.size_bytes;
-    while left > 0 {
-        let block = left.min(ZEROS.len() as u64);
-        stream.write_all(&ZEROS[..block as usize])?;
-        left -= block;
-    }
-    Ok(())
 }
 
 /// A header with its length before it.
@@ -157,20 +175,23 @@ impl Receiver {
     /// Receives until the stream ends, and tells the loop.
     pub fn run_tcp(self, mut stream: TcpStream, key: Key) {
         let mut tagger = Tagger::new(key);
-        self.run(|serial| self.receive_one(Tagged::new(&mut stream, Some(&mut tagger)), serial));
+        self.run(|serial| self.receive_one(&mut stream, &mut tagger, serial));
     }
 
     /// `receive` takes in what comes after that serial number, and gives its own.
-    pub fn run(&self, mut receive: impl FnMut(u64) -> io::Result<u64>) {
+    pub fn run(&self, mut receive: impl FnMut(u64) -> Result<u64, StreamEnd>) {
         let mut serial = 0;
         let end = loop {
             match receive(serial) {
                 Ok(next) => serial = next,
-                Err(error) => break error,
+                Err(end) => break end,
             }
         };
-        let fault = (end.kind() == ErrorKind::InvalidData).then(|| end.to_string());
-        self.inbox.post(Notice::StreamEnded { link: self.link, stream: self.stream, serial, fault });
+        if let StreamEnd::Changed(Some(part)) = &end {
+            // This node tells what becomes of it.
+            serial = part.serial;
+        }
+        self.inbox.post(Notice::StreamEnded { link: self.link, stream: self.stream, serial, end });
     }
 
     /// Tells the loop of something whole, which took so many nanoseconds from its first byte to its last.
@@ -185,11 +206,13 @@ impl Receiver {
         self.inbox.post(Notice::NoRoom { link: self.link, stream: self.stream, serial, cargo, why });
     }
 
-    /// Nothing of it is believed before its tag was checked, but how much memory it wants.
-    fn receive_one(&self, mut stream: Tagged<'_, TcpStream>, last_serial: u64) -> io::Result<u64> {
-        let mut length = [0; 4];
-        stream.read_exact(&mut length)?;
-        let header: CargoHeader = decode_header(length, &mut stream)?;
+    fn receive_one(
+        &self,
+        stream: &mut TcpStream,
+        tagger: &mut Tagger,
+        last_serial: u64,
+    ) -> Result<u64, StreamEnd> {
+        let header = read_header(stream, tagger)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
         let room = match header.size_bytes > self.datum_bytes_max {
@@ -199,16 +222,12 @@ impl Receiver {
         match room {
             Ok(memory) => {
                 let started = Instant::now();
-                let segment = self.read(stream, &header, memory)?;
+                let segment = self.read((stream, tagger), &header, memory)?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.arrived(header, Payload::segment(segment), took_ns);
             }
             Err(error) => {
-                let skipped = io::copy(&mut Read::by_ref(&mut stream).take(header.size_bytes), &mut io::sink())?;
-                if skipped < header.size_bytes {
-                    return Err(ErrorKind::UnexpectedEof.into());
-                }
-                stream.check_tag()?;
+                read_past(stream, tagger, header.size_bytes)?;
                 let why = format!("no room for {} bytes: {error}", header.size_bytes);
                 self.no_room(header, why);
             }
@@ -221,28 +240,28 @@ impl Receiver {
     /// Reads a datum to where it shall lie, and tells how far it is.
     fn read(
         &self,
-        mut stream: Tagged<'_, TcpStream>,
+        (stream, tagger): (&mut TcpStream, &mut Tagger),
         header: &CargoHeader,
         memory: SegmentMut,
-    ) -> io::Result<Arc<Segment>> {
+    ) -> Result<Arc<Segment>, StreamEnd> {
         let (mut filler, size_bytes) = (memory.fill(), header.size_bytes);
         let datum = header.cargo.datum().filter(|_| size_bytes > PART_BYTES as u64);
         let passage = datum.map(|datum| self.store.moving().begin(datum, false, size_bytes));
-        let mut coming = None;
+        let (mut coming, mut filled) = (None, 0);
         loop {
             let part = filler.next_mut(PART_BYTES);
             let length = part.len();
             if length == 0 {
                 break;
             }
-            stream.read_exact(part)?;
+            read_part(stream, tagger, part).map_err(|error| changed_part(error, header, filled))?;
             filler.advance(length);
+            filled += length as u64;
             passage.iter().for_each(|passage| passage.advance(length));
             if coming.is_none() && self.passes_on_from.is_some() && size_bytes >= CUT_THROUGH_BYTES_MIN {
                 coming = Some(self.begin(header, filler.filling()));
             }
         }
-        stream.check_tag()?;
         coming.flatten().into_iter().for_each(Coming::keep);
         Ok(filler.finish())
     }
@@ -258,20 +277,69 @@ impl Receiver {
     }
 }
 
-fn write_all_of(stream: &mut impl Write, mut head: &[u8], mut bytes: &[u8]) -> io::Result<()> {
-    while !head.is_empty() {
-        match stream.write_vectored(&[IoSlice::new(head), IoSlice::new(bytes)]) {
+fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 3]) -> io::Result<()> {
+    let mut pieces = pieces.map(IoSlice::new);
+    let mut left = &mut pieces[..];
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match stream.write_vectored(left) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(length) => {
-                let of_head = length.min(head.len());
-                head = &head[of_head..];
-                bytes = &bytes[length - of_head..];
-            }
+            Ok(length) => IoSlice::advance_slices(&mut left, length),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    stream.write_all(bytes)
+    Ok(())
+}
+
+/// Reads a header, which is as it was sent.
+fn read_header(stream: &mut TcpStream, tagger: &mut Tagger) -> io::Result<CargoHeader> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let size = u32::from_le_bytes(length) as usize;
+    if size > CARGO_HEADER_BYTES_MAX {
+        // Nobody sends such a one; and the tag that would tell lies behind it.
+        return Err(Changed.into());
+    }
+    let mut bytes = vec![0; size + TAG_BYTES];
+    stream.read_exact(&mut bytes)?;
+    let (head, tag) = bytes.split_at(size);
+    if !tagger.is_tag(&[&length, head], tag) {
+        return Err(Changed.into());
+    }
+    frame::parse(head).map_err(|error| invalid(error.to_string()))
+}
+
+/// Reads a part, which is as it was sent.
+fn read_part(stream: &mut TcpStream, tagger: &mut Tagger, part: &mut [u8]) -> io::Result<()> {
+    let mut stream = Tagged::new(stream, Some(tagger));
+    stream.read_exact(part)?;
+    stream.check_tag()
+}
+
+/// Reads all parts of so many bytes, and throws them away.
+fn read_past(stream: &mut TcpStream, tagger: &mut Tagger, size_bytes: u64) -> io::Result<()> {
+    let mut left = size_bytes;
+    while left > 0 {
+        let part = left.min(PART_BYTES as u64);
+        let mut stream = Tagged::new(stream, Some(tagger));
+        if io::copy(&mut Read::by_ref(&mut stream).take(part), &mut io::sink())? < part {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        stream.check_tag()?;
+        left -= part;
+    }
+    Ok(())
+}
+
+/// The end of a stream in a part from that byte of a datum on.
+fn changed_part(error: io::Error, header: &CargoHeader, from_byte: u64) -> StreamEnd {
+    match (header.cargo.datum(), StreamEnd::from(error)) {
+        (Some(datum), StreamEnd::Changed(_)) => {
+            StreamEnd::Changed(Some(ChangedPart { serial: header.serial, datum, from_byte }))
+        }
+        (_, end) => end,
+    }
 }
 
 fn invalid(why: String) -> io::Error {
@@ -304,10 +372,14 @@ mod tests {
             }
         }
         let mut out = Short(Vec::new());
-        write_datum(&mut out, &header(9), &[7; 9], &Moving::default()).unwrap();
+        let key = || Tagger::new(Key([3; 16]));
+        Sink::new(&mut out, &mut key()).datum(&header(9), &[7; 9], &Moving::default()).unwrap();
         let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
         assert_eq!(decode_header::<CargoHeader>(*length, &mut rest).unwrap(), header(9));
-        assert_eq!(rest, [7; 9]);
+        let mut tagger = key();
+        assert!(tagger.is_tag(&[&encode_header(&header(9))], &rest[..TAG_BYTES]));
+        let (part, tag) = rest[TAG_BYTES..].split_at(9);
+        assert!(part == [7; 9] && tagger.is_tag(&[part], tag));
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub fn send_grant(stream: &mut UnixStream, header: &GrantHeader, memory: Borrowe
 impl Receiver {
     /// Receives until the stream ends, and tells the loop.
     pub fn run_local(self, mut stream: UnixStream) {
-        self.run(|serial| self.receive_grant(&mut stream, serial));
+        self.run(|serial| Ok(self.receive_grant(&mut stream, serial)?));
     }
 
     fn receive_grant(&self, stream: &mut UnixStream, last_serial: u64) -> io::Result<u64> {

@@ -88,6 +88,9 @@ pub struct CargoHeader {
 pub const CARGO_HEADER_BYTES_MAX: usize = 4096;
 /// After so many data the receiver acknowledges, so that the sender's list of what is under way stays short.
 pub const TAKEN_EVERY: u64 = 32;
+/// Streams of one peer that may end one after the other with changed bytes, nothing whole between them; then the peer counts as lost:
+/// its way here changes all that is sent, or it means ill.
+pub const CHANGED_IN_A_ROW_MAX: u32 = 8;
 /// Bytes that may wait for one peer to read its control connection; past it the peer counts as lost.
 pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
 /// Connections of strangers that may be in the handshake at a time. A further one takes the place of the oldest: a node that knows the

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::Keys;
+use gridloom_channel::tags::Changed;
 use gridloom_map::{MapError, Plan};
 use mio::Waker;
 
@@ -22,6 +23,37 @@ pub struct Link {
     pub peer: NodeId,
     /// Counts this node's control connections.
     pub generation: u64,
+}
+
+/// How a stream on which a node receives ended.
+#[derive(Debug)]
+pub enum StreamEnd {
+    /// The peer or the network ended it.
+    Ended,
+    /// What came is not what was sent; in which part of a datum, if it is known.
+    Changed(Option<ChangedPart>),
+    /// The peer broke the protocol.
+    Fault(String),
+}
+
+/// A part of a datum that is not what was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangedPart {
+    /// The datum's number.
+    pub serial: u64,
+    pub datum: DatumId,
+    /// Where the part begins.
+    pub from_byte: u64,
+}
+
+impl From<io::Error> for StreamEnd {
+    fn from(error: io::Error) -> StreamEnd {
+        match error.kind() {
+            io::ErrorKind::InvalidData if Changed::is(&error) => StreamEnd::Changed(None),
+            io::ErrorKind::InvalidData => StreamEnd::Fault(error.to_string()),
+            _ => StreamEnd::Ended,
+        }
+    }
 }
 
 /// What a thread tells the loop.
@@ -68,10 +100,9 @@ pub enum Notice {
     StreamEnded {
         link: Link,
         stream: u64,
-        /// The last number that came whole, or 0.
+        /// The last number that came, whole or changed, or 0.
         serial: u64,
-        /// The peer broke the protocol.
-        fault: Option<String>,
+        end: StreamEnd,
     },
     /// A datum cannot be sent.
     SendFailed { link: Link, datum: DatumId, why: String },

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::Keys;
-use gridloom_channel::tags::{Tagged, Tagger};
+use gridloom_channel::tags::Tagger;
 
-use super::bulk::{broken_off, write_coming, write_datum, write_probe};
+use super::bulk::{Sink, broken_off};
 use super::handshake::{
     HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
 };
@@ -115,14 +115,12 @@ impl Thread {
             let header = CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes };
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
                 Stream::Tcp(stream, tagger) => {
-                    let mut stream = Tagged::new(stream, Some(tagger));
-                    let moving = self.store.moving();
-                    let written = match &job.source {
-                        Source::Whole(payload) => write_datum(&mut stream, &header, payload.bytes(), moving),
-                        Source::Coming(coming) => write_coming(&mut stream, &header, coming, moving),
-                        Source::Zeros => write_probe(&mut stream, &header),
-                    };
-                    written.and_then(|()| stream.write_tag())
+                    let (mut sink, moving) = (Sink::new(stream, tagger), self.store.moving());
+                    match &job.source {
+                        Source::Whole(payload) => sink.datum(&header, payload.bytes(), moving),
+                        Source::Coming(coming) => sink.coming(&header, coming, moving),
+                        Source::Zeros => sink.probe(&header),
+                    }
                 }
                 Stream::Local(stream) => match granted(&self.store, &header, &job.source, datum) {
                     Ok((segment, offset)) => grant(stream, &self.shared, header, segment, offset),

@@ -131,7 +131,8 @@ impl Client {
         }
         let is_there = |node: &NodeId| !self.contacts.is_lost(*node);
         let near = self.names.near.filter(|node| run.holders.contains(node));
-        let holder = near.into_iter().chain(run.holders.iter().copied()).find(is_there);
+        let holders = near.into_iter().chain(run.holders.iter().copied()).filter(is_there);
+        let holder = self.supplies.best_source(datum, self.config.id, holders);
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
         self.contacts.post(from, DataMessage::Fetch { datum, hops: 1 }, out);

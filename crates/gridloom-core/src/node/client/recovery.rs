@@ -299,16 +299,24 @@ impl Client {
                 self.supplies.part(server, source);
             }
             SupplyFault::Broken | SupplyFault::NoMemory => {
-                if self.supplies.count_broken(datum, server) {
+                if self.supplies.count_broken(datum, (source, server)) {
                     let error = not_taken_in(datum, Some(&name), (fault == SupplyFault::NoMemory, why));
                     self.fail_readers_at(now, server, datum, &error, out);
-                } else {
-                    self.supplies.strayed(datum, server);
+                    return;
                 }
-                return;
+                if fault == SupplyFault::NoMemory || !self.is_elsewhere(datum, [server, source]) {
+                    self.supplies.strayed(datum, server);
+                    return;
+                }
             }
         }
         self.resupply(now, datum, server, Some(source), out);
+    }
+
+    /// Whether a server that is none of these has a datum.
+    fn is_elsewhere(&self, datum: DatumId, than: [NodeId; 2]) -> bool {
+        let is_other = |node: &NodeId| !than.contains(node) && !self.contacts.is_lost(*node);
+        self.data.get(&datum).is_some_and(|run| run.holders.iter().any(is_other))
     }
 
     /// A server cannot take a datum in: the tasks there that read it fail.
@@ -321,7 +329,7 @@ impl Client {
         }
     }
 
-    /// What broke off on its way is sent, fetched or computed again: not at once, since what stood in its way (no
+    /// What broke off on its way and is nowhere else is sent, fetched or computed again: not at once, since what stood in its way (no
     /// memory, no descriptors) may pass.
     pub(super) fn retry_astray(&mut self, now: Time, out: &mut Vec<Effect>) {
         for (datum, place) in self.supplies.take_astray() {
@@ -359,7 +367,8 @@ impl Client {
             let together = !self.supplies.are_apart(server, *node);
             *node != server && Some(*node) != failed && !self.contacts.is_lost(*node) && together
         };
-        let holder = run.holders.iter().copied().find(usable).or(maker.filter(usable));
+        let holders = run.holders.iter().copied().filter(usable);
+        let holder = self.supplies.best_source(datum, server, holders).or(maker.filter(usable));
         let reachable = |node: &NodeId| self.contacts.is_up(*node) && !self.contacts.is_lost(*node);
         // A client sends its own data alone: those of the catalog are nobody's own.
         let may_send = !datum.is_shared();
@@ -409,8 +418,12 @@ impl Client {
         }
         run.fetching = None;
         let here = self.config.id;
-        if !self.supplies.count_broken(datum, here) {
-            self.supplies.strayed(datum, here);
+        if !self.supplies.count_broken(datum, (from, here)) {
+            if no_memory || !self.is_elsewhere(datum, [here, from]) || !self.is_to_come_here(datum) {
+                self.supplies.strayed(datum, here);
+            } else {
+                self.fetch_here(datum, out);
+            }
             return;
         }
         let run = self.data.get_mut(&datum).expect("found above");

@@ -14,8 +14,8 @@ pub(super) struct Supplies {
     waiting: BTreeSet<(DatumId, NodeId)>,
     /// Data that broke off on their way to a place, until they are sent again.
     astray: BTreeSet<(DatumId, NodeId)>,
-    /// How often a datum of a group broke off on its way to a place, since it last arrived there.
-    broken: BTreeMap<(DatumId, NodeId), u32>,
+    /// How often a datum of a group broke off on its way to a place since it last arrived there, and the last time from whom.
+    broken: BTreeMap<(DatumId, NodeId), (u32, NodeId)>,
     /// Data that a server wants to be here, so that its copy can make way.
     homeward: BTreeSet<(DatumId, NodeId)>,
     /// Servers that could not get a datum from another (first from second).
@@ -58,15 +58,26 @@ impl Supplies {
         std::mem::take(&mut self.astray)
     }
 
-    /// Counts that a datum broke off on its way to a place. True if that was too often; it is counted anew then.
-    pub(super) fn count_broken(&mut self, datum: DatumId, place: NodeId) -> bool {
-        let times = self.broken.entry((datum, place)).or_default();
-        *times += 1;
+    /// Counts that a datum broke off on its way from one place to another. True if that was too often; it is counted anew then.
+    pub(super) fn count_broken(&mut self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
+        let (times, last) = self.broken.entry((datum, place)).or_insert((0, from));
+        (*times, *last) = (*times + 1, from);
         let too_often = *times > BROKEN_MAX;
         if too_often {
             self.broken.remove(&(datum, place));
         }
         too_often
+    }
+
+    /// Which of these is to send a datum to a place: the first from which it has not just broken off, if there is one.
+    pub(super) fn best_source(
+        &self,
+        datum: DatumId,
+        place: NodeId,
+        sources: impl Iterator<Item = NodeId>,
+    ) -> Option<NodeId> {
+        let broken = self.broken.get(&(datum, place)).map(|(_, from)| *from);
+        sources.min_by_key(|source| Some(*source) == broken)
     }
 
     pub(super) fn arrived(&mut self, datum: DatumId, place: NodeId) {
@@ -138,7 +149,7 @@ impl Supplies {
 
     /// Panics if an invariant is broken.
     pub(super) fn check(&self) {
-        assert!(self.broken.values().all(|times| (1..=BROKEN_MAX).contains(times)), "{:?}", self.broken);
+        assert!(self.broken.values().all(|(times, _)| (1..=BROKEN_MAX).contains(times)), "{:?}", self.broken);
     }
 }
 
@@ -155,10 +166,27 @@ mod tests {
     #[test]
     fn what_breaks_off_too_often_is_given_up_and_counted_anew() {
         let mut supplies = Supplies::default();
-        let too_often = (0..=BROKEN_MAX).map(|_| supplies.count_broken(datum(1), SERVER));
+        let way = (NodeId(3), SERVER);
+        let too_often = (0..=BROKEN_MAX).map(|_| supplies.count_broken(datum(1), way));
         assert_eq!(too_often.filter(|too_often| *too_often).count(), 1);
-        assert!(!supplies.count_broken(datum(1), SERVER));
+        assert!(!supplies.count_broken(datum(1), way));
         supplies.check();
+    }
+
+    #[test]
+    fn what_broke_off_comes_from_another_if_there_is_one() {
+        let mut supplies = Supplies::default();
+        let (three, both) = (vec![NodeId(3)], vec![NodeId(3), NodeId(4)]);
+        let from = |supplies: &Supplies, sources: &[NodeId]| {
+            supplies.best_source(datum(1), SERVER, sources.iter().copied()).map(|NodeId(number)| number)
+        };
+        assert_eq!((from(&supplies, &both), from(&supplies, &[])), (Some(3), None));
+        supplies.count_broken(datum(1), (NodeId(3), SERVER));
+        assert_eq!((from(&supplies, &both), from(&supplies, &three)), (Some(4), Some(3)));
+        supplies.count_broken(datum(1), (NodeId(4), SERVER));
+        assert_eq!(from(&supplies, &both), Some(3));
+        supplies.arrived(datum(1), SERVER);
+        assert_eq!(from(&supplies, &both), Some(3));
     }
 
     #[test]
