@@ -179,6 +179,7 @@ impl Simulation {
     /// Cargo is whole at its receiver.
     fn land(&mut self, (from, to): (NodeId, NodeId), landed: Landed) {
         let Landed { cargo, started: start, transfer } = landed;
+        let Some(cargo) = self.as_sent((from, to), cargo) else { return };
         let (size_bytes, end) = (cargo.size_bytes(), self.now());
         if let Cargo::Datum { datum, .. } = &cargo {
             let is_whole = end >= self.node(to).full_until;
@@ -206,6 +207,26 @@ impl Simulation {
         let meta = value.meta.clone();
         self.keep(to, datum, value);
         self.handle(to, Input::DatumArrived { from, datum, meta, took_ns: end.since(start) }, 0);
+    }
+
+    /// Cargo that is what was sent. Of a datum that is not, its receiver is told.
+    fn as_sent(&mut self, (from, to): (NodeId, NodeId), cargo: Cargo) -> Option<Cargo> {
+        let Cargo::Datum { datum, value } = cargo else { return Some(cargo) };
+        let way = (self.node(from).host, self.node(to).host);
+        let is_small = value.meta.size_bytes() <= EAGER_BYTES_MAX;
+        if let Some(value) = self.changes.receive(way, value) {
+            return Some(Cargo::Datum { datum, value });
+        }
+        self.kernel.note(|trace, now| trace.refuses(now, is_small));
+        let why = format!("what came of {datum} is not what '{}' sent", self.node(from).name);
+        if is_small {
+            self.links.hang_up(&mut self.kernel, &mut self.routes, (to, from), &why);
+            self.handle(to, Input::PeerLost { peer: from, why }, 0);
+        } else {
+            self.links.landed(&mut self.kernel, &mut self.routes, (from, to), datum, false);
+            self.handle(to, Input::DatumBroken { from, datum, no_memory: false, why }, 0);
+        }
+        None
     }
 
     /// A task's files are written and read.

@@ -37,6 +37,8 @@ pub(crate) enum SimEvent {
     MakesRoom { data: Vec<DatumId> },
     /// A datum that comes to a node is passed on meanwhile.
     PassesOn,
+    /// A datum came that is not what was sent; whether the connection is lost.
+    Refuses { is_lost: bool },
     /// A datum came.
     Arrived { node: NodeId, from: NodeId, datum: DatumId },
     /// A client hears where a datum is to go that it puts under a name.

@@ -3,7 +3,7 @@
 //! ```text
 //!            kernel: clock, queue, flows, instruments
 //!    |          |          |          |          |          |
-//!  hosts      nodes      tasks      links     sockets   processes
+//!  hosts      nodes      tasks      links     sockets   processes      (and mappings, durable data, changes on the way)
 //!                                      \\         /
 //!                                        routes
 //! ```
@@ -29,7 +29,7 @@ use crate::hosts::Hosts;
 use crate::instruments::Instruments;
 use crate::kernel::{Happening, Kernel, Occurrence, Purpose};
 use crate::mappings::Mappings;
-use crate::network::{Links, Routes, Sockets};
+use crate::network::{Changes, Links, Routes, Sockets};
 use crate::nodes::{Life, Nodes, SimNode};
 use crate::observe::Observer;
 use crate::process::{Idle, Measures, Processes};
@@ -82,6 +82,7 @@ pub struct Simulation {
     pub(crate) routes: Routes,
     pub(crate) links: Links,
     pub(crate) sockets: Sockets,
+    pub(crate) changes: Changes,
     pub(crate) nodes: Nodes,
     pub(crate) tasks: Tasks,
     pub(crate) processes: Processes,
@@ -111,6 +112,7 @@ impl Simulation {
             routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes),
             links: Links::new(config.part_bytes),
             sockets: Sockets::default(),
+            changes: Changes::new(config.seed),
             nodes: Nodes::default(),
             tasks: Tasks::new(config.efficiencies),
             processes: Processes::new(config.reference_flops),

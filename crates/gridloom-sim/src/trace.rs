@@ -209,6 +209,12 @@ impl Trace {
     }
 
     /// A datum that is coming to a node begins to be passed on.
+    pub(crate) fn refuses(&mut self, at: Time, is_lost: bool) {
+        if let Some(events) = &mut self.events {
+            events.push((at, SimEvent::Refuses { is_lost }));
+        }
+    }
+
     pub(crate) fn passes_on(&mut self, at: Time) {
         if let Some(events) = &mut self.events {
             events.push((at, SimEvent::PassesOn));

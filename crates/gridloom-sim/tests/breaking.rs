@@ -4,6 +4,7 @@ mod scripted;
 
 use std::sync::Arc;
 
+use gridloom_base::Meta;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Input};
 use gridloom_platform::HostId;
@@ -79,6 +80,26 @@ fn bulk_that_a_cut_stopped_starts_again() {
     };
     let grid = with_faults(grid, "at 150ms cut a b for 1s");
     assert_eq!(grid.when(b, "d1"), [undisturbed + ms(1050)]);
+}
+
+/// A large datum breaks off, and comes when it is sent again behind the fault; a small one ends the connection that it travels on.
+#[test]
+fn changed_data_are_not_taken() {
+    let run = |size_bytes: u64, sends: &[u64]| {
+        let mut grid = Grid::new();
+        let mut script = vec![(0, dial("b", second()))];
+        script.extend(sends.iter().map(|at| (*at, send_datum(second(), datum(1)))));
+        let a = grid.node("a", script);
+        grid.node("b", vec![]);
+        grid.sim.put(a, datum(1), Meta::Bytes { size_bytes }, Some(vec![7; size_bytes as usize].into()));
+        let grid = with_faults(grid, "at 500ms corrupt a b 1 for 1s");
+        let bytes = grid.sim.value(second(), datum(1)).map(|(_, bytes)| bytes.expect("it has bytes"));
+        let heard: Vec<String> = heard(&grid, 2).into_iter().map(|(_, what)| what).collect();
+        (heard.join(", "), bytes.map(|bytes| bytes.iter().all(|byte| *byte == 7)))
+    };
+    assert_eq!(run(100_000, &[10]), ("up, d1".into(), Some(true)));
+    assert_eq!(run(100_000, &[600, 1700]), ("up, broken, d1".into(), Some(true)));
+    assert_eq!(run(1000, &[600]), ("up, lost".into(), None));
 }
 
 #[test]

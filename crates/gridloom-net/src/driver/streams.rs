@@ -127,7 +127,10 @@ impl Streams {
 
     /// A control connection to a peer stands.
     pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass) {
-        self.peers.insert(link.peer, Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new(), changed_in_a_row: 0 });
+        self.peers.insert(
+            link.peer,
+            Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new(), changed_in_a_row: 0 },
+        );
     }
 
     /// It does no longer: its bulk ends with it.

@@ -206,12 +206,7 @@ impl Receiver {
         self.inbox.post(Notice::NoRoom { link: self.link, stream: self.stream, serial, cargo, why });
     }
 
-    fn receive_one(
-        &self,
-        stream: &mut TcpStream,
-        tagger: &mut Tagger,
-        last_serial: u64,
-    ) -> Result<u64, StreamEnd> {
+    fn receive_one(&self, stream: &mut TcpStream, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamEnd> {
         let header = read_header(stream, tagger)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;

@@ -17,6 +17,7 @@ pub enum Kind {
     Cut,
     Heal,
     Lose,
+    Corrupt,
     Reset,
     HalfOpen,
     Slow,
@@ -37,6 +38,12 @@ impl Kind {
         (Kind::Cut, "cut", "cut HOST HOST [for TIME]", "nothing passes between two hosts"),
         (Kind::Heal, "heal", "heal HOST HOST", "everything passes between them again"),
         (Kind::Lose, "lose", "lose HOST -> HOST [for TIME]", "nothing passes from one host to another"),
+        (
+            Kind::Corrupt,
+            "corrupt",
+            "corrupt HOST HOST FRACTION [for TIME]",
+            "that fraction of the data between them changes on the way",
+        ),
         (Kind::Reset, "reset", "reset NODE NODE", "both lose their connection"),
         (Kind::HalfOpen, "half-open", "half-open NODE NODE", "the first forgets their connection"),
         (Kind::Slow, "slow", "slow HOST FACTOR [for TIME]", "a host computes at that factor of its speed"),
@@ -69,6 +76,7 @@ pub enum Fault {
     Cut(String, String),
     Heal(String, String),
     Lose { from: String, to: String },
+    Corrupt { a: String, b: String, fraction: f64 },
     Reset(String, String),
     HalfOpen { forgets: String, keeps: String },
     Slow { host: String, factor: f64 },
@@ -97,6 +105,7 @@ impl Fault {
             Fault::Cut(..) => Kind::Cut,
             Fault::Heal(..) => Kind::Heal,
             Fault::Lose { .. } => Kind::Lose,
+            Fault::Corrupt { .. } => Kind::Corrupt,
             Fault::Reset(..) => Kind::Reset,
             Fault::HalfOpen { .. } => Kind::HalfOpen,
             Fault::Slow { .. } => Kind::Slow,
@@ -120,6 +129,7 @@ impl Fault {
             Fault::Cut(..)
             | Fault::Heal(..)
             | Fault::Lose { .. }
+            | Fault::Corrupt { .. }
             | Fault::Slow { .. }
             | Fault::SlowDisk { .. }
             | Fault::Off(_)
@@ -144,7 +154,9 @@ impl Fault {
     /// The hosts that it names.
     pub fn hosts(&self) -> Vec<&str> {
         match self {
-            Fault::Cut(a, b) | Fault::Heal(a, b) | Fault::Lose { from: a, to: b } => vec![a, b],
+            Fault::Cut(a, b) | Fault::Heal(a, b) | Fault::Lose { from: a, to: b } | Fault::Corrupt { a, b, .. } => {
+                vec![a, b]
+            }
             Fault::Slow { host, .. } | Fault::SlowDisk { host, .. } | Fault::Off(host) | Fault::On(host) => vec![host],
             Fault::Kill(_)
             | Fault::Restart(_)
@@ -172,6 +184,7 @@ impl fmt::Display for Fault {
             Fault::Cut(a, b) | Fault::Heal(a, b) | Fault::Reset(a, b) | Fault::HalfOpen { forgets: a, keeps: b } => {
                 write!(f, "{word} {a} {b}")
             }
+            Fault::Corrupt { a, b, fraction } => write!(f, "{word} {a} {b} {fraction}"),
             Fault::Lose { from, to } => write!(f, "{word} {from} -> {to}"),
             Fault::Slow { host, factor } | Fault::SlowDisk { host, factor } => write!(f, "{word} {host} {factor}"),
             Fault::Full { node, for_ns } => write!(f, "{word} {node} for {}s", ns_to_seconds(*for_ns)),

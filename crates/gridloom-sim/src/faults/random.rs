@@ -91,7 +91,7 @@ impl Field {
         let is_mended = random.below(2) == 0;
         let mended = |after_ns, fault| is_mended.then_some((after_ns, fault));
         let (one_way, other_way) = if random.below(2) == 0 { (0, 1) } else { (1, 0) };
-        let kind = random.below(22);
+        let kind = random.below(23);
         let victims = victim.zip(victim_host);
         match (kind, victims) {
             (0 | 1, Some((victim, _))) => (Fault::Kill(victim.clone()), mended(long_ns, Fault::Restart(victim))),
@@ -117,6 +117,12 @@ impl Field {
                 let ends = [host, any_host];
                 let (from, to) = (ends[one_way].clone(), ends[other_way].clone());
                 (Fault::Lose { from: from.clone(), to: to.clone() }, mended(long_ns, Fault::Heal(from, to)))
+            }
+            // Shorter than a datum may break off again and again.
+            (22, Some((_, a))) if a != client_host => {
+                let b = if random.below(2) == 0 || a == any_host { client_host } else { any_host };
+                let corrupt = |fraction| Fault::Corrupt { a: a.clone(), b: b.clone(), fraction };
+                (corrupt([0.05, 0.3, 0.9][random.below(3) as usize]), Some((short_ns, corrupt(0.0))))
             }
             (10, Some((victim, _))) if victim != any_server => (Fault::Reset(victim, any_server), None),
             (11, Some((victim, _))) if victim != any_server => {

@@ -5,6 +5,7 @@
 //! at 3s restart server-2
 //! at 2s cut host-1 host-2 for 2s      # and heals then
 //! at 1s lose host-1 -> host-2
+//! at 1s corrupt host-1 host-2 0.1 for 2s
 //! at 1s slow host-3 0.1
 //! at 1s full server-3 for 2s
 //! random 3 within 2s                  # so many, drawn from the seed
@@ -261,6 +262,13 @@ impl<'a> Words<'a> {
         Ok((host, factor))
     }
 
+    /// From 0 to 1.
+    fn fraction(&mut self) -> Result<f64, Wrong> {
+        let (column, word) = self.expect("a fraction, such as 0.1")?;
+        let fraction = word.parse().ok().filter(|fraction| (0.0..=1.0).contains(fraction));
+        fraction.ok_or_else(|| (column, format!("'{word}': expected a fraction from 0 to 1, such as 0.1")))
+    }
+
     /// A fault at that time, and what mends it if the line says how long it lasts.
     fn fault(&mut self, at: Time) -> Result<(Fault, Option<Strike>), Wrong> {
         let (column, word) = self.expect("a fault, such as kill")?;
@@ -295,6 +303,12 @@ impl<'a> Words<'a> {
             Kind::Lose => {
                 let (from, to) = self.two("host", Some("->"))?;
                 (Fault::Lose { from: from.clone(), to: to.clone() }, Some(Fault::Heal(from, to)))
+            }
+            Kind::Corrupt => {
+                let (a, b) = self.two("host", None)?;
+                let fraction = self.fraction()?;
+                let mend = Fault::Corrupt { a: a.clone(), b: b.clone(), fraction: 0.0 };
+                (Fault::Corrupt { a, b, fraction }, Some(mend))
             }
             Kind::Reset => {
                 let (a, b) = self.two("node", None)?;
@@ -345,7 +359,8 @@ mod tests {
     fn every_fault_is_read_and_printed_in_order_of_time() {
         let text = "at 2s kill a # gone\nat 1500ms restart a\n\nat 0.5 hang b\nat 3s pause a for 1s\nat 3s cut h g for 2s\n\
                     at 1s heal h g\nat 1s lose h -> g\nat 1s reset a b\nat 1s half-open a b\nat 1s slow h 0.1 for 9s\n\
-                    at 1s full a for 2s\nat 9s resume a\nat 1s slow-disk h 0.5\nat 1s on g\nat 8s off g for 3s";
+                    at 1s full a for 2s\nat 1s corrupt h g 0.25 for 8s\nat 9s resume a\nat 1s slow-disk h 0.5\n\
+                    at 1s on g\nat 8s off g for 3s";
         let expected = [
             "at 0.5s hang b",
             "at 1s heal h g",
@@ -354,6 +369,7 @@ mod tests {
             "at 1s half-open a b",
             "at 1s slow h 0.1",
             "at 1s full a for 2s",
+            "at 1s corrupt h g 0.25",
             "at 1s slow-disk h 0.5",
             "at 1s on g",
             "at 1.5s restart a",
@@ -363,6 +379,7 @@ mod tests {
             "at 4s resume a",
             "at 5s heal h g",
             "at 8s off g",
+            "at 9s corrupt h g 0",
             "at 9s resume a",
             "at 10s slow h 1",
             "at 11s on g",
@@ -389,6 +406,7 @@ mod tests {
         assert_eq!(wrong("at 1s full a"), "f:1:13: the line ends; expected 'for'");
         assert_eq!(wrong("at 1s slow h 0"), "f:1:14: '0': expected a factor, a positive number of at most 1000");
         assert_eq!(wrong("random 0 within 2s"), "f:1:8: '0': expected how many, a positive number of at most 1000");
+        assert_eq!(wrong("at 1s corrupt h g 2"), "f:1:19: '2': expected a fraction from 0 to 1, such as 0.1");
         assert_eq!(wrong("kill a"), "f:1:1: 'kill': expected 'at TIME FAULT' or 'random N within TIME'");
         let scenario = Scenario::parse("at 1s slow h 1\nat 1s kill c", "f").unwrap();
         let unknown = scenario.check(&["a", "b"], &["h"], &[]).unwrap_err().to_string();

@@ -31,6 +31,7 @@ impl Simulation {
             Fault::Cut(a, b) => host(a).zip(host(b)).map(|(a, b)| self.cut(a, b)),
             Fault::Heal(a, b) => host(a).zip(host(b)).map(|(a, b)| self.heal(a, b)),
             Fault::Lose { from, to } => host(from).zip(host(to)).map(|(from, to)| self.lose(from, to)),
+            Fault::Corrupt { a, b, fraction } => host(a).zip(host(b)).map(|(a, b)| self.corrupt(a, b, *fraction)),
             Fault::Reset(a, b) => node(a).zip(node(b)).map(|(a, b)| self.reset(a, b)),
             Fault::HalfOpen { forgets, keeps } => node(forgets).zip(node(keeps)).map(|(a, b)| self.half_open(a, b)),
             Fault::Slow { host: name, factor } => host(name).map(|host| self.slow(host, *factor)),

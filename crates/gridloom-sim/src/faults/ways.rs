@@ -29,8 +29,17 @@ impl Simulation {
         self.sockets.stop_letters(&mut self.kernel, &mut self.routes, |way, _| way == (from, to));
     }
 
-    /// Lets everything pass again everywhere.
+    /// From now on that fraction of the data that pass between two hosts, in either direction, have a bit changed on their way.
+    pub fn corrupt(&mut self, a: HostId, b: HostId, fraction: f64) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.kernel.note(|trace, now| trace.way(now, from.0, to.0, "changes data"));
+            self.changes.set((from, to), fraction);
+        }
+    }
+
+    /// Lets everything pass again everywhere, as it is sent.
     pub fn heal_all(&mut self) {
+        self.changes.end_all();
         self.routes.lost().into_iter().for_each(|way| self.restore(way));
     }
 

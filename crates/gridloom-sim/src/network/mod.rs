@@ -3,12 +3,14 @@
 //! ```text
 //! paths   hosts to links, latency and bandwidth     routes   paths, what is lost, what is held until it heals
 //! links   connections between nodes                 sockets  connections between processes
+//! changes what is another when it arrives
 //! ```
 //!
 //! Links and sockets do not see each other; both go by the routes, and flow in the kernel.
 
 mod cargo;
 mod chains;
+mod changes;
 mod links;
 mod passing;
 mod paths;
@@ -19,6 +21,7 @@ mod sockets;
 mod two_hosts;
 
 pub(crate) use cargo::{Cargo, LetterFlow, Parcel};
+pub(crate) use changes::Changes;
 pub(crate) use links::{Landed, Links, Progress, is_crossed};
 pub(crate) use paths::Path;
 pub(crate) use routes::{HostPair, Routes};

@@ -130,8 +130,15 @@ impl Damage {
             | Kind::HalfOpen
             | Kind::Off => self.losses += 1,
             Kind::Full => self.was_full = true,
+            // Each connection that it breaks is counted then.
+            Kind::Corrupt => {}
             Kind::Resume | Kind::Heal | Kind::Slow | Kind::SlowDisk | Kind::On => {}
         }
+    }
+
+    /// A connection broke, as a datum on it changed.
+    pub(super) fn connection_lost(&mut self) {
+        self.losses += 1;
     }
 
     /// Notes which nodes fall silent, and which are heard again.

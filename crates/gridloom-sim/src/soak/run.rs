@@ -303,6 +303,7 @@ impl Run {
                 SimEvent::Placed { node, ask, named, server } => {
                     self.ledger.shared.placed((*node, *ask), named, *server)
                 }
+                SimEvent::Refuses { is_lost: true } => self.ledger.damage.connection_lost(),
                 SimEvent::Told { node, event: Event::Named { ask, answer } } => {
                     self.ledger.shared.answered.insert((*node, *ask), (*at, answer.is_ok()));
                 }

@@ -304,7 +304,7 @@ impl Client {
                     self.fail_readers_at(now, server, datum, &error, out);
                     return;
                 }
-                if fault == SupplyFault::NoMemory || !self.is_elsewhere(datum, [server, source]) {
+                if fault == SupplyFault::NoMemory || !self.may_come_at_once(datum, (source, server)) {
                     self.supplies.strayed(datum, server);
                     return;
                 }
@@ -313,10 +313,14 @@ impl Client {
         self.resupply(now, datum, server, Some(source), out);
     }
 
-    /// Whether a server that is none of these has a datum.
-    fn is_elsewhere(&self, datum: DatumId, than: [NodeId; 2]) -> bool {
-        let is_other = |node: &NodeId| !than.contains(node) && !self.contacts.is_lost(*node);
-        self.data.get(&datum).is_some_and(|run| run.holders.iter().any(is_other))
+    /// Whether what broke off on its way from one place to another is sent at once by a third: so it is the first time. If it breaks
+    /// off there too, what is in its way may have to pass.
+    fn may_come_at_once(&self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
+        let is_third = |node: &NodeId| {
+            ![from, place].contains(node) && !self.contacts.is_lost(*node) && !self.supplies.are_apart(place, *node)
+        };
+        let is_elsewhere = self.data.get(&datum).is_some_and(|run| run.holders.iter().any(is_third));
+        is_elsewhere && self.supplies.times_broken(datum, place) == 1
     }
 
     /// A server cannot take a datum in: the tasks there that read it fail.
@@ -374,8 +378,9 @@ impl Client {
         let may_send = !datum.is_shared();
         let is_here = run.here && may_send;
         let relay = is_here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);
+        let is_broken_from_here = self.supplies.broke_off_from(datum, server) == Some(self.config.id);
         let from = match holder {
-            Some(holder) if !is_here => holder,
+            Some(holder) if !is_here || is_broken_from_here => holder,
             _ if relay && may_send => self.config.id,
             _ => {
                 self.supplies.wait(datum, server);
@@ -419,7 +424,7 @@ impl Client {
         run.fetching = None;
         let here = self.config.id;
         if !self.supplies.count_broken(datum, (from, here)) {
-            if no_memory || !self.is_elsewhere(datum, [here, from]) || !self.is_to_come_here(datum) {
+            if no_memory || !self.may_come_at_once(datum, (from, here)) || !self.is_to_come_here(datum) {
                 self.supplies.strayed(datum, here);
             } else {
                 self.fetch_here(datum, out);

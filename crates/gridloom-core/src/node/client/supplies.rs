@@ -76,8 +76,18 @@ impl Supplies {
         place: NodeId,
         sources: impl Iterator<Item = NodeId>,
     ) -> Option<NodeId> {
-        let broken = self.broken.get(&(datum, place)).map(|(_, from)| *from);
+        let broken = self.broke_off_from(datum, place);
         sources.min_by_key(|source| Some(*source) == broken)
+    }
+
+    /// From whom a datum broke off last on its way to a place where it has not arrived since.
+    pub(super) fn broke_off_from(&self, datum: DatumId, place: NodeId) -> Option<NodeId> {
+        self.broken.get(&(datum, place)).map(|(_, from)| *from)
+    }
+
+    /// How often a datum broke off on its way to a place since it last arrived there.
+    pub(super) fn times_broken(&self, datum: DatumId, place: NodeId) -> u32 {
+        self.broken.get(&(datum, place)).map_or(0, |(times, _)| *times)
     }
 
     pub(super) fn arrived(&mut self, datum: DatumId, place: NodeId) {

@@ -1,4 +1,5 @@
-//! Data are immutable: all copies of a datum are equal, wherever and whenever they come to be.
+//! Data are immutable: all copies of a datum are equal, byte for byte, wherever and whenever they come to be. So nobody takes in bytes
+//! that differ from what was put, whatever changes them on their way.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +9,50 @@ use super::{Check, Invariant};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::Ledger;
-use crate::soak::workload::first;
+use crate::store::StoredValue;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "data are immutable",
-    about: "all copies of a datum are equal, wherever and whenever they come to be",
+    about: "all copies of a datum are equal, byte for byte, wherever they come to be, and whatever changes them on their way",
     make: || Box::<Immutable>::default(),
 };
 
-/// Size and first element of the first copy of each datum; arrays of the workload are of one value.
 #[derive(Default)]
 struct Immutable {
-    known: BTreeMap<DatumId, (u64, u64)>,
+    /// The first copy of each datum.
+    known: BTreeMap<DatumId, StoredValue>,
+    /// Data that were not what was sent when they came.
+    refused: u64,
 }
 
 impl Check for Immutable {
     fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
-        let SimEvent::Stored { node, datum, value } = event else { return Ok(()) };
-        let bits = value.bytes.as_ref().map_or(0, |bytes| first(bytes).to_bits());
-        let copy = (value.meta.size_bytes(), bits);
-        match *self.known.entry(*datum).or_insert(copy) {
-            known if known == copy => Ok(()),
-            known => Err(format!("{datum} at {node} is {copy:?} (size, bits), and was {known:?} elsewhere or before")),
+        match event {
+            SimEvent::Refuses { .. } => self.refused += 1,
+            SimEvent::Stored { node, datum, value } => match self.known.get(datum) {
+                None => _ = self.known.insert(*datum, value.clone()),
+                Some(known) if is_equal(known, value) => {}
+                Some(known) => {
+                    return Err(format!("{datum} at {node} is {}, and was {} before", shown(value), shown(known)));
+                }
+            },
+            _ => {}
         }
+        Ok(())
     }
+
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        vec![("changed bytes were refused", self.refused)]
+    }
+}
+
+/// Most copies are one value.
+fn is_equal(a: &StoredValue, b: &StoredValue) -> bool {
+    let is_one = a.bytes.as_ref().zip(b.bytes.as_ref()).is_some_and(|(a, b)| std::sync::Arc::ptr_eq(a, b));
+    a.meta.size_bytes() == b.meta.size_bytes() && (is_one || a.bytes == b.bytes)
+}
+
+fn shown(value: &StoredValue) -> String {
+    let digest = value.bytes.as_ref().map(|bytes| crate::trace::digest(bytes));
+    format!("{} bytes (digest {digest:x?})", value.meta.size_bytes())
 }
