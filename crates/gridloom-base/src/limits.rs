@@ -1,5 +1,6 @@
 //! Every bound in one place, with its reason.
 
+use super::Parts;
 use super::time::{MILLISECOND_NS, SECOND_NS};
 
 /// Largest control frame. Graphs and plans are cut into parts well below it; a longer one is an error or an attack.
@@ -23,12 +24,8 @@ pub const KIND_BYTES_MAX: usize = 255;
 /// A datum up to this size travels on the control connection and is pushed unasked (eager); a larger one waits until
 /// its receiver has room and asks (rendezvous), and travels on a bulk connection.
 pub const EAGER_BYTES_MAX: u64 = 32 << 10;
-/// A large datum is read and written in parts of that size: what has come whole of it, its receiver may pass on. Smaller parts would
-/// wake more threads for each byte, larger ones make each server of a chain later.
-pub const PART_BYTES: u64 = 1 << 20;
-/// A datum of at least that size is passed on while it comes, part by part. A smaller one gains less than a few milliseconds on a fast
-/// link.
-pub const CUT_THROUGH_BYTES_MIN: u64 = 4 * PART_BYTES;
+/// Parts of large data. Smaller ones would wake more threads for each byte, larger ones make each server of a chain later.
+pub const PARTS: Parts = Parts { least_bytes: 64 << 10, most_bytes: 256 << 10 };
 /// Sends from a holder of a datum to the last server of a chain that passes it on. A longer chain is cut: its later servers ask as if
 /// they stood there.
 pub const HOPS_MAX: u16 = 4096;

@@ -6,7 +6,7 @@
 mod names;
 mod stage;
 
-use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, SILENCE_NS_MAX};
+use gridloom_base::limits::{PARTS, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
@@ -76,7 +76,7 @@ const CALLS: &[Case] = &[
 const PATIENCE_NS: u64 = 2 * SILENCE_NS_MAX + 10 * SECOND_NS;
 const ELEMENTS: u64 = 10_000;
 /// Of an array that is passed on while it comes.
-const LARGE_ELEMENTS: u64 = 4 * CUT_THROUGH_BYTES_MIN / 8;
+const LARGE_ELEMENTS: u64 = 4 * PARTS.passed_on_bytes_min() / 8;
 
 /// The suite's functions.
 pub fn definitions() -> Vec<Definition> {

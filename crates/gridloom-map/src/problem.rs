@@ -25,7 +25,7 @@ use super::error::MapError;
 use crate::outline::Outline;
 use crate::stop::Stop;
 use gridloom_base::NodeId;
-use gridloom_base::limits::CUT_THROUGH_BYTES_MIN;
+use gridloom_base::limits::PARTS;
 use gridloom_perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, Size, first_guess_s};
 
 /// A server as heuristics see it.
@@ -366,7 +366,7 @@ impl Problem {
 
     /// Whether a place passes a datum on while it comes there: large ones, in plans of real groups. The client does not.
     pub fn passes_on(&self, datum: usize, place: usize) -> bool {
-        let is_large = self.data()[datum].size_bytes >= CUT_THROUGH_BYTES_MIN;
+        let is_large = PARTS.passes_on(self.data()[datum].size_bytes);
         is_large && place != self.client() && self.has_contention && !self.has_exact_figures
     }
 

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
 use blake3::Hash;
-use gridloom_base::limits::{EAGER_BYTES_MAX, PART_BYTES};
+use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{DatumId, Named, NodeId};
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use serde::{Deserialize, Serialize};
@@ -159,7 +159,7 @@ impl Durable {
         let new = self.file(serial, NEW);
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         let mut hasher = blake3::Hasher::new();
-        for part in bytes.chunks(PART_BYTES as usize) {
+        for part in bytes.chunks(PARTS.most_bytes as usize) {
             hasher.update(part);
             file.write_all(part)?;
         }

@@ -5,7 +5,7 @@ mod transport_support;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use gridloom_base::limits::PART_BYTES;
+use gridloom_base::limits::PARTS;
 use gridloom_base::{DatumId, Dtype, Meta};
 use gridloom_channel::tags::{TAG_BYTES, Tagger};
 use gridloom_channel::{Key, Keys, frame};
@@ -253,7 +253,7 @@ fn a_bulk_header_that_lies_ends_the_peer() {
 fn read_parts(bulk: &mut std::net::TcpStream) -> Vec<u8> {
     let (mut bytes, mut tag) = (vec![0; LARGE as usize], [0; TAG_BYTES]);
     bulk.read_exact(&mut tag).unwrap();
-    for part in bytes.chunks_mut(PART_BYTES as usize) {
+    for part in bytes.chunks_mut(PARTS.of(LARGE) as usize) {
         bulk.read_exact(part).unwrap();
         bulk.read_exact(&mut tag).unwrap();
     }

@@ -5,7 +5,7 @@ mod transport_support;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 
-use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
+use gridloom_base::limits;
 use gridloom_base::{DatumId, Dtype, Meta};
 use gridloom_channel::Keys;
 use gridloom_channel::tags::Tagger;
@@ -16,7 +16,8 @@ use gridloom_net::transport::handshake::Purpose;
 use gridloom_net::transport::{Cargo, CargoHeader};
 use transport_support::*;
 
-const SIZE_BYTES: u64 = 2 * CUT_THROUGH_BYTES_MIN;
+const SIZE_BYTES: u64 = 2 * limits::PARTS.passed_on_bytes_min();
+const PART_BYTES: u64 = limits::PARTS.of(SIZE_BYTES);
 const PARTS: u64 = SIZE_BYTES / PART_BYTES;
 
 fn datum() -> DatumId {

@@ -19,6 +19,7 @@ pub struct Tree<P> {
     measured: BTreeMap<(usize, usize), LinkEstimate>,
     bandwidths: Linkage,
     latencies: Linkage,
+    usual: Option<LinkEstimate>,
 }
 
 impl<P: Ord + Clone> Tree<P> {
@@ -39,7 +40,10 @@ impl<P: Ord + Clone> Tree<P> {
         let all = || measured.iter().map(|(pair, link)| (*pair, *link)).chain(guessed.iter().copied());
         let bandwidths = Linkage::new(numbers.len(), all().map(|(pair, link)| (pair, -link.bandwidth)));
         let latencies = Linkage::new(numbers.len(), all().map(|(pair, link)| (pair, link.latency_s)));
-        Tree { numbers, measured, bandwidths, latencies }
+        let usual = median(measured.values().map(|link| link.bandwidth))
+            .zip(median(measured.values().map(|link| link.latency_s)));
+        let usual = usual.map(|(bandwidth, latency_s)| LinkEstimate { latency_s, bandwidth });
+        Tree { numbers, measured, bandwidths, latencies, usual }
     }
 
     /// The number of a place, for the other functions; `None` if no link of it is known.
@@ -53,6 +57,11 @@ impl<P: Ord + Clone> Tree<P> {
         self.measured.get(&(from, to)).or_else(|| self.measured.get(&(to, from))).copied()
     }
 
+    /// The median of what was measured, if anything was.
+    pub fn usual(&self) -> Option<LinkEstimate> {
+        self.usual
+    }
+
     /// What is expected of a link, measured or not; [`LinkEstimate::UNMEASURED`] if nothing joins the two.
     pub fn link(&self, from: Option<usize>, to: Option<usize>) -> LinkEstimate {
         let supposed = || {
@@ -62,6 +71,12 @@ impl<P: Ord + Clone> Tree<P> {
         };
         self.measured(from, to).or_else(supposed).unwrap_or(LinkEstimate::UNMEASURED)
     }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// Clusters of places, joined in the order of what joins them, the least first. The tree is one of union by size, so that it is
@@ -130,6 +145,7 @@ mod tests {
         assert_eq!((between(0, 1), between(2, 0)), (link(1e8, 1e-4), link(1e8, 1e-4)));
         assert_eq!((between(0, 13), between(13, 0)), (link(2e5, 0.15), link(2e5, 0.15)));
         assert_eq!((between(11, 0), between(0, 99)), (link(1e5, 0.2), LinkEstimate::UNMEASURED));
+        assert_eq!(tree.usual(), Some(link(1e8, 1e-4)), "five of seven are so");
         assert!(tree.measured(tree.number(&11), tree.number(&0)).is_some());
         assert!(tree.measured(tree.number(&0), tree.number(&2)).is_none());
     }

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use gridloom_base::limits::PART_BYTES;
-use gridloom_base::{DatumId, Meta, NodeId, Time};
+use gridloom_base::limits::PARTS;
+use gridloom_base::{DatumId, Meta, NodeId, Parts, Time};
 use gridloom_core::node::{Command, Effect, Event, Input, Role};
 use gridloom_flow::{ActionId, FlowEngine, NetworkModel, Policy, Resources};
 use gridloom_platform::{HostId, Platform, Sharing};
@@ -51,8 +51,8 @@ pub struct SimConfig {
     pub reference_flops: f64,
     /// Rates of disks, bytes per second; those of other hosts are 1 GB/s.
     pub disks: BTreeMap<HostId, f64>,
-    /// Parts in which large data are sent: from four of them on, a server passes on what has come.
-    pub part_bytes: u64,
+    /// Parts in which large data are sent: a server passes on what has come.
+    pub parts: Parts,
     /// One mapping of so many takes seconds of virtual time; none does, if 0.
     pub slow_mappings_of: u64,
     /// What part of its host's speed a function makes use of, by name; others use it all.
@@ -67,7 +67,7 @@ impl Default for SimConfig {
             message_overhead_bytes: 64,
             reference_flops: 1e9,
             disks: BTreeMap::new(),
-            part_bytes: PART_BYTES,
+            parts: PARTS,
             slow_mappings_of: 0,
             efficiencies: BTreeMap::new(),
         }
@@ -110,7 +110,7 @@ impl Simulation {
             kernel: Kernel::new(engine, timeline(&platform), instruments),
             hosts,
             routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes),
-            links: Links::new(config.part_bytes),
+            links: Links::new(config.parts),
             sockets: Sockets::default(),
             changes: Changes::new(config.seed),
             nodes: Nodes::default(),

@@ -2,14 +2,15 @@
 
 mod scripted;
 
-use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
+use gridloom_base::limits::PARTS;
 use gridloom_base::{NodeId, SplitMix64};
 use gridloom_core::node::{Input, Role};
 use gridloom_platform::{Platform, PlatformBuilder, Sharing};
 use gridloom_sim::faults::Scenario;
 use scripted::{Grid, datum, dial, ms, send_datum};
 
-const SIZE_BYTES: u64 = 2 * CUT_THROUGH_BYTES_MIN;
+const SIZE_BYTES: u64 = 2 * PARTS.passed_on_bytes_min();
+const PART_BYTES: u64 = PARTS.of(SIZE_BYTES);
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Hosts with a link of 1 ms from each to the next, of these bandwidths.

@@ -6,7 +6,7 @@
 //! ```text
 //! alone   = l + s (u + 1) / b          the source has it, and shares its card among those it sends to
 //! behind  = end of the source + l + p / b
-//! end     = max(now + alone, behind)   from CUT_THROUGH_BYTES_MIN on: what still comes is passed on part by part
+//! end     = max(now + alone, behind)   from 4 MiB on: what still comes is passed on part by part
 //!         = max(now, end of the source) + alone       below
 //! ```
 //! Predictions are no better than what is known of links. So of sources that end nearly as early ([`NEAR_EARLIEST`]), those with
@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 
 use gridloom_base::NodeId;
-use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, HOPS_MAX, PART_BYTES};
+use gridloom_base::limits::{HOPS_MAX, PARTS};
 use gridloom_perf::LinkEstimate;
 use serde::{Deserialize, Serialize};
 
@@ -173,9 +173,9 @@ fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 /// The formula of the module, for a source that sends it to so many others, and has it whole at that time.
 fn end_s(now_s: f64, size_bytes: u64, (sends, source_end_s): (u32, f64), way: LinkEstimate) -> f64 {
     let alone_s = way.seconds(size_bytes.saturating_mul(u64::from(sends) + 1));
-    match size_bytes >= CUT_THROUGH_BYTES_MIN {
+    match PARTS.passes_on(size_bytes) {
         true => {
-            let behind_s = source_end_s + way.seconds(PART_BYTES);
+            let behind_s = source_end_s + way.seconds(PARTS.of(size_bytes));
             (now_s + alone_s).max(if source_end_s > now_s { behind_s } else { now_s })
         }
         false => source_end_s.max(now_s) + alone_s,

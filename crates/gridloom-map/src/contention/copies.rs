@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use gridloom_base::limits::PART_BYTES;
+use gridloom_base::limits::PARTS;
 
 use super::sharing::{Mark, PART_OVER};
 use super::{Copied, Judge, NOBODY, State, Timed, Waiter, What};
@@ -57,7 +57,7 @@ impl Judge<'_> {
         while next != NOBODY {
             let (waiter, after) = self.waiters[next as usize];
             if matches!(waiter, Waiter::CopyTo(_)) {
-                return Some(PART_BYTES as f64);
+                return Some(self.part_bytes(datum) as f64);
             }
             next = after;
         }
@@ -118,8 +118,12 @@ impl Judge<'_> {
 
     /// Seconds that the last part of a copy takes.
     fn part_s(&self, number: u32) -> f64 {
-        let Copied { from, to, .. } = self.copies[number as usize];
-        self.problem.link_seconds(from as usize, to as usize, PART_BYTES)
+        let Copied { datum, from, to, .. } = self.copies[number as usize];
+        self.problem.link_seconds(from as usize, to as usize, self.part_bytes(datum))
+    }
+
+    fn part_bytes(&self, datum: u32) -> u64 {
+        PARTS.of(self.problem.data()[datum as usize].size_bytes)
     }
 
     pub(super) fn end_copy(&mut self, number: u32) {

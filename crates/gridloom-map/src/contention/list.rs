@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::Choice;
 use crate::problem::Problem;
-use gridloom_base::limits::{EAGER_BYTES_MAX, PART_BYTES};
+use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 
 /// Makes choices for one problem. Buffers are kept from one to the next.
 #[derive(Debug)]
@@ -243,7 +243,7 @@ impl<'p> Lister<'p> {
         }
         sources.insert((datum, to), from);
         // At full rate up to its end: its first part may have been there before.
-        let behind_s = (bytes - PART_BYTES as f64) / bandwidth;
+        let behind_s = (bytes - PARTS.of(bytes as u64) as f64) / bandwidth;
         let passes_on = self.problem.passes_on(datum as usize, to as usize);
         self.add(datum, to, (end_s, if passes_on { end_s - behind_s } else { end_s }));
         end_s
@@ -292,7 +292,7 @@ impl<'p> Lister<'p> {
         let busy_s = self.cards.links_s[from as usize * self.places + to as usize];
         let mut end_s = busy_s.max(start_s) + bytes / link.bandwidth;
         if passed_s < since_s {
-            end_s = end_s.max(since_s + link.latency_s + PART_BYTES as f64 / link.bandwidth);
+            end_s = end_s.max(since_s + link.latency_s + PARTS.of(bytes as u64) as f64 / link.bandwidth);
         }
         for card in [out, into] {
             end_s = end_s.max(self.cards.cards_s[card].max(start_s) + bytes / self.widths[card]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::testing::{Build, grid, independent, perturbation};
-use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
+use gridloom_base::limits::PARTS;
 use gridloom_map::contention::*;
 use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
 use gridloom_map::*;
@@ -152,7 +152,7 @@ fn what_runs_on_slots_that_are_not_needed_disturbs_too() {
     assert!((both[0] - 4.0).abs() < 1e-9 && both[1] > both[0], "{both:?}");
 }
 
-const SIZE_BYTES: u64 = 2 * CUT_THROUGH_BYTES_MIN;
+const SIZE_BYTES: u64 = 2 * PARTS.passed_on_bytes_min();
 
 /// Three tasks that read one large datum of the client's, on three servers with links of 1 MB/s between them.
 fn one_datum_for_three(client_bytes_per_s: u64) -> (Workflow, Servers) {
@@ -180,7 +180,7 @@ fn servers_pass_on_what_still_comes_to_them() {
         };
         let mut judge = Judge::new(&problem);
         let outcome = judge.run(&chain, f64::INFINITY).unwrap().unwrap().clone();
-        let (first_s, part_s) = (SIZE_BYTES as f64 / client_bytes_per_s as f64, PART_BYTES as f64 / 1e6);
+        let (first_s, part_s) = (SIZE_BYTES as f64 / client_bytes_per_s as f64, PARTS.of(SIZE_BYTES) as f64 / 1e6);
         for (number, start_s) in outcome.start_s.iter().enumerate() {
             let expected_s = first_s + number as f64 * part_s;
             assert!((start_s - expected_s).abs() < 1e-6, "{start_s} for {expected_s}");

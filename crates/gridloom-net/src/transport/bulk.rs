@@ -6,7 +6,7 @@
 //!  | header | CargoHeader | tag | part 1  | tag |         | last part | tag |
 //!  | length | (postcard)  |     |         |     |         |           |     |
 //!  +--------+-------------+-----+---------+-----+-- - - --+-----------+-----+
-//!   u32 LE                 16 B  PART_BYTES                (the rest)
+//!   u32 LE                 16 B  `PARTS`                   (the rest)
 //! ```
 //! **Promises:** nothing is believed, stored or passed on before its own tag was checked: the header before memory is taken for it,
 //! each part before another node gets it. A receiver allocates what a header states only if it is within the node's bound and fits
@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::limits::{self, CUT_THROUGH_BYTES_MIN};
+use gridloom_base::limits::PARTS;
 use gridloom_channel::tags::{Changed, TAG_BYTES, Tagged, Tagger};
 use gridloom_channel::{Key, frame};
 use gridloom_core::node::Role;
@@ -33,10 +33,13 @@ use crate::payload::Payload;
 use crate::segment::{Filling, Segment, SegmentMut};
 use crate::store::{Coming, Store};
 
-/// Data are written and read in parts, so that people see how far they have come, and others get what has.
-const PART_BYTES: usize = limits::PART_BYTES as usize;
 /// Bytes of a probe are zeros, written from one block.
-static ZEROS: [u8; PART_BYTES] = [0; PART_BYTES];
+static ZEROS: [u8; PARTS.most_bytes as usize] = [0; PARTS.most_bytes as usize];
+
+/// Data are written and read in parts, so that people see how far they have come, and others get what has.
+fn part_bytes(header: &CargoHeader) -> usize {
+    PARTS.of(header.size_bytes) as usize
+}
 
 /// Where data go: each piece with its tag behind it.
 pub struct Sink<'a, W> {
@@ -69,10 +72,11 @@ impl<'a, W: Write> Sink<'a, W> {
     /// If the stream breaks.
     pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Moving) -> io::Result<()> {
         let mut head = self.head(header);
-        let is_long = bytes.len() > PART_BYTES;
+        let part_bytes = part_bytes(header);
+        let is_long = bytes.len() > part_bytes;
         let datum = header.cargo.datum().filter(|_| is_long);
         let passage = datum.map(|datum| moving.begin(datum, true, header.size_bytes));
-        for part in bytes.chunks(PART_BYTES) {
+        for part in bytes.chunks(part_bytes) {
             self.write_part(&mut head, part)?;
             passage.iter().for_each(|passage| passage.advance(part.len()));
         }
@@ -87,8 +91,9 @@ impl<'a, W: Write> Sink<'a, W> {
     pub fn coming(&mut self, header: &CargoHeader, coming: &Filling, moving: &Moving) -> io::Result<()> {
         let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
         let (mut head, mut written) = (self.head(header), 0);
+        let part_bytes = part_bytes(header);
         while (written as u64) < coming.size_bytes() {
-            for part in coming.read(written).ok_or_else(broken_off)?.chunks(PART_BYTES) {
+            for part in coming.read(written).ok_or_else(broken_off)?.chunks(part_bytes) {
                 self.write_part(&mut head, part)?;
                 written += part.len();
                 passage.iter().for_each(|passage| passage.advance(part.len()));
@@ -103,9 +108,9 @@ impl<'a, W: Write> Sink<'a, W> {
     /// If the stream breaks.
     pub fn probe(&mut self, header: &CargoHeader) -> io::Result<()> {
         let mut head = self.head(header);
-        let mut left = header.size_bytes as usize;
+        let (mut left, part_bytes) = (header.size_bytes as usize, part_bytes(header));
         while left > 0 {
-            let part = &ZEROS[..left.min(PART_BYTES)];
+            let part = &ZEROS[..left.min(part_bytes)];
             self.write_part(&mut head, part)?;
             left -= part.len();
         }
@@ -222,7 +227,7 @@ impl Receiver {
                 self.arrived(header, Payload::segment(segment), took_ns);
             }
             Err(error) => {
-                read_past(stream, tagger, header.size_bytes)?;
+                read_past(stream, tagger, &header)?;
                 let why = format!("no room for {} bytes: {error}", header.size_bytes);
                 self.no_room(header, why);
             }
@@ -240,11 +245,12 @@ impl Receiver {
         memory: SegmentMut,
     ) -> Result<Arc<Segment>, StreamEnd> {
         let (mut filler, size_bytes) = (memory.fill(), header.size_bytes);
-        let datum = header.cargo.datum().filter(|_| size_bytes > PART_BYTES as u64);
+        let part_bytes = part_bytes(header);
+        let datum = header.cargo.datum().filter(|_| size_bytes > part_bytes as u64);
         let passage = datum.map(|datum| self.store.moving().begin(datum, false, size_bytes));
         let (mut coming, mut filled) = (None, 0);
         loop {
-            let part = filler.next_mut(PART_BYTES);
+            let part = filler.next_mut(part_bytes);
             let length = part.len();
             if length == 0 {
                 break;
@@ -253,7 +259,7 @@ impl Receiver {
             filler.advance(length);
             filled += length as u64;
             passage.iter().for_each(|passage| passage.advance(length));
-            if coming.is_none() && self.passes_on_from.is_some() && size_bytes >= CUT_THROUGH_BYTES_MIN {
+            if coming.is_none() && self.passes_on_from.is_some() && PARTS.passes_on(size_bytes) {
                 coming = Some(self.begin(header, filler.filling()));
             }
         }
@@ -312,11 +318,11 @@ fn read_part(stream: &mut TcpStream, tagger: &mut Tagger, part: &mut [u8]) -> io
     stream.check_tag()
 }
 
-/// Reads all parts of so many bytes, and throws them away.
-fn read_past(stream: &mut TcpStream, tagger: &mut Tagger, size_bytes: u64) -> io::Result<()> {
-    let mut left = size_bytes;
+/// Reads all parts of a datum, and throws them away.
+fn read_past(stream: &mut TcpStream, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
+    let (mut left, part_bytes) = (header.size_bytes, part_bytes(header) as u64);
     while left > 0 {
-        let part = left.min(PART_BYTES as u64);
+        let part = left.min(part_bytes);
         let mut stream = Tagged::new(stream, Some(tagger));
         if io::copy(&mut Read::by_ref(&mut stream).take(part), &mut io::sink())? < part {
             return Err(ErrorKind::UnexpectedEof.into());

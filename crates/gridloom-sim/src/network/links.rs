@@ -15,9 +15,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gridloom_base::limits::{CUT_THROUGH_BYTES_MIN, PART_BYTES};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_base::{DatumId, NodeId, Parts, Time};
 use gridloom_flow::{ActionId, LinkIndex, Transfer};
 use gridloom_platform::HostId;
 
@@ -83,18 +82,18 @@ pub(crate) struct Links {
     ends: BTreeMap<(NodeId, NodeId), End>,
     made: u64,
     pub(super) comings: Comings,
-    part_bytes: u64,
+    parts: Parts,
 }
 
 impl Links {
-    /// Without connections. Large data go in parts of so many bytes.
-    pub(crate) fn new(part_bytes: u64) -> Links {
-        Links { ends: BTreeMap::new(), made: 0, comings: Comings::default(), part_bytes }
+    /// Without connections. Large data go in these parts.
+    pub(crate) fn new(parts: Parts) -> Links {
+        Links { ends: BTreeMap::new(), made: 0, comings: Comings::default(), parts }
     }
 
     /// Whether a datum is large enough to be passed on while it comes.
     pub(crate) fn may_pass(&self, size_bytes: u64) -> bool {
-        size_bytes >= CUT_THROUGH_BYTES_MIN / PART_BYTES * self.part_bytes
+        self.parts.passes_on(size_bytes)
     }
 
     /// Connects two nodes on the given hosts.
@@ -218,7 +217,7 @@ impl Links {
 
     /// Starts the next flow of that direction, if none is under way and the way is there. What is whole goes first.
     fn move_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
-        let part_bytes = self.part_bytes;
+        let parts = self.parts;
         let Some(end) = self.ends.get_mut(&pair).filter(|end| end.moving.is_none()) else { return };
         if end.bulk.is_empty() || routes.is_lost(end.way) {
             return;
@@ -229,7 +228,7 @@ impl Links {
         end.bulk.iter_mut().for_each(|(since, _)| *since = since.or(Some(now)));
         let under_way_s = since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
         let size_bytes = load.cargo.size_bytes();
-        let flowing_bytes = load.stretch_bytes(size_bytes, part_bytes);
+        let flowing_bytes = load.stretch_bytes(size_bytes, parts);
         let action = Some(flow(kernel, routes, pair, end.way, (flowing_bytes, under_way_s)));
         let transfer = begins(kernel, routes, pair, end.way, &load.cargo);
         let left_bytes = size_bytes - flowing_bytes;
@@ -240,7 +239,7 @@ impl Links {
     fn flow_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
         let Some(end) = self.ends.get_mut(&pair) else { return };
         let Some(moving) = end.moving.as_mut().filter(|moving| moving.action.is_none()) else { return };
-        let stretch_bytes = moving.load.stretch_bytes(moving.left_bytes, self.part_bytes);
+        let stretch_bytes = moving.load.stretch_bytes(moving.left_bytes, self.parts);
         if stretch_bytes > 0 {
             moving.action = Some(flow(kernel, routes, pair, end.way, (stretch_bytes, f64::INFINITY)));
             moving.left_bytes -= stretch_bytes;

@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::{DatumId, NodeId};
+use gridloom_base::{DatumId, NodeId, Parts};
 
 use super::cargo::Cargo;
 use crate::store::StoredValue;
@@ -35,7 +35,8 @@ pub(super) struct Load {
 
 impl Load {
     /// Bytes of its next stretch, with so many left: 0 if it has to wait.
-    pub(super) fn stretch_bytes(&self, left_bytes: u64, part_bytes: u64) -> u64 {
+    pub(super) fn stretch_bytes(&self, left_bytes: u64, parts: Parts) -> u64 {
+        let part_bytes = parts.of(self.cargo.size_bytes());
         let is_first = left_bytes == self.cargo.size_bytes();
         match (self.may_pass && is_first, self.is_coming) {
             (true, _) => part_bytes.min(left_bytes),

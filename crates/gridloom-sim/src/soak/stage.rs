@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Dtype, Meta, NodeId, SplitMix64, Time};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, Parts, SplitMix64, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
@@ -21,8 +21,8 @@ use crate::simulation::{SimConfig, Simulation};
 /// Tells its draws from others.
 const INSIDER: u64 = 0x696e_7369_6465_7221;
 
-/// The larger arrays of the workload have four parts: servers pass them on while they come.
-const PART_BYTES: u64 = 12 << 10;
+/// The larger arrays of the workload have several parts: servers pass them on while they come.
+const PARTS: Parts = Parts { least_bytes: 768, most_bytes: 12 << 10 };
 
 /// Functions and methods.
 fn offered() -> Vec<Definition> {
@@ -47,7 +47,7 @@ impl Stage {
         let platform = Platform::parse(PLATFORM, "soak.toml", &mut |_| Err("no files".into()));
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
-        let config = SimConfig { seed, part_bytes: PART_BYTES, slow_mappings_of: 16, ..SimConfig::default() };
+        let config = SimConfig { seed, parts: PARTS, slow_mappings_of: 16, ..SimConfig::default() };
         let mut sim = Simulation::new(platform.clone(), config);
         sim.kernel.instruments_mut().trace.take_events();
         sim.set_bodies(Box::<Mix>::default());

@@ -55,6 +55,8 @@ struct Registered {
     /// Whose models it shares: see [`Registration::processors`].
     processors: String,
     since: Time,
+    /// How many had registered before it.
+    number: u64,
     speed_flops: Option<f64>,
     links_done: bool,
     links: BTreeMap<NodeId, Option<LinkEstimate>>,
@@ -87,6 +89,8 @@ pub struct Agent {
     models: Models,
     /// By host; clients are places of their own.
     links: Links<String>,
+    /// How many servers have registered so far.
+    registered: u64,
     /// Transfers wait to be learned from.
     settling: bool,
     /// The server that was last asked to probe because it was its turn.
@@ -115,6 +119,7 @@ impl Agent {
             subscribers: BTreeMap::new(),
             models: Models::default(),
             links: Links::default(),
+            registered: 0,
             settling: false,
             probe_turn: NodeId(0),
             plans: BTreeMap::new(),

@@ -53,6 +53,7 @@ impl Agent {
                 processors: registration.processors(),
                 registration,
                 since: now,
+                number: self.registered,
                 speed_flops: None,
                 pace: 1.0,
                 unable: BTreeSet::new(),
@@ -60,6 +61,7 @@ impl Agent {
                 promised: BTreeMap::new(),
             },
         );
+        self.registered += 1;
         send(out, from, DirectoryToServer::Registered { peers, differences });
         self.changed(now, out);
     }
@@ -113,7 +115,7 @@ impl Agent {
     fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
         let mut peers: Vec<(&NodeId, &Registered)> =
             self.servers.iter().filter(|(_, server)| !server.registration.plain).collect();
-        peers.sort_by_key(|(node, server)| (std::cmp::Reverse(server.since), **node));
+        peers.sort_by_key(|(_, server)| std::cmp::Reverse(server.number));
         peers.truncate(PROBE_PEERS_MAX);
         peers.into_iter().map(|(node, server)| (*node, server.registration.address.clone())).collect()
     }

@@ -202,7 +202,8 @@ impl Agent {
         let link = tree.link(a, b);
         match tree.measured(a, b) {
             Some(_) => (link, Basis::Measured),
-            None if link == LinkEstimate::UNMEASURED => (link, Basis::Unknown),
+            // Not taken for a wide one: all others would get it from there.
+            None if link == LinkEstimate::UNMEASURED => (tree.usual().unwrap_or(link), Basis::Unknown),
             None => (link, Basis::Others),
         }
     }

@@ -3,6 +3,7 @@
 use super::super::two_hosts::two_hosts;
 use super::*;
 use crate::kernel::Happening;
+use gridloom_base::limits::PARTS;
 
 const A: (NodeId, HostId) = (NodeId(1), HostId(0));
 const B: (NodeId, HostId) = (NodeId(2), HostId(1));
@@ -10,7 +11,7 @@ const PAIR: (NodeId, NodeId) = (A.0, B.0);
 
 fn connected() -> (Kernel, Routes, Links) {
     let (_, kernel, routes) = two_hosts();
-    let mut links = Links::new(PART_BYTES);
+    let mut links = Links::new(PARTS);
     links.connect(A, B);
     (kernel, routes, links)
 }
