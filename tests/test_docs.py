@@ -93,11 +93,15 @@ def agent(monkeypatch):
 
 
 def test_the_page_on_shared_data(agent, tmp_path):
-    puts, gets = blocks("shared-data.md", "python")
+    puts, gets, declares = blocks("shared-data.md", "python")
     subprocess.run([sys.executable, "-c", puts], check=True, cwd=tmp_path, timeout=120)
     gets = f"import gridloom as gl\n{gets}print(_)\n".replace("grid.get(", "_ = grid.get(")
     done = subprocess.run([sys.executable, "-c", gets], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.stdout == "[0. 1. 2. 3. 4. 5.]\n", done.stderr
+    before = "import gridloom as gl, numpy as np\ngrid = gl.connect()\ngrid.put('mesh', np.arange(4.0).reshape(2, 2), replace=True)\n"
+    after = "\nsolve(1, 2)\nassert np.array_equal(grid.get('part/1'), [1, 5])\ngrid.delete('part/1')\n"
+    again = "grid.put('mesh', np.arange(6.0), replace=True)"
+    subprocess.run([sys.executable, "-c", before + declares + after + again], check=True, cwd=tmp_path, timeout=120)
     with gl.connect() as grid:
         passes("shared-data.md", grid)
 

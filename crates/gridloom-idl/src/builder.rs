@@ -4,8 +4,9 @@
 //! follows from the arrays. Hidden sizes stand after the declared inputs, in order of first use.
 
 use crate::parse::lexer::{IdlError, Lexer, Token};
-use crate::parse::parse_expression;
+use crate::parse::{parse_expression, parse_name};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
+use crate::uses::{Does, SharedUse};
 use gridloom_base::Dtype;
 
 /// Makes a [`Signature`] step by step; mistakes are told at [`SignatureBuilder::build`].
@@ -15,6 +16,8 @@ pub struct SignatureBuilder {
     inputs: Vec<Declared>,
     outputs: Vec<Declared>,
     work: Option<String>,
+    /// What it does, with which name, of which size.
+    uses: Vec<(Does, String, String)>,
     about: String,
 }
 
@@ -28,7 +31,7 @@ impl SignatureBuilder {
     /// A function `module/function` without parameters.
     pub fn new(name: &str) -> SignatureBuilder {
         let (inputs, outputs) = (Vec::new(), Vec::new());
-        SignatureBuilder { name: name.to_string(), inputs, outputs, work: None, about: String::new() }
+        SignatureBuilder { name: name.to_string(), inputs, outputs, work: None, uses: Vec::new(), about: String::new() }
     }
 
     /// An `IN` parameter: an array of these extents (none: of 0 dimensions), or one value without `dims`.
@@ -55,6 +58,13 @@ impl SignatureBuilder {
         self
     }
 
+    /// Shared data that it gets or puts, of so many bytes: an expression as an extent. The name may have expressions and inputs that
+    /// are strings in braces, `part/{i}`.
+    pub fn uses(mut self, does: Does, name: &str, size_bytes: &str) -> SignatureBuilder {
+        self.uses.push((does, name.to_string(), size_bytes.to_string()));
+        self
+    }
+
     /// One line of description.
     pub fn about(mut self, text: &str) -> SignatureBuilder {
         self.about = text.to_string();
@@ -67,7 +77,7 @@ impl SignatureBuilder {
     /// If an expression or the whole is wrong; the file of the error is the function's name, and the column is that in
     /// the expression.
     pub fn build(self) -> Result<Signature, IdlError> {
-        let SignatureBuilder { name, inputs, outputs, work, about } = self;
+        let SignatureBuilder { name, inputs, outputs, work, uses, about } = self;
         let fail = |message: String| IdlError { file: name.clone(), line: 1, column: 1, message };
         let declared: Vec<&str> = inputs.iter().chain(&outputs).map(|one| one.param.name.as_str()).collect();
         let mut hidden: Vec<String> = Vec::new();
@@ -105,7 +115,13 @@ impl SignatureBuilder {
             params.push(param);
         }
         let work = work.map(|text| expression("work", &text)).transpose()?;
-        let signature = Signature { name: name.clone(), params, callbacks: Vec::new(), work, about };
+        let declared = uses.into_iter().map(|(does, shared, size_bytes)| {
+            let size_bytes = expression(&format!("size of {shared:?}"), &size_bytes)?;
+            let wrong = |why| fail(format!("{} {shared:?}: {why}", does.word()));
+            Ok(SharedUse { does, name: parse_name(&shared, &params).map_err(wrong)?, size_bytes })
+        });
+        let uses = declared.collect::<Result<_, _>>()?;
+        let signature = Signature { name: name.clone(), params, callbacks: Vec::new(), work, uses, about };
         signature.check().map_err(fail)?;
         Ok(signature)
     }

@@ -5,8 +5,9 @@ use crate::expr::postfix::Token;
 use crate::expr::{EXPRESSION_NODES_MAX, Expr};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
 use crate::slice::Slice;
+use crate::uses::{NamePart, SharedUse};
 use crate::values::Values;
-use gridloom_base::limits::{CALLBACKS_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
+use gridloom_base::limits::{CALLBACKS_MAX, DATUM_NAME_BYTES_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
 use gridloom_base::{Dtype, Fnv};
 
 impl Signature {
@@ -41,6 +42,7 @@ impl Signature {
             }
         }
         self.check_callbacks()?;
+        self.check_uses()?;
         match &self.work {
             Some(work) => check_expression(work, &self.params, Use::Work).map_err(|why| format!("work: {why}")),
             None => Ok(()),
@@ -76,6 +78,55 @@ impl Signature {
         self.check_values(param)?;
         let used = if param.mode == Mode::VarOut { Use::SizeAfter } else { Use::Size };
         param.dims.iter().try_for_each(|dim| check_expression(dim, &self.params, used))
+    }
+
+    /// The name of shared data as it is written, without quotes.
+    pub fn pattern(&self, used: &SharedUse) -> String {
+        let part = |part: &NamePart| match part {
+            NamePart::Text(text) => text.replace('{', "{{").replace('}', "}}"),
+            NamePart::Number(expr) => format!("{{{}}}", expr.display(&self.params)),
+            NamePart::Param(index) => {
+                let name = self.params.get(*index).map(|param| param.name.clone());
+                format!("{{{}}}", name.unwrap_or_else(|| format!("#{index}")))
+            }
+        };
+        used.name.iter().map(part).collect()
+    }
+
+    fn check_uses(&self) -> Result<(), String> {
+        if self.uses.len() > PARAMETERS_MAX {
+            let count = self.uses.len();
+            return Err(format!("{count} shared data are declared, and at most {PARAMETERS_MAX} are allowed"));
+        }
+        for used in &self.uses {
+            let what = || format!("{} {:?}", used.does.word(), self.pattern(used));
+            if used.name.len() > PARAMETERS_MAX || self.pattern(used).len() > DATUM_NAME_BYTES_MAX {
+                let limits = format!("{DATUM_NAME_BYTES_MAX} bytes and {PARAMETERS_MAX} values");
+                return Err(format!("{}: a name of shared data is written in at most {limits}", used.does.word()));
+            }
+            for part in &used.name {
+                let checked = match part {
+                    NamePart::Text(_) => Ok(()),
+                    NamePart::Number(expr) => check_expression(expr, &self.params, Use::Size),
+                    NamePart::Param(index) => self.check_text(*index),
+                };
+                checked.map_err(|why| format!("{}: {why}", what()))?;
+            }
+            check_expression(&used.size_bytes, &self.params, Use::Size).map_err(|why| format!("{}: {why}", what()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a parameter can be a part of a name.
+    fn check_text(&self, index: usize) -> Result<(), String> {
+        let is_text = |param: &Param| {
+            param.mode == Mode::In && !param.is_array && matches!(param.base, BaseType::Text | BaseType::String)
+        };
+        match self.params.get(index) {
+            Some(param) if is_text(param) => Ok(()),
+            Some(param) => Err(format!("parameter '{}' is no IN string", param.name)),
+            None => Err(format!("it refers to parameter {index} of {}", self.params.len())),
+        }
     }
 
     fn check_callbacks(&self) -> Result<(), String> {
@@ -224,6 +275,12 @@ impl Signature {
         }
         hash.byte(u8::from(self.work.is_some()));
         self.work.iter().for_each(|work| hash.expression(work));
+        // What has none keeps the hash that it had before there were any.
+        for used in &self.uses {
+            hash.text(used.does.word());
+            hash.text(&self.pattern(used));
+            hash.expression(&used.size_bytes);
+        }
         hash.0
     }
 }

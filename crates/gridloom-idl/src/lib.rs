@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`signature`] | the types: what a function takes and gives, and how a server runs it; [`slice`] the part of an array that is sent; `values` those that a parameter may have |
+//! | [`signature`] | the types: what a function takes and gives, and how a server runs it; [`slice`] the part of an array that is sent; `values` those that a parameter may have; [`uses`] the shared data that a function gets and puts |
 //! | [`expr`] | size and complexity expressions: the tree, its value, its text, its form on the wire |
 //! | [`check`] | the invariants of a signature, its hash, which parameters follow from others |
 //! | [`ranks`] | functions that run on several ranks of MPI, as C |
@@ -31,6 +31,7 @@ pub mod scalar;
 pub mod signature;
 pub mod slice;
 mod type_words;
+pub mod uses;
 mod values;
 
 /// The module of the built-in functions that read and write files of a server.
@@ -50,4 +51,5 @@ pub use parse::{IdlFile, parse, parse_expression, parse_file};
 pub use prototype::Passed;
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Callback, Definition, Language, Mode, Param, Signature};
 pub use slice::Slice;
+pub use uses::{Does, NamePart, SharedUse, UsedName};
 pub use values::Values;

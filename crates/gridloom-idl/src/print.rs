@@ -129,6 +129,10 @@ impl fmt::Display for Definition {
         if let Some(work) = &signature.work {
             writeln!(f, "CalcOrder {}", work.display(&signature.params))?;
         }
+        for used in &signature.uses {
+            let (name, size_bytes) = (quoted(&signature.pattern(used)), used.size_bytes.display(&signature.params));
+            writeln!(f, "{}({name}, {size_bytes})", used.does.word())?;
+        }
         match &self.body {
             Body::Native { language, symbol, args, result } => {
                 let language = match language {

@@ -2,7 +2,7 @@
 //!
 //! **Invariants**, established by the parser and by [`Signature::check`]. Parameter names are unique. Extents and the
 //! complexity use only constants and scalar integer `IN` parameters; the complexity also real ones. An `OUT` scalar is
-//! passed by pointer.
+//! passed by pointer. Names and sizes of shared data are as extents; a name may have strings that are `IN`.
 
 use std::fmt;
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
 use crate::slice::Slice;
+use crate::uses::SharedUse;
 use crate::values::Values;
 use gridloom_base::{Dtype, Meta, Order};
 
@@ -199,6 +200,9 @@ pub struct Signature {
     pub callbacks: Vec<Callback>,
     /// Work in floating-point operations (CalcOrder), if stated.
     pub work: Option<Expr>,
+    /// Shared data that it declares to get and put.
+    #[serde(default)]
+    pub uses: Vec<SharedUse>,
     /// One line of description, may be empty.
     pub about: String,
 }

@@ -179,8 +179,14 @@ fn null_function() -> JobsConfig {
     source.write_all(b"void null_call(void) {}").expect("the compiler reads");
     drop(source);
     assert!(compiler.wait().expect("it ends").success());
-    let signature =
-        Signature { name: "k/null_call".into(), params: vec![], callbacks: vec![], work: None, about: String::new() };
+    let signature = Signature {
+        name: "k/null_call".into(),
+        params: vec![],
+        callbacks: vec![],
+        work: None,
+        uses: vec![],
+        about: String::new(),
+    };
     let body = Body::Native { language: Language::C, symbol: "null_call".into(), args: vec![], result: None };
     let program = std::env::current_exe().expect("this program has a file");
     JobsConfig {

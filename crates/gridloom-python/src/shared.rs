@@ -30,8 +30,14 @@ pub(crate) fn begin_put_shared(
     let (session, grid) = grid.live(py)?;
     // Errors name it.
     let what = format!("put of '{name}'");
-    let signature =
-        Signature { name: what, params: Vec::new(), callbacks: Vec::new(), work: None, about: String::new() };
+    let signature = Signature {
+        name: what,
+        params: Vec::new(),
+        callbacks: Vec::new(),
+        work: None,
+        uses: vec![],
+        about: String::new(),
+    };
     let describes_only = session.describes_only;
     let target = Target { grid: &grid, signature: &signature, describes_only, snapshots: None };
     let argument = target.argument(object, None)?;

@@ -63,3 +63,53 @@ def test_virtual_time(platform):
 def test_bad_platform(tmp_path):
     with pytest.raises(gl.InputError, match="none.xml"):
         gl.simulate(tmp_path / "none.xml")
+
+
+SHARES = """
+import gridloom as gl
+
+
+@gl.function(work="1e9", puts={"part/{i}": "8*n"})
+def make(i: int, n: int) -> None: ...
+
+
+@gl.function(work="1e9", gets={"{name}": "8*n"})
+def read(name: str, n: int) -> None: ...
+"""
+
+
+def test_calls_get_and_put_what_their_functions_declare(platform, tmp_path):
+    (tmp_path / "shares.py").write_text(SHARES)
+    n = 10_000_000
+    with gl.simulate(platform, functions=[tmp_path / "shares.py"]) as grid:
+        make, read = grid.function("shares/make"), grid.function("shares/read")
+        make.on("s0")(3, n)
+        (name,) = grid.names()
+        assert (name.name, name.nbytes, name.servers) == ("part/3", 8 * n, ("s0",))
+        times = []
+        for _ in range(2):
+            began = grid.now()
+            read.on("s1")("part/3", n)
+            times.append(grid.now() - began)
+        assert sorted(grid.names()[0].servers) == ["s0", "s1"]
+        assert times[0] > times[1] + 0.05, "it came over the link once"
+        with pytest.raises(gl.RemoteError, match="'part/3'"):
+            make.on("s0")(3, n)
+        waits = read.submit("part/4", n)
+        make(4, n)
+        waits.result()
+
+    def nothing() -> None: ...
+
+    for wrong, why in [(["mesh"], "expected names and sizes"), ({"mesh/{": "8"}, "has no '}'"), ({"mesh": "n"}, "unknown name 'n'")]:
+        with pytest.raises(gl.InputError, match=why):
+            gl.function(gets=wrong)(nothing)
+
+
+def test_functions_that_do_not_declare_what_they_share_are_told(platform, tmp_path, capfd):
+    body = '{ double x; OmstGetData("mesh", &x, sizeof x); }'
+    (tmp_path / "quiet.idl").write_text(f"Define quiet(IN int i) {body}\nDefine told(IN int i) Gets(\"mesh\", 8) {body}\n")
+    with gl.simulate(platform, functions=[tmp_path / "quiet.idl"]):
+        pass
+    said = capfd.readouterr().err
+    assert "'quiet/quiet' uses shared data that it does not declare" in said and "quiet/told" not in said

@@ -73,14 +73,13 @@ impl Simulation {
                     self.kernel.note(|trace, now| trace.stored(now, node, part, &value));
                 }
             }
-            Effect::StartTask { task } => {
-                self.at(node, |tasks, kernel, place| tasks.start(kernel, &place, task));
-            }
+            Effect::StartTask { task } => self.start_task(node, task),
             // Simulated slots take one task at a time.
             Effect::WithdrawTask { .. } => {}
             Effect::StopTask { task } => {
                 let ended = self.tasks.stop(&mut self.kernel, node, task);
                 ended.into_iter().for_each(|input| self.kernel.deliver(node, input));
+                self.shared_ended(node, task);
             }
             Effect::AnswerTask { task, answer } => {
                 let heard = self.at(node, |tasks, kernel, place| tasks.answer(kernel, place, task, answer));
@@ -117,6 +116,9 @@ impl Simulation {
 
     fn send_datum(&mut self, node: NodeId, to: NodeId, datum: DatumId) {
         if let Some(value) = self.node(node).store.value(datum).cloned() {
+            if self.sessions.share_memory(node, to) {
+                return self.hand_over(node, to, datum, value);
+            }
             return self.send_cargo(node, to, Cargo::Datum { datum, value });
         }
         let (kernel, routes) = (&mut self.kernel, &mut self.routes);
@@ -129,6 +131,13 @@ impl Simulation {
             assert!(self.links.has_broken(node, datum), "'{name}' sends {datum}, which is not in its store");
             self.links.send_broken(kernel, routes, (node, to), datum);
         }
+    }
+
+    /// A function and its server share their host's memory, whatever the platform has for a way within the host.
+    fn hand_over(&mut self, from: NodeId, to: NodeId, datum: DatumId, value: StoredValue) {
+        let meta = value.meta.clone();
+        self.keep(to, datum, value);
+        self.kernel.deliver(to, Input::DatumArrived { from, datum, meta, took_ns: 0 });
     }
 
     /// Small cargo goes with the messages, large in bulk.
@@ -237,7 +246,13 @@ impl Simulation {
 
     /// A task's time is over.
     pub(crate) fn on_task_done(&mut self, StartedTask { node, task }: StartedTask) {
+        let puts = self.uses(&task, false);
+        if !puts.is_empty() {
+            self.tasks.wait_after(node, &task);
+            return self.share(node, task.id, puts);
+        }
         let input = self.at(node, |tasks, kernel, place| tasks.computed(kernel, place, &task));
+        self.shared_ended(node, task.id);
         self.handle(node, input, 0);
     }
 
@@ -248,7 +263,7 @@ impl Simulation {
     }
 
     /// Does something with the tasks of a server.
-    fn at<T>(&mut self, node: NodeId, act: impl FnOnce(&mut Tasks, &mut Kernel, OnServer<'_>) -> T) -> T {
+    pub(crate) fn at<T>(&mut self, node: NodeId, act: impl FnOnce(&mut Tasks, &mut Kernel, OnServer<'_>) -> T) -> T {
         let server = self.nodes.node_mut(node);
         let place = OnServer {
             node,

@@ -12,7 +12,8 @@
 //! nodes       machines, their stores and timers              network    routes, connections, sockets
 //! tasks       files, time and bodies of tasks                hosts      speeds, disks, what is off
 //! process     user processes: what they wait for             instruments  trace, observer, log
-//! effects, connect, population, profiles, faults             what machines, platforms and faults do to these
+//! sessions    shared data that functions declare
+//! effects, connect, population, profiles, sharing, faults    what machines, platforms and faults do to these
 //! soak        seeds with faults and invariants               replay     given transfers and executions, without machines
 //! ```
 
@@ -37,6 +38,8 @@ pub mod process;
 mod profiles;
 mod queue;
 pub mod replay;
+mod sessions;
+mod sharing;
 mod simulation;
 pub mod soak;
 mod store;

@@ -33,6 +33,7 @@ use crate::network::{Changes, Links, Routes, Sockets};
 use crate::nodes::{Life, Nodes, SimNode};
 use crate::observe::Observer;
 use crate::process::{Idle, Measures, Processes};
+use crate::sessions::Sessions;
 use crate::store::StoredValue;
 use crate::tasks::{Bodies, Tasks};
 use crate::timeline::timeline;
@@ -85,6 +86,7 @@ pub struct Simulation {
     pub(crate) changes: Changes,
     pub(crate) nodes: Nodes,
     pub(crate) tasks: Tasks,
+    pub(crate) sessions: Sessions,
     pub(crate) processes: Processes,
     pub(crate) mappings: Mappings,
     pub(crate) durable: Durable,
@@ -115,6 +117,7 @@ impl Simulation {
             changes: Changes::new(config.seed),
             nodes: Nodes::default(),
             tasks: Tasks::new(config.efficiencies),
+            sessions: Sessions::default(),
             processes: Processes::new(config.reference_flops),
             mappings: Mappings::new(config.seed, config.slow_mappings_of),
             durable: Durable::new(config.disks),
@@ -354,6 +357,9 @@ impl Simulation {
 
     /// Tells the program, or the log.
     pub(crate) fn emit(&mut self, node: NodeId, event: Event) {
+        if self.hears(node, &event) {
+            return;
+        }
         match self.node(node).role {
             Role::Client => {
                 self.nodes.node_mut(node).events.push_back(event);

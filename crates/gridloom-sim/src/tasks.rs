@@ -83,6 +83,8 @@ struct Running {
 enum Stage {
     /// An action is under way: its files, or its computation.
     Moves(ActionId),
+    /// It waits for shared data: before its files and its computation, or after.
+    Shares { task: Arc<Task>, has_computed: bool },
     /// Its time is over, and its body waits for what its program says.
     CallsBack(Arc<Task>),
 }
@@ -115,11 +117,15 @@ impl Tasks {
         }
     }
 
-    /// Begins a task.
+    pub(crate) fn has_bodies(&self) -> bool {
+        self.bodies.is_some()
+    }
+
+    /// Begins a task. If it `waits`, it goes on when it has its shared data.
     ///
     /// # Panics
     /// If the server has no slot for it, runs it already, or lacks one of its inputs.
-    pub(crate) fn start(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>) {
+    pub(crate) fn start(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>, waits: bool) {
         let (name, slots, node, id) = (place.name, place.slots, place.node, task.id);
         // A task that waits for its program takes no slot.
         let moving = self.of(node).filter(|(_, running)| matches!(running.stage, Stage::Moves(_))).count();
@@ -129,14 +135,54 @@ impl Tasks {
             assert!(place.store.value(datum).is_some(), "'{name}' starts {id} without its input {datum}");
         }
         kernel.see(|| Seen::TaskBegins { node, task: &task });
-        let size_bytes = self.files.get(task.name()).map_or(0, |files| files.bytes(&task, place.store));
         let started = kernel.now();
-        let action = if size_bytes == 0 {
-            self.compute(kernel, place.host, StartedTask { node, task })
-        } else {
-            kernel.start_execution(place.disk, size_bytes as f64, Purpose::Files(StartedTask { node, task }))
-        };
-        self.running.insert((node, id), Running { started, stage: Stage::Moves(action) });
+        let stage = if waits { Stage::Shares { task, has_computed: false } } else { self.moves(kernel, place, task) };
+        self.running.insert((node, id), Running { started, stage });
+    }
+
+    /// Has a task's files written and read; without any it computes.
+    fn moves(&self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>) -> Stage {
+        let size_bytes = self.files.get(task.name()).map_or(0, |files| files.bytes(&task, place.store));
+        let started = StartedTask { node: place.node, task };
+        Stage::Moves(match size_bytes {
+            0 => self.compute(kernel, place.host, started),
+            _ => kernel.start_execution(place.disk, size_bytes as f64, Purpose::Files(started)),
+        })
+    }
+
+    /// A task that has computed waits until it has put its shared data.
+    pub(crate) fn wait_after(&mut self, node: NodeId, task: &Arc<Task>) {
+        let running = self.running.get_mut(&(node, task.id)).expect("a task that has computed was started");
+        running.stage = Stage::Shares { task: task.clone(), has_computed: true };
+    }
+
+    /// A task has its shared data. What its machine hears, if it has ended with that.
+    pub(crate) fn go_on(&mut self, kernel: &mut Kernel, place: OnServer<'_>, id: TaskId) -> Option<Input> {
+        let key = (place.node, id);
+        let Stage::Shares { task, has_computed } = &self.running.get(&key)?.stage else { return None };
+        let task = task.clone();
+        if *has_computed {
+            return Some(self.computed(kernel, place, &task));
+        }
+        let stage = self.moves(kernel, &place, task);
+        self.running.get_mut(&key).expect("found above").stage = stage;
+        None
+    }
+
+    /// A task that waits for shared data ends with an error.
+    pub(crate) fn fail(
+        &mut self,
+        kernel: &mut Kernel,
+        place: &OnServer<'_>,
+        id: TaskId,
+        error: impl FnOnce(String) -> TaskError,
+    ) -> Option<Input> {
+        let key = (place.node, id);
+        let Stage::Shares { task, .. } = &self.running.get(&key)?.stage else { return None };
+        let error = error(task.name().to_string());
+        let run_ns = kernel.now().since(self.running.remove(&key)?.started);
+        kernel.see(|| Seen::TaskEnds { node: place.node, task: id });
+        Some(Input::TaskEnded { task: id, outcome: Err(error), run_ns })
     }
 
     /// A task's files are written and read: it computes.
@@ -175,7 +221,7 @@ impl Tasks {
         match (running.stage, &mut self.bodies) {
             (Stage::Moves(action), _) => kernel.cancel(action),
             (Stage::CallsBack(_), Some(bodies)) => bodies.give_up(task),
-            (Stage::CallsBack(_), None) => {}
+            (Stage::CallsBack(_), None) | (Stage::Shares { .. }, _) => {}
         }
     }
 
@@ -346,7 +392,7 @@ mod tests {
             (kernel(), Tasks::new(BTreeMap::from([("m/f".into(), 0.5)])), Store::default());
         tasks.set_bodies(Box::new(Returns));
         for serial in [1, 2] {
-            tasks.start(&mut kernel, &place(&mut store), task(serial));
+            tasks.start(&mut kernel, &place(&mut store), task(serial), false);
         }
         tasks.check(&kernel);
         let Some(Happening::Ended(ended)) = kernel.next() else { panic!() };
@@ -364,15 +410,15 @@ mod tests {
     fn a_server_that_starts_more_tasks_than_it_has_slots_is_broken() {
         let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
         for serial in [1, 2, 3] {
-            tasks.start(&mut kernel, &place(&mut store), task(serial));
+            tasks.start(&mut kernel, &place(&mut store), task(serial), false);
         }
     }
 
     #[test]
     fn a_task_that_is_stopped_leaves_its_host_to_others() {
         let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
-        tasks.start(&mut kernel, &place(&mut store), task(1));
-        tasks.start(&mut kernel, &place(&mut store), task(2));
+        tasks.start(&mut kernel, &place(&mut store), task(1), false);
+        tasks.start(&mut kernel, &place(&mut store), task(2), false);
         let input = tasks.stop(&mut kernel, NodeId(2), task(1).id);
         assert!(matches!(input, Some(Input::TaskEnded { outcome: Err(TaskError::Cancelled), .. })));
         assert!(matches!(kernel.next(), Some(Happening::Ended(_))) && kernel.now() == Time(1_000_000_000));

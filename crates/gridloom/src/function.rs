@@ -299,6 +299,7 @@ impl Function {
                 retry: self.retry.clone(),
                 label: self.label.clone(),
                 ranks: self.ranks,
+                uses: bound.uses,
                 ..self.grid.terms()
             },
         };

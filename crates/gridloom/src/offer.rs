@@ -145,6 +145,13 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
             }
         }
         offer.libraries.extend(libraries.shared);
+    } else {
+        offer.warnings.extend(parsed.undeclared_sharing().map(|function| {
+            format!(
+                "'{function}' uses shared data that it does not declare: in simulation its calls neither get nor put them; declare \
+                 them by Gets, Puts or Replaces"
+            )
+        }));
     }
     let methods = parsed.classes.into_iter().flat_map(|class| class.methods);
     offer.define(&file.display().to_string(), parsed.definitions.into_iter().chain(methods))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use gridloom_base::{NodeId, TaskError};
+use gridloom_idl::UsedName;
 
 /// See the module. By default a task may run anywhere, and again if its server is lost.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +26,10 @@ pub struct Terms {
     pub ranks: u32,
     /// What people see for its function: the name of the one that a program sends along, which its function runs.
     pub label: Option<Box<str>>,
+    /// Shared data that it gets and puts by name, as its function declares. Servers of a simulation move them. Real ones do not see it:
+    /// there the function does.
+    #[serde(skip)]
+    pub uses: Vec<UsedName>,
     /// After which errors its client has it run again. Servers do not see it.
     #[serde(skip)]
     pub retry: Option<Arc<Retry>>,

@@ -14,6 +14,7 @@
 pub mod error;
 mod extents;
 pub mod fit;
+mod shared;
 pub mod slices;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use crate::bind::extents::{Sizes, described, wanted};
 use crate::expr::Expr;
 use crate::scalar::{Scalar, scalar_value};
 use crate::signature::{BaseType, Mode, Param, Signature};
+use crate::uses::UsedName;
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::{ByteOrder, Dtype, Meta, Order, list};
 
@@ -46,6 +48,8 @@ pub struct Bound {
     pub outputs: Vec<(usize, Meta)>,
     /// Work in floating-point operations, if the signature states it.
     pub work_flops: Option<f64>,
+    /// Shared data that the call gets and puts, as far as that is declared and known.
+    pub uses: Vec<UsedName>,
     /// For each `IN` and `INOUT` parameter in order (hidden ones included): index of the caller's argument, positional
     /// ones first and then named ones, or `None` if its value was inferred.
     pub actual_of: Vec<Option<usize>>,
@@ -88,7 +92,8 @@ impl Signature {
         }
         let work_flops = self.work.as_ref().map(|work| binding.work(work)).transpose()?;
         let actual_of = self.inputs().map(|index| given[index]).collect();
-        Ok(Bound { scalars: binding.0.scalars, outputs, work_flops, actual_of })
+        let uses = binding.0.uses()?;
+        Ok(Bound { scalars: binding.0.scalars, outputs, work_flops, uses, actual_of })
     }
 
     /// Which argument goes to which parameter.

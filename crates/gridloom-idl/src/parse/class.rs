@@ -71,7 +71,7 @@ impl Parser<'_> {
             return;
         }
         let (params, callbacks) = (Vec::new(), Vec::new());
-        let signature = Signature { name, params, callbacks, work: None, about: String::new() };
+        let signature = Signature { name, params, callbacks, work: None, uses: Vec::new(), about: String::new() };
         let code = StubCode::Body(CText { line: place.line, column: place.column, text: " ".into() });
         class.stubs.push(Stub {
             definition: class.methods.len(),

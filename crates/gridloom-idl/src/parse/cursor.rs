@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lexer::{Failure, IdlError, Lexer, Position, Token};
 use super::parsed::{ParsedCallback, ParsedExpr};
-use crate::c_text::{Build, CText, Class};
+use crate::c_text::{Build, CText, Class, StubCode};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
 use crate::names::is_name;
@@ -20,6 +20,32 @@ pub struct IdlFile {
     pub build: Build,
     pub definitions: Vec<Definition>,
     pub classes: Vec<Class>,
+}
+
+/// What bodies call that get or put shared data.
+const SHARING: [&str; 6] = [
+    "OmstGetData",
+    "OmstPutData",
+    "grpc_shared_get",
+    "grpc_shared_put",
+    "grpc_shared_begin_get",
+    "grpc_shared_begin_put",
+];
+
+impl IdlFile {
+    /// Functions that get or put shared data in their bodies, and declare none.
+    pub fn undeclared_sharing(&self) -> impl Iterator<Item = &str> {
+        let functions = self.build.stubs.iter().map(|stub| (&self.definitions[stub.definition], stub));
+        let methods = self
+            .classes
+            .iter()
+            .flat_map(|class| class.stubs.iter().map(|stub| (&class.methods[stub.definition], stub)));
+        let undeclared = functions.chain(methods).filter(|(definition, stub)| {
+            let StubCode::Body(text) = &stub.code else { return false };
+            definition.signature.uses.is_empty() && SHARING.iter().any(|word| text.text.contains(word))
+        });
+        undeclared.map(|(definition, _)| definition.signature.name.as_str())
+    }
 }
 
 /// A cursor over the tokens, with what the file has said so far.

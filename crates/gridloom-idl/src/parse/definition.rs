@@ -5,7 +5,7 @@ use gridloom_base::limits::{CALLBACKS_MAX, PARAMETERS_MAX};
 use super::call::Runs;
 use super::cursor::{Parser, Spoken};
 use super::lexer::{IdlError, Position, Token};
-use super::parsed::{ParsedExpr, ParsedParam};
+use super::parsed::{ParsedExpr, ParsedParam, ParsedUse};
 use crate::c_text::{CText, Stub, StubCode, is_ours, stub_symbol};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
@@ -16,6 +16,8 @@ use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Par
 pub(crate) struct Options {
     pub(crate) work: Option<ParsedExpr>,
     pub(crate) language: Option<Spoken>,
+    /// Shared data, with their names as they are written.
+    uses: Vec<ParsedUse>,
     is_shrunk: bool,
     is_on_ranks: bool,
 }
@@ -51,7 +53,8 @@ impl Parser<'_> {
             _ => ArrayOrder::C,
         };
         params.iter_mut().filter(|param| param.is_array).for_each(|param| param.order = order);
-        let signature = Signature { name, params, callbacks, work, about };
+        let uses = options.uses.iter().map(|used| self.shared_use(used, &params, &names)).collect::<Result<_, _>>()?;
+        let signature = Signature { name, params, callbacks, work, uses, about };
         let runs = if options.is_on_ranks { self.on_ranks(runs, &signature, place)? } else { runs };
         let on_ranks = options.is_on_ranks.then(|| parsed.iter().map(|param| param.on_ranks).collect());
         signature.check().map_err(|message| self.error(place, message))?;
@@ -181,6 +184,10 @@ impl Parser<'_> {
                         return Err(self.error(place, "a second 'CalcOrder'; leave one out".to_string()));
                     }
                     options.work = Some(self.expression()?);
+                }
+                "Gets" | "Puts" | "Replaces" => {
+                    self.next()?;
+                    options.uses.push(self.parsed_use(word, place)?);
                 }
                 "Language" => {
                     self.next()?;

@@ -89,7 +89,7 @@ const DEPTH_MAX: usize = 8;
 const BYTES_MAX: usize = 1024;
 
 /// Words that keep their meaning.
-const WORDS: [&str; 43] = [
+const WORDS: [&str; 46] = [
     "mode_in",
     "mode_out",
     "mode_inout",
@@ -115,6 +115,9 @@ const WORDS: [&str; 43] = [
     "FortranStringConvention",
     "Required",
     "CalcOrder",
+    "Gets",
+    "Puts",
+    "Replaces",
     "Language",
     "Shrink",
     "Backend",

@@ -6,6 +6,7 @@
 //!              | Compiler "…"; | Linker "…"; | Globals { C } | #define … | definition | class | routine | problem }
 //! definition = Define name ( [parameter {, parameter}] ) ["description"] { option } body
 //! option     = Required "…" | CalcOrder expression | Language "C"|"C++"|"FORTRAN" | Shrink "yes"|"no"
+//!              | (Gets | Puts | Replaces) ( "…" | parameter , expression )
 //! class      = DefClass name ["description"] { option } { [DefState { C }] method { method } }
 //! method     = DefMethod name ( [parameter {, parameter}] ) ["description"] { option } body
 //! body       = { C } | Calls ["C"|"C++"|"FORTRAN"] [parameter =] symbol ( [argument {, argument}] ) ;
@@ -35,6 +36,7 @@ mod parameter;
 mod parsed;
 mod problem;
 mod routine;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +45,7 @@ pub use cursor::IdlFile;
 use cursor::Parser;
 use lexer::{IdlError, Lexer, Token};
 use macros::Macros;
+pub(crate) use shared::parse_name;
 
 use crate::expr::Expr;
 use crate::signature::Definition;

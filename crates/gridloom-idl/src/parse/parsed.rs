@@ -4,6 +4,7 @@ use super::lexer::Position;
 use crate::expr::Expr;
 use crate::ranks::OnRanks;
 use crate::signature::Param;
+use crate::uses::Does;
 
 /// An expression in which [`Expr::Param`] are still indices into [`Parser::uses`](super::cursor::Parser).
 #[derive(Clone)]
@@ -35,6 +36,15 @@ pub(crate) struct ParsedParam {
 pub(crate) enum ParsedValues {
     Letters(String),
     Range(ParsedExpr, ParsedExpr),
+}
+
+/// Shared data that a function gets or puts.
+pub(crate) struct ParsedUse {
+    pub(crate) does: Does,
+    /// With values in braces.
+    pub(crate) name: String,
+    pub(crate) place: Position,
+    pub(crate) size_bytes: ParsedExpr,
 }
 
 /// A callback with extents that wait likewise.

@@ -87,7 +87,7 @@ impl Parser<'_> {
             let message = format!("a routine has no callbacks such as '{}'; describe it with 'Define'", callback.name);
             return Err(self.error(place, message));
         }
-        let signature = Signature { name, params, callbacks: Vec::new(), work, about };
+        let signature = Signature { name, params, callbacks: Vec::new(), work, uses: Vec::new(), about };
         signature.check().map_err(|message| self.error(place, message))?;
         Ok(Definition { signature, body: Body::Native { language, symbol, args, result } })
     }

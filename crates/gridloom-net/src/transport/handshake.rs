@@ -71,7 +71,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 30. shared data may be durable
 /// 31. servers and agents know which call has put shared data
 /// 32. large data have a tag behind each part
-pub const VERSIONS: (u16, u16) = (33, 33);
+/// 34. functions declare the shared data that they get and put
+pub const VERSIONS: (u16, u16) = (34, 34);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -74,6 +74,7 @@ pub fn native_with(
             params,
             callbacks: vec![],
             work: None,
+            uses: Vec::new(),
             about: String::new(),
         },
         body: Body::Native { language, symbol: symbol.into(), args, result },

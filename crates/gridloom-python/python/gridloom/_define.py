@@ -7,6 +7,7 @@ import inspect
 import reprlib
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
@@ -153,12 +154,28 @@ def function(body: _Callable, /) -> _Callable: ...
 
 @typing.overload
 def function(
-    body: None = None, /, *, name: str | None = None, module: str | None = None, work: str | None = None
+    body: None = None,
+    /,
+    *,
+    name: str | None = None,
+    module: str | None = None,
+    work: str | None = None,
+    gets: Mapping[str, str] | None = None,
+    puts: Mapping[str, str] | None = None,
+    replaces: Mapping[str, str] | None = None,
 ) -> Callable[[_Callable], _Callable]: ...
 
 
 def function(
-    body: Any = None, /, *, name: str | None = None, module: str | None = None, work: str | None = None
+    body: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    module: str | None = None,
+    work: str | None = None,
+    gets: Mapping[str, str] | None = None,
+    puts: Mapping[str, str] | None = None,
+    replaces: Mapping[str, str] | None = None,
 ) -> Any:
     """Mark a function of a module as one that ``gridloom serve`` offers.
 
@@ -174,6 +191,10 @@ def function(
     work : str, optional
         Work of one call in floating-point operations: an expression over integer and real parameters and extents, such
         as ``"2*m*n*k"``. It tells the mapper how long the call takes.
+    gets, puts, replaces : mapping of str to str, optional
+        Names of shared data that a call gets, puts, or puts with ``replace=True``, each with its size in bytes: an expression over
+        integer parameters and extents, such as ``"8*n"``. A name may have such expressions and ``str`` parameters in braces:
+        ``"part/{i}"``. These move in simulation.
 
     Returns
     -------
@@ -202,13 +223,19 @@ def function(
     """
 
     def mark(body: Any) -> Any:
-        setattr(body, _ATTRIBUTE, _signature(body, name, module, work))
+        setattr(body, _ATTRIBUTE, _signature(body, name, module, work, {"gets": gets, "puts": puts, "replaces": replaces}))
         return body
 
     return mark if body is None else mark(body)
 
 
-def _signature(body: Any, name: str | None, module: str | None, work: str | None) -> _gridloom.RawSignature:
+def _signature(
+    body: Any,
+    name: str | None,
+    module: str | None,
+    work: str | None,
+    shared: Mapping[str, Mapping[str, str] | None],
+) -> _gridloom.RawSignature:
     code = getattr(body, "__code__", None)
     if not isinstance(body, types.FunctionType) or code is None:
         raise InputError(f"gridloom.function marks functions, got {body!r}")
@@ -238,11 +265,24 @@ def _signature(body: Any, name: str | None, module: str | None, work: str | None
         if isinstance(annotation, type) and issubclass(annotation, Out):
             given, annotation = annotation.name, annotation.inner
         outputs.append(_declared(place, f"result '{given}'", given, annotation))
+    uses = []
+    for does, names in shared.items():
+        for given, size in _pairs(place, does, names):
+            uses.append((does, given, size))
     about = (inspect.getdoc(body) or "").partition("\n")[0]
     try:
-        return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, about)
+        return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, uses, about)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
+
+
+def _pairs(place: str, does: str, names: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    """Names of shared data with their sizes."""
+    if names is None:
+        return []
+    if not isinstance(names, Mapping) or not all(isinstance(text, str) for pair in names.items() for text in pair):
+        raise InputError(f'{place}: {does}={names!r}: expected names and sizes in bytes, such as {{"part/{{i}}": "8*n"}}')
+    return list(names.items())
 
 
 def _cannot_run(body: types.FunctionType) -> str | None:

@@ -70,6 +70,7 @@ def build_signature(
     inputs: list[tuple[str, str, list[str] | None, str]],
     outputs: list[tuple[str, str, list[str] | None, str]],
     work: str | None,
+    uses: list[tuple[str, str, str]],
     about: str,
 ) -> RawSignature: ...
 

@@ -49,6 +49,7 @@ impl Simulation {
         for peer in self.links.peers(node) {
             self.links.hang_up(&mut self.kernel, &mut self.routes, (node, peer), why);
         }
+        self.end_session(node);
         // Nothing will come for a process that waits for its events.
         self.processes.wake_for_event(&mut self.kernel, node);
     }

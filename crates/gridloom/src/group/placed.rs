@@ -33,6 +33,7 @@ impl Handle {
             params: Vec::new(),
             callbacks: Vec::new(),
             work: None,
+            uses: Vec::new(),
             about: String::new(),
         };
         let inner = HandleInner {

@@ -27,7 +27,10 @@ pub struct SimulationReport {
 impl SimulationReport {
     /// What a simulation says; groups are its sessions'.
     pub(crate) fn new(simulation: &Simulation, names: &BTreeMap<NodeId, String>) -> SimulationReport {
-        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| node.to_string());
+        // Sessions of functions have no name there.
+        let known = simulation.names();
+        let other = |node: &NodeId| known.get(node.0 as usize - 1).map_or_else(|| node.to_string(), Clone::clone);
+        let name = |node: &NodeId| names.get(node).cloned().unwrap_or_else(|| other(node));
         let by_pair = simulation.bytes_by_pair().iter();
         SimulationReport {
             seconds: simulation.now().seconds(),

@@ -54,6 +54,9 @@ pub(crate) fn populate(
         return Err(why);
     }
     let mut offer = load_offer(&files, &python, &named, bodies)?;
+    if !config.execute {
+        offer.warnings.iter().for_each(|warning| gridloom_base::say!("gridloom: {warning}"));
+    }
     offer.add_libraries(config.libraries.iter().cloned());
     let mut specs = Vec::with_capacity(roles.servers.len());
     for part in &roles.servers {

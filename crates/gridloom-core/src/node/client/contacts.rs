@@ -14,7 +14,7 @@ use gridloom_base::{DatumId, NodeId, Time};
 /// What waits for a connection.
 #[derive(Debug)]
 pub(super) enum Parcel {
-    Message(Message),
+    Message(Box<Message>),
     Datum(DatumId),
 }
 
@@ -152,7 +152,7 @@ impl Contacts {
         let message = message.into();
         match self.is_up(to) {
             true => out.push(Effect::Send { to, message }),
-            false => self.keep(to, Parcel::Message(message), out),
+            false => self.keep(to, Parcel::Message(Box::new(message)), out),
         }
     }
 

@@ -42,7 +42,7 @@ impl Client {
         }
         for parcel in waited {
             match parcel {
-                Parcel::Message(message) => out.push(Effect::Send { to: peer, message }),
+                Parcel::Message(message) => out.push(Effect::Send { to: peer, message: *message }),
                 // Its call may have been given up while the connection was made.
                 Parcel::Datum(datum) if self.is_here(datum) => out.push(Effect::SendDatum { to: peer, datum }),
                 Parcel::Datum(_) => {}

@@ -1,0 +1,137 @@
+//! The shared data of a call: names and sizes that a function declares, with the values of its arguments.
+
+use super::error::BindError;
+use super::extents::Sizes;
+use crate::scalar::{Scalar, scalar_value};
+use crate::uses::{NamePart, SharedUse, UsedName};
+use gridloom_base::check_name;
+
+impl Sizes<'_> {
+    /// The shared data that the call gets and puts, as far as its function declares them. One with a value that is not known is left out.
+    ///
+    /// # Errors
+    /// If a name is none, or a size has no value.
+    pub(super) fn uses(&self) -> Result<Vec<UsedName>, BindError> {
+        self.signature.uses.iter().filter_map(|used| self.used(used).transpose()).collect()
+    }
+
+    fn used(&self, used: &SharedUse) -> Result<Option<UsedName>, BindError> {
+        let params = &self.signature.params;
+        let known = |index: &usize| self.scalars.get(*index).is_some_and(Option::is_some);
+        let numbers = used.name.iter().filter_map(|part| match part {
+            NamePart::Number(expr) => Some(expr),
+            NamePart::Text(_) | NamePart::Param(_) => None,
+        });
+        let mut needed: Vec<usize> = numbers.chain([&used.size_bytes]).flat_map(|expr| expr.params()).collect();
+        needed.extend(used.name.iter().filter_map(|part| match part {
+            NamePart::Param(index) => Some(*index),
+            NamePart::Text(_) | NamePart::Number(_) => None,
+        }));
+        if !needed.iter().all(known) {
+            return Ok(None);
+        }
+        let what = || format!("shared data {:?} ({})", self.signature.pattern(used), used.does.word());
+        let value = |index: usize| scalar_value(&self.scalars, index).and_then(Scalar::integer);
+        let mut name = String::new();
+        for part in &used.name {
+            match part {
+                NamePart::Text(text) => name.push_str(text),
+                NamePart::Number(expr) => {
+                    let number =
+                        expr.evaluate_integer(params, &value).map_err(|error| self.eval_error(error, what()))?;
+                    name.push_str(&number.to_string());
+                }
+                NamePart::Param(index) => {
+                    let bytes = self.scalars[*index].as_ref().map_or(&[][..], |(_, bytes)| bytes);
+                    name.push_str(&String::from_utf8_lossy(bytes));
+                }
+            }
+        }
+        let wrong = |why: String| BindError::Value { function: self.function(), what: what(), why };
+        check_name(&name).map_err(|error| wrong(error.to_string()))?;
+        let size_bytes =
+            used.size_bytes.evaluate_extent(params, &value).map_err(|error| self.eval_error(error, what()))?;
+        Ok(Some(UsedName { does: used.does, name, size_bytes }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::{Dtype, Meta};
+
+    use crate::parse::parse;
+    use crate::uses::{Does, UsedName};
+    use crate::{Actual, ArrayOrder, BaseType, Signature, SignatureBuilder};
+
+    const TEXT: &str = "Module m; Define f(IN int i, IN int n, IN string name, OUT int *r) \"d\" CalcOrder 1 \
+                        Gets(\"part/{i}/{i+1}\", 8 * n) Puts(name, n) Replaces(\"{{last}}\", 4) Calls \"C\" f(i, n, r);";
+
+    fn number(value: i32) -> Actual {
+        Actual { meta: Meta::scalar(Dtype::Int32), inline: Some(value.to_ne_bytes().to_vec()) }
+    }
+
+    fn text(text: &str) -> Actual {
+        Actual { meta: Meta::Text { size_bytes: text.len() as u64 }, inline: Some(text.into()) }
+    }
+
+    fn used(does: Does, name: &str, size_bytes: u64) -> UsedName {
+        UsedName { does, name: name.into(), size_bytes }
+    }
+
+    #[test]
+    fn names_and_sizes_follow_from_the_arguments() {
+        let definition = parse(TEXT, "m.idl").unwrap().remove(0);
+        let signature = definition.signature.clone();
+        let bound = signature.bind(&[number(3), number(10), text("mesh")], &[]).unwrap();
+        let all = [used(Does::Get, "part/3/4", 80), used(Does::Put, "mesh", 10), used(Does::Replace, "{last}", 4)];
+        assert_eq!(bound.uses, all);
+        // What is not known is left out.
+        let remote = Actual { meta: Meta::scalar(Dtype::Int32), inline: None };
+        assert_eq!(signature.bind(&[remote, number(10), text("mesh")], &[]).unwrap().uses, all[1..]);
+        assert!(
+            signature.bind(&[number(3), number(-1), text("mesh")], &[]).unwrap_err().to_string().contains("part/{i}")
+        );
+        let error = signature.bind(&[number(3), number(1), text("a\nb")], &[]).unwrap_err().to_string();
+        assert!(error.contains("shared data \"{name}\" (Puts)") && error.contains("control character"), "{error}");
+        // It is printed as it can be read.
+        let again = parse(&definition.to_string(), "m.idl").unwrap().remove(0);
+        assert_eq!(again.signature, signature);
+        let without = Signature { uses: Vec::new(), ..signature.clone() };
+        assert_ne!(signature.hash(), without.hash());
+    }
+
+    #[test]
+    fn programs_declare_them_likewise() {
+        let array = |builder: SignatureBuilder| {
+            builder.input("x", BaseType::Number(Dtype::Float64), Some(&["n"]), ArrayOrder::Any)
+        };
+        let signature = array(SignatureBuilder::new("m/f")).uses(Does::Get, "part/{n}", "n * 8").build().unwrap();
+        let x = Actual { meta: Meta::array(Dtype::Float64, &[5]), inline: None };
+        assert_eq!(signature.bind(&[x], &[]).unwrap().uses, [used(Does::Get, "part/5", 40)]);
+        let wrong = |name: &str, size: &str| {
+            let built = array(SignatureBuilder::new("m/f")).uses(Does::Put, name, size).build();
+            built.unwrap_err().message
+        };
+        assert!(wrong("part/{n", "n").contains("has no '}'"));
+        assert!(wrong("part/{k}", "n").contains("unknown name 'k'"));
+        assert!(wrong("part/{x}", "n").contains("'x'"), "{}", wrong("part/{x}", "n"));
+        assert!(wrong("part", "x").contains("'x'"));
+        assert!(wrong(&"x".repeat(1025), "n").contains("1024 bytes"));
+    }
+
+    #[test]
+    fn what_is_written_wrongly_is_told() {
+        for (wrong, why) in [
+            ("Gets(3, n)", "a name in double quotes"),
+            ("Gets(n2, n)", "unknown name 'n2'"),
+            ("Gets(\"a\")", "','"),
+            ("Gets(\"a\", x)", "'x'"),
+            ("Puts(\"a}\", n)", "has no '{'"),
+            ("Puts(\"{x}\", n)", "'x'"),
+        ] {
+            let text = format!("Module m; Define f(IN int n, IN double x[n]) {wrong} Calls \"C\" f(n, x);");
+            let error = parse(&text, "m.idl").unwrap_err();
+            assert!(error.message.contains(why) && error.line == 1, "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Shared data that a function gets and puts: `Gets("part/{i}", n * 8)`.
+
+use super::cursor::Parser;
+use super::lexer::{IdlError, Position, Token};
+use super::parse_expression;
+use super::parsed::ParsedUse;
+use crate::expr::eval::Use;
+use crate::signature::{BaseType, Param};
+use crate::uses::{Does, NamePart, SharedUse, split};
+
+impl Parser<'_> {
+    /// What follows `Gets`, `Puts` or `Replaces`.
+    pub(super) fn parsed_use(&mut self, word: &str, place: Position) -> Result<ParsedUse, IdlError> {
+        let does = Does::of_word(word).expect("the caller has seen one of these");
+        self.mark("(")?;
+        let name = match self.next()? {
+            (Token::Text(text), _) => text,
+            // A parameter by itself.
+            (Token::Name(name), _) => format!("{{{name}}}"),
+            (other, place) => {
+                let what = "a name in double quotes, such as \"part/{i}\", or a parameter that is a string";
+                return Err(self.expected(what, &other, place));
+            }
+        };
+        self.mark(",")?;
+        let size_bytes = self.expression()?;
+        self.mark(")")?;
+        Ok(ParsedUse { does, name, place, size_bytes })
+    }
+
+    /// The same, now that the parameters are known.
+    pub(super) fn shared_use(
+        &self,
+        parsed: &ParsedUse,
+        params: &[Param],
+        names: &[String],
+    ) -> Result<SharedUse, IdlError> {
+        let size_bytes = self.indexed(parsed.size_bytes.expr.clone(), names)?;
+        self.check_expression(&size_bytes, &parsed.size_bytes, params, names, Use::Size)?;
+        let name = parse_name(&parsed.name, params).map_err(|message| self.error(parsed.place, message))?;
+        Ok(SharedUse { does: parsed.does, name, size_bytes })
+    }
+}
+
+/// The parts of a name with expressions over these parameters in braces.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_name(pattern: &str, params: &[Param]) -> Result<Vec<NamePart>, String> {
+    let names: Vec<&str> = params.iter().map(|param| param.name.as_str()).collect();
+    let part = |part: Result<String, String>| match part {
+        Ok(text) => Ok(NamePart::Text(text)),
+        Err(inside) => {
+            let text = params.iter().position(|param| param.name == inside.trim() && is_text(param));
+            match text {
+                Some(index) => Ok(NamePart::Param(index)),
+                None => parse_expression(&inside, &names)
+                    .map(NamePart::Number)
+                    .map_err(|error| format!("'{{{inside}}}' in {pattern:?}: {}", error.message)),
+            }
+        }
+    };
+    split(pattern)?.into_iter().map(part).collect()
+}
+
+fn is_text(param: &Param) -> bool {
+    !param.is_array && matches!(param.base, BaseType::Text | BaseType::String)
+}

@@ -1,0 +1,116 @@
+//! Shared data that a function gets and puts by name, beside its arguments: what it declares of them.
+//!
+//! A name is a text with values of the call in braces: `part/{i}` is `part/3` where `i` is 3. In braces stands an integer expression
+//! over the scalars of the call, or a string that is an argument.
+
+use serde::{Deserialize, Serialize};
+
+use crate::expr::Expr;
+
+/// One declared use of shared data.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SharedUse {
+    pub does: Does,
+    pub name: Vec<NamePart>,
+    /// How many bytes it has.
+    pub size_bytes: Expr,
+}
+
+/// What a function does with a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Does {
+    Get,
+    Put,
+    /// It puts a new version.
+    Replace,
+}
+
+/// A part of a name.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum NamePart {
+    Text(String),
+    /// An integer, in decimal.
+    Number(Expr),
+    /// A string, by the index of its parameter.
+    Param(usize),
+}
+
+/// A use of shared data by one call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UsedName {
+    pub does: Does,
+    pub name: String,
+    pub size_bytes: u64,
+}
+
+impl Does {
+    /// How it is declared.
+    pub fn word(self) -> &'static str {
+        match self {
+            Does::Get => "Gets",
+            Does::Put => "Puts",
+            Does::Replace => "Replaces",
+        }
+    }
+
+    pub(crate) fn of_word(word: &str) -> Option<Does> {
+        [Does::Get, Does::Put, Does::Replace].into_iter().find(|does| does.word() == word)
+    }
+}
+
+/// The texts and the insides of braces of a name.
+///
+/// # Errors
+/// In words, if a brace has no other.
+pub fn split(pattern: &str) -> Result<Vec<Result<String, String>>, String> {
+    let mut parts: Vec<Result<String, String>> = Vec::new();
+    let mut text = String::new();
+    let mut rest = pattern.chars().peekable();
+    while let Some(character) = rest.next() {
+        match character {
+            '{' | '}' if rest.peek() == Some(&character) => {
+                rest.next();
+                text.push(character);
+            }
+            '{' => {
+                let mut inside = String::new();
+                loop {
+                    match rest.next() {
+                        Some('}') => break,
+                        Some(other) => inside.push(other),
+                        None => {
+                            return Err(format!("'{{' in {pattern:?} has no '}}'; two of them, '{{{{', stand for one"));
+                        }
+                    }
+                }
+                if !text.is_empty() {
+                    parts.push(Ok(std::mem::take(&mut text)));
+                }
+                parts.push(Err(inside));
+            }
+            '}' => return Err(format!("'}}' in {pattern:?} has no '{{'; two of them, '}}}}', stand for one")),
+            other => text.push(other),
+        }
+    }
+    if !text.is_empty() {
+        parts.push(Ok(text));
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_split_at_its_braces() {
+        let parts = |pattern: &str| split(pattern);
+        let (text, value) = (|text: &str| Ok(text.to_string()), |text: &str| Err(text.to_string()));
+        assert_eq!(parts("mesh"), Ok(vec![text("mesh")]));
+        assert_eq!(parts("part/{i}/{j+1}"), Ok(vec![text("part/"), value("i"), text("/"), value("j+1")]));
+        assert_eq!(parts("{{a}}{b}"), Ok(vec![text("{a}"), value("b")]));
+        assert_eq!(parts(""), Ok(vec![]));
+        assert!(parts("part/{i").unwrap_err().contains("has no '}'"));
+        assert!(parts("part/i}").unwrap_err().contains("has no '{'"));
+    }
+}

@@ -1,0 +1,272 @@
+//! Sessions of functions: how calls get and put the shared data that their functions declare.
+//!
+//! A function that runs for real does so through a session that its worker opens. Here each server has one client for all its calls, which
+//! asks the catalog as any does. A call has its data one after the other, in the order in which they are declared. What it gets comes to
+//! its server, for all calls there; small data, and those for which the server has no room, come to the session alone.
+//!
+//! **Invariant:** what was found for a call is released when the call has ended.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::{DatumId, Fnv, GroupId, Maker, Meta, NameError, Named, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
+use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::{Command, Event, NameCommand};
+use gridloom_idl::{Does, UsedName};
+
+/// What a session wants of the simulation.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Command(Command),
+    /// A value that a call has made lies in the session's store.
+    Keep(DatumId, Meta),
+    /// A call has all that it waited for.
+    GoesOn(TaskId),
+    Fails(TaskId, NameError),
+    /// What a call was to get does not come.
+    Lacks(TaskId, TaskError),
+}
+
+/// The sessions of all servers.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    /// By their clients.
+    all: BTreeMap<NodeId, Session>,
+    /// By their servers.
+    clients: BTreeMap<NodeId, NodeId>,
+}
+
+/// One session.
+#[derive(Debug)]
+struct Session {
+    client: NodeId,
+    server: NodeId,
+    /// The client knows the server.
+    is_ready: bool,
+    last_serial: u64,
+    calls: BTreeMap<TaskId, Call>,
+    /// Calls behind questions to the catalog, also of those that were given up.
+    asks: BTreeMap<u64, TaskId>,
+    /// Calls behind copies that are taken to the server.
+    copies: BTreeMap<TaskId, (TaskId, DatumId)>,
+    /// Calls that wait until a datum is here.
+    coming: BTreeMap<DatumId, BTreeSet<TaskId>>,
+}
+
+/// A call that runs.
+#[derive(Debug, Default)]
+struct Call {
+    /// What it gets or puts next, in order.
+    uses: VecDeque<UsedName>,
+    /// To be released when it has ended.
+    held: Vec<DatumId>,
+}
+
+impl Sessions {
+    pub(crate) fn of_server(&self, server: NodeId) -> Option<NodeId> {
+        self.clients.get(&server).copied()
+    }
+
+    /// The server of a session's client, if it is one.
+    pub(crate) fn server_of(&self, client: NodeId) -> Option<NodeId> {
+        self.all.get(&client).map(|session| session.server)
+    }
+
+    /// Whether one of them is the other's session.
+    pub(crate) fn share_memory(&self, one: NodeId, other: NodeId) -> bool {
+        self.server_of(one) == Some(other) || self.server_of(other) == Some(one)
+    }
+
+    pub(crate) fn open(&mut self, server: NodeId, client: NodeId) {
+        self.clients.insert(server, client);
+        let session = Session {
+            client,
+            server,
+            is_ready: false,
+            last_serial: 0,
+            calls: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            coming: BTreeMap::new(),
+        };
+        self.all.insert(client, session);
+    }
+
+    /// A server has ended. Gives its session's client.
+    pub(crate) fn close(&mut self, server: NodeId) -> Option<NodeId> {
+        let client = self.clients.remove(&server)?;
+        self.all.remove(&client);
+        Some(client)
+    }
+
+    /// A call waits until it has had these.
+    pub(crate) fn begin(&mut self, client: NodeId, task: TaskId, uses: VecDeque<UsedName>) -> Vec<Step> {
+        self.with(client, |session, out| {
+            session.calls.entry(task).or_default().uses = uses;
+            if session.is_ready {
+                session.go_on(task, out);
+            }
+        })
+    }
+
+    /// A call has ended, or is given up.
+    pub(crate) fn end(&mut self, client: NodeId, task: TaskId) -> Vec<Step> {
+        self.with(client, |session, out| session.end(task, out))
+    }
+
+    pub(crate) fn on_event(&mut self, client: NodeId, event: Event) -> Vec<Step> {
+        self.with(client, |session, out| session.on_event(event, out))
+    }
+
+    fn with(&mut self, client: NodeId, act: impl FnOnce(&mut Session, &mut Vec<Step>)) -> Vec<Step> {
+        let mut out = Vec::new();
+        if let Some(session) = self.all.get_mut(&client) {
+            act(session, &mut out);
+        }
+        out
+    }
+}
+
+impl Session {
+    fn serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
+    }
+
+    fn on_event(&mut self, event: Event, out: &mut Vec<Step>) {
+        match event {
+            Event::Directory { grid, .. } if !self.is_ready => {
+                self.is_ready = grid.servers.iter().any(|server| server.node == self.server);
+                if self.is_ready {
+                    out.push(Step::Command(Command::Near { server: self.server }));
+                    let waiting: Vec<TaskId> = self.calls.keys().copied().collect();
+                    waiting.into_iter().for_each(|task| self.go_on(task, out));
+                }
+            }
+            Event::Named { ask, answer } => self.on_answer(ask, answer, out),
+            Event::TaskEnded { report, .. } => match self.copies.remove(&report.task) {
+                None => {}
+                Some((task, datum)) if report.outcome.is_err() => self.bring(task, datum, out),
+                Some((task, _)) => self.go_on(task, out),
+            },
+            Event::DatumHere { datum, .. } => {
+                self.coming.remove(&datum).into_iter().flatten().for_each(|task| self.go_on(task, out));
+            }
+            Event::DatumLost { datum, error } => {
+                for task in self.coming.remove(&datum).into_iter().flatten() {
+                    out.push(Step::Lacks(task, error.clone()));
+                    self.end(task, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Gets or puts what is next.
+    fn go_on(&mut self, task: TaskId, out: &mut Vec<Step>) {
+        let Some(call) = self.calls.get_mut(&task) else { return };
+        let Some(used) = call.uses.pop_front() else { return out.push(Step::GoesOn(task)) };
+        let ask = self.serial();
+        self.asks.insert(ask, task);
+        let command = match used.does {
+            Does::Get => NameCommand::Find { name: used.name, waits: true },
+            Does::Put | Does::Replace => self.put(task, used, out),
+        };
+        out.push(Step::Command(Command::Name { ask, command }));
+    }
+
+    fn put(&mut self, task: TaskId, used: UsedName, out: &mut Vec<Step>) -> NameCommand {
+        let (client, meta) = (self.client, Meta::Bytes { size_bytes: used.size_bytes });
+        let datum = DatumId { client, serial: self.serial() };
+        let (known, group, copy) = (self.serial(), self.serial(), self.serial());
+        self.calls.entry(task).or_default().held.push(datum);
+        out.push(Step::Keep(datum, meta.clone()));
+        let source = Source { meta: meta.clone(), at: vec![client] };
+        let id = GroupId { client, serial: known };
+        // A group without calls: the client learns of the datum.
+        let group_of_it = Group { id, tasks: Vec::new(), sources: [(datum, source)].into(), wanted: Vec::new() };
+        out.push(Step::Command(Command::Run { group: group_of_it, heuristic: "auto".into() }));
+        let made_by = Some(Maker { task, digest: digest(&used) });
+        NameCommand::Put {
+            name: used.name,
+            datum,
+            meta,
+            replaces: used.does == Does::Replace,
+            replicas: 1,
+            is_durable: false,
+            made_by,
+            task: TaskId { client, serial: copy },
+            group: GroupId { client, serial: group },
+        }
+    }
+
+    fn on_answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Step>) {
+        let Some(task) = self.asks.remove(&ask) else { return };
+        match answer {
+            Ok(CatalogAnswer::Found { named, .. }) if self.calls.contains_key(&task) => self.on_found(task, named, out),
+            Ok(CatalogAnswer::Found { named, .. }) => {
+                out.push(Step::Command(Command::Release { data: vec![named.datum] }));
+            }
+            Ok(_) => self.go_on(task, out),
+            Err(error) if self.calls.contains_key(&task) => {
+                out.push(Step::Fails(task, error));
+                self.end(task, out);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn on_found(&mut self, task: TaskId, named: Named, out: &mut Vec<Step>) {
+        let datum = named.datum;
+        self.calls.entry(task).or_default().held.push(datum);
+        if named.meta.size_bytes() <= EAGER_BYTES_MAX {
+            return self.bring(task, datum, out);
+        }
+        let (copy, group) = (self.serial(), self.serial());
+        let copy = TaskId { client: self.client, serial: copy };
+        self.copies.insert(copy, (task, datum));
+        let replicate = Task {
+            id: copy,
+            kind: TaskKind::Replicate(Copies::Cached),
+            args: vec![Argument::Datum(datum)],
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Default::default(),
+        };
+        // Where it is, the client knows.
+        let source = Source { meta: named.meta, at: Vec::new() };
+        let id = GroupId { client: self.client, serial: group };
+        let group = Group { id, tasks: vec![replicate], sources: [(datum, source)].into(), wanted: Vec::new() };
+        let (server, from) = (self.server, BTreeMap::new());
+        out.push(Step::Command(Command::Follow { group, server, from, heuristic: "auto".into(), plan: None }));
+    }
+
+    /// Has a datum come to the session itself.
+    fn bring(&mut self, task: TaskId, datum: DatumId, out: &mut Vec<Step>) {
+        self.coming.entry(datum).or_default().insert(task);
+        out.push(Step::Command(Command::Get { datum }));
+    }
+
+    fn end(&mut self, task: TaskId, out: &mut Vec<Step>) {
+        let Some(call) = self.calls.remove(&task) else { return };
+        for (ask, _) in self.asks.iter().filter(|(_, of)| **of == task) {
+            out.push(Step::Command(Command::Name { ask: *ask, command: NameCommand::Forget }));
+        }
+        self.coming.values_mut().for_each(|tasks| _ = tasks.remove(&task));
+        self.coming.retain(|_, tasks| !tasks.is_empty());
+        if !call.held.is_empty() {
+            out.push(Step::Command(Command::Release { data: call.held }));
+        }
+    }
+}
+
+/// A call that runs again puts the same again.
+fn digest(used: &UsedName) -> [u8; 32] {
+    let mut hash = Fnv::default();
+    hash.text(&used.name);
+    hash.number(used.size_bytes);
+    let mut digest = [0; 32];
+    digest[..8].copy_from_slice(&hash.0.to_le_bytes());
+    digest
+}

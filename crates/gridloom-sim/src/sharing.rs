@@ -1,0 +1,131 @@
+//! Calls that get and put shared data: their sessions, as parts of the simulation.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gridloom_base::{NameError, NodeId, TaskError, TaskId};
+use gridloom_core::graph::Task;
+use gridloom_core::node::{Event, Input, Role};
+use gridloom_idl::{Does, UsedName};
+
+use crate::sessions::Step;
+use crate::simulation::Simulation;
+use crate::store::StoredValue;
+
+impl Simulation {
+    /// What a task gets before it computes, or puts after that. Where bodies run, they are to see to that themselves.
+    pub(crate) fn uses(&self, task: &Task, gets: bool) -> VecDeque<UsedName> {
+        if self.tasks.has_bodies() {
+            return VecDeque::new();
+        }
+        task.terms.uses.iter().filter(|used| (used.does == Does::Get) == gets).cloned().collect()
+    }
+
+    /// A task that has begun waits until it has had these.
+    pub(crate) fn share(&mut self, server: NodeId, task: TaskId, uses: VecDeque<UsedName>) {
+        self.kernel.deliver(server, Input::Calling { task, waits: true });
+        let client = self.session_of(server);
+        let steps = self.sessions.begin(client, task, uses);
+        self.take(client, steps);
+    }
+
+    /// The client of a server's session, which is opened if there is none.
+    fn session_of(&mut self, server: NodeId) -> NodeId {
+        self.sessions.of_server(server).unwrap_or_else(|| {
+            let (host, name) = (self.node(server).host, format!("functions of {}", self.node(server).name));
+            let client = self.add_client(host, &name);
+            self.sessions.open(server, client);
+            client
+        })
+    }
+
+    /// Whether an event is for the session of a server, which has it then.
+    pub(crate) fn hears(&mut self, client: NodeId, event: &Event) -> bool {
+        let is_session = self.sessions.server_of(client).is_some();
+        if is_session {
+            let steps = self.sessions.on_event(client, event.clone());
+            self.take(client, steps);
+        }
+        is_session
+    }
+
+    /// A task has ended, or is given up.
+    pub(crate) fn shared_ended(&mut self, server: NodeId, task: TaskId) {
+        if let Some(client) = self.sessions.of_server(server) {
+            let steps = self.sessions.end(client, task);
+            self.take(client, steps);
+        }
+    }
+
+    /// A server has ended, and with it its session.
+    pub(crate) fn end_session(&mut self, server: NodeId) {
+        if self.node(server).role == Role::Server
+            && let Some(client) = self.sessions.close(server)
+        {
+            self.end(client, "its server has ended");
+        }
+    }
+
+    fn take(&mut self, client: NodeId, steps: Vec<Step>) {
+        let Some(server) = self.sessions.server_of(client) else { return };
+        for step in steps {
+            match step {
+                Step::Command(command) => self.kernel.deliver(client, Input::Command(command)),
+                Step::Keep(datum, meta) => self.keep(client, datum, StoredValue { meta, bytes: None }),
+                Step::GoesOn(task) => self.goes_on(server, task),
+                Step::Fails(task, error) => {
+                    let (kind, message) = (class_of(&error).to_string(), error.to_string());
+                    let raised = |function, server| TaskError::Raised {
+                        function,
+                        server,
+                        kind,
+                        message,
+                        traceback: String::new(),
+                    };
+                    self.fails(server, task, raised);
+                }
+                Step::Lacks(task, error) => self.fails(server, task, |_, _| error),
+            }
+        }
+    }
+
+    fn goes_on(&mut self, server: NodeId, task: TaskId) {
+        self.kernel.deliver(server, Input::Calling { task, waits: false });
+        if let Some(ended) = self.at(server, |tasks, kernel, place| tasks.go_on(kernel, place, task)) {
+            self.kernel.deliver(server, ended);
+            self.shared_ended(server, task);
+        }
+    }
+
+    fn fails(&mut self, server: NodeId, task: TaskId, error: impl FnOnce(String, String) -> TaskError) {
+        let failed = self.at(server, |tasks, kernel, place| {
+            tasks.fail(kernel, &place, task, |function| error(function, place.name.to_string()))
+        });
+        failed.into_iter().for_each(|input| self.kernel.deliver(server, input));
+    }
+
+    /// Begins a task, which may have to wait for shared data first.
+    pub(crate) fn start_task(&mut self, server: NodeId, task: Arc<Task>) {
+        let (id, gets) = (task.id, self.uses(&task, true));
+        if !gets.is_empty() || !self.uses(&task, false).is_empty() {
+            // A call that only puts has it by then.
+            self.session_of(server);
+        }
+        let waits = !gets.is_empty();
+        self.at(server, |tasks, kernel, place| tasks.start(kernel, &place, task, waits));
+        if waits {
+            self.share(server, id, gets);
+        }
+    }
+}
+
+/// What programs in Python call it.
+fn class_of(error: &NameError) -> &'static str {
+    match error {
+        NameError::Exists { .. } | NameError::BeingPut { .. } | NameError::Differs { .. } => "NameExists",
+        NameError::Unknown { .. } => "UnknownName",
+        NameError::NoRoom { .. } | NameError::TooMany { .. } => "NoRoomToShare",
+        NameError::Lost { .. } => "SharedDataLost",
+        _ => "SharedDataError",
+    }
+}
