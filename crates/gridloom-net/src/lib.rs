@@ -6,6 +6,7 @@ pub mod identity;
 pub mod jobs;
 pub mod log;
 pub mod moving;
+pub mod partials;
 pub mod payload;
 mod pid;
 pub mod process;

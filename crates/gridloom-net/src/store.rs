@@ -13,6 +13,7 @@ use std::time::Duration;
 use gridloom_base::{DatumId, Meta};
 
 use crate::moving::Moving;
+use crate::partials::Partials;
 use crate::payload::Payload;
 use crate::segment::{Filling, Pool, Segment};
 
@@ -23,6 +24,7 @@ pub type InSegment = (Meta, Arc<Segment>, u64, u64);
 pub struct Store {
     pool: Pool,
     moving: Moving,
+    partials: Partials,
     held: Mutex<Held>,
     /// Something was put.
     has_more: Condvar,
@@ -57,8 +59,8 @@ struct Stored {
 impl Store {
     /// An empty store that takes its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        let (moving, held, has_more, coming) = Default::default();
-        Store { pool, moving, held, has_more, coming }
+        let (moving, partials, held, has_more, coming) = Default::default();
+        Store { pool, moving, partials, held, has_more, coming }
     }
 
     /// Puts a datum; `false` if it is there already and stays as it is.
@@ -73,6 +75,8 @@ impl Store {
         held.disk_bytes += on_disk_bytes;
         held.touch(&datum);
         self.has_more.notify_all();
+        drop(held);
+        self.partials.forget(datum);
         true
     }
 
@@ -200,6 +204,11 @@ impl Store {
     /// What comes into it and goes out of it over sockets.
     pub fn moving(&self) -> &Moving {
         &self.moving
+    }
+
+    /// What has come of data that broke off.
+    pub fn partials(&self) -> &Partials {
+        &self.partials
     }
 
     /// Where shared memory comes from.

@@ -143,7 +143,8 @@ fn a_datum_without_room_is_broken_and_the_next_one_comes() {
 
 fn header(serial: u64, size_bytes: u64) -> CargoHeader {
     let datum = DatumId { client: raw_id(), serial };
-    CargoHeader { serial, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) }, size_bytes }
+    let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[size_bytes]) };
+    CargoHeader { serial, cargo, size_bytes, goes_on: None }
 }
 
 /// Sends the first datum of a bulk connection, with that number. Gives what makes the tags of what follows.

@@ -52,7 +52,8 @@ impl Chain {
     /// Sends the header.
     fn begin(&mut self) {
         let meta = Meta::array(Dtype::Uint8, &[SIZE_BYTES]);
-        let header = CargoHeader { serial: 1, cargo: Cargo::Datum { datum: datum(), meta }, size_bytes: SIZE_BYTES };
+        let cargo = Cargo::Datum { datum: datum(), meta };
+        let header = CargoHeader { serial: 1, cargo, size_bytes: SIZE_BYTES, goes_on: None };
         let head = encode_header(&header);
         self.bulk.write_all(&[&head[..], &self.tagger.tag(&[&head])].concat()).unwrap();
     }
@@ -85,8 +86,9 @@ impl Chain {
         for server in &self.servers {
             let store = server.node.store();
             assert!(store.get(&datum()).is_none() && store.held_bytes() == 0);
-            // Its threads let go of the memory when they have noticed.
+            // Its threads let go of the memory when they have noticed. What has come is kept for a while.
             while store.pool().kept_bytes() < SIZE_BYTES || store.coming(&datum()).is_some() {
+                store.partials().forget(datum());
                 std::thread::yield_now();
             }
             server.still_serves();

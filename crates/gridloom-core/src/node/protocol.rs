@@ -17,6 +17,7 @@
 //!    come before it, once a datum's first bytes are here. From then on, until it has arrived, has broken off or its sender is lost,
 //!    the datum can be sent on: `SendDatum` sends what has come and then what comes. If it breaks off here, what was sent on breaks
 //!    off too. What breaks off leaves nothing in a store. A datum that can no longer be sent breaks off at its receiver.
+//!    A world may keep what has come of it, and have the rest alone sent when its node fetches the datum again, from whomever.
 //!    A client sends its own data alone: a connection on which it sends another's is lost, and nothing of it arrives.
 //! 7. A timer fires once, not before its time; a cancelled timer does not fire.
 

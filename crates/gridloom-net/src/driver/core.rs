@@ -20,6 +20,7 @@ use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Level, Machine, NodeId, Time};
 use gridloom_channel::frame::{self, DataHeader};
 use gridloom_channel::{Inbound, Kind};
+use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Category, Effect, Event, Input, LogLine};
 use mio::event::Event as Readiness;
 use mio::{Events, Token};
@@ -99,6 +100,12 @@ impl Core {
         match effect {
             Effect::Dial { address } => self.contacts.dial(address, self.clock.now()),
             Effect::HangUp { peer } => self.contacts.hang_up(peer),
+            Effect::Send { to, message: Message::Data(message @ DataMessage::Fetch { datum, .. }) } => {
+                if let Some(bytes) = self.store.partials().bytes_of(datum) {
+                    self.aside(to, &Aside::Has { datum, bytes });
+                }
+                self.contacts.queue(to, |out| out.message(Kind::Message, &Message::Data(message)));
+            }
             Effect::Send { to, message } => self.contacts.queue(to, |out| out.message(Kind::Message, &message)),
             Effect::SendDatum { to, datum } => self.send_datum(to, datum),
             Effect::SendProbe { to, size_bytes } if size_bytes <= EAGER_BYTES_MAX => {
@@ -107,6 +114,7 @@ impl Core {
             Effect::SendProbe { to, size_bytes } => self.streams.probe(to, size_bytes),
             Effect::DropDatum { datum } => {
                 self.store.remove(&datum);
+                self.store.partials().forget(datum);
                 self.durable.remove(datum);
             }
             Effect::MakeDurable { named } => {
@@ -363,6 +371,7 @@ impl Core {
             self.input(Input::Timer(timer));
         }
         self.contacts.check(now);
+        self.store.partials().forget_old();
         self.settle();
     }
 

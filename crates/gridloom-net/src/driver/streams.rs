@@ -29,7 +29,7 @@ use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
-use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
+use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
 
 /// Streams that one peer may have open towards this node: one, and ended ones until this node notices their ends.
 const STREAMS_MAX: usize = 8;
@@ -71,6 +71,8 @@ struct Peer {
     incoming: BTreeMap<u64, Incoming>,
     /// So many of these ended with changed bytes since something came whole.
     changed_in_a_row: u32,
+    /// Bytes of data that it is about to ask for, and that it has.
+    has: BTreeMap<DatumId, u64>,
 }
 
 /// A stream on which a peer sends; dropped, it is shut, and its thread ends.
@@ -129,7 +131,7 @@ impl Streams {
     pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass) {
         self.peers.insert(
             link.peer,
-            Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new(), changed_in_a_row: 0 },
+            Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new(), changed_in_a_row: 0, has: BTreeMap::new() },
         );
     }
 
@@ -170,12 +172,19 @@ impl Streams {
 
     /// Sends a large datum.
     pub(super) fn send(&mut self, to: NodeId, datum: DatumId, meta: Meta, payload: Payload) {
-        self.send_by(to, datum, |outgoing| outgoing.send(Cargo::Datum { datum, meta }, payload));
+        let had_bytes = self.take_had(to, datum);
+        self.send_by(to, datum, |outgoing| outgoing.send(Cargo::Datum { datum, meta }, payload, had_bytes));
     }
 
     /// Sends a large datum as it comes here.
     pub(super) fn pass_on(&mut self, to: NodeId, datum: DatumId, meta: Meta, coming: Arc<Filling>) {
-        self.send_by(to, datum, |outgoing| outgoing.pass_on(Cargo::Datum { datum, meta }, coming));
+        let had_bytes = self.take_had(to, datum);
+        self.send_by(to, datum, |outgoing| outgoing.pass_on(Cargo::Datum { datum, meta }, coming, had_bytes));
+    }
+
+    /// How many bytes of a datum a peer has said to have, since it last got it.
+    fn take_had(&mut self, peer: NodeId, datum: DatumId) -> u64 {
+        self.peers.get_mut(&peer).and_then(|peer| peer.has.remove(&datum)).unwrap_or(0)
     }
 
     fn send_by(&mut self, to: NodeId, datum: DatumId, send: impl FnOnce(&Outgoing)) {
@@ -238,9 +247,9 @@ impl Streams {
                 self.arrived(link, cargo, payload, took_ns);
                 self.taken(link, stream, serial);
             }
-            Notice::NoRoom { link, stream, serial, cargo, why } => {
+            Notice::NotTaken { link, stream, serial, cargo, no_memory, why } => {
                 if let (true, Cargo::Datum { datum, .. }) = (self.is_up(link), cargo) {
-                    self.input(Input::DatumBroken { from: link.peer, datum, no_memory: true, why });
+                    self.input(Input::DatumBroken { from: link.peer, datum, no_memory, why });
                 }
                 self.taken(link, stream, serial);
             }
@@ -268,6 +277,11 @@ impl Streams {
                 peer.incoming.insert(stream, Incoming { closer: None, told: 0 });
                 let (link, address, pass) = (peer.link, peer.hello.address.clone(), peer.pass.clone());
                 self.open_bulk(link, address, pass, stream);
+            }
+            Aside::Has { datum, bytes } => {
+                if peer.has.len() < HAS_MAX || peer.has.contains_key(&datum) {
+                    peer.has.insert(datum, bytes);
+                }
             }
             Aside::Taken { stream, serial } => {
                 if let Some(outgoing) = &peer.outgoing {

@@ -7,7 +7,8 @@
 //!  +------------------+------------------------+
 //! ```
 //! **Invariants.** Bytes before `filled` are not written any more, and nobody reads those behind it. `filled` never goes back. A
-//! filling ends whole or broken: its writer says that it is whole, and it is broken if the writer is dropped before.
+//! filling ends whole or broken: its writer says that it is whole, and it is broken if the writer is dropped before. What has been
+//! filled of a broken one can be kept: another filling goes on behind it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -58,7 +59,7 @@ impl Filler {
         let segment = &self.filling.segment;
         let count = at_most.min(segment.len() as usize - self.filled);
         // SAFETY: the segment was made of a `SegmentMut`, so its mapping is writable, has `len` bytes and no other segment. No
-        // slice reaches behind `filled` but this one (`Filling::read` stops there, and the segment itself is given out only when
+        // slice of this filling, of one before it or of a `Partial` reaches behind `filled` but this one (`Filling::read` stops there, and the segment itself is given out only when
         // all is filled), and `&mut self` of the one writer makes this the only slice here.
         unsafe { std::slice::from_raw_parts_mut(segment.as_ptr().add(self.filled), count) }
     }
@@ -75,6 +76,12 @@ impl Filler {
         self.filling.changed.notify_all();
     }
 
+    /// No more comes: what has come is kept.
+    pub fn break_off(self) -> Partial {
+        self.filling.end(End::Broken);
+        Partial { segment: self.filling.segment.clone(), filled: self.filled }
+    }
+
     /// All is filled, and is what it should be.
     ///
     /// # Panics
@@ -83,6 +90,34 @@ impl Filler {
         assert_eq!(self.filled as u64, self.filling.segment.len(), "bytes are left");
         self.filling.end(End::Whole);
         self.filling.segment.clone()
+    }
+}
+
+/// What has been filled of memory before it broke off.
+pub struct Partial {
+    segment: Arc<Segment>,
+    filled: usize,
+}
+
+impl Partial {
+    /// What has been filled.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: as in `Filling::read`.
+        unsafe { std::slice::from_raw_parts(self.segment.as_ptr(), self.filled) }
+    }
+
+    /// Bytes of the whole.
+    pub fn size_bytes(&self) -> u64 {
+        self.segment.len()
+    }
+
+    /// Fills the rest. There is one writer again: this was made of the one before, and cannot be cloned.
+    pub fn fill_on(self) -> Filler {
+        let state = Mutex::new(State { filled: self.filled, end: None });
+        Filler {
+            filling: Arc::new(Filling { segment: self.segment, state, changed: Condvar::new() }),
+            filled: self.filled,
+        }
     }
 }
 
@@ -167,6 +202,22 @@ mod tests {
         let expected: Vec<u8> = (1..=10).flat_map(|value| [value; 100]).collect();
         assert_eq!(reader.join().unwrap(), (expected.clone(), Some(expected.clone())));
         assert_eq!(segment.bytes(), expected);
+    }
+
+    #[test]
+    fn what_broke_off_is_filled_on_behind_what_had_come() {
+        let mut filler = Pool::new(0).allocate(1000).unwrap().fill();
+        filler.next_mut(400).fill(1);
+        filler.advance(400);
+        let before = filler.filling().clone();
+        let partial = filler.break_off();
+        assert!(before.whole().is_none() && before.read(0).is_none());
+        assert_eq!((partial.bytes(), partial.size_bytes()), (&[1; 400][..], 1000));
+        let mut filler = partial.fill_on();
+        assert_eq!(filler.filling().read(0), Some(&[1; 400][..]));
+        filler.next_mut(1000).fill(2);
+        filler.advance(600);
+        assert_eq!(filler.finish().bytes(), [[1; 400].to_vec(), [2; 600].to_vec()].concat());
     }
 
     #[test]

@@ -33,7 +33,7 @@ use self::pool::Shared;
 pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit};
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
-pub use filling::{Filler, Filling};
+pub use filling::{Filler, Filling, Partial};
 pub(crate) use mapping::PAGE_BYTES;
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;

@@ -19,6 +19,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
+use gridloom_base::DatumId;
 use gridloom_base::limits::PARTS;
 use gridloom_channel::tags::{Changed, TAG_BYTES, Tagged, Tagger};
 use gridloom_channel::{Key, frame};
@@ -27,10 +28,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
-use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader};
+use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader, GoesOn};
 use crate::moving::Moving;
 use crate::payload::Payload;
-use crate::segment::{Filling, Segment, SegmentMut};
+use crate::segment::{Filler, Filling, Segment};
 use crate::store::{Coming, Store};
 
 /// Bytes of a probe are zeros, written from one block.
@@ -73,10 +74,12 @@ impl<'a, W: Write> Sink<'a, W> {
     pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Moving) -> io::Result<()> {
         let mut head = self.head(header);
         let part_bytes = part_bytes(header);
+        let had_bytes = header.had_bytes() as usize;
         let is_long = bytes.len() > part_bytes;
         let datum = header.cargo.datum().filter(|_| is_long);
         let passage = datum.map(|datum| moving.begin(datum, true, header.size_bytes));
-        for part in bytes.chunks(part_bytes) {
+        passage.iter().for_each(|passage| passage.advance(had_bytes));
+        for part in bytes[had_bytes..].chunks(part_bytes) {
             self.write_part(&mut head, part)?;
             passage.iter().for_each(|passage| passage.advance(part.len()));
         }
@@ -90,7 +93,8 @@ impl<'a, W: Write> Sink<'a, W> {
     /// If the stream breaks, or what comes does.
     pub fn coming(&mut self, header: &CargoHeader, coming: &Filling, moving: &Moving) -> io::Result<()> {
         let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
-        let (mut head, mut written) = (self.head(header), 0);
+        let (mut head, mut written) = (self.head(header), header.had_bytes() as usize);
+        passage.iter().for_each(|passage| passage.advance(written));
         let part_bytes = part_bytes(header);
         while (written as u64) < coming.size_bytes() {
             for part in coming.read(written).ok_or_else(broken_off)?.chunks(part_bytes) {
@@ -157,8 +161,33 @@ pub fn check_header(header: &CargoHeader, last_serial: u64) -> io::Result<()> {
         Cargo::Datum { meta, .. } if meta.checked_size_bytes() != Some(header.size_bytes) => {
             Err(invalid(format!("a description of {meta} with {} bytes", header.size_bytes)))
         }
-        Cargo::Datum { .. } | Cargo::Probe => Ok(()),
+        Cargo::Datum { .. } | Cargo::Probe => check_goes_on(header),
     }
+}
+
+fn check_goes_on(header: &CargoHeader) -> io::Result<()> {
+    let Some(GoesOn { from_byte, .. }) = header.goes_on else { return Ok(()) };
+    match header.cargo.datum().is_some() && goes_on_from(from_byte, header.size_bytes) {
+        true => Ok(()),
+        false => Err(invalid(format!("{} bytes that go on from byte {from_byte}", header.size_bytes))),
+    }
+}
+
+/// Whether the rest of so many bytes may be sent from that one on.
+pub(crate) fn goes_on_from(from_byte: u64, size_bytes: u64) -> bool {
+    from_byte > 0 && from_byte < size_bytes && from_byte.is_multiple_of(PARTS.of(size_bytes))
+}
+
+/// The digest of the first bytes of a datum that comes, once they are here; `None` if it breaks off before.
+pub(crate) fn digest_of_coming(coming: &Filling, bytes: u64) -> Option<[u8; 32]> {
+    let (mut hasher, mut hashed) = (blake3::Hasher::new(), 0);
+    while hashed < bytes as usize {
+        let here = coming.read(hashed)?;
+        let more = &here[..here.len().min(bytes as usize - hashed)];
+        hasher.update(more);
+        hashed += more.len();
+    }
+    Some(*hasher.finalize().as_bytes())
 }
 
 /// The receiving end of one stream.
@@ -205,34 +234,64 @@ impl Receiver {
         self.inbox.post(Notice::Arrived { link: self.link, stream: self.stream, serial, cargo, payload, took_ns });
     }
 
-    /// Tells the loop of something that had no room.
-    pub fn no_room(&self, header: CargoHeader, why: String) {
+    /// Tells the loop of something that was read past.
+    pub fn not_taken(&self, header: CargoHeader, no_memory: bool, why: String) {
         let CargoHeader { serial, cargo, .. } = header;
-        self.inbox.post(Notice::NoRoom { link: self.link, stream: self.stream, serial, cargo, why });
+        self.inbox.post(Notice::NotTaken { link: self.link, stream: self.stream, serial, cargo, no_memory, why });
     }
 
     fn receive_one(&self, stream: &mut TcpStream, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamEnd> {
         let header = read_header(stream, tagger)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
-        let room = match header.size_bytes > self.datum_bytes_max {
-            true => Err(io::Error::other(format!("more than the {} bytes that this node takes", self.datum_bytes_max))),
-            false => self.store.pool().allocate_for_data(header.size_bytes),
-        };
-        match room {
-            Ok(memory) => {
+        match self.filler(&header) {
+            Ok(filler) => {
                 let started = Instant::now();
-                let segment = self.read((stream, tagger), &header, memory)?;
+                let segment = self.read((stream, tagger), &header, filler)?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                // The time of the rest says nothing of what the whole would take.
+                let took_ns = if header.goes_on.is_some() { 0 } else { took_ns };
                 self.arrived(header, Payload::segment(segment), took_ns);
             }
-            Err(error) => {
+            Err((no_memory, why)) => {
                 read_past(stream, tagger, &header)?;
-                let why = format!("no room for {} bytes: {error}", header.size_bytes);
-                self.no_room(header, why);
+                self.not_taken(header, no_memory, why);
             }
         }
         Ok(serial)
+    }
+
+    /// Where a datum shall lie, with what is here of it; or whether it is for want of memory that it cannot, and why.
+    fn filler(&self, header: &CargoHeader) -> Result<Filler, (bool, String)> {
+        let size_bytes = header.size_bytes;
+        let no_room = |why: String| (true, format!("no room for {size_bytes} bytes: {why}"));
+        if size_bytes > self.datum_bytes_max {
+            return Err(no_room(format!("more than the {} bytes that this node takes", self.datum_bytes_max)));
+        }
+        let (Some(GoesOn { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.goes_on, &header.cargo) else {
+            let memory = self.store.pool().allocate_for_data(size_bytes).map_err(|error| no_room(error.to_string()))?;
+            return Ok(memory.fill());
+        };
+        let partial = self.store.partials().take(*datum, meta, *from_byte).filter(|_| self.may_come(*datum));
+        let partial = partial.ok_or_else(|| (false, format!("its first {from_byte} bytes are here no longer")))?;
+        match blake3::hash(partial.bytes()) == blake3::Hash::from_bytes(*digest) {
+            true => Ok(partial.fill_on()),
+            false => Err((false, format!("its first {from_byte} bytes here are not those of its sender"))),
+        }
+    }
+
+    /// Whether the sender may send that datum, as far as it matters before it has come.
+    fn may_come(&self, datum: DatumId) -> bool {
+        self.passes_on_from.is_none_or(|role| role.may_send(self.link.peer, datum))
+    }
+
+    /// Keeps what has come of a datum that breaks off.
+    fn keep(&self, header: &CargoHeader, filler: Filler) {
+        if let Cargo::Datum { datum, meta } = &header.cargo
+            && self.may_come(*datum)
+        {
+            self.store.partials().keep(*datum, meta.clone(), filler.break_off(), self.datum_bytes_max);
+        }
     }
 }
 
@@ -242,20 +301,24 @@ impl Receiver {
         &self,
         (stream, tagger): (&mut TcpStream, &mut Tagger),
         header: &CargoHeader,
-        memory: SegmentMut,
+        mut filler: Filler,
     ) -> Result<Arc<Segment>, StreamEnd> {
-        let (mut filler, size_bytes) = (memory.fill(), header.size_bytes);
+        let (size_bytes, mut filled) = (header.size_bytes, header.had_bytes());
         let part_bytes = part_bytes(header);
         let datum = header.cargo.datum().filter(|_| size_bytes > part_bytes as u64);
         let passage = datum.map(|datum| self.store.moving().begin(datum, false, size_bytes));
-        let (mut coming, mut filled) = (None, 0);
+        passage.iter().for_each(|passage| passage.advance(filled as usize));
+        let mut coming = None;
         loop {
             let part = filler.next_mut(part_bytes);
             let length = part.len();
             if length == 0 {
                 break;
             }
-            read_part(stream, tagger, part).map_err(|error| changed_part(error, header, filled))?;
+            if let Err(error) = read_part(stream, tagger, part) {
+                self.keep(header, filler);
+                return Err(changed_part(error, header, filled));
+            }
             filler.advance(length);
             filled += length as u64;
             passage.iter().for_each(|passage| passage.advance(length));
@@ -318,9 +381,9 @@ fn read_part(stream: &mut TcpStream, tagger: &mut Tagger, part: &mut [u8]) -> io
     stream.check_tag()
 }
 
-/// Reads all parts of a datum, and throws them away.
+/// Reads all parts of a datum that come, and throws them away.
 fn read_past(stream: &mut TcpStream, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
-    let (mut left, part_bytes) = (header.size_bytes, part_bytes(header) as u64);
+    let (mut left, part_bytes) = (header.size_bytes - header.had_bytes(), part_bytes(header) as u64);
     while left > 0 {
         let part = left.min(part_bytes);
         let mut stream = Tagged::new(stream, Some(tagger));
@@ -349,14 +412,15 @@ fn invalid(why: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_base::{DatumId, Dtype, Meta, NodeId};
+    use gridloom_base::{Dtype, Meta, NodeId};
 
     use super::*;
     use crate::segment::Pool;
 
     fn header(size_bytes: u64) -> CargoHeader {
         let datum = DatumId { client: NodeId(1), serial: 2 };
-        CargoHeader { serial: 5, cargo: Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[9]) }, size_bytes }
+        let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[9]) };
+        CargoHeader { serial: 5, cargo, size_bytes, goes_on: None }
     }
 
     #[test]
@@ -404,6 +468,11 @@ mod tests {
         assert!(check_header(&header(9), 4).is_ok());
         assert!(check_header(&header(9), 5).is_err());
         assert!(check_header(&header(10), 4).is_err());
+        let part_bytes = PARTS.of(1 << 20);
+        assert!(goes_on_from(part_bytes, 1 << 20));
+        assert!([0, 5, 1 << 20, 2 << 20].iter().all(|from_byte| !goes_on_from(*from_byte, 1 << 20)));
+        let goes_on = Some(GoesOn { from_byte: part_bytes, digest: [0; 32] });
+        assert!(check_header(&CargoHeader { goes_on, ..header(9) }, 4).is_err());
         let error = decode_header::<CargoHeader>([0, 0, 1, 0], &mut io::empty()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }

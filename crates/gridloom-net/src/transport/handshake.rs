@@ -72,7 +72,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 31. servers and agents know which call has put shared data
 /// 32. large data have a tag behind each part
 /// 34. functions declare the shared data that they get and put
-pub const VERSIONS: (u16, u16) = (34, 34);
+/// 35. large data go on behind what has come before they broke off
+pub const VERSIONS: (u16, u16) = (35, 35);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -89,6 +89,9 @@ impl Receiver {
         check_header(&header.cargo, last_serial)?;
         let serial = header.cargo.serial;
         let size_bytes = header.cargo.size_bytes;
+        if header.cargo.goes_on.is_some() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant of part of a datum"));
+        }
         let fits = header.offset.checked_add(size_bytes).is_some_and(|end| end <= header.segment_bytes);
         if !fits {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant that reaches behind its memory's end"));
@@ -109,7 +112,7 @@ impl Receiver {
             }
             Err(error) => {
                 self.inbox.post(Notice::Released { link, serial, retired: false });
-                self.no_room(header.cargo, format!("its shared memory cannot be mapped: {error}"));
+                self.not_taken(header.cargo, true, format!("its shared memory cannot be mapped: {error}"));
             }
         }
         Ok(serial)
@@ -160,7 +163,7 @@ mod tests {
         let mut memory = Pool::new(0).allocate(5000).unwrap();
         memory.bytes_mut().fill(4);
         let memory = memory.freeze();
-        let cargo = CargoHeader { serial: 1, cargo: Cargo::Probe, size_bytes: 5000 };
+        let cargo = CargoHeader { serial: 1, cargo: Cargo::Probe, size_bytes: 5000, goes_on: None };
         let header = GrantHeader { cargo, segment: memory.id(), segment_bytes: 5000, offset: 0 };
         send_grant(&mut here, &header, memory.fd()).unwrap();
         let (length, descriptor) = receive_length(&mut there).unwrap();

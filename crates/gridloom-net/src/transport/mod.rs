@@ -35,6 +35,8 @@ use serde::{Deserialize, Serialize};
 pub enum Aside {
     /// "I cannot reach you: open a bulk connection to me, on which I shall send."
     OpenBulk { stream: u64 },
+    /// "I have so many bytes of that datum, which I am about to ask you for: send what is behind them."
+    Has { datum: DatumId, bytes: u64 },
     /// "I have all that you sent on that stream up to this number."
     Taken { stream: u64, serial: u64 },
     /// "That stream ended; I have what you sent on it up to this number, and nothing after it."
@@ -82,10 +84,30 @@ pub struct CargoHeader {
     pub serial: u64,
     pub cargo: Cargo,
     pub size_bytes: u64,
+    /// The rest alone comes.
+    pub goes_on: Option<GoesOn>,
+}
+
+impl CargoHeader {
+    /// Bytes that the receiver is to have.
+    pub fn had_bytes(&self) -> u64 {
+        self.goes_on.as_ref().map_or(0, |goes_on| goes_on.from_byte)
+    }
+}
+
+/// What is sent of a datum goes on behind what the receiver has of it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GoesOn {
+    /// A multiple of the size of parts.
+    pub from_byte: u64,
+    /// Of the bytes before it, BLAKE3: a datum that was made again may be another.
+    pub digest: [u8; 32],
 }
 
 /// Longest [`CargoHeader`] (or header of a grant): a shape of 64 extents fits six times.
 pub const CARGO_HEADER_BYTES_MAX: usize = 4096;
+/// Data of which a peer may say that it has some bytes, before they are sent to it. Of further ones all bytes are sent.
+pub const HAS_MAX: usize = 64;
 /// After so many data the receiver acknowledges, so that the sender's list of what is under way stays short.
 pub const TAKEN_EVERY: u64 = 32;
 /// Streams of one peer that may end one after the other with changed bytes, nothing whole between them; then the peer counts as lost:

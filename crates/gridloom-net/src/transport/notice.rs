@@ -87,13 +87,15 @@ pub enum Notice {
         /// Nanoseconds from its first byte to its last.
         took_ns: u64,
     },
-    /// Something came that had no room; it was read and thrown away.
-    NoRoom {
+    /// Something came that could not be taken in; it was read and thrown away.
+    NotTaken {
         link: Link,
         stream: u64,
         /// Its number.
         serial: u64,
         cargo: Cargo,
+        /// Else the receiver does not have what it goes on behind.
+        no_memory: bool,
         why: String,
     },
     /// A stream on which this node received ended, or could not be opened.

@@ -54,21 +54,21 @@ impl Outgoing {
         Ok(Outgoing { jobs, opened, shared })
     }
 
-    /// Sends a datum.
-    pub fn send(&self, cargo: Cargo, payload: Payload) {
+    /// Sends a datum, of which the peer has so many bytes.
+    pub fn send(&self, cargo: Cargo, payload: Payload, had_bytes: u64) {
         let size_bytes = payload.size_bytes();
-        self.push(Job { cargo, size_bytes, source: Source::Whole(payload) });
+        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Whole(payload) });
     }
 
     /// Sends a datum as it comes here.
-    pub fn pass_on(&self, cargo: Cargo, coming: Arc<Filling>) {
+    pub fn pass_on(&self, cargo: Cargo, coming: Arc<Filling>, had_bytes: u64) {
         let size_bytes = coming.size_bytes();
-        self.push(Job { cargo, size_bytes, source: Source::Coming(coming) });
+        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Coming(coming) });
     }
 
     /// Sends a probe.
     pub fn probe(&self, size_bytes: u64) {
-        self.push(Job { cargo: Cargo::Probe, size_bytes, source: Source::Zeros });
+        self.push(Job { cargo: Cargo::Probe, size_bytes, had_bytes: 0, source: Source::Zeros });
     }
 
     /// Whether the peer was asked to open that stream, and has not done so.

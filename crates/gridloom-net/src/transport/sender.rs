@@ -17,14 +17,14 @@ use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::Keys;
 use gridloom_channel::tags::Tagger;
 
-use super::bulk::{Sink, broken_off};
+use super::bulk::{Sink, broken_off, digest_of_coming, goes_on_from};
 use super::handshake::{
     HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
 };
 use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
 use super::shared::{Closer, Opened, Route, Shared, prepare_blocking};
-use super::{Cargo, CargoHeader};
+use super::{Cargo, CargoHeader, GoesOn};
 use crate::identity::Credentials;
 use crate::payload::Payload;
 use crate::segment::{Filling, Segment};
@@ -41,6 +41,8 @@ const OPEN_PAUSE: Duration = Duration::from_millis(25);
 pub(super) struct Job {
     pub(super) cargo: Cargo,
     pub(super) size_bytes: u64,
+    /// What the peer says to have of it.
+    pub(super) had_bytes: u64,
     pub(super) source: Source,
 }
 
@@ -57,6 +59,17 @@ impl Job {
     /// Whether it can only be sent as fast as it comes here.
     fn is_coming(&self) -> bool {
         matches!(&self.source, Source::Coming(coming) if coming.is_coming())
+    }
+
+    /// Where it goes on, if the peer has some of it. Takes as long as that is to be hashed.
+    fn goes_on(&self) -> Option<GoesOn> {
+        let from_byte = Some(self.had_bytes).filter(|from_byte| goes_on_from(*from_byte, self.size_bytes))?;
+        let digest = match &self.source {
+            Source::Whole(payload) => *blake3::hash(&payload.bytes()[..from_byte as usize]).as_bytes(),
+            Source::Coming(coming) => digest_of_coming(coming, from_byte)?,
+            Source::Zeros => return None,
+        };
+        Some(GoesOn { from_byte, digest })
     }
 }
 
@@ -103,6 +116,8 @@ impl Thread {
         {
             return Err(broken_off().to_string());
         }
+        // Memory is handed over whole.
+        let goes_on = if self.sharing { None } else { job.goes_on() };
         loop {
             let number = match &self.stream {
                 Some((number, _)) => *number,
@@ -112,9 +127,11 @@ impl Thread {
                 self.stream = None;
                 continue;
             }
-            let header = CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes };
+            let mut header =
+                CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes, goes_on: None };
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
                 Stream::Tcp(stream, tagger) => {
+                    header.goes_on = goes_on;
                     let (mut sink, moving) = (Sink::new(stream, tagger), self.store.moving());
                     match &job.source {
                         Source::Whole(payload) => sink.datum(&header, payload.bytes(), moving),
