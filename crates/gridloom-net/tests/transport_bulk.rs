@@ -186,8 +186,8 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
     let (header, mut tagger) = (header(1, SIZE_BYTES), Tagger::new(keys.send));
     bulk.write_all(&tagged(&mut tagger, &encode_header(&header))).unwrap();
-    for _ in 0..3 {
-        bulk.write_all(&tagged(&mut tagger, &vec![7; 1 << 20])).unwrap();
+    for part in vec![7; 3 << 20].chunks(PARTS.of(SIZE_BYTES) as usize) {
+        bulk.write_all(&tagged(&mut tagger, part)).unwrap();
     }
     let datum = DatumId { client: raw_id(), serial: 1 };
     let come = |done_bytes| OnTheWay { number: 1, datum, is_sent: false, size_bytes: SIZE_BYTES, done_bytes };
