@@ -189,6 +189,22 @@ impl FlowEngine {
         alive
     }
 
+    /// As [`FlowEngine::cancel`]; the work that was left of the action, if it was still under way.
+    pub fn cancel_with_rest(&mut self, id: ActionId) -> Option<f64> {
+        if !self.is_running(id) {
+            return None;
+        }
+        self.refresh();
+        let action = &mut self.actions[id.slot()];
+        let rest = match (action.phase, action.held.take()) {
+            (Phase::Running, Some((constraint, scale))) => scale * self.clocks.leave(constraint.0, id.slot, self.now_s),
+            (Phase::Running, None) => action.remaining - action.rate * (self.now_s - action.since_s),
+            (Phase::Ended | Phase::LatencyOnly | Phase::Latency, _) => action.remaining,
+        };
+        self.cancel(id);
+        Some(rest.max(0.0))
+    }
+
     /// Whether an action has neither ended nor been cancelled.
     pub fn is_running(&self, id: ActionId) -> bool {
         let action = &self.actions[id.slot()];

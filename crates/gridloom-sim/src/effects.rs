@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_QUESTIONS_MAX};
 use gridloom_base::{DatumId, Named, NodeId};
+use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_flow::HostIndex;
 use gridloom_map::Stop;
@@ -35,6 +36,9 @@ impl Simulation {
     /// Performs one effect of a running node.
     pub(crate) fn perform(&mut self, node: NodeId, effect: Effect) {
         if let Effect::Send { to, message } = effect {
+            if let Message::Data(DataMessage::Fetch { datum, .. }) = &message {
+                self.links.tell_partial((node, to), *datum);
+            }
             let bytes = postcard::to_stdvec(&message).expect("postcard into a vector fails for no type of ours");
             let (size_bytes, digest) = (bytes.len() as u64, digest(&bytes));
             let effect = Effect::Send { to, message };
@@ -55,6 +59,7 @@ impl Simulation {
             Effect::SendProbe { to, size_bytes } => self.send_cargo(node, to, Cargo::Probe { size_bytes }),
             Effect::DropDatum { datum } => {
                 self.nodes.node_mut(node).store.remove(datum);
+                self.links.forget_partial(node, datum);
                 self.make_transient(node, datum);
             }
             Effect::MakeDurable { named } => self.make_durable(node, *named),
@@ -156,7 +161,7 @@ impl Simulation {
         match self.links.arrive(&mut self.kernel, &mut self.routes, (from, to), connection, parcel) {
             Some(Parcel::Message { message, digest }) => self.handle(to, Input::Received { from, message }, digest),
             Some(Parcel::Cargo { cargo, sent, transfer }) => {
-                self.land((from, to), Landed { cargo, started: sent, transfer });
+                self.land((from, to), Landed { cargo, started: sent, transfer, had: None });
             }
             Some(Parcel::Broken { datum }) => {
                 let why = "it broke off on its way to its sender".to_string();
@@ -187,7 +192,7 @@ impl Simulation {
 
     /// Cargo is whole at its receiver.
     fn land(&mut self, (from, to): (NodeId, NodeId), landed: Landed) {
-        let Landed { cargo, started: start, transfer } = landed;
+        let Landed { cargo, started: start, transfer, had } = landed;
         let Some(cargo) = self.as_sent((from, to), cargo) else { return };
         let (size_bytes, end) = (cargo.size_bytes(), self.now());
         if let Cargo::Datum { datum, .. } = &cargo {
@@ -207,15 +212,23 @@ impl Simulation {
             }
             Cargo::Datum { datum, value } => (datum, value),
         };
+        let had_bytes = had.as_ref().map_or(0, |had| had.bytes);
+        let value = match had {
+            Some(had) => had.complete(value),
+            None => value,
+        };
         let path = self.routes.path((self.node(from).host, self.node(to).host));
         self.kernel.note(|trace, _| {
-            trace.moved(from, to, size_bytes, &path.links);
+            trace.moved(from, to, size_bytes - had_bytes, &path.links);
             trace.span(Interval::Transfer { from, to, datum, size_bytes, start, end });
         });
         self.kernel.see(|| Seen::DatumArrived { transfer, to, datum });
         let meta = value.meta.clone();
+        self.links.forget_partial(to, datum);
         self.keep(to, datum, value);
-        self.handle(to, Input::DatumArrived { from, datum, meta, took_ns: end.since(start) }, 0);
+        // The time of the rest says nothing of what the whole would take.
+        let took_ns = if had_bytes > 0 { 0 } else { end.since(start) };
+        self.handle(to, Input::DatumArrived { from, datum, meta, took_ns }, 0);
     }
 
     /// Cargo that is what was sent. Of a datum that is not, its receiver is told.
@@ -223,6 +236,7 @@ impl Simulation {
         let Cargo::Datum { datum, value } = cargo else { return Some(cargo) };
         let way = (self.node(from).host, self.node(to).host);
         let is_small = value.meta.size_bytes() <= EAGER_BYTES_MAX;
+        let sent = value.clone();
         if let Some(value) = self.changes.receive(way, value) {
             return Some(Cargo::Datum { datum, value });
         }
@@ -233,6 +247,9 @@ impl Simulation {
             self.handle(to, Input::PeerLost { peer: from, why }, 0);
         } else {
             self.links.landed(&mut self.kernel, &mut self.routes, (from, to), datum, false);
+            // As if it were in the middle that it changed.
+            let left_bytes = sent.meta.size_bytes() / 2;
+            self.links.keep_partial(self.kernel.now(), to, datum, sent, left_bytes);
             self.handle(to, Input::DatumBroken { from, datum, no_memory: false, why }, 0);
         }
         None

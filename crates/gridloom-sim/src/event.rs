@@ -37,6 +37,8 @@ pub(crate) enum SimEvent {
     MakesRoom { data: Vec<DatumId> },
     /// A datum that comes to a node is passed on meanwhile.
     PassesOn,
+    /// A datum that broke off is sent on behind what had come.
+    GoesOn,
     /// A datum came that is not what was sent; whether the connection is lost.
     Refuses { is_lost: bool },
     /// A datum came.

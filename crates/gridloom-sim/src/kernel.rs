@@ -166,6 +166,13 @@ impl Kernel {
         self.engine.cancel(action);
     }
 
+    /// The same of a flow; bytes that were left of it.
+    pub(crate) fn cancel_with_rest(&mut self, action: ActionId) -> f64 {
+        self.take_purpose(action);
+        self.synchronise();
+        self.engine.cancel_with_rest(action).unwrap_or(0.0)
+    }
+
     /// What is under way, with what it is for.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = (ActionId, &Purpose)> {
         self.purposes.iter().map(|(action, purpose)| (*action, purpose))

@@ -215,6 +215,12 @@ impl Trace {
         }
     }
 
+    pub(crate) fn goes_on(&mut self, at: Time) {
+        if let Some(events) = &mut self.events {
+            events.push((at, SimEvent::GoesOn));
+        }
+    }
+
     pub(crate) fn passes_on(&mut self, at: Time) {
         if let Some(events) = &mut self.events {
             events.push((at, SimEvent::PassesOn));

@@ -5,12 +5,16 @@ mod scripted;
 use std::sync::Arc;
 
 use gridloom_base::Meta;
+use gridloom_base::limits::PARTS;
+use gridloom_core::node::message::DataMessage;
 use gridloom_core::node::world::ServerSpec;
-use gridloom_core::node::{Event, Input};
+use gridloom_core::node::{Effect, Event, Input};
 use gridloom_platform::HostId;
 use gridloom_sim::faults::{Fault, Scenario};
 use gridloom_sim::{Files, SimConfig, Simulation};
 use scripted::{Grid, datum, dial, ms, ping, platform, second, send_datum, start, task, task_id};
+
+const SIZE_BYTES: u64 = 8 << 20;
 
 /// A on host a has dialled b on host b and pings it at 100, 200, 300 and 400 ms; b pings back at 250 ms.
 fn pinging() -> Grid {
@@ -100,6 +104,34 @@ fn changed_data_are_not_taken() {
     assert_eq!(run(100_000, &[10]), ("up, d1".into(), Some(true)));
     assert_eq!(run(100_000, &[600, 1700]), ("up, broken, d1".into(), Some(true)));
     assert_eq!(run(1000, &[600]), ("up, lost".into(), None));
+}
+
+/// A connection breaks when half of a datum has come. The rest alone is sent when the reader asks for it again.
+#[test]
+fn a_datum_that_broke_off_goes_on_where_it_was() {
+    let (reader, sent, sent_again) = (second(), ms(100), ms(60_000));
+    let run = |faults: &str, asks: bool| {
+        let mut grid = Grid::new();
+        let a = gridloom_base::NodeId(1);
+        let script = vec![
+            (0, dial("b", reader)),
+            (100, send_datum(reader, datum(1))),
+            (50_000, dial("b", reader)),
+            (60_000, send_datum(reader, datum(1))),
+        ];
+        grid.node("a", script);
+        let fetch = Effect::Send { to: a, message: DataMessage::Fetch { datum: datum(1), hops: 1 }.into() };
+        grid.node("b", if asks { vec![(55_000, fetch)] } else { vec![] });
+        grid.sim.put(a, datum(1), Meta::Bytes { size_bytes: SIZE_BYTES }, Some(vec![7; SIZE_BYTES as usize].into()));
+        let grid = with_faults(grid, faults);
+        grid.when(reader, "d1")
+    };
+    let takes = run("", false)[0] - sent;
+    let reset = format!("at {}ms reset a b", (sent + takes / 2) / ms(1));
+    let [whole, rest] = [false, true].map(|asks| run(&reset, asks)[0] - sent_again);
+    assert_eq!(whole, takes);
+    let part_ns = takes * PARTS.of(SIZE_BYTES) / SIZE_BYTES;
+    assert!((takes / 2..takes / 2 + 2 * part_ns + ms(2)).contains(&rest), "{rest} of {takes}");
 }
 
 #[test]

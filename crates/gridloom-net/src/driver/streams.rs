@@ -131,7 +131,15 @@ impl Streams {
     pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass) {
         self.peers.insert(
             link.peer,
-            Peer { link, hello, pass, outgoing: None, incoming: BTreeMap::new(), changed_in_a_row: 0, has: BTreeMap::new() },
+            Peer {
+                link,
+                hello,
+                pass,
+                outgoing: None,
+                incoming: BTreeMap::new(),
+                changed_in_a_row: 0,
+                has: BTreeMap::new(),
+            },
         );
     }
 

@@ -268,7 +268,8 @@ impl Receiver {
         if size_bytes > self.datum_bytes_max {
             return Err(no_room(format!("more than the {} bytes that this node takes", self.datum_bytes_max)));
         }
-        let (Some(GoesOn { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.goes_on, &header.cargo) else {
+        let (Some(GoesOn { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.goes_on, &header.cargo)
+        else {
             let memory = self.store.pool().allocate_for_data(size_bytes).map_err(|error| no_room(error.to_string()))?;
             return Ok(memory.fill());
         };

@@ -21,6 +21,7 @@ use gridloom_flow::{ActionId, LinkIndex, Transfer};
 use gridloom_platform::HostId;
 
 use super::cargo::{Cargo, Parcel};
+use super::partials::{Had, Partials};
 use super::passing::{Comings, Load};
 use super::paths::Path;
 use super::routes::{HostPair, Routes};
@@ -74,6 +75,8 @@ pub(crate) struct Landed {
     pub(crate) cargo: Cargo,
     pub(crate) started: Time,
     pub(crate) transfer: u64,
+    /// What had come before, and did not flow again.
+    pub(crate) had: Option<Had>,
 }
 
 /// All ends, by (owner, peer).
@@ -82,13 +85,14 @@ pub(crate) struct Links {
     ends: BTreeMap<(NodeId, NodeId), End>,
     made: u64,
     pub(super) comings: Comings,
+    pub(super) partials: Partials,
     parts: Parts,
 }
 
 impl Links {
     /// Without connections. Large data go in these parts.
     pub(crate) fn new(parts: Parts) -> Links {
-        Links { ends: BTreeMap::new(), made: 0, comings: Comings::default(), parts }
+        Links { ends: BTreeMap::new(), made: 0, comings: Comings::default(), partials: Partials::default(), parts }
     }
 
     /// Whether a datum is large enough to be passed on while it comes.
@@ -166,8 +170,8 @@ impl Links {
         cargo: Cargo,
     ) {
         let Some(way) = self.ends.get(&pair).map(|end| end.way) else { return };
-        let transfer = begins(kernel, routes, pair, way, &cargo);
         let (size_bytes, sent) = (cargo.size_bytes(), kernel.now());
+        let transfer = begins(kernel, routes, pair, way, (&cargo, size_bytes));
         self.send_frame(kernel, routes, pair, size_bytes, Parcel::Cargo { cargo, sent, transfer });
     }
 
@@ -210,7 +214,14 @@ impl Links {
     ) {
         if let Some(end) = self.ends.get_mut(&pair) {
             let since = (!routes.is_lost(end.way)).then_some(kernel.now());
-            end.bulk.push_back((since, Load { cargo, may_pass, is_coming, has_begun: false }));
+            let had = match &cargo {
+                Cargo::Datum { datum, value } => self.partials.take(kernel.now(), pair, *datum, value),
+                Cargo::Probe { .. } => None,
+            };
+            if had.is_some() {
+                kernel.note(|trace, now| trace.goes_on(now));
+            }
+            end.bulk.push_back((since, Load { cargo, may_pass, is_coming, has_begun: false, had }));
             self.move_next(kernel, routes, pair);
         }
     }
@@ -227,10 +238,10 @@ impl Links {
         let now = kernel.now();
         end.bulk.iter_mut().for_each(|(since, _)| *since = since.or(Some(now)));
         let under_way_s = since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
-        let size_bytes = load.cargo.size_bytes();
+        let size_bytes = load.flow_bytes();
         let flowing_bytes = load.stretch_bytes(size_bytes, parts);
         let action = Some(flow(kernel, routes, pair, end.way, (flowing_bytes, under_way_s)));
-        let transfer = begins(kernel, routes, pair, end.way, &load.cargo);
+        let transfer = begins(kernel, routes, pair, end.way, (&load.cargo, size_bytes));
         let left_bytes = size_bytes - flowing_bytes;
         end.moving = Some(Moving { action, started: now, load, left_bytes, transfer });
     }
@@ -270,8 +281,8 @@ impl Links {
         let mut given_up = waiting - end.bulk.len();
         if let Some(moving) = end.moving.take_if(|moving| moving.load.passes_on(datum)) {
             given_up += 1;
-            stop(kernel, &moving);
             kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
+            self.break_moving(kernel, pair.1, moving);
             self.move_next(kernel, routes, pair);
         }
         given_up
@@ -303,7 +314,7 @@ impl Links {
             self.flow_on(kernel, routes, (from, to));
             return begun.map(|(datum, value)| Progress::Begun { datum, value });
         }
-        let Moving { started, load: Load { cargo, .. }, transfer, .. } = end.moving.take().expect("seen above");
+        let Moving { started, load: Load { cargo, had, .. }, transfer, .. } = end.moving.take().expect("seen above");
         kernel.see(|| Seen::TransferEnds { transfer });
         self.move_next(kernel, routes, (from, to));
         // The receiver's end may not be there: then no machine waits for the cargo.
@@ -311,17 +322,48 @@ impl Links {
             self.refuse(kernel, routes, from, to);
             return None;
         }
-        Some(Progress::Landed(Landed { cargo, started, transfer }))
+        Some(Progress::Landed(Landed { cargo, started, transfer, had }))
     }
 
     /// Gives up all bulk cargo of that direction.
     fn clear_bulk(&mut self, kernel: &mut Kernel, from: NodeId, to: NodeId) {
         let Some(end) = self.end_mut(from, to) else { return };
-        end.bulk.clear();
-        if let Some(moving) = end.moving.take() {
-            kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
-            stop(kernel, &moving);
+        let (waiting, moving) = (std::mem::take(&mut end.bulk), end.moving.take());
+        for (_, load) in waiting {
+            if let (Cargo::Datum { datum, .. }, Some(had)) = (load.cargo, load.had) {
+                self.partials.keep(kernel.now(), to, datum, had);
+            }
         }
+        if let Some(moving) = moving {
+            kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
+            self.break_moving(kernel, to, moving);
+        }
+    }
+
+    /// What moved to a node breaks off: the parts that have come are kept there.
+    fn break_moving(&mut self, kernel: &mut Kernel, to: NodeId, moving: Moving) {
+        let rest = moving.action.map_or(0.0, |action| kernel.cancel_with_rest(action));
+        let Load { cargo: Cargo::Datum { datum, value }, .. } = moving.load else { return };
+        let left_bytes = moving.left_bytes + rest.ceil() as u64;
+        self.keep_partial(kernel.now(), to, datum, value, left_bytes);
+    }
+
+    /// A datum broke off on its way to a node, and so many bytes have not come.
+    pub(crate) fn keep_partial(&mut self, now: Time, at: NodeId, datum: DatumId, value: StoredValue, left_bytes: u64) {
+        let size_bytes = value.meta.size_bytes();
+        let part_bytes = self.parts.of(size_bytes);
+        let bytes = size_bytes.saturating_sub(left_bytes.max(1)) / part_bytes * part_bytes;
+        self.partials.keep(now, at, datum, Had { bytes, of: value });
+    }
+
+    /// A node is about to ask a peer for a datum.
+    pub(crate) fn tell_partial(&mut self, (node, peer): (NodeId, NodeId), datum: DatumId) {
+        self.partials.tell((peer, node), datum);
+    }
+
+    /// A node does not want a datum any more, or has it.
+    pub(crate) fn forget_partial(&mut self, node: NodeId, datum: DatumId) {
+        self.partials.forget(node, datum);
     }
 
     /// Gives up all bulk cargo that a node sends.
@@ -383,6 +425,7 @@ impl Links {
     pub(crate) fn drop_end(&mut self, kernel: &mut Kernel, routes: &mut Routes, node: NodeId, peer: NodeId) -> bool {
         self.clear_bulk(kernel, node, peer);
         self.break_all(kernel, routes, (node, peer));
+        self.partials.forget_told((node, peer));
         self.ends.remove(&(node, peer)).is_some()
     }
 
@@ -448,12 +491,18 @@ fn stop(kernel: &mut Kernel, moving: &Moving) {
 }
 
 /// Cargo begins to move; the transfer's number.
-fn begins(kernel: &mut Kernel, routes: &mut Routes, (from, to): (NodeId, NodeId), way: HostPair, cargo: &Cargo) -> u64 {
+fn begins(
+    kernel: &mut Kernel,
+    routes: &mut Routes,
+    (from, to): (NodeId, NodeId),
+    way: HostPair,
+    (cargo, bytes): (&Cargo, u64),
+) -> u64 {
     let moved = match cargo {
         Cargo::Datum { datum, .. } => Moved::Datum { datum: *datum, from, to },
         Cargo::Probe { .. } => Moved::Probe,
     };
-    kernel.begins(moved, cargo.size_bytes(), &routes.path(way).links)
+    kernel.begins(moved, bytes, &routes.path(way).links)
 }
 
 /// Whether a link is on that way.

@@ -3,7 +3,7 @@
 //! ```text
 //! paths   hosts to links, latency and bandwidth     routes   paths, what is lost, what is held until it heals
 //! links   connections between nodes                 sockets  connections between processes
-//! changes what is another when it arrives
+//! changes what is another when it arrives             partials what has come of data that broke off
 //! ```
 //!
 //! Links and sockets do not see each other; both go by the routes, and flow in the kernel.
@@ -12,6 +12,7 @@ mod cargo;
 mod chains;
 mod changes;
 mod links;
+mod partials;
 mod passing;
 mod paths;
 mod routes;

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gridloom_base::{DatumId, NodeId, Parts};
 
 use super::cargo::Cargo;
+use super::partials::Had;
 use crate::store::StoredValue;
 
 /// What a node has to send, in bulk.
@@ -31,18 +32,25 @@ pub(super) struct Load {
     pub(super) is_coming: bool,
     /// It has begun at its receiver.
     pub(super) has_begun: bool,
+    /// What its receiver has of it: the rest alone flows.
+    pub(super) had: Option<Had>,
 }
 
 impl Load {
     /// Bytes of its next stretch, with so many left: 0 if it has to wait.
     pub(super) fn stretch_bytes(&self, left_bytes: u64, parts: Parts) -> u64 {
         let part_bytes = parts.of(self.cargo.size_bytes());
-        let is_first = left_bytes == self.cargo.size_bytes();
+        let is_first = left_bytes == self.flow_bytes();
         match (self.may_pass && is_first, self.is_coming) {
             (true, _) => part_bytes.min(left_bytes),
             (false, true) => left_bytes.saturating_sub(part_bytes),
             (false, false) => left_bytes,
         }
+    }
+
+    /// Bytes that flow in all.
+    pub(super) fn flow_bytes(&self) -> u64 {
+        self.cargo.size_bytes() - self.had.as_ref().map_or(0, |had| had.bytes)
     }
 
     pub(super) fn passes_on(&self, known: DatumId) -> bool {

@@ -23,12 +23,15 @@ struct Immutable {
     known: BTreeMap<DatumId, StoredValue>,
     /// Data that were not what was sent when they came.
     refused: u64,
+    /// Data that went on where they had broken off.
+    went_on: u64,
 }
 
 impl Check for Immutable {
     fn see(&mut self, _: &Simulation, _: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
             SimEvent::Refuses { .. } => self.refused += 1,
+            SimEvent::GoesOn => self.went_on += 1,
             SimEvent::Stored { node, datum, value } => match self.known.get(datum) {
                 None => _ = self.known.insert(*datum, value.clone()),
                 Some(known) if is_equal(known, value) => {}
@@ -42,7 +45,7 @@ impl Check for Immutable {
     }
 
     fn reached(&self) -> Vec<(&'static str, u64)> {
-        vec![("changed bytes were refused", self.refused)]
+        vec![("changed bytes were refused", self.refused), ("a datum went on where it had broken off", self.went_on)]
     }
 }
 

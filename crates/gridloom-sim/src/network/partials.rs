@@ -1,0 +1,129 @@
+//! What has come of data that broke off. If its node asks for such a datum again, the rest alone flows, from whomever.
+//!
+//! The receiver says how much it has before it asks; the sender knows that here when the request leaves, not when it comes. What the
+//! sender leaves out is compared with what the receiver has: a datum that was made again may be another.
+//!
+//! **Not done.** Only so many data are kept in the real world: here all are, for as long.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{DatumId, NodeId, Time};
+
+use crate::store::StoredValue;
+
+/// As in the real world.
+const KEPT_NS_MAX: u64 = 60 * SECOND_NS;
+
+/// The first bytes of a datum.
+#[derive(Clone, Debug)]
+pub(crate) struct Had {
+    pub(crate) bytes: u64,
+    /// The value of which they are the first.
+    pub(super) of: StoredValue,
+}
+
+impl Had {
+    /// Whether a value begins with them.
+    fn begins(&self, value: &StoredValue) -> bool {
+        let end = self.bytes as usize;
+        self.of.meta == value.meta
+            && match (&self.of.bytes, &value.bytes) {
+                (Some(had), Some(bytes)) => had[..end] == bytes[..end],
+                (had, bytes) => had.is_none() && bytes.is_none(),
+            }
+    }
+
+    /// They, and what has come behind them.
+    pub(crate) fn complete(&self, rest_of: StoredValue) -> StoredValue {
+        let end = self.bytes as usize;
+        let whole =
+            self.of.bytes.as_ref().zip(rest_of.bytes.as_ref()).map(|(had, rest)| [&had[..end], &rest[end..]].concat());
+        StoredValue { bytes: whole.map(Into::into), ..rest_of }
+    }
+}
+
+/// What nodes keep.
+#[derive(Debug, Default)]
+pub(super) struct Partials {
+    kept: BTreeMap<(NodeId, DatumId), (Time, Had)>,
+    /// Sender, receiver and datum: the sender knows what the receiver has.
+    told: BTreeSet<(NodeId, NodeId, DatumId)>,
+}
+
+impl Partials {
+    /// A datum broke off on its way to a node.
+    pub(super) fn keep(&mut self, now: Time, at: NodeId, datum: DatumId, had: Had) {
+        self.kept.retain(|_, (since, _)| now.since(*since) < KEPT_NS_MAX);
+        let known = self.kept.get(&(at, datum)).map_or(0, |(_, known)| known.bytes);
+        if had.bytes > known {
+            self.kept.insert((at, datum), (now, had));
+        }
+    }
+
+    /// A node asks a peer for a datum.
+    pub(super) fn tell(&mut self, (from, to): (NodeId, NodeId), datum: DatumId) {
+        if self.kept.contains_key(&(to, datum)) {
+            self.told.insert((from, to, datum));
+        }
+    }
+
+    /// What the receiver has of a value that is sent to it, as far as its sender knows.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        (from, to): (NodeId, NodeId),
+        datum: DatumId,
+        value: &StoredValue,
+    ) -> Option<Had> {
+        if !self.told.remove(&(from, to, datum)) {
+            return None;
+        }
+        let (since, had) = self.kept.remove(&(to, datum))?;
+        (now.since(since) < KEPT_NS_MAX && had.begins(value)).then_some(had)
+    }
+
+    /// A datum is at a node, or not wanted there.
+    pub(super) fn forget(&mut self, at: NodeId, datum: DatumId) {
+        self.kept.remove(&(at, datum));
+    }
+
+    /// A connection is gone.
+    pub(super) fn forget_told(&mut self, (a, b): (NodeId, NodeId)) {
+        self.told.retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::Meta;
+
+    use super::*;
+
+    const PAIR: (NodeId, NodeId) = (NodeId(1), NodeId(2));
+
+    fn datum() -> DatumId {
+        DatumId { client: NodeId(9), serial: 1 }
+    }
+
+    fn value(bytes: &[u8]) -> StoredValue {
+        StoredValue { meta: Meta::Bytes { size_bytes: bytes.len() as u64 }, bytes: Some(bytes.into()) }
+    }
+
+    #[test]
+    fn the_rest_goes_on_behind_the_same_bytes_only() {
+        let take = |sent: &[u8], told: bool, at_ns| {
+            let mut partials = Partials::default();
+            partials.keep(Time(0), PAIR.1, datum(), Had { bytes: 2, of: value(b"abcd") });
+            if told {
+                partials.tell(PAIR, datum());
+            }
+            partials.take(Time(at_ns), PAIR, datum(), &value(sent)).map(|had| had.complete(value(b"--yz")))
+        };
+        assert_eq!(take(b"abyz", true, 5), Some(value(b"abyz")));
+        assert_eq!(take(b"abyz", false, 5), None);
+        assert_eq!(take(b"abyz", true, KEPT_NS_MAX), None);
+        assert_eq!(take(b"axyz", true, 5), None);
+        assert_eq!(take(b"abyzz", true, 5), None);
+    }
+}
