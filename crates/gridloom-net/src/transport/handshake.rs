@@ -71,6 +71,7 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 30. shared data may be durable
 /// 31. servers and agents know which call has put shared data
 /// 32. large data have a tag behind each part
+/// 33. parts of large data are smaller
 /// 34. functions declare the shared data that they get and put
 /// 35. large data go on behind what has come before they broke off
 pub const VERSIONS: (u16, u16) = (35, 35);
