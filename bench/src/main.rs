@@ -394,7 +394,13 @@ fn mapping() -> Figure {
         };
         let work_flops = Some(1e8 * f64::from(1 + number % 17));
         outline.tasks.push(OutlineTask { function: 0, work_flops, inputs, outputs: vec![number], only: None });
-        outline.data.push(OutlineDatum { size_bytes: 1 << 20, producer: Some(number), at: vec![], wanted: false });
+        outline.data.push(OutlineDatum {
+            size_bytes: 1 << 20,
+            producer: Some(number),
+            at: vec![],
+            wanted: false,
+            name: None,
+        });
     }
     let link = LinkEstimate { latency_s: 1e-4, bandwidth: 1e9 };
     let grid = GridView {

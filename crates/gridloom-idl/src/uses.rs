@@ -53,6 +53,14 @@ impl Does {
         }
     }
 
+    pub fn gets(self) -> bool {
+        self == Does::Get
+    }
+
+    pub fn puts(self) -> bool {
+        !self.gets()
+    }
+
     pub(crate) fn of_word(word: &str) -> Option<Does> {
         [Does::Get, Does::Put, Does::Replace].into_iter().find(|does| does.word() == word)
     }

@@ -30,6 +30,9 @@ pub struct OutlineDatum {
     pub at: Vec<NodeId>,
     /// Whether it has to come to the client.
     pub wanted: bool,
+    /// The name by which functions get and put it, if it is shared. It is no argument or result of theirs.
+    #[serde(default)]
+    pub name: Option<Box<str>>,
 }
 
 /// The graph as a mapper sees it: tasks in topological order, data and functions by index.
@@ -47,7 +50,8 @@ impl Outline {
     /// How large a task of it is.
     pub fn size_of(&self, task: &OutlineTask) -> Size {
         let data = task.inputs.iter().chain(&task.outputs);
-        let bytes = data.map(|datum| self.data[*datum as usize].size_bytes).fold(0, u64::saturating_add);
+        let own = data.map(|datum| &self.data[*datum as usize]).filter(|datum| datum.name.is_none());
+        let bytes = own.map(|datum| datum.size_bytes).fold(0, u64::saturating_add);
         Size::new(task.work_flops, bytes)
     }
 }

@@ -61,7 +61,16 @@ pub struct Datum {
     pub readers: u32,
     /// Whether it has to come to the client.
     pub wanted: bool,
+    /// Functions get and put it by its name.
+    pub is_shared: bool,
     holders: Range<u32>,
+}
+
+impl Datum {
+    /// What it counts for in the size of a task that reads or makes it.
+    fn argument_bytes(&self) -> u64 {
+        if self.is_shared { 0 } else { self.size_bytes }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use gridloom_base::{DatumId, Named, NodeId};
 use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_flow::HostIndex;
+use gridloom_idl::Does;
 use gridloom_map::Stop;
 
 use crate::kernel::{Kernel, Occurrence};
@@ -263,7 +264,7 @@ impl Simulation {
 
     /// A task's time is over.
     pub(crate) fn on_task_done(&mut self, StartedTask { node, task }: StartedTask) {
-        let puts = self.uses(&task, false);
+        let puts = self.uses(&task, Does::puts);
         if !puts.is_empty() {
             self.tasks.wait_after(node, &task);
             return self.share(node, task.id, puts);

@@ -14,11 +14,11 @@ use crate::store::StoredValue;
 
 impl Simulation {
     /// What a task gets before it computes, or puts after that. Where bodies run, they are to see to that themselves.
-    pub(crate) fn uses(&self, task: &Task, gets: bool) -> VecDeque<UsedName> {
+    pub(crate) fn uses(&self, task: &Task, does: impl Fn(Does) -> bool) -> VecDeque<UsedName> {
         if self.tasks.has_bodies() {
             return VecDeque::new();
         }
-        task.terms.uses.iter().filter(|used| (used.does == Does::Get) == gets).cloned().collect()
+        task.terms.uses_that(does).cloned().collect()
     }
 
     /// A task that has begun waits until it has had these.
@@ -106,8 +106,8 @@ impl Simulation {
 
     /// Begins a task, which may have to wait for shared data first.
     pub(crate) fn start_task(&mut self, server: NodeId, task: Arc<Task>) {
-        let (id, gets) = (task.id, self.uses(&task, true));
-        if !gets.is_empty() || !self.uses(&task, false).is_empty() {
+        let (id, gets) = (task.id, self.uses(&task, Does::gets));
+        if !gets.is_empty() || !self.uses(&task, Does::puts).is_empty() {
             // A call that only puts has it by then.
             self.session_of(server);
         }

@@ -34,7 +34,7 @@ impl Stage {
         Stage { sim, client, servers, functions, next: 0 }
     }
 
-    fn begin(&mut self, function: &str, server: usize, args: [i32; 2]) -> TaskId {
+    fn task(&mut self, function: &str, only: Option<NodeId>, args: [i32; 2]) -> Task {
         self.next += 1;
         let (client, serial) = (self.client, self.next);
         let name = format!("t/{function}");
@@ -43,23 +43,41 @@ impl Stage {
         let actual = args.map(|value| Actual { meta: meta.clone(), inline: Some(bytes(value)) });
         let uses = found.signature.bind(&actual, &[]).unwrap().uses;
         let inline = |value: i32| Argument::Inline { meta: meta.clone(), bytes: bytes(value) };
-        let task = Task {
+        Task {
             id: TaskId { client, serial },
             kind: TaskKind::call(&name, found.signature.hash()),
             args: args.map(inline).to_vec(),
             outputs: Vec::new(),
             work_flops: Some(1e9),
-            terms: Terms { only: Some(self.servers[server]), uses, ..Terms::default() },
-        };
+            terms: Terms { only, uses, ..Terms::default() },
+        }
+    }
+
+    fn run(&mut self, tasks: Vec<Task>) {
+        let id = GroupId { client: self.client, serial: tasks[0].id.serial };
+        let group = Group { id, tasks, sources: Default::default(), wanted: Vec::new() };
+        self.sim.command(self.client, Command::Run { group, heuristic: "heft".into() });
+    }
+
+    fn begin(&mut self, function: &str, server: usize, args: [i32; 2]) -> TaskId {
+        let task = self.task(function, Some(self.servers[server]), args);
         let id = task.id;
-        let group = Group {
-            id: GroupId { client, serial },
-            tasks: vec![task],
-            sources: Default::default(),
-            wanted: Vec::new(),
-        };
-        self.sim.command(client, Command::Run { group, heuristic: "heft".into() });
+        self.run(vec![task]);
         id
+    }
+
+    /// Tasks as a group that is mapped: their servers, the time that the plan has for them, and what they take.
+    fn planned(&mut self, tasks: Vec<Task>) -> (Vec<NodeId>, f64, f64) {
+        let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+        self.run(tasks);
+        let planned = lan::wait_for(&mut self.sim, self.client, |event| matches!(event, Event::GroupPlanned { .. }));
+        let Event::GroupPlanned { plan, .. } = planned else { unreachable!("looked for above") };
+        let began = self.sim.now();
+        let is_over = |event: &Event| matches!(event, Event::GroupEnded { .. });
+        lan::wait_for(&mut self.sim, self.client, is_over);
+        let servers = plan.tasks.iter().map(|task| task.server).collect();
+        assert_eq!(plan.tasks.len(), ids.len());
+        (servers, plan.makespan_s, self.sim.now().since(began) as f64 / SECOND_NS as f64)
     }
 
     fn end(&mut self, task: TaskId) -> Result<(), TaskError> {
@@ -202,4 +220,31 @@ fn a_call_whose_server_is_lost_gets_and_puts_elsewhere() {
     assert!(is_near(seconds, 1.0), "{seconds}");
     assert_eq!(stage.named("part/2").2, [stage.servers[1]]);
     stage.nothing_is_left(&["part/1", "part/2"]);
+}
+
+#[test]
+fn calls_are_planned_with_what_they_get_and_put() {
+    let mut stage = Stage::new();
+    for server in [0, 1] {
+        // Links and times are known then.
+        stage.call("puts", server, [10 + server as i32, LARGE]);
+        stage.call("gets", 1 - server, [10 + server as i32, 10 + server as i32]);
+    }
+    stage.call("puts", 1, [1, LARGE]);
+    // Two calls that get it: one where it is, the other waits for it or for the first.
+    let tasks = vec![stage.task("gets", None, [1, 1]), stage.task("gets", None, [1, 1])];
+    let (servers, predicted, seconds) = stage.planned(tasks);
+    assert_eq!(servers[0], stage.servers[1]);
+    assert!(is_near(seconds, predicted) && is_near(seconds, 2.0), "predicted {predicted}, took {seconds}");
+    // A chain by names: each call is where the one before has put what it gets.
+    let tasks: Vec<Task> = (1..=3).map(|i| stage.task("both", None, [i, LARGE])).collect();
+    let (servers, predicted, seconds) = stage.planned(tasks);
+    assert!(servers[0] == servers[1] && servers[1] == servers[2], "{servers:?}");
+    assert!(is_near(seconds, predicted) && is_near(seconds, 3.0), "predicted {predicted}, took {seconds}");
+    // Nobody has put this yet: the plan knows nothing of it.
+    let waits = vec![stage.task("gets", None, [9, 9])];
+    stage.run(waits);
+    stage.call("puts", 0, [9, SMALL]);
+    lan::wait_for(&mut stage.sim, stage.client, |event| matches!(event, Event::GroupEnded { .. }));
+    stage.nothing_is_left(&["part/1", "part/2", "part/3", "part/4", "part/9", "part/10", "part/11"]);
 }

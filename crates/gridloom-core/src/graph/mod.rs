@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use gridloom_base::{DatumId, GroupId, Meta, Named, NodeId, ObjectId, TaskId};
-use gridloom_idl::MethodName;
+use gridloom_idl::{Does, MethodName, UsedName};
 use gridloom_map::{Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::Size;
 
@@ -183,11 +183,33 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub struct Outlined {
     pub outline: Outline,
-    /// Identifier of each datum index.
+    /// Identifier of each datum index. Shared data that functions get and put by name have one that no datum has.
     pub data: Vec<DatumId>,
 }
 
+/// What an outline has of a shared datum.
+fn outlined_share(used: &UsedName, producer: Option<u32>) -> OutlineDatum {
+    let name = Some(used.name.as_str().into());
+    OutlineDatum { size_bytes: used.size_bytes, producer, at: Vec::new(), wanted: false, name }
+}
+
+/// Stands for a shared datum, of which the catalog alone has the identifier.
+fn stand_in(index: u32) -> DatumId {
+    DatumId { client: NodeId::CATALOG, serial: u64::MAX - u64::from(index) }
+}
+
 impl Group {
+    /// Shared data that tasks get and no earlier task puts.
+    fn got_from_outside(&self) -> Vec<&UsedName> {
+        let mut put = BTreeSet::new();
+        let mut got = Vec::new();
+        for task in &self.tasks {
+            got.extend(task.terms.uses_that(Does::gets).filter(|used| !put.contains(used.name.as_str())));
+            put.extend(task.terms.uses_that(Does::puts).map(|used| used.name.as_str()));
+        }
+        got
+    }
+
     /// The group as a mapper sees it. Task indices are those of [`Group::tasks`].
     ///
     /// # Panics
@@ -202,7 +224,16 @@ impl Group {
             index.insert(*id, ids.len() as u32);
             ids.push(*id);
             let size_bytes = source.meta.size_bytes();
-            data.push(OutlineDatum { size_bytes, producer: None, at: source.at.clone(), wanted: false });
+            data.push(OutlineDatum { size_bytes, producer: None, at: source.at.clone(), wanted: false, name: None });
+        }
+        let mut named: BTreeMap<&str, u32> = BTreeMap::new();
+        for used in self.got_from_outside() {
+            named.entry(&used.name).or_insert_with(|| {
+                let at = ids.len() as u32;
+                ids.push(stand_in(at));
+                data.push(outlined_share(used, None));
+                at
+            });
         }
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for (number, task) in self.tasks.iter().enumerate() {
@@ -214,6 +245,7 @@ impl Group {
                 .inputs()
                 .map(|datum| *index.get(&datum).expect("a task reads only sources and results of earlier tasks"))
                 .collect();
+            inputs.extend(task.terms.uses_that(Does::gets).map(|used| named[used.name.as_str()]));
             inputs.sort_unstable();
             inputs.dedup();
             let mut outputs = Vec::with_capacity(task.outputs.len());
@@ -227,7 +259,15 @@ impl Group {
                     producer: Some(number as u32),
                     at: Vec::new(),
                     wanted: false,
+                    name: None,
                 });
+            }
+            for used in task.terms.uses_that(Does::puts) {
+                let at = ids.len() as u32;
+                named.insert(&used.name, at);
+                ids.push(stand_in(at));
+                outputs.push(at);
+                data.push(outlined_share(used, Some(number as u32)));
             }
             tasks.push(OutlineTask { function, work_flops: task.work_flops, only: task.terms.only, inputs, outputs });
         }
@@ -237,5 +277,48 @@ impl Group {
             }
         }
         Outlined { outline: Outline { functions, tasks, data }, data: ids }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(serial: u64, uses: &[(Does, &str)]) -> Task {
+        let used =
+            |(does, name): &(Does, &str)| UsedName { does: *does, name: (*name).into(), size_bytes: 100 + serial };
+        Task {
+            id: TaskId { client: NodeId(9), serial },
+            kind: TaskKind::call("m/f", 0),
+            args: Vec::new(),
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Terms { uses: uses.iter().map(used).collect(), ..Terms::default() },
+        }
+    }
+
+    #[test]
+    fn a_mapper_sees_the_shared_data_that_tasks_get_and_put() {
+        let (get, put, replace) = (Does::Get, Does::Put, Does::Replace);
+        let tasks = vec![
+            task(1, &[(get, "mesh"), (put, "x")]),
+            task(2, &[(get, "x"), (get, "mesh"), (replace, "x")]),
+            task(3, &[(get, "x"), (get, "later")]),
+            task(4, &[(put, "later"), (get, "x")]),
+        ];
+        let id = GroupId { client: NodeId(9), serial: 1 };
+        let Outlined { outline, data } = Group { id, tasks, sources: BTreeMap::new(), wanted: Vec::new() }.outline();
+        let names: Vec<&str> = outline.data.iter().map(|datum| datum.name.as_deref().unwrap()).collect();
+        // What is got before it is put comes from outside.
+        assert_eq!(names, ["mesh", "later", "x", "x", "later"]);
+        let producers: Vec<Option<u32>> = outline.data.iter().map(|datum| datum.producer).collect();
+        assert_eq!(producers, [None, None, Some(0), Some(1), Some(3)]);
+        let inputs: Vec<&[u32]> = outline.tasks.iter().map(|task| task.inputs.as_slice()).collect();
+        assert_eq!(inputs, [&[0][..], &[0, 2], &[1, 3], &[3]]);
+        let outputs: Vec<&[u32]> = outline.tasks.iter().map(|task| task.outputs.as_slice()).collect();
+        assert_eq!(outputs, [&[2][..], &[3], &[], &[4]]);
+        assert_eq!((outline.data[0].size_bytes, outline.data[3].size_bytes), (101, 102));
+        assert_eq!(data.iter().collect::<BTreeSet<_>>().len(), 5);
+        assert_eq!(outline.size_of(&outline.tasks[1]), Size::new(None, 0), "they are no arguments");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use gridloom_base::{NodeId, TaskError};
-use gridloom_idl::UsedName;
+use gridloom_idl::{Does, UsedName};
 
 /// See the module. By default a task may run anywhere, and again if its server is lost.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -33,6 +33,13 @@ pub struct Terms {
     /// After which errors its client has it run again. Servers do not see it.
     #[serde(skip)]
     pub retry: Option<Arc<Retry>>,
+}
+
+impl Terms {
+    /// What it gets, or what it puts.
+    pub fn uses_that(&self, does: impl Fn(Does) -> bool) -> impl Iterator<Item = &UsedName> {
+        self.uses.iter().filter(move |used| does(used.does))
+    }
 }
 
 /// After which errors a task runs again, and how often.

@@ -101,8 +101,8 @@ impl Made {
     fn datum(&mut self, size_bytes: u64, producer: Option<u32>, wanted: bool, holders: &[u32]) -> u32 {
         let first = self.holders.len() as u32;
         self.holders.extend_from_slice(holders);
-        let readers = u32::from(!wanted);
-        self.data.push(Datum { size_bytes, producer, readers, wanted, holders: first..self.holders.len() as u32 });
+        let (readers, holders) = (u32::from(!wanted), first..self.holders.len() as u32);
+        self.data.push(Datum { size_bytes, producer, readers, wanted, is_shared: false, holders });
         self.data.len() as u32 - 1
     }
 }

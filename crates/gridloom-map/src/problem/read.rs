@@ -122,6 +122,7 @@ impl Problem {
             producer: datum.producer,
             readers: 0,
             wanted: datum.wanted,
+            is_shared: datum.name.is_some(),
             holders: first as u32..self.holders.len() as u32,
         });
         Ok(())
@@ -145,7 +146,7 @@ impl Problem {
                 return Err(MapError::NotInOrder { task: number, datum, producer: producer as usize });
             }
             facts.readers += 1;
-            size_bytes = size_bytes.saturating_add(facts.size_bytes);
+            size_bytes = size_bytes.saturating_add(facts.argument_bytes());
         }
         self.arguments.extend_from_slice(&task.inputs);
         self.arguments[first..].sort_unstable();
@@ -160,7 +161,7 @@ impl Problem {
                     "task {number} makes datum {output}, which does not name it as its maker"
                 )));
             };
-            size_bytes = size_bytes.saturating_add(facts.size_bytes);
+            size_bytes = size_bytes.saturating_add(facts.argument_bytes());
         }
         self.arguments.extend_from_slice(&task.outputs);
         let place = |node| self.place(node).filter(|place| *place < self.client()).map(|place| place as u32);

@@ -153,19 +153,31 @@ impl Case<'_> {
             }
             for (producer, size_bytes) in from {
                 let datum = data.len() as u32;
-                data.push(OutlineDatum { size_bytes, producer: Some(producer), at: Vec::new(), wanted: false });
+                data.push(OutlineDatum {
+                    size_bytes,
+                    producer: Some(producer),
+                    at: Vec::new(),
+                    wanted: false,
+                    name: None,
+                });
                 tasks[producer as usize].outputs.push(datum);
                 tasks[number].inputs.push(datum);
             }
             let (outside, unread) = (workflow.outside_bytes(number), workflow.unread_bytes(number));
             if self.model == Model::M1 && outside > 0 {
                 tasks[number].inputs.push(data.len() as u32);
-                data.push(OutlineDatum { size_bytes: outside, producer: None, at: vec![CLIENT], wanted: false });
+                data.push(OutlineDatum {
+                    size_bytes: outside,
+                    producer: None,
+                    at: vec![CLIENT],
+                    wanted: false,
+                    name: None,
+                });
             }
             if self.model == Model::M1 && unread > 0 {
                 tasks[number].outputs.push(data.len() as u32);
                 let producer = Some(number as u32);
-                data.push(OutlineDatum { size_bytes: unread, producer, at: Vec::new(), wanted: true });
+                data.push(OutlineDatum { size_bytes: unread, producer, at: Vec::new(), wanted: true, name: None });
             }
         }
         Outline { functions: vec![FUNCTION.to_owned()], tasks, data }
@@ -178,6 +190,7 @@ impl Case<'_> {
             producer: file.producer,
             at: if file.producer.is_none() { vec![CLIENT] } else { Vec::new() },
             wanted: file.producer.is_some() && file.readers.is_empty(),
+            name: None,
         };
         let task = |task: &WorkflowTask| OutlineTask {
             inputs: task.inputs.clone(),

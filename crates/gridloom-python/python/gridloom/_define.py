@@ -194,7 +194,7 @@ def function(
     gets, puts, replaces : mapping of str to str, optional
         Names of shared data that a call gets, puts, or puts with ``replace=True``, each with its size in bytes: an expression over
         integer parameters and extents, such as ``"8*n"``. A name may have such expressions and ``str`` parameters in braces:
-        ``"part/{i}"``. These move in simulation.
+        ``"part/{i}"``. Plans are made with them, and they move in simulation.
 
     Returns
     -------

@@ -392,6 +392,7 @@ impl Insider {
             producer: Some(number),
             at: Vec::new(),
             wanted: true,
+            name: None,
         };
         let tasks = (0..count).map(task).collect();
         let outline = Outline { functions: vec![MIX_NAME.into()], tasks, data: (0..count).map(datum).collect() };

@@ -155,6 +155,12 @@ impl Catalog {
         self.versions.get(&datum).into_iter().flat_map(|version| version.holders.iter().copied())
     }
 
+    /// The current version of a name, if a server that is there has it.
+    pub fn current(&self, name: &str) -> Option<&Named> {
+        let version = &self.versions[self.current.get(name)?];
+        (!version.holders.is_empty()).then_some(&version.named)
+    }
+
     /// What servers are to hear since the last time that this was asked.
     pub fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)

@@ -11,7 +11,7 @@ use gridloom_base::limits::{MAP_NS_MAX, MAP_REQUESTS_MAX, MEASURE_WAIT_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{NodeId, Time};
-use gridloom_map::{Guess, MapError, Plan, Seen};
+use gridloom_map::{Guess, MapError, Outline, Plan, Seen};
 use gridloom_perf::{GridView, host_of};
 use gridloom_perf::{LinkEstimate, ServerView, Tree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -190,6 +190,7 @@ impl Agent {
         let name = client.to_string();
         let mut grid = self.grid_view(now, Some((&request, &self.tree(&name, &request))));
         occupy(&mut grid, &request.busy);
+        self.place_shared(&mut request.outline);
         // Holders that are not known here, or no longer: the client gets at what they hold, or has it made again.
         for datum in request.outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
             datum.at.retain(|node| *node == client || grid.server(*node).is_some());
@@ -200,6 +201,25 @@ impl Agent {
         let job = Arc::new(MapJob { request, grid });
         let number = self.requests.begin(now, job.clone());
         out.push(Effect::Map { number, job });
+    }
+
+    /// Where shared data are that functions get, and how large. A name that nobody has put is left out: no plan says how long a call
+    /// waits for it.
+    fn place_shared(&self, outline: &mut Outline) {
+        let mut unknown = BTreeSet::new();
+        for (index, datum) in outline.data.iter_mut().enumerate().filter(|(_, datum)| datum.producer.is_none()) {
+            let Some(name) = &datum.name else { continue };
+            match self.names.catalog.current(name) {
+                Some(named) => {
+                    datum.size_bytes = named.meta.size_bytes();
+                    datum.at = self.names.catalog.holders(named.datum).collect();
+                }
+                None => _ = unknown.insert(index as u32),
+            }
+        }
+        if !unknown.is_empty() {
+            outline.tasks.iter_mut().for_each(|task| task.inputs.retain(|input| !unknown.contains(input)));
+        }
     }
 
     pub(super) fn on_mapped(&mut self, now: Time, number: u64, outcome: Result<Plan, MapError>, out: &mut Vec<Effect>) {
@@ -297,14 +317,14 @@ mod tests {
     use crate::node::Message;
     use crate::node::message::MapMessage;
     use gridloom_base::GroupId;
-    use gridloom_map::{MapBy, Outline, OutlineDatum, OutlineTask, Stop};
+    use gridloom_map::{MapBy, OutlineDatum, OutlineTask, Stop};
 
     #[test]
     fn a_plan_takes_no_link_for_fast_that_is_not_measured_and_says_so() {
         let (mut agent, client) = (agent(), NodeId(9));
         register(&mut agent, 2, "near:1", 1.0, 1.0);
         register(&mut agent, 3, "far:1", 1.0, 1.0);
-        let datum = |at| OutlineDatum { size_bytes: 1_000_000, producer: None, at, wanted: false };
+        let datum = |at| OutlineDatum { size_bytes: 1_000_000, producer: None, at, wanted: false, name: None };
         let task = |inputs| OutlineTask { function: 0, work_flops: Some(1e9), only: None, inputs, outputs: vec![] };
         let request = MapRequest {
             group: GroupId { client, serial: 1 },

@@ -24,7 +24,7 @@ mod shared;
 mod tasks;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::data::Asker;
@@ -88,6 +88,8 @@ pub struct Server {
     config: Arc<ServerConfig>,
     /// Hashes of the signatures that are offered, by name.
     functions: BTreeMap<String, u64>,
+    /// Those that declare shared data.
+    sharing: BTreeSet<String>,
     members: Members<Role>,
     registering: Registering,
     links: Links,
@@ -118,6 +120,7 @@ impl Server {
         let config = Arc::new(config);
         Server {
             functions: config.functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
+            sharing: config.functions.iter().filter(|s| !s.uses.is_empty()).map(|s| s.name.clone()).collect(),
             members: Members::default(),
             registering: Registering::new(config.clone()),
             links: Links::new(config.clone()),

@@ -19,26 +19,38 @@ pub(super) struct Pauses {
     /// Tasks that wait and are not told, and since when.
     since: BTreeMap<TaskId, Time>,
     told: BTreeSet<TaskId>,
+    /// For how long tasks have waited in all, and since when those that do.
+    waited: BTreeMap<TaskId, (u64, Option<Time>)>,
     is_timer_set: bool,
 }
 
 impl Pauses {
     pub(super) fn len(&self) -> usize {
-        self.since.len() + self.told.len()
+        self.waited.len()
     }
 
     /// A task waits from now on.
     fn begin(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
         self.since.entry(task).or_insert(now);
+        self.waited.entry(task).or_default().1.get_or_insert(now);
         if !std::mem::replace(&mut self.is_timer_set, true) {
             out.push(Effect::SetTimer { timer: ServerTimer::Pauses.into(), at: now + TOLD_AFTER_NS });
         }
     }
 
-    /// A task goes on, or has ended. True if its client was told that it waits.
-    pub(super) fn end(&mut self, task: TaskId) -> bool {
+    /// A task goes on. True if its client was told that it waits.
+    fn go_on(&mut self, now: Time, task: TaskId) -> bool {
+        if let Some((waited_ns, since)) = self.waited.get_mut(&task) {
+            *waited_ns += since.take().map_or(0, |since| now.since(since));
+        }
         self.since.remove(&task);
         self.told.remove(&task)
+    }
+
+    /// A task has ended. Gives for how long it has waited.
+    pub(super) fn end(&mut self, now: Time, task: TaskId) -> u64 {
+        self.go_on(now, task);
+        self.waited.remove(&task).map_or(0, |(waited_ns, _)| waited_ns)
     }
 
     /// Those that are to be told now.
@@ -65,7 +77,7 @@ impl Server {
         }
         if waits {
             self.pauses.begin(now, task, out);
-        } else if self.pauses.end(task) {
+        } else if self.pauses.go_on(now, task) {
             send(out, task.client, TaskToClient::Paused { task, waits });
         }
         self.pump(now, out);
@@ -90,12 +102,15 @@ mod tests {
         pauses.begin(Time(0), task(1), &mut out);
         pauses.begin(Time(5), task(2), &mut out);
         assert_eq!(out.len(), 1, "one timer for both");
-        assert!(!pauses.end(task(1)), "it was not told");
+        assert!(!pauses.go_on(Time(5), task(1)), "it was not told");
         out.clear();
         assert_eq!(pauses.take_due(Time(TOLD_AFTER_NS), &mut out), []);
         assert_eq!(out, [Effect::SetTimer { timer: ServerTimer::Pauses.into(), at: Time(5 + TOLD_AFTER_NS) }]);
         assert_eq!(pauses.take_due(Time(5 + TOLD_AFTER_NS), &mut out), [task(2)]);
-        assert!(pauses.end(task(2)) && !pauses.end(task(2)));
-        assert_eq!(pauses.len(), 0);
+        let later = Time(7 + TOLD_AFTER_NS);
+        assert!(pauses.go_on(later, task(2)) && !pauses.go_on(later, task(2)));
+        pauses.begin(later, task(1), &mut out);
+        assert_eq!((pauses.end(later, task(2)), pauses.end(Time(later.0 + 3), task(1))), (2 + TOLD_AFTER_NS, 8));
+        assert_eq!((pauses.len(), pauses.end(later, task(1))), (0, 0));
     }
 }

@@ -202,7 +202,7 @@ impl Server {
         if was_asked_back && outcome == Err(TaskError::Cancelled) && self.members.is_up(id.client) {
             return self.give_back(now, id, out);
         }
-        self.pauses.end(id);
+        let waited_ns = self.pauses.end(now, id);
         let Some(entry) = self.admission.take_ended(now, id) else { return };
         let tasks = self.learning.ended(now, id, self.admission.computing());
         let task = &entry.task;
@@ -217,6 +217,8 @@ impl Server {
             Ok(results) => {
                 let size = task.size(|datum| self.admission.size_bytes(datum));
                 let runs_any = task.runs_any();
+                // A plan counts by itself how long shared data take that are declared.
+                let run_ns = if self.sharing.contains(name) { run_ns.saturating_sub(waited_ns) } else { run_ns };
                 let call = Call { function: name, size, run_ns, tasks, is_measured, runs_any };
                 let news = self.learning.learn(now, call);
                 self.tell_learned(now, news, out);
