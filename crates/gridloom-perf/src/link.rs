@@ -65,6 +65,8 @@ pub struct LinkModel {
     measured: Time,
     /// The best of the first probes, of which each may have disturbed the others.
     met: Option<LinkEstimate>,
+    /// A link that shares its way was measured alone, and was no narrower.
+    is_borne_out: bool,
 }
 
 impl LinkModel {
@@ -80,6 +82,14 @@ impl LinkModel {
             latency_s: known.latency_s.min(link.latency_s),
             bandwidth: known.bandwidth.max(link.bandwidth),
         });
+    }
+
+    /// A link that shares its way was measured alone: this one can do as much.
+    pub(super) fn beside(&mut self, bandwidth: f64) {
+        if let Some(met) = &mut self.met {
+            self.is_borne_out = met.bandwidth <= NEAR * bandwidth;
+            met.bandwidth = met.bandwidth.max(bandwidth);
+        }
     }
 
     /// The first probes are the first measurement.
@@ -132,7 +142,7 @@ impl LinkModel {
 
     /// Whether more is known than first probes, which others may have disturbed.
     pub(super) fn is_sure(&self) -> bool {
-        self.bandwidth.count() > 0
+        self.bandwidth.count() > 0 || self.is_borne_out
     }
 
     /// Whether it was ever measured from end to end. A transfer is measured by its receiver from first byte to last: where the receiver

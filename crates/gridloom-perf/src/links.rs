@@ -48,9 +48,20 @@ impl<P: Ord + Clone> Links<P> {
         self.models.entry((from, to)).or_default().met(now, link);
     }
 
-    /// Takes in a probe that was asked for.
+    /// Takes in a probe that was asked for, and was the only one. First probes of links beside it may have disturbed one another.
     pub fn probed(&mut self, now: Time, from: P, to: P, link: LinkEstimate) {
-        self.models.entry((from, to)).or_default().probed(now, link);
+        let pair = (from, to);
+        let was_sure = self.models.get(&pair).is_some_and(LinkModel::is_sure);
+        self.models.entry(pair.clone()).or_default().probed(now, link);
+        if was_sure {
+            return;
+        }
+        let bandwidths = self.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
+        for beside in sites::beside(&bandwidths, &pair) {
+            if let Some(model) = self.models.get_mut(&beside).filter(|model| model.is_first_sight()) {
+                model.beside(link.bandwidth);
+            }
+        }
     }
 
     /// Remembers a transfer, to learn from it at the time that is returned.
@@ -150,7 +161,7 @@ impl<P: Ord + Clone> Links<P> {
                 *card = card.max(link.bandwidth);
             }
         }
-        let first = self.models.iter().filter(|(_, model)| model.is_first_sight());
+        let first = self.models.iter().filter(|(_, model)| model.is_first_sight() && !model.is_sure());
         let narrow = first.filter(|((from, to), model)| {
             let card = cards[from].min(cards[to]);
             model.estimate().is_some_and(|link| DOUBT_FACTOR * link.bandwidth < card)
@@ -254,6 +265,23 @@ mod tests {
         links.probed(Time(1), 1, 4, LinkEstimate { latency_s: 1e-3, bandwidth: 2e7 });
         assert!(links.narrow().is_empty());
         assert_eq!(links.of(&1, &4).unwrap().estimate().unwrap().bandwidth, 2e7);
+    }
+
+    #[test]
+    fn one_probe_of_a_way_between_sites_tells_of_all_links_on_it() {
+        // 0 to 2, and 3 to 5; each of the probes between them had a share of the way.
+        let mut links = Links::default();
+        for (from, to) in (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+            let bandwidth = if (from < 3) == (to < 3) { 1e8 } else { 1e7 };
+            links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
+        }
+        assert_eq!((links.narrow().len(), links.ways_between_sites(|_| true).len()), (18, 0));
+        links.probed(Time(1), 0, 3, LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 });
+        let bandwidth = |from, to| links.of(&from, &to).unwrap().estimate().unwrap().bandwidth;
+        assert_eq!([bandwidth(2, 5), bandwidth(5, 2), bandwidth(1, 2)], [4e7, 1e7, 1e8]);
+        assert_eq!(links.narrow().len(), 9, "of the way back nothing is known");
+        let ways = links.ways_between_sites(|_| true);
+        assert_eq!(ways.iter().map(|way| (way.pairs.len(), way.bandwidth)).collect::<Vec<_>>(), [(9, 4e7), (9, 4e7)]);
     }
 
     #[test]

@@ -28,6 +28,19 @@ pub(super) fn ways<P: Ord + Clone>(
     ways_of(&both)
 }
 
+/// Links between the same two sites as that one, if it is narrow: what joins the sites is taken to be one way, so that each can do what
+/// one of them does alone.
+pub(super) fn beside<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>, pair: &(P, P)) -> Vec<(P, P)> {
+    let links = Links::new(bandwidths);
+    if !links.is_narrow(pair) {
+        return Vec::new();
+    }
+    let sites = links.sites();
+    let way = |(from, to): &(P, P)| (sites[from], sites[to]);
+    let narrow = bandwidths.keys().filter(|other| way(other) == way(pair) && links.is_narrow(other));
+    narrow.filter(|other| *other != pair).cloned().collect()
+}
+
 fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck<P>> {
     let links = Links::new(bandwidths);
     let sites = links.sites();

@@ -27,6 +27,8 @@ pub struct Measuring {
     peers: Vec<(NodeId, String)>,
     /// Those of them for which a turn was asked.
     asked: BTreeSet<NodeId>,
+    /// Those of them whose links are measured while no other is.
+    alone: BTreeSet<NodeId>,
     /// The peer that has the turn.
     current: Option<NodeId>,
     probing: Probing,
@@ -36,6 +38,7 @@ impl Measuring {
     /// Measures the links to these from now on, instead of those before; turns that were asked for are void.
     pub fn restart(&mut self, peers: Vec<(NodeId, String)>) {
         self.peers = peers;
+        self.alone.clear();
         self.current = None;
         self.forget_turns();
     }
@@ -43,6 +46,12 @@ impl Measuring {
     /// Measures the link to one more.
     pub fn add(&mut self, peer: NodeId, address: String) {
         self.peers.push((peer, address));
+    }
+
+    /// Measures the link to one more, while nobody measures another.
+    pub fn add_alone(&mut self, peer: NodeId, address: String) {
+        self.alone.insert(peer);
+        self.add(peer, address);
     }
 
     /// Peers to which links are to be measured, with their addresses.
@@ -93,7 +102,7 @@ impl Measuring {
     /// A peer has answered a ping: if it is its turn, it is probed.
     pub fn answered(&mut self, now: Time, peer: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
         if self.current == Some(peer) && !self.probing.is_probing(peer) {
-            let step = self.probing.begin(now, peer, rtt_ns);
+            let step = self.probing.begin(now, peer, rtt_ns, self.alone.contains(&peer));
             next(peer, step, out);
         }
     }
@@ -120,6 +129,7 @@ impl Measuring {
     pub fn end(&mut self, peer: NodeId, giver: Option<NodeId>, out: &mut Vec<Effect>) {
         self.probing.lost(peer);
         self.peers.retain(|(node, _)| *node != peer);
+        self.alone.remove(&peer);
         if self.current == Some(peer) {
             self.current = None;
         }

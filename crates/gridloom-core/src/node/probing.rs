@@ -9,6 +9,9 @@
 //!   | probe of 512 KiB ==============>|   twice, only if it will take less than 100 ms; then 4 MiB, likewise
 //!   |<------------------ ProbeArrived |
 //! ```
+//! A link that is measured while no other is gets what moves over it in 100 ms instead of a larger probe that would take too long: on a
+//! slow and long one, the start is a third of the time of 64 KiB.
+//!
 //! Kept cheap: a node probes at most 16 peers, one after another, once each when they meet; real transfers refine the figures later.
 
 use std::collections::BTreeMap;
@@ -27,7 +30,22 @@ struct Probe {
     sent: Time,
     size_bytes: u64,
     left: u32,
+    /// No other link is measured meanwhile.
+    is_alone: bool,
     best_bandwidth: f64,
+}
+
+impl Probe {
+    /// The size of the next probes, if there are any.
+    fn larger(&self) -> Option<u64> {
+        let in_time = self.best_bandwidth * ns_to_seconds(PROBE_NS_MAX);
+        let larger = PROBE_BYTES.into_iter().find(|larger| *larger > self.size_bytes)?;
+        if (larger as f64) < in_time {
+            return Some(larger);
+        }
+        let fitting = in_time as u64;
+        (self.is_alone && fitting >= 2 * self.size_bytes).then_some(fitting)
+    }
 }
 
 /// What to do next.
@@ -46,10 +64,10 @@ pub struct Probing {
 }
 
 impl Probing {
-    /// Latency is known: begins with the small probe.
-    pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64) -> Step {
+    /// Latency is known: begins with the small probe. `is_alone` if no other link is measured meanwhile.
+    pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64, is_alone: bool) -> Step {
         let size_bytes = PROBE_BYTES[0];
-        let probe = Probe { rtt_ns, sent: now, size_bytes, left: ROUNDS, best_bandwidth: 0.0 };
+        let probe = Probe { rtt_ns, sent: now, size_bytes, left: ROUNDS, is_alone, best_bandwidth: 0.0 };
         self.probes.insert(peer, probe);
         Step::Send(size_bytes)
     }
@@ -67,10 +85,7 @@ impl Probing {
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
         probe.left -= 1;
-        let larger = PROBE_BYTES.into_iter().find(|larger| *larger > size_bytes);
-        if let (0, Some(larger)) = (probe.left, larger)
-            && larger as f64 / probe.best_bandwidth < ns_to_seconds(PROBE_NS_MAX)
-        {
+        if let Some(larger) = probe.larger().filter(|_| probe.left == 0) {
             probe.size_bytes = larger;
             probe.left = ROUNDS;
             probe.best_bandwidth = 0.0;
@@ -108,20 +123,34 @@ impl Probing {
 mod tests {
     use super::*;
 
-    fn measure(latency_ns: u64, bytes_per_ns: f64) -> (LinkEstimate, u64) {
+    /// A link, on which a flow takes so long to begin; and what was sent to measure it.
+    fn measured(latency_ns: u64, bytes_per_ns: f64, start_ns: u64, is_alone: bool) -> (LinkEstimate, u64) {
         let mut probing = Probing::default();
         let (mut now, mut sent) = (Time(1000), 0);
-        let mut step = probing.begin(now, NodeId(1), 2 * latency_ns);
+        let mut step = probing.begin(now, NodeId(1), 2 * latency_ns, is_alone);
         loop {
             match step {
                 Step::Send(bytes) => {
                     sent += bytes;
-                    now = now + 2 * latency_ns + (bytes as f64 / bytes_per_ns) as u64;
+                    now = now + 2 * latency_ns + start_ns + (bytes as f64 / bytes_per_ns) as u64;
                     step = probing.arrived(now, NodeId(1), bytes).unwrap();
                 }
                 Step::Done(link) => return (link, sent),
             }
         }
+    }
+
+    fn measure(latency_ns: u64, bytes_per_ns: f64) -> (LinkEstimate, u64) {
+        measured(latency_ns, bytes_per_ns, 0, false)
+    }
+
+    #[test]
+    fn a_slow_link_is_measured_better_alone() {
+        // 50 Mb/s.
+        let measured = |is_alone| measured(10_000_000, 0.00625, 5_000_000, is_alone);
+        let ((beside, sent), (alone, sent_alone)) = (measured(false), measured(true));
+        assert!(beside.bandwidth < 0.7 * 6.25e6 && sent == 2 * PROBE_BYTES[0], "{beside:?}");
+        assert!(alone.bandwidth > 0.9 * 6.25e6 && sent_alone < sent + 4 * 625_000, "{alone:?}, {sent_alone} bytes");
     }
 
     #[test]
@@ -134,7 +163,7 @@ mod tests {
     #[test]
     fn a_probe_under_way_bounds_the_bandwidth() {
         let mut probing = Probing::default();
-        probing.begin(Time(0), NodeId(1), 2_000_000);
+        probing.begin(Time(0), NodeId(1), 2_000_000, false);
         let link = probing.estimate(Time(2_000_000_000), NodeId(1)).unwrap();
         assert_eq!((link.latency_s, link.bandwidth), (1e-3, PROBE_BYTES[0] as f64 / 2.0));
         assert!(probing.estimate(Time(1), NodeId(2)).is_none());

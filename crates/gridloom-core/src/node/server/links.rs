@@ -135,7 +135,7 @@ impl Links {
         if !members.is_up(to) {
             out.push(Effect::Dial { address: address.clone() });
         }
-        self.measuring.add(to, address);
+        self.measuring.add_alone(to, address);
         self.ask_turns(members, out);
     }
 
