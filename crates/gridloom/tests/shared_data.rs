@@ -57,6 +57,21 @@ fn a_slow_link_between_two_sites_is_crossed_once() {
 }
 
 #[test]
+fn a_copy_that_fails_is_told_by_the_placement_alone() {
+    let faults = "at 32s kill s1\nat 33s kill s2\n";
+    let mut config = support::simulation("lost", &lan(4), FUNCTIONS, &[("lost.faults", faults)]);
+    config.faults = Some(config.platform.with_file_name("lost.faults"));
+    let grid = Grid::simulate(config).unwrap();
+    grid.shared()
+        .put("mydat", &Value::placeholder(Meta::array(Dtype::Uint8, &[BYTES])), PutOptions::default())
+        .unwrap();
+    grid.advance(30.0 - grid.now());
+    let placed = grid.shared().place("mydat", &[]);
+    assert!(matches!(placed, Err(Error::Task(TaskError::ServerLost { .. }))), "{placed:?}");
+    assert_eq!(grid.take_unread(true), Default::default(), "the program made no call that failed");
+}
+
+#[test]
 fn what_is_explained_is_what_happens() {
     let grid = Grid::simulate(support::simulation("explained", &two_sites(), FUNCTIONS, &[])).unwrap();
     let shared = grid.shared();

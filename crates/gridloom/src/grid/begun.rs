@@ -264,7 +264,7 @@ impl BegunGet {
         let CatalogAnswer::Found { named, .. } = answer else { unreachable!("a get finds") };
         let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         // The store keeps it until this is dropped.
-        let got = || self.begun.grid.0.backend.value(named.datum).unwrap_or_else(|| Value::placeholder(named.meta));
+        let got = || self.begun.grid.value_here(named.datum, named.meta);
         Ok(value.get_or_insert_with(got).clone())
     }
 
@@ -317,22 +317,9 @@ impl SharedData<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::tests::found;
     use super::*;
-    use gridloom_base::{Named, NodeId};
-
-    fn found(serial: u64) -> Answer {
-        let datum = DatumId { client: NodeId(1), serial };
-        let named = Named {
-            datum,
-            name: "mesh".into(),
-            version: 1,
-            meta: Meta::Bytes { size_bytes: 3 },
-            replicas: 1,
-            is_durable: false,
-            made_by: None,
-        };
-        Ok(CatalogAnswer::Found { named, holders: Vec::new() })
-    }
+    use gridloom_base::NodeId;
 
     fn begins(asks: &[(u64, bool)]) -> Begins {
         let all = asks.iter().map(|(ask, brings)| (*ask, Begin { brings: *brings, ..Begin::default() }));

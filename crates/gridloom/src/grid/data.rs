@@ -64,9 +64,13 @@ impl Grid {
             state.groups.told_of(datum, error);
         }
         drop(state);
-        let meta = answer??;
         // The store keeps it while the handle lives, so that it need not come twice.
-        Ok(self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta)))
+        Ok(self.value_here(datum, answer??))
+    }
+
+    /// A value that has come here; one without content where nothing has any.
+    pub(super) fn value_here(&self, datum: DatumId, meta: Meta) -> Value {
+        self.0.backend.value(datum).unwrap_or_else(|| Value::placeholder(meta))
     }
 
     /// Large values that are on their way to or from this session now: arguments and results.

@@ -302,8 +302,9 @@ impl SharedData<'_> {
             for one in &placed {
                 one.wait_within(None)?;
             }
-            let failed = placed.iter().find_map(|one| one.end().and_then(|end| end.error));
-            failed.map_or(Ok(()), |error| Err(Error::Task(error)))
+            // Of each, the error counts as read: these are no calls of the program's.
+            let ended: Vec<Result<(), Error>> = placed.iter().map(Submitted::wait).collect();
+            ended.into_iter().collect()
         };
         self.reading(self.find_where_it_is(name, Some(Duration::ZERO))?.0, place)
     }
@@ -414,10 +415,11 @@ impl SharedData<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn finds(serial: u64) -> Answer {
+    /// That a name was found.
+    pub(in super::super) fn found(serial: u64) -> Answer {
         let datum = DatumId { client: NodeId(1), serial };
         let named = Named {
             datum,
@@ -435,12 +437,12 @@ mod tests {
     fn what_is_found_for_nobody_is_given_back() {
         let mut asks = Asks::default();
         (1..=3).for_each(|ask| asks.begin(ask));
-        assert_eq!(asks.on_answer(1, finds(1)), None);
+        assert_eq!(asks.on_answer(1, found(1)), None);
         assert!(asks.take(1).is_some() && asks.take(2).is_none());
         // The thread gives up before the answer comes, and after it has come.
         assert_eq!(asks.give_up(2), None);
-        assert_eq!(asks.on_answer(2, finds(2)).map(|datum| datum.serial), Some(2));
-        assert_eq!(asks.on_answer(3, finds(3)), None);
+        assert_eq!(asks.on_answer(2, found(2)).map(|datum| datum.serial), Some(2));
+        assert_eq!(asks.on_answer(3, found(3)), None);
         assert_eq!(asks.give_up(3).map(|datum| datum.serial), Some(3));
         assert!(asks.all.is_empty());
     }
