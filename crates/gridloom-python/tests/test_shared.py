@@ -472,3 +472,34 @@ def test_a_call_that_runs_again_may_put_the_same_again(agent, tmp_path, differs)
         assert np.array_equal(grid.get("mesh"), values) and grid.names()[0].version == 1
         with pytest.raises(gl.NameExists, match="exist already"):
             grid.put("mesh", values)
+
+
+SHARES = """
+import gridloom as gl
+import numpy as np
+
+
+@gl.function(work="1e3", gets={"{name}": "8*n"}, puts={"sum/{name}": "8"})
+def total(name: str, n: int) -> float:
+    with gl.connect() as grid:
+        sum = float(grid.get(name).sum())
+        grid.put(f"sum/{name}", sum)
+    return sum
+"""
+
+
+def test_calls_go_where_what_they_declare_to_get_is(tmp_path):
+    (tmp_path / "shares.py").write_text(SHARES)
+    x = np.ones(8_000_000)
+    with gl.local(servers=3, functions=[tmp_path / "shares.py"]) as grid:
+        total = grid.function("shares/total")
+        for number in range(4):
+            name = f"x/{number}"
+            grid.put(name, x)
+            (put,) = grid.names(name)
+            with grid.group("heft") as group:
+                got = total(name, x.size)
+            assert got.get() == x.size and grid.get(f"sum/{name}") == x.size
+            (ran,) = group.report().tasks
+            assert (ran.server,) == put.servers
+            assert grid.names(name)[0].servers == put.servers, "it went nowhere"
