@@ -64,6 +64,8 @@ pub(super) struct Damage {
     losses: u32,
     /// A store was full for a while.
     was_full: bool,
+    /// Large data that changed on their way.
+    changed: u32,
     /// Nodes and hosts that were lost, or could not be heard.
     hit: BTreeSet<String>,
     /// When the first fault struck, and the last.
@@ -139,6 +141,16 @@ impl Damage {
     /// A connection broke, as a datum on it changed.
     pub(super) fn connection_lost(&mut self) {
         self.losses += 1;
+    }
+
+    /// A large datum changed on its way.
+    pub(super) fn datum_changed(&mut self) {
+        self.changed += 1;
+    }
+
+    /// How many large data changed on their way.
+    pub(super) fn changed(&self) -> u32 {
+        self.changed
     }
 
     /// Notes which nodes fall silent, and which are heard again.

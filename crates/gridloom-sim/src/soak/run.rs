@@ -304,6 +304,7 @@ impl Run {
                     self.ledger.shared.placed((*node, *ask), named, *server)
                 }
                 SimEvent::Refuses { is_lost: true } => self.ledger.damage.connection_lost(),
+                SimEvent::Refuses { is_lost: false } => self.ledger.damage.datum_changed(),
                 SimEvent::Told { node, event: Event::Named { ask, answer } } => {
                     self.ledger.shared.answered.insert((*node, *ask), (*at, answer.is_ok()));
                 }

@@ -412,8 +412,16 @@ impl Client {
         (no_memory, why): (bool, &str),
         out: &mut Vec<Effect>,
     ) {
-        if self.calls.of_datum(datum).is_some() {
-            self.calls.result_broken(datum, from, not_taken_in(datum, None, (no_memory, why)));
+        if let Some(call) = self.calls.of_datum(datum) {
+            let error = match call.request.task.terms.is_once && !no_memory {
+                true => {
+                    let why =
+                        format!("it broke off on its way here, and the call that made it does not run twice: {why}");
+                    TaskError::DatumLost { datum, why }
+                }
+                false => not_taken_in(datum, None, (no_memory, why)),
+            };
+            self.calls.result_broken(datum, from, error);
             return;
         }
         let Some(run) = self.data.get_mut(&datum) else { return };

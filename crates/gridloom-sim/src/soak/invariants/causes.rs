@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{NodeId, TaskError, TaskId, Time};
 use gridloom_core::node::Event;
 
@@ -97,9 +98,16 @@ impl Causes {
             {
                 let is_given_up = |task: &TaskId| task.client == node && ledger.methods.contains(task);
                 let given_up = ledger.limited.iter().chain(&ledger.cancelled).any(is_given_up);
+                // A result that changes is not sent again: the method may not run twice.
+                let has_changed = ledger.damage.changed() > 0;
                 (
                     "an object was lost",
-                    given_up || ledger.damage.losses() > 0 || ledger.damage.was_full() || no_server || ledger.is_tight,
+                    given_up
+                        || has_changed
+                        || ledger.damage.losses() > 0
+                        || ledger.damage.was_full()
+                        || no_server
+                        || ledger.is_tight,
                 )
             }
             TaskError::NotMapped { .. } | TaskError::ServerLost { .. }
@@ -115,7 +123,9 @@ impl Causes {
                 ("shared data were lost", ledger.damage.losses() > 0 || ledger.damage.agent_is_away(now))
             }
             TaskError::DatumLost { .. } => {
-                ("a datum could not be taken in", ledger.damage.was_full() || ledger.has_erased)
+                // A call runs so often if its result changes each time.
+                let has_changed = ledger.damage.changed() >= TASK_ATTEMPTS_MAX;
+                ("a datum could not be taken in", ledger.damage.was_full() || ledger.has_erased || has_changed)
             }
             TaskError::DependencyFailed { task, .. } => {
                 ("a dependency failed", self.failed.contains(task) || ledger.damage.was_full() || ledger.has_erased)
