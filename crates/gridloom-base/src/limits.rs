@@ -26,6 +26,9 @@ pub const KIND_BYTES_MAX: usize = 255;
 pub const EAGER_BYTES_MAX: u64 = 32 << 10;
 /// Parts of large data. Smaller ones would wake more threads for each byte, larger ones make each server of a chain later.
 pub const PARTS: Parts = Parts { least_bytes: 64 << 10, most_bytes: 256 << 10 };
+/// Data that a node passes on to one peer at a time while they come: each takes a stream, and a thread on either side. As many may
+/// come over a slow way at once as there are servers behind it; none of them is to wait for another.
+pub const PASSED_ON_MAX: usize = 7;
 /// Sends from a holder of a datum to the last server of a chain that passes it on. A longer chain is cut: its later servers ask as if
 /// they stood there.
 pub const HOPS_MAX: u16 = 4096;

@@ -173,8 +173,8 @@ impl Simulation {
     }
 
     /// A flow of bulk cargo has ended.
-    pub(crate) fn on_bulk_done(&mut self, from: NodeId, to: NodeId) {
-        match self.links.bulk_done(&mut self.kernel, &mut self.routes, (from, to)) {
+    pub(crate) fn on_bulk_done(&mut self, (from, to): (NodeId, NodeId), transfer: u64) {
+        match self.links.bulk_done(&mut self.kernel, &mut self.routes, ((from, to), transfer)) {
             Some(Progress::Begun { datum, value }) => self.begin(from, to, datum, value),
             Some(Progress::Landed(landed)) => self.land((from, to), landed),
             None => {}

@@ -114,8 +114,8 @@ pub(crate) enum Purpose {
     Task(StartedTask),
     /// Bulk cargo of a connection between nodes, which the connection keeps.
     Bulk {
-        from: NodeId,
-        to: NodeId,
+        pair: (NodeId, NodeId),
+        transfer: u64,
     },
     Letter(LetterFlow),
     Computation {

@@ -328,7 +328,7 @@ impl Simulation {
         match self.kernel.take_purpose(action) {
             Some(Purpose::Files(started)) => self.on_files_done(started),
             Some(Purpose::Task(started)) => self.on_task_done(started),
-            Some(Purpose::Bulk { from, to }) => self.on_bulk_done(from, to),
+            Some(Purpose::Bulk { pair, transfer }) => self.on_bulk_done(pair, transfer),
             Some(Purpose::Letter(flow)) => self.on_letter(flow),
             Some(Purpose::Computation { process, turn }) => self.on_process_due(process, turn),
             None => {}

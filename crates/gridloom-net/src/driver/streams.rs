@@ -25,14 +25,18 @@ use crate::store::Store;
 use crate::transport::bulk::Receiver;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
 use crate::transport::host::{HostSockets, SocketFile};
+use crate::transport::lanes::Lanes;
 use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
-use crate::transport::shared::{Closer, Route, prepare_blocking};
+use crate::transport::shared::{Closer, LANES, Route, prepare_blocking};
 use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
 
-/// Streams that one peer may have open towards this node: one, and ended ones until this node notices their ends.
-const STREAMS_MAX: usize = 8;
+/// Streams that one peer may have open towards this node: one a lane, and ended ones until this node notices their ends.
+const STREAMS_MAX: usize = 2 * LANES as usize;
+
+/// Gives a lane, started if need be.
+type Lane = for<'a> fn(&'a mut Lanes, &dyn Fn(u64) -> io::Result<Outgoing>) -> io::Result<&'a Outgoing>;
 
 /// What the streams have to tell.
 pub(super) enum News {
@@ -66,7 +70,7 @@ struct Peer {
     link: Link,
     hello: Hello,
     pass: Pass,
-    outgoing: Option<Outgoing>,
+    outgoing: Lanes,
     /// Streams on which it sends.
     incoming: BTreeMap<u64, Incoming>,
     /// So many of these ended with changed bytes since something came whole.
@@ -99,7 +103,7 @@ impl Peer {
 
     /// Whether this node asked the peer to open that stream, to receive on it.
     fn was_asked_for(&self, stream: u64) -> bool {
-        self.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_asked(stream))
+        self.outgoing.of(stream).is_some_and(|outgoing| outgoing.is_asked(stream))
     }
 }
 
@@ -135,7 +139,7 @@ impl Streams {
                 link,
                 hello,
                 pass,
-                outgoing: None,
+                outgoing: Lanes::default(),
                 incoming: BTreeMap::new(),
                 changed_in_a_row: 0,
                 has: BTreeMap::new(),
@@ -181,13 +185,17 @@ impl Streams {
     /// Sends a large datum.
     pub(super) fn send(&mut self, to: NodeId, datum: DatumId, meta: Meta, payload: Payload) {
         let had_bytes = self.take_had(to, datum);
-        self.send_by(to, datum, |outgoing| outgoing.send(Cargo::Datum { datum, meta }, payload, had_bytes));
+        self.send_by(to, datum, Lanes::whole, |outgoing| {
+            outgoing.send(Cargo::Datum { datum, meta }, payload, had_bytes)
+        });
     }
 
     /// Sends a large datum as it comes here.
     pub(super) fn pass_on(&mut self, to: NodeId, datum: DatumId, meta: Meta, coming: Arc<Filling>) {
         let had_bytes = self.take_had(to, datum);
-        self.send_by(to, datum, |outgoing| outgoing.pass_on(Cargo::Datum { datum, meta }, coming, had_bytes));
+        self.send_by(to, datum, Lanes::passing_on, |outgoing| {
+            outgoing.pass_on(Cargo::Datum { datum, meta }, coming, had_bytes)
+        });
     }
 
     /// How many bytes of a datum a peer has said to have, since it last got it.
@@ -195,8 +203,8 @@ impl Streams {
         self.peers.get_mut(&peer).and_then(|peer| peer.has.remove(&datum)).unwrap_or(0)
     }
 
-    fn send_by(&mut self, to: NodeId, datum: DatumId, send: impl FnOnce(&Outgoing)) {
-        match self.outgoing(to) {
+    fn send_by(&mut self, to: NodeId, datum: DatumId, lane: Lane, send: impl FnOnce(&Outgoing)) {
+        match self.outgoing(to, lane) {
             None => {}
             Some(Ok(outgoing)) => send(outgoing),
             Some(Err(error)) => {
@@ -208,26 +216,28 @@ impl Streams {
 
     /// Sends a large probe.
     pub(super) fn probe(&mut self, to: NodeId, size_bytes: u64) {
-        match self.outgoing(to) {
+        match self.outgoing(to, Lanes::whole) {
             None => {}
             Some(Ok(outgoing)) => outgoing.probe(size_bytes),
             Some(Err(error)) => self.log(warning("no probe").peer(to).why(error)),
         }
     }
 
-    fn outgoing(&mut self, to: NodeId) -> Option<io::Result<&Outgoing>> {
+    fn outgoing(&mut self, to: NodeId, lane: Lane) -> Option<io::Result<&Outgoing>> {
         let peer = self.peers.get_mut(&to)?;
-        if peer.outgoing.is_none() {
-            let (own, peer_hello) = (self.own.clone(), peer.hello.clone());
-            let credentials = self.credentials.for_peer(peer_hello.ticket);
-            let route =
-                Route { own, credentials, pass: peer.pass.clone(), peer: peer_hello, sockets: self.sockets.clone() };
-            match Outgoing::start(route, peer.link, self.inbox.clone(), self.store.clone()) {
-                Ok(outgoing) => peer.outgoing = Some(outgoing),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        peer.outgoing.as_ref().map(Ok)
+        let (own, credentials) = (&self.own, &self.credentials);
+        let (inbox, store, sockets) = (&self.inbox, &self.store, &self.sockets);
+        let start = |lane| {
+            let route = Route {
+                own: own.clone(),
+                credentials: credentials.for_peer(peer.hello.ticket.clone()),
+                pass: peer.pass.clone(),
+                peer: peer.hello.clone(),
+                sockets: sockets.clone(),
+            };
+            Outgoing::start(lane, route, peer.link, inbox.clone(), store.clone())
+        };
+        Some(lane(&mut peer.outgoing, &start))
     }
 
     // ---- news of threads and of peers' worlds
@@ -292,20 +302,19 @@ impl Streams {
                 }
             }
             Aside::Taken { stream, serial } => {
-                if let Some(outgoing) = &peer.outgoing {
+                if let Some(outgoing) = peer.outgoing.of(stream) {
                     outgoing.taken(stream, serial);
                 }
             }
             Aside::StreamEnded { stream, serial } => {
-                let lost = peer.outgoing.as_ref().map_or(Vec::new(), |outgoing| outgoing.stream_ended(stream, serial));
+                let lost =
+                    peer.outgoing.of(stream).map_or(Vec::new(), |outgoing| outgoing.stream_ended(stream, serial));
                 for datum in lost {
                     self.aside(from, Aside::Broken { datum, why: "the bulk connection broke".into() });
                 }
             }
             Aside::Released { retired, serials } => {
-                if let Some(outgoing) = &peer.outgoing {
-                    outgoing.released(&serials, retired);
-                }
+                peer.outgoing.all().for_each(|outgoing| outgoing.released(&serials, retired));
             }
             Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, no_memory: false, why }),
             Aside::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
@@ -322,7 +331,7 @@ impl Streams {
             return self.stream_ended(link, hello.stream, 0, StreamEnd::Ended);
         }
         if purpose == Purpose::BulkReceive {
-            if let Some(outgoing) = &peer.outgoing {
+            if let Some(outgoing) = peer.outgoing.of(hello.stream) {
                 outgoing.opened(hello.stream, (socket, keys));
             }
             return;

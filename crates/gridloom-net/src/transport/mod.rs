@@ -20,6 +20,7 @@ mod credentials;
 mod deadline;
 pub mod handshake;
 pub mod host;
+pub mod lanes;
 pub mod local;
 pub mod notice;
 pub mod outgoing;

@@ -1,11 +1,8 @@
-//! Large data on the way to one peer: a queue, a thread that sends what is in it, and the list of what is under way.
+//! Large data on the way to one peer on one lane (see [`super::lanes`]): a queue, a thread that sends what is in it, and the list of what is under way.
 //!
 //! What was sent and is not acknowledged stays on the list, so that the
 //! end of a stream can be told datum by datum (see `transport`). Shared memory stays granted until the peer releases
 //! it; if the peer is lost first, the memory is retired rather than reused, as the peer may still look at it.
-//!
-//! One thread a peer: behind a datum that is passed on as it comes, others wait until it has come. Those that were there before
-//! it began have gone first.
 //!
 //! **Promises:** the loop never waits here; dropping it ends the thread. Of the streams that the peer opens to receive on,
 //! only the one that it was asked for is taken, once.
@@ -22,14 +19,14 @@ use gridloom_channel::Keys;
 use super::Cargo;
 use super::notice::{Inbox, Link};
 use super::sender::{Job, Source, Thread};
-use super::shared::{Opened, Route, Shared};
+use super::shared::{LANES, Opened, Route, Shared};
 use crate::payload::Payload;
 use crate::segment::{Filling, grants_max};
 use crate::store::Store;
 
 /// Stack of a thread that moves bulk: it calls little more than the kernel.
 pub const STACK_BYTES: usize = 256 << 10;
-/// Large data on the way to one peer.
+/// Large data on the way to one peer on one lane.
 pub struct Outgoing {
     jobs: Sender<Job>,
     opened: SyncSender<Opened>,
@@ -37,18 +34,19 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Starts the thread; streams are opened when the first datum goes.
+    /// Starts the thread of a lane; streams are opened when the first datum goes.
     ///
     /// # Errors
     /// If the system has no thread to give.
-    pub fn start(route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
-        let shared = Arc::new(Shared { link, inbox, grants_max: grants_max(), state: Mutex::default() });
+    pub fn start(lane: u64, route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
+        let grants_max = if lane == 0 { grants_max() } else { grants_max() / LANES as usize };
+        let shared = Arc::new(Shared { link, inbox, grants_max, state: Mutex::default() });
         let (jobs, queue) = mpsc::channel();
         // The answer to one question: there is never another before it was taken out.
         let (opened, awaited) = mpsc::sync_channel(1);
         let sharing = !route.own.host.is_empty() && route.own.host == route.peer.host;
         let thread =
-            Thread { route, shared: shared.clone(), store, awaited, sharing, stream: None, streams: 0, sent: 0 };
+            Thread { route, shared: shared.clone(), store, awaited, sharing, stream: None, streams: lane, sent: lane };
         let builder = thread::Builder::new().name(format!("to {}", link.peer)).stack_size(STACK_BYTES);
         shared.inbox.threads.spawn(builder, || thread.run(queue))?;
         Ok(Outgoing { jobs, opened, shared })
@@ -126,7 +124,13 @@ impl Outgoing {
         self.shared.lock().grants.len()
     }
 
+    /// How many data are to be sent, or are being sent.
+    pub fn jobs(&self) -> usize {
+        self.shared.lock().jobs
+    }
+
     fn push(&self, job: Job) {
+        self.shared.lock().jobs += 1;
         self.jobs.send(job).expect("the thread takes jobs until this is dropped");
     }
 }

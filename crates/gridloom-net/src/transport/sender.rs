@@ -23,7 +23,7 @@ use super::handshake::{
 };
 use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
-use super::shared::{Closer, Opened, Route, Shared, prepare_blocking};
+use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
 use super::{Cargo, CargoHeader, GoesOn};
 use crate::identity::Credentials;
 use crate::payload::Payload;
@@ -87,6 +87,7 @@ pub(super) struct Thread {
     pub(super) awaited: Channel<Opened>,
     pub(super) sharing: bool,
     pub(super) stream: Option<(u64, Stream)>,
+    /// The last numbers of a stream and of a datum. Those of each lane leave the same rest.
     pub(super) streams: u64,
     pub(super) sent: u64,
 }
@@ -98,13 +99,14 @@ impl Thread {
             if self.shared.lock().cancelled {
                 return;
             }
-            self.sent += 1;
+            self.sent += LANES;
             let datum = job.cargo.datum();
             if let Err(why) = self.send(job, datum)
                 && let Some(datum) = datum
             {
                 self.shared.inbox.post(Notice::SendFailed { link: self.shared.link, datum, why });
             }
+            self.shared.lock().jobs -= 1;
         }
     }
 
@@ -178,7 +180,7 @@ impl Thread {
                 why += &format!(" ({attempt} attempts took {} s)", OPEN_MAX.as_secs());
                 break;
             }
-            self.streams += 1;
+            self.streams += LANES;
             let stream = match self.open_once(self.streams, attempt + 1 == OPEN_ATTEMPTS, until) {
                 Ok(stream) => stream,
                 Err(error) => {

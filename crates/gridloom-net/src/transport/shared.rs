@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gridloom_base::DatumId;
+use gridloom_base::limits::PASSED_ON_MAX;
 use gridloom_channel::Keys;
 
 use super::handshake::{Hello, Pass};
@@ -17,6 +18,8 @@ use super::notice::{Inbox, Link};
 use crate::identity::Credentials;
 use crate::segment::Segment;
 
+/// Lanes to one peer: see [`super::lanes`].
+pub const LANES: u64 = PASSED_ON_MAX as u64 + 1;
 /// A bulk connection is broken when its network is silent for so long with bytes under way.
 pub const BULK_SILENCE: Duration = Duration::from_secs(20);
 
@@ -51,6 +54,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) cancelled: bool,
+    /// What is to be sent, or is being sent.
+    pub(super) jobs: usize,
     pub(super) current: Option<(u64, Closer)>,
     /// The stream that the peer was asked to open, until it has or cannot.
     pub(super) asked: Option<u64>,

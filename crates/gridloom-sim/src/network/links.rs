@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use gridloom_base::limits::PASSED_ON_MAX;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, NodeId, Parts, Time};
 use gridloom_flow::{ActionId, LinkIndex, Transfer};
@@ -44,7 +45,8 @@ struct End {
     path: Option<(u64, Arc<Path>)>,
     /// What waits to be sent in bulk, and since when the way was there for it.
     bulk: VecDeque<(Option<Time>, Load)>,
-    moving: Option<Moving>,
+    /// What flows: one that was whole when it began, and what is passed on as it comes.
+    moving: Vec<Moving>,
     /// The other end was forgotten without a word.
     half_open: bool,
 }
@@ -58,6 +60,8 @@ struct Moving {
     /// What is behind that which flows now.
     left_bytes: u64,
     transfer: u64,
+    /// It was still coming to its sender when it began: it holds nothing up.
+    is_passed_on: bool,
 }
 
 /// What the end of a flow means.
@@ -111,7 +115,7 @@ impl Links {
                 frames_arrive: Time::ZERO,
                 path: None,
                 bulk: VecDeque::new(),
-                moving: None,
+                moving: Vec::new(),
                 half_open: false,
             };
             let before = self.ends.insert(pair, end);
@@ -226,34 +230,45 @@ impl Links {
         }
     }
 
-    /// Starts the next flow of that direction, if none is under way and the way is there. What is whole goes first.
+    /// Starts the next flows of that direction, if the way is there: one of what is whole, and of what comes to its sender up to
+    /// [`PASSED_ON_MAX`].
     fn move_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
+        while self.start_one(kernel, routes, pair) {}
+    }
+
+    fn start_one(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) -> bool {
         let parts = self.parts;
-        let Some(end) = self.ends.get_mut(&pair).filter(|end| end.moving.is_none()) else { return };
-        if end.bulk.is_empty() || routes.is_lost(end.way) {
-            return;
+        let Some(end) = self.ends.get_mut(&pair).filter(|end| !end.bulk.is_empty()) else { return false };
+        let passed_on = end.moving.iter().filter(|moving| moving.is_passed_on).count();
+        let is_free = passed_on == end.moving.len();
+        let may_start = |load: &Load| if load.is_coming { passed_on < PASSED_ON_MAX } else { is_free };
+        let Some(next) = end.bulk.iter().position(|(_, load)| may_start(load)) else { return false };
+        if routes.is_lost(end.way) {
+            return false;
         }
-        let first = end.bulk.iter().position(|(_, load)| !load.is_coming).unwrap_or(0);
-        let Some((since, load)) = end.bulk.remove(first) else { return };
+        let Some((since, load)) = end.bulk.remove(next) else { return false };
         let now = kernel.now();
         end.bulk.iter_mut().for_each(|(since, _)| *since = since.or(Some(now)));
         let under_way_s = since.map_or(0.0, |since| ns_to_seconds(now.since(since)));
         let size_bytes = load.flow_bytes();
         let flowing_bytes = load.stretch_bytes(size_bytes, parts);
-        let action = Some(flow(kernel, routes, pair, end.way, (flowing_bytes, under_way_s)));
         let transfer = begins(kernel, routes, pair, end.way, (&load.cargo, size_bytes));
-        let left_bytes = size_bytes - flowing_bytes;
-        end.moving = Some(Moving { action, started: now, load, left_bytes, transfer });
+        let action = Some(flow(kernel, routes, (pair, transfer), end.way, (flowing_bytes, under_way_s)));
+        let (left_bytes, is_passed_on) = (size_bytes - flowing_bytes, load.is_coming);
+        end.moving.push(Moving { action, started: now, load, left_bytes, transfer, is_passed_on });
+        true
     }
 
-    /// The stretch of a flow behind the one that has ended, if there is one and it need not wait.
+    /// The stretches of flows behind those that have ended, where they need not wait.
     fn flow_on(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
         let Some(end) = self.ends.get_mut(&pair) else { return };
-        let Some(moving) = end.moving.as_mut().filter(|moving| moving.action.is_none()) else { return };
-        let stretch_bytes = moving.load.stretch_bytes(moving.left_bytes, self.parts);
-        if stretch_bytes > 0 {
-            moving.action = Some(flow(kernel, routes, pair, end.way, (stretch_bytes, f64::INFINITY)));
-            moving.left_bytes -= stretch_bytes;
+        for moving in end.moving.iter_mut().filter(|moving| moving.action.is_none()) {
+            let stretch_bytes = moving.load.stretch_bytes(moving.left_bytes, self.parts);
+            if stretch_bytes > 0 {
+                let of = (pair, moving.transfer);
+                moving.action = Some(flow(kernel, routes, of, end.way, (stretch_bytes, f64::INFINITY)));
+                moving.left_bytes -= stretch_bytes;
+            }
         }
     }
 
@@ -265,6 +280,7 @@ impl Links {
             load.is_coming = false;
         }
         self.flow_on(kernel, routes, pair);
+        self.move_next(kernel, routes, pair);
     }
 
     /// Gives up what is passed on of a datum: how often it was to be.
@@ -279,12 +295,13 @@ impl Links {
         let waiting = end.bulk.len();
         end.bulk.retain(|(_, load)| !load.passes_on(datum));
         let mut given_up = waiting - end.bulk.len();
-        if let Some(moving) = end.moving.take_if(|moving| moving.load.passes_on(datum)) {
+        let broken: Vec<Moving> = end.moving.extract_if(.., |moving| moving.load.passes_on(datum)).collect();
+        for moving in broken {
             given_up += 1;
             kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
             self.break_moving(kernel, pair.1, moving);
-            self.move_next(kernel, routes, pair);
         }
+        self.move_next(kernel, routes, pair);
         given_up
     }
 
@@ -299,11 +316,12 @@ impl Links {
         &mut self,
         kernel: &mut Kernel,
         routes: &mut Routes,
-        (from, to): (NodeId, NodeId),
+        ((from, to), transfer): ((NodeId, NodeId), u64),
     ) -> Option<Progress> {
         let is_there = self.is_connected(to, from);
         let end = self.end_mut(from, to).expect("a flow ends with its connection");
-        let moving = end.moving.as_mut().expect("a flow that ends was under way");
+        let at = end.moving.iter().position(|moving| moving.transfer == transfer).expect("it was under way");
+        let moving = &mut end.moving[at];
         moving.action = None;
         if moving.left_bytes > 0 {
             let begins = moving.load.may_pass && !std::mem::replace(&mut moving.load.has_begun, true);
@@ -314,7 +332,7 @@ impl Links {
             self.flow_on(kernel, routes, (from, to));
             return begun.map(|(datum, value)| Progress::Begun { datum, value });
         }
-        let Moving { started, load: Load { cargo, had, .. }, transfer, .. } = end.moving.take().expect("seen above");
+        let Moving { started, load: Load { cargo, had, .. }, .. } = end.moving.remove(at);
         kernel.see(|| Seen::TransferEnds { transfer });
         self.move_next(kernel, routes, (from, to));
         // The receiver's end may not be there: then no machine waits for the cargo.
@@ -328,13 +346,13 @@ impl Links {
     /// Gives up all bulk cargo of that direction.
     fn clear_bulk(&mut self, kernel: &mut Kernel, from: NodeId, to: NodeId) {
         let Some(end) = self.end_mut(from, to) else { return };
-        let (waiting, moving) = (std::mem::take(&mut end.bulk), end.moving.take());
+        let (waiting, moving) = (std::mem::take(&mut end.bulk), std::mem::take(&mut end.moving));
         for (_, load) in waiting {
             if let (Cargo::Datum { datum, .. }, Some(had)) = (load.cargo, load.had) {
                 self.partials.keep(kernel.now(), to, datum, had);
             }
         }
-        if let Some(moving) = moving {
+        for moving in moving {
             kernel.see(|| Seen::TransferEnds { transfer: moving.transfer });
             self.break_moving(kernel, to, moving);
         }
@@ -376,12 +394,13 @@ impl Links {
     /// Stops the bulk cargo that moves on some ways; it stays the first in line.
     pub(crate) fn stop_bulk(&mut self, kernel: &mut Kernel, mut is_on: impl FnMut(HostPair) -> bool) {
         for end in self.ends.values_mut() {
-            if end.moving.is_none() || !is_on(end.way) {
+            if end.moving.is_empty() || !is_on(end.way) {
                 continue;
             }
-            let Some(moving) = end.moving.take() else { continue };
-            stop(kernel, &moving);
-            end.bulk.push_front((None, moving.load));
+            for moving in end.moving.drain(..).rev() {
+                stop(kernel, &moving);
+                end.bulk.push_front((None, moving.load));
+            }
             end.bulk.iter_mut().for_each(|(since, _)| *since = None);
         }
     }
@@ -455,14 +474,19 @@ impl Links {
                     "{owner} and {peer} see one connection between their hosts"
                 );
             }
-            let Some(moving) = &end.moving else { continue };
-            let Some(action) = moving.action else {
-                assert!(moving.load.is_coming, "{owner} keeps back what is whole");
-                continue;
-            };
-            let purpose = kernel.purpose(action);
-            let is_its = matches!(purpose, Some(Purpose::Bulk { from, to }) if (from, to) == (owner, peer));
-            assert!(is_its, "{owner} moves cargo to {peer} in a flow that is for {purpose:?}");
+            let passed_on = end.moving.iter().filter(|moving| moving.is_passed_on).count();
+            assert!(passed_on <= PASSED_ON_MAX && end.moving.len() <= passed_on + 1, "{owner} sends too much at once");
+            for moving in &end.moving {
+                let Some(action) = moving.action else {
+                    assert!(moving.load.is_coming, "{owner} keeps back what is whole");
+                    continue;
+                };
+                let purpose = kernel.purpose(action);
+                let expected = ((*owner, *peer), moving.transfer);
+                let is_its =
+                    matches!(purpose, Some(Purpose::Bulk { pair, transfer }) if (*pair, *transfer) == expected);
+                assert!(is_its, "{owner} moves cargo to {peer} in a flow that is for {purpose:?}");
+            }
         }
     }
 }
@@ -476,14 +500,14 @@ fn notify_lost(kernel: &mut Kernel, (node, peer): (NodeId, NodeId), connection: 
 fn flow(
     kernel: &mut Kernel,
     routes: &mut Routes,
-    (from, to): (NodeId, NodeId),
+    (pair, transfer): ((NodeId, NodeId), u64),
     way: HostPair,
     (bytes, under_way_s): (u64, f64),
 ) -> ActionId {
     let path = routes.path(way);
     let flow = Transfer::new(&path.links, path.latency_s, bytes as f64);
     let flow = Transfer { way_back: &path.way_back, under_way_s, ..flow };
-    kernel.start_transfer(&flow, Purpose::Bulk { from, to })
+    kernel.start_transfer(&flow, Purpose::Bulk { pair, transfer })
 }
 
 fn stop(kernel: &mut Kernel, moving: &Moving) {

@@ -47,11 +47,13 @@ fn bulk_cargo_that_a_loss_stops_begins_anew() {
     routes.restore(way);
     links.move_on(&mut kernel, &mut routes, |waiting| waiting == way);
     // The latency ends first.
+    let mut last = None;
     while let Some(Happening::Ended(ended)) = kernel.next() {
-        ended.into_iter().for_each(|action| drop(kernel.take_purpose(action)));
+        ended.into_iter().for_each(|action| last = kernel.take_purpose(action));
     }
+    let Some(Purpose::Bulk { pair, transfer }) = last else { panic!("{last:?}") };
     assert_eq!(kernel.now(), Time(1_501_000_000));
-    let Some(Progress::Landed(landed)) = links.bulk_done(&mut kernel, &mut routes, PAIR) else { panic!() };
+    let Some(Progress::Landed(landed)) = links.bulk_done(&mut kernel, &mut routes, (pair, transfer)) else { panic!() };
     assert_eq!((landed.cargo.size_bytes(), landed.started), (1_000_000, Time(500_000_000)));
 }
 
