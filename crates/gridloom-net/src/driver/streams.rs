@@ -230,7 +230,7 @@ impl Streams {
         let start = |lane| {
             let route = Route {
                 own: own.clone(),
-                credentials: credentials.for_peer(peer.hello.ticket.clone()),
+                credentials: credentials.for_peer(peer.hello.ticket),
                 pass: peer.pass.clone(),
                 peer: peer.hello.clone(),
                 sockets: sockets.clone(),
