@@ -21,7 +21,7 @@ extern "C" {
 /* ---- Hints
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* Who will read a datum. A hint names one of the first three; 0 is OMST_POINT2POINT. What it changes:
+/* The readers of a datum. A hint names one of the first three; 0 is OMST_POINT2POINT. What it changes:
  *   OMST_POINT2POINT   nothing: the datum goes to one server, and readers get it when they ask
  *   OMST_BROADCAST     OmstWait also has all servers get it, from one another; readers find it at their server
  *   OMST_ALL_EXCHANGE  nothing, as OMST_POINT2POINT

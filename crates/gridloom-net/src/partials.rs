@@ -15,7 +15,7 @@ use crate::segment::Partial;
 const PARTIALS_MAX: usize = 16;
 /// So few bytes are sent again as soon as they are hashed and asked for.
 const KEPT_BYTES_MIN: u64 = 1 << 20;
-/// So long a source is looked for by those who wait for a datum, and a lost one is back.
+/// A source of a datum is looked for so long, and one that was lost is back by then.
 const KEPT_MAX: Duration = Duration::from_secs(60);
 
 /// What a node keeps, by name.

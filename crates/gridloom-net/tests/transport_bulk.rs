@@ -261,7 +261,7 @@ fn read_parts(bulk: &mut std::net::TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// A peer sends a datum in which a bit was changed behind its tag: the server says of whom, and takes the datum when it comes again.
+/// A peer sends a datum in which a bit was changed behind its tag: the server names the peer, and takes the datum when it comes again.
 #[test]
 fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
     let server = server();

@@ -33,7 +33,7 @@ const NEAR_EARLIEST: f64 = 1.25;
 /// known of both is off by a tenth.
 const NEAR_WIDEST: f64 = 0.7;
 
-/// From whom a server gets a datum.
+/// The node from which a server gets a datum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Source {
     pub node: NodeId,
@@ -85,7 +85,7 @@ impl Spread {
         self.coming.remove(&server);
     }
 
-    /// From whom it is on its way to a server.
+    /// The node from which it is on its way to a server.
     pub fn coming(&self, server: NodeId) -> Option<Source> {
         self.coming.get(&server).copied()
     }

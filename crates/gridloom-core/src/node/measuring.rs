@@ -27,7 +27,7 @@ pub struct Measuring {
     peers: Vec<(NodeId, String)>,
     /// Those of them for which a turn was asked.
     asked: BTreeSet<NodeId>,
-    /// Those of them whose links are measured while no other is.
+    /// Peers that are measured while no other is.
     alone: BTreeSet<NodeId>,
     /// The peer that has the turn.
     current: Option<NodeId>,

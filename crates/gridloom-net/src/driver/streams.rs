@@ -5,9 +5,11 @@
 //!
 //! **Invariant:** what a thread tells of an earlier connection to a peer has no effect ([`Link`]).
 
+mod peer;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, net, thread};
 
@@ -17,23 +19,22 @@ use gridloom_channel::Keys;
 use gridloom_channel::tags::CHANGED;
 use gridloom_core::node::{Input, LogLine, Role};
 
+use peer::{Incoming, Peer, STREAMS_MAX, shake_local};
+
 use crate::identity::Credentials;
 use crate::log::warning;
 use crate::payload::Payload;
 use crate::segment::Filling;
 use crate::store::Store;
 use crate::transport::bulk::Receiver;
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::lanes::Lanes;
 use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
-use crate::transport::shared::{Closer, LANES, Route, prepare_blocking};
+use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
-
-/// Streams that one peer may have open towards this node: one a lane, and ended ones until this node notices their ends.
-const STREAMS_MAX: usize = 2 * LANES as usize;
 
 /// Gives a lane, started if need be.
 type Lane = for<'a> fn(&'a mut Lanes, &dyn Fn(u64) -> io::Result<Outgoing>) -> io::Result<&'a Outgoing>;
@@ -63,48 +64,6 @@ pub(super) struct Streams {
     shaking: usize,
     peers: BTreeMap<NodeId, Peer>,
     news: VecDeque<News>,
-}
-
-/// A peer with a control connection that stands.
-struct Peer {
-    link: Link,
-    hello: Hello,
-    pass: Pass,
-    outgoing: Lanes,
-    /// Streams on which it sends.
-    incoming: BTreeMap<u64, Incoming>,
-    /// So many of these ended with changed bytes since something came whole.
-    changed_in_a_row: u32,
-    /// Bytes of data that it is about to ask for, and that it has.
-    has: BTreeMap<DatumId, u64>,
-}
-
-/// A stream on which a peer sends; dropped, it is shut, and its thread ends.
-struct Incoming {
-    /// `None` while it is being opened.
-    closer: Option<Closer>,
-    /// The last number that was acknowledged.
-    told: u64,
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        if let Some(closer) = &self.closer {
-            closer.close();
-        }
-    }
-}
-
-impl Peer {
-    /// Whether the peer may open that stream.
-    fn may_open(&self, stream: u64) -> bool {
-        self.incoming.len() < STREAMS_MAX && !self.incoming.contains_key(&stream)
-    }
-
-    /// Whether this node asked the peer to open that stream, to receive on it.
-    fn was_asked_for(&self, stream: u64) -> bool {
-        self.outgoing.of(stream).is_some_and(|outgoing| outgoing.is_asked(stream))
-    }
 }
 
 impl Streams {
@@ -528,29 +487,4 @@ impl Streams {
     fn log(&mut self, line: LogLine) {
         self.news.push_back(News::Log(line));
     }
-}
-
-/// The acceptor's side of a local handshake, on a thread of its own. The loop knows which nodes are peers.
-fn shake_local(
-    stream: &mut UnixStream,
-    inbox: Arc<Inbox>,
-    credentials: Credentials,
-    own: Hello,
-) -> io::Result<(Link, u64)> {
-    let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
-    let closer = stream.try_clone()?;
-    let admitted = std::cell::Cell::new(None);
-    let decide = |hello: &Hello| {
-        let (reply, answer) = mpsc::channel();
-        let stream = closer.try_clone().map_err(|error| error.to_string())?;
-        inbox.post(Notice::LocalPeer { hello: Box::new(hello.clone()), stream, reply });
-        admitted.set(answer.recv_timeout(patience).ok().flatten().map(|link| (link, hello.stream)));
-        admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection of no peer".into())
-    };
-    let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
-    if let (Err(_), Some((link, stream))) = (&shaken, admitted.get()) {
-        inbox.post(Notice::StreamEnded { link, stream, serial: 0, end: StreamEnd::Ended });
-    }
-    shaken?;
-    admitted.get().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
 }

@@ -3,7 +3,7 @@
 //! A connection has two *ends*, one in the view of each node. A frame of n bytes leaves an end when those before it have
 //! left. It takes n / (bandwidth of the narrowest link) to leave and the route's latency to travel. It shares nothing
 //! with flows or with frames of other pairs. Bulk cargo is a flow with the latency of its route, one after another in
-//! each direction of a connection. Cargo that has waited for other cargo follows it without a gap: the route's latency
+//! each direction of a connection, but for what is passed on as it comes: that flows beside. Cargo that has waited for other cargo follows it without a gap: the route's latency
 //! passes while it waits. Data that are passed on while they come are in [`super::passing`].
 //!
 //! **Invariants.** An end exists from the node's `PeerUp` to its `PeerLost` (or its own hanging up). Both ends of a
@@ -12,22 +12,27 @@
 //! **Not done.** Control frames slowed by bulk data on the same links: they are small, and a real network's queues
 //! favour short flows.
 
+mod flows;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::limits::PASSED_ON_MAX;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, NodeId, Parts, Time};
-use gridloom_flow::{ActionId, LinkIndex, Transfer};
+use gridloom_flow::ActionId;
 use gridloom_platform::HostId;
+
+pub(crate) use flows::is_crossed;
+use flows::{begins, flow, stop};
 
 use super::cargo::{Cargo, Parcel};
 use super::partials::{Had, Partials};
 use super::passing::{Comings, Load};
 use super::paths::Path;
 use super::routes::{HostPair, Routes};
-use crate::kernel::{Kernel, Occurrence, Purpose};
-use crate::observe::{Moved, Seen};
+use crate::kernel::{Kernel, Occurrence};
+use crate::observe::Seen;
 use crate::store::StoredValue;
 
 /// One node's end of a connection.
@@ -462,76 +467,11 @@ impl Links {
         let heard = kernel.now() + routes.path((here, there)).frame_latency_ns;
         notify_lost(kernel, (from, to), end.connection, heard, "the peer refuses the connection");
     }
-
-    /// Panics if an invariant does not hold.
-    pub(crate) fn check(&self, kernel: &Kernel) {
-        for ((owner, peer), end) in &self.ends {
-            assert!(end.connection <= self.made, "{owner} has a connection that was never made");
-            if let Some(other) = self.ends.get(&(*peer, *owner)).filter(|other| other.connection == end.connection) {
-                assert_eq!(
-                    other.way,
-                    (end.way.1, end.way.0),
-                    "{owner} and {peer} see one connection between their hosts"
-                );
-            }
-            let passed_on = end.moving.iter().filter(|moving| moving.is_passed_on).count();
-            assert!(passed_on <= PASSED_ON_MAX && end.moving.len() <= passed_on + 1, "{owner} sends too much at once");
-            for moving in &end.moving {
-                let Some(action) = moving.action else {
-                    assert!(moving.load.is_coming, "{owner} keeps back what is whole");
-                    continue;
-                };
-                let purpose = kernel.purpose(action);
-                let expected = ((*owner, *peer), moving.transfer);
-                let is_its =
-                    matches!(purpose, Some(Purpose::Bulk { pair, transfer }) if (*pair, *transfer) == expected);
-                assert!(is_its, "{owner} moves cargo to {peer} in a flow that is for {purpose:?}");
-            }
-        }
-    }
 }
 
 /// Lets a node know, behind all that was sent to it, that its connection to a peer is lost.
 fn notify_lost(kernel: &mut Kernel, (node, peer): (NodeId, NodeId), connection: u64, behind: Time, why: &str) {
     kernel.push(behind, Occurrence::Lost { node, peer, connection, why: why.to_string() });
-}
-
-/// A flow over a connection of so many bytes, of which the latency has passed for so long.
-fn flow(
-    kernel: &mut Kernel,
-    routes: &mut Routes,
-    (pair, transfer): ((NodeId, NodeId), u64),
-    way: HostPair,
-    (bytes, under_way_s): (u64, f64),
-) -> ActionId {
-    let path = routes.path(way);
-    let flow = Transfer::new(&path.links, path.latency_s, bytes as f64);
-    let flow = Transfer { way_back: &path.way_back, under_way_s, ..flow };
-    kernel.start_transfer(&flow, Purpose::Bulk { pair, transfer })
-}
-
-fn stop(kernel: &mut Kernel, moving: &Moving) {
-    moving.action.into_iter().for_each(|action| kernel.cancel(action));
-}
-
-/// Cargo begins to move; the transfer's number.
-fn begins(
-    kernel: &mut Kernel,
-    routes: &mut Routes,
-    (from, to): (NodeId, NodeId),
-    way: HostPair,
-    (cargo, bytes): (&Cargo, u64),
-) -> u64 {
-    let moved = match cargo {
-        Cargo::Datum { datum, .. } => Moved::Datum { datum: *datum, from, to },
-        Cargo::Probe { .. } => Moved::Probe,
-    };
-    kernel.begins(moved, bytes, &routes.path(way).links)
-}
-
-/// Whether a link is on that way.
-pub(crate) fn is_crossed(routes: &mut Routes, way: HostPair, link: LinkIndex) -> bool {
-    routes.path(way).crossed().any(|crossed| *crossed == link)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The catalog: data with shared names, their versions, where copies are, and who reads or waits for them.
+//! The catalog: data with shared names, their versions, where copies are, and the clients that read or wait for them.
 //!
 //! **Invariants**
 //! - A version is immutable. A name that is put again gets a new version, and requests see the old one until the new one is whole.
@@ -13,6 +13,7 @@
 
 mod finding;
 mod keeping;
+mod news;
 mod reports;
 mod version;
 mod waits;
@@ -21,40 +22,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
 use gridloom_base::{DatumId, Fnv, Maker, Meta, NameError, Named, NodeId, check_name};
+pub use news::{News, Question, Stored};
 pub use reports::{Standing, VersionReport};
 use version::{Stage, Version};
 use waits::Waits;
-
-/// A client, and its number for something that it asked for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Question {
-    pub client: NodeId,
-    pub ask: u64,
-}
-
-/// What a server's report of a datum means.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Stored {
-    /// The version is whole: who put it, and who waited for it.
-    Whole { by: Question, waiting: Vec<Question> },
-    /// One more copy, or others are still to come.
-    Copy,
-    /// Nobody needs it: the server is to drop it.
-    Unknown,
-}
-
-/// What servers with copies are to hear.
-#[derive(Clone, PartialEq, Debug)]
-pub enum News {
-    /// Nobody needs the version any more.
-    GivenUp { datum: DatumId, holders: Vec<NodeId> },
-    /// It is not the current one of its name any more, and still read.
-    Former { datum: DatumId, holders: Vec<NodeId> },
-    /// These are to keep it, too.
-    Keep { datum: DatumId, at: Vec<NodeId> },
-    /// It is being put, and a server that was to keep it will not.
-    Short { datum: DatumId },
-}
 
 /// What is put under a name.
 #[derive(Clone, PartialEq, Debug)]

@@ -55,7 +55,7 @@ struct Registered {
     /// Whose models it shares: see [`Registration::processors`].
     processors: String,
     since: Time,
-    /// How many had registered before it.
+    /// Servers that came later have higher ones.
     number: u64,
     speed_flops: Option<f64>,
     links_done: bool,
@@ -89,8 +89,6 @@ pub struct Agent {
     models: Models,
     /// By host; clients are places of their own.
     links: Links<String>,
-    /// How many servers have registered so far.
-    registered: u64,
     /// Transfers wait to be learned from.
     settling: bool,
     /// The server that was last asked to probe because it was its turn.
@@ -102,7 +100,7 @@ pub struct Agent {
     /// A change is to be told.
     telling: bool,
     requests: Requests,
-    /// Who measures links.
+    /// Turns to measure links.
     turns: Turns,
     names: Names,
 }
@@ -119,7 +117,6 @@ impl Agent {
             subscribers: BTreeMap::new(),
             models: Models::default(),
             links: Links::default(),
-            registered: 0,
             settling: false,
             probe_turn: NodeId(0),
             plans: BTreeMap::new(),

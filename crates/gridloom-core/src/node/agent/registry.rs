@@ -46,6 +46,7 @@ impl Agent {
         let listed = registration.functions.iter().filter(|signature| is_listed(&signature.name)).count();
         let line = LogLine::new(Level::Info, Category::Agent, format!("a server offers {listed} functions"));
         out.push(line.peer(&registration.name).address(&registration.address).into());
+        let number = self.servers.values().map(|server| server.number + 1).max().unwrap_or(0);
         self.servers.insert(
             from,
             Registered {
@@ -53,7 +54,7 @@ impl Agent {
                 processors: registration.processors(),
                 registration,
                 since: now,
-                number: self.registered,
+                number,
                 speed_flops: None,
                 pace: 1.0,
                 unable: BTreeSet::new(),
@@ -61,7 +62,6 @@ impl Agent {
                 promised: BTreeMap::new(),
             },
         );
-        self.registered += 1;
         send(out, from, DirectoryToServer::Registered { peers, differences });
         self.changed(now, out);
     }

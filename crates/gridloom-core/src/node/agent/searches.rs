@@ -126,7 +126,7 @@ impl Agent {
         }
     }
 
-    /// From whom a server is to get a datum: a holder, or another server that gets it.
+    /// The node from which a server is to get a datum: a holder, or another server that gets it.
     pub(super) fn source_for(
         &mut self,
         now: Time,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use super::following::Placed;
 use super::remapping::Remapping;
-use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run, is_valid};
+use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run};
 use crate::graph::{Failures, Group, Task, TaskKind};
 use crate::node::client::recovery::nested_error;
 use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::{Effect, Event};
+use gridloom_base::limits::GROUP_TASKS_MAX;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_map::MapBy;
 
@@ -418,5 +419,12 @@ fn work_root(error: &TaskError, id: TaskId) -> TaskId {
     match error {
         TaskError::DependencyFailed { task, .. } => *task,
         _ => id,
+    }
+}
+
+fn is_valid(group: &Group) -> Result<(), String> {
+    match group.tasks.len() {
+        0..=GROUP_TASKS_MAX => Ok(()),
+        calls => Err(format!("a group of {calls} calls exceeds the limit of {GROUP_TASKS_MAX}; cut it in parts")),
     }
 }

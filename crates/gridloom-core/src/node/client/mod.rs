@@ -490,14 +490,6 @@ fn datum_run(meta: Meta, producer: Option<TaskId>, here: bool) -> DatumRun {
     }
 }
 
-fn is_valid(group: &Group) -> Result<(), String> {
-    if group.tasks.len() > gridloom_base::limits::GROUP_TASKS_MAX {
-        let limit = gridloom_base::limits::GROUP_TASKS_MAX;
-        return Err(format!("a group of {} calls exceeds the limit of {limit}; cut it in parts", group.tasks.len()));
-    }
-    Ok(())
-}
-
 fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
     out.push(Effect::Send { to, message: message.into() });
 }

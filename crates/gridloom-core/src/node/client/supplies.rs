@@ -14,7 +14,7 @@ pub(super) struct Supplies {
     waiting: BTreeSet<(DatumId, NodeId)>,
     /// Data that broke off on their way to a place, until they are sent again.
     astray: BTreeSet<(DatumId, NodeId)>,
-    /// How often a datum of a group broke off on its way to a place since it last arrived there, and the last time from whom.
+    /// How often a datum of a group broke off on its way to a place since it last arrived there, and the peer that sent it the last time.
     broken: BTreeMap<(DatumId, NodeId), (u32, NodeId)>,
     /// Data that a server wants to be here, so that its copy can make way.
     homeward: BTreeSet<(DatumId, NodeId)>,
@@ -80,7 +80,7 @@ impl Supplies {
         sources.min_by_key(|source| Some(*source) == broken)
     }
 
-    /// From whom a datum broke off last on its way to a place where it has not arrived since.
+    /// The peer from which a datum broke off last on its way to a place where it has not arrived since.
     pub(super) fn broke_off_from(&self, datum: DatumId, place: NodeId) -> Option<NodeId> {
         self.broken.get(&(datum, place)).map(|(_, from)| *from)
     }

@@ -2,7 +2,7 @@
 
 use super::super::two_hosts::two_hosts;
 use super::*;
-use crate::kernel::Happening;
+use crate::kernel::{Happening, Purpose};
 use gridloom_base::limits::PARTS;
 
 const A: (NodeId, HostId) = (NodeId(1), HostId(0));
