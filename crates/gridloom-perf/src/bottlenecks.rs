@@ -68,13 +68,14 @@ impl<P> Default for Bottlenecks<P> {
 }
 
 impl<P: Ord + Clone> Bottlenecks<P> {
-    /// Learns from a transfer that came at `rate`: the bytes that others moved meanwhile over what they share with it.
+    /// Learns from a transfer that came at `rate`: the bytes that others moved meanwhile over what they share with it. What is not known
+    /// to be apart shares something with it if that was seen, or if it `is_presumed`.
     pub(super) fn learn(
         &mut self,
         seen: &Seen<P>,
         rate: f64,
         traffic: &Traffic<P>,
-        bandwidth: impl Fn(&Pair<P>) -> Option<f64>,
+        (bandwidth, is_presumed): (impl Fn(&Pair<P>) -> Option<f64>, impl Fn(&Pair<P>) -> bool),
     ) -> f64 {
         let pair = (seen.from.clone(), seen.to.clone());
         let Some(expected) = bandwidth(&pair) else { return 0.0 };
@@ -111,8 +112,9 @@ impl<P: Ord + Clone> Bottlenecks<P> {
                 }
             }
         }
-        let shares =
-            |other: &Pair<P>, wider: f64| self.known(&pair, other, wider).is_some_and(|r| !r.together.is_empty());
+        let shares = |other: &Pair<P>, wider: f64| {
+            is_presumed(other) || self.known(&pair, other, wider).is_some_and(|r| !r.together.is_empty())
+        };
         seconds
             * suspects.iter().filter(|(other, _, wider)| shares(other, *wider)).map(|(_, rate, _)| rate).sum::<f64>()
     }
@@ -223,10 +225,9 @@ mod tests {
             })
             .collect();
         all.iter().for_each(|seen| traffic.add(seen.end, seen.clone()));
-        let learned = all
-            .iter()
-            .zip(rates)
-            .map(|(seen, (_, _, rate))| bottlenecks.learn(seen, *rate as f64, &traffic, |_| Some(100.0)));
+        let learned = all.iter().zip(rates).map(|(seen, (_, _, rate))| {
+            bottlenecks.learn(seen, *rate as f64, &traffic, (|_: &Pair<u32>| Some(100.0), |_: &Pair<u32>| false))
+        });
         learned.collect()
     }
 

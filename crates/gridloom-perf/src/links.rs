@@ -56,9 +56,8 @@ impl<P: Ord + Clone> Links<P> {
         if was_sure {
             return;
         }
-        let bandwidths = self.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
-        for beside in sites::beside(&bandwidths, &pair) {
-            if let Some(model) = self.models.get_mut(&beside).filter(|model| model.is_first_sight()) {
+        for beside in self.shared().beside(&pair) {
+            if let Some(model) = self.models.get_mut(beside).filter(|model| model.is_first_sight()) {
                 model.beside(link.bandwidth);
             }
         }
@@ -75,16 +74,21 @@ impl<P: Ord + Clone> Links<P> {
     /// come again.
     pub fn settle(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
         let mut changed = Vec::new();
-        while let Some((_, told)) = self.waiting.front()
-            && now.since(*told) >= TRAFFIC_SETTLES_NS
-        {
+        let is_due = |(_, told): &(Seen<P>, Time)| now.since(*told) >= TRAFFIC_SETTLES_NS;
+        let shared = self.waiting.front().filter(|one| is_due(one)).map(|_| self.shared());
+        while let (Some(shared), Some(_)) = (&shared, self.waiting.front().filter(|one| is_due(one))) {
             let (seen, _) = self.waiting.pop_front().expect("it was there a moment ago");
             let pair = (seen.from.clone(), seen.to.clone());
             self.begin_as_the_way_back(now, &pair);
             let models = &self.models;
             let rate = models.get(&pair).map_or(0.0, |model| model.rate(seen.size_bytes as f64, seen.seconds()));
             let bandwidth = |pair: &(P, P)| Some(models.get(pair)?.estimate()?.bandwidth);
-            let sharing_bytes = self.bottlenecks.learn(&seen, rate, &self.traffic, bandwidth);
+            let sharing_bytes = self.bottlenecks.learn(
+                &seen,
+                rate,
+                &self.traffic,
+                (bandwidth, |other: &(P, P)| shared.share(&pair, other)),
+            );
             let others_bytes = self.traffic.beside(&seen) + sharing_bytes;
             let model = self.models.entry(pair.clone()).or_default();
             if others_bytes <= ALONE_PART_MAX * seen.size_bytes as f64 {
@@ -97,6 +101,11 @@ impl<P: Ord + Clone> Links<P> {
         changed.sort();
         changed.dedup();
         (changed, self.waiting.front().map(|(_, told)| *told + TRAFFIC_SETTLES_NS))
+    }
+
+    /// What links are taken to share as they are expected now.
+    fn shared(&self) -> sites::Shared<P> {
+        sites::Shared::of(&self.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect())
     }
 
     /// A pair that was never probed is taken to be like the other way, until it is known.
@@ -282,6 +291,28 @@ mod tests {
         assert_eq!(links.narrow().len(), 9, "of the way back nothing is known");
         let ways = links.ways_between_sites(|_| true);
         assert_eq!(ways.iter().map(|way| (way.pairs.len(), way.bandwidth)).collect::<Vec<_>>(), [(9, 4e7), (9, 4e7)]);
+    }
+
+    #[test]
+    fn what_crosses_a_way_together_makes_none_of_its_links_look_slow() {
+        // 0 to 8, and 9 to 17.
+        let mut links = Links::default();
+        for (from, to) in (0..18).flat_map(|from| (0..18).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+            let bandwidth = if (from < 9) == (to < 9) { 1e8 } else { 4e7 };
+            links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
+        }
+        links.probed(Time(1), 0, 9, LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 });
+        for round in 0..6 {
+            let (start_ms, end_ms) = (100_000 * round, 100_000 * round + 22_500);
+            let told = Time(end_ms * MILLISECOND_NS);
+            (0..9).for_each(|from| _ = links.saw(told, seen(from, from + 9, start_ms, end_ms)));
+            links.settle(told + TRAFFIC_SETTLES_NS);
+        }
+        assert!(
+            (0..9).all(|from| links.of(&from, &(from + 9)).unwrap().estimate().unwrap().bandwidth == 4e7),
+            "{links:?}"
+        );
+        assert_eq!(links.ways_between_sites(|_| true).iter().map(|way| way.pairs.len()).collect::<Vec<_>>(), [81, 81]);
     }
 
     #[test]

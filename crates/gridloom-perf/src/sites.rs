@@ -28,17 +28,27 @@ pub(super) fn ways<P: Ord + Clone>(
     ways_of(&both)
 }
 
-/// Links between the same two sites as that one, if it is narrow: what joins the sites is taken to be one way, so that each can do what
-/// one of them does alone.
-pub(super) fn beside<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>, pair: &(P, P)) -> Vec<(P, P)> {
-    let links = Links::new(bandwidths);
-    if !links.is_narrow(pair) {
-        return Vec::new();
+/// The narrow links between sites, by the way that they are taken to share.
+pub(super) struct Shared<P>(BTreeMap<(P, P), (usize, usize)>);
+
+impl<P: Ord + Clone> Shared<P> {
+    pub(super) fn of(bandwidths: &BTreeMap<(P, P), f64>) -> Shared<P> {
+        let links = Links::new(bandwidths);
+        let sites = links.sites();
+        let narrow = bandwidths.keys().filter(|pair| links.is_narrow(pair));
+        let ways = narrow.map(|pair| (pair.clone(), (sites[&pair.0], sites[&pair.1])));
+        Shared(ways.filter(|(_, (from, to))| from != to).collect())
     }
-    let sites = links.sites();
-    let way = |(from, to): &(P, P)| (sites[from], sites[to]);
-    let narrow = bandwidths.keys().filter(|other| way(other) == way(pair) && links.is_narrow(other));
-    narrow.filter(|other| *other != pair).cloned().collect()
+
+    /// Whether two links are taken to share a way.
+    pub(super) fn share(&self, pair: &(P, P), other: &(P, P)) -> bool {
+        self.0.get(pair).is_some_and(|way| self.0.get(other) == Some(way))
+    }
+
+    /// The links that are taken to share the way of that one.
+    pub(super) fn beside<'a>(&'a self, pair: &'a (P, P)) -> impl Iterator<Item = &'a (P, P)> {
+        self.0.keys().filter(move |other| *other != pair && self.share(pair, other))
+    }
 }
 
 fn ways_of<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck<P>> {
