@@ -100,6 +100,21 @@ impl LinkModel {
         }
     }
 
+    /// Takes in what a probe measured while data may have moved over so many links that share a card or a way with this one: each may
+    /// have taken as much as the probe.
+    pub fn probed_beside(&mut self, now: Time, link: LinkEstimate, others: usize) {
+        let at_most = link.bandwidth * (1 + others) as f64;
+        match self.bandwidth.forecast() {
+            _ if others == 0 => self.probed(now, link),
+            None => self.met(now, link),
+            Some(forecast) if NEAR * at_most < forecast => {
+                self.probed(now, LinkEstimate { bandwidth: at_most, ..link })
+            }
+            Some(forecast) if link.bandwidth > forecast => self.probed(now, link),
+            Some(_) => self.measured = now,
+        }
+    }
+
     /// Takes in what a probe measured: slow transfers that it bears out count, too.
     pub fn probed(&mut self, now: Time, link: LinkEstimate) {
         // First probes that others disturbed say nothing beside a better one.

@@ -5,7 +5,7 @@
 //! probes ──met, probed──▶ LinkModel, of each ordered pair
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::bottlenecks::{Bottleneck, Bottlenecks};
 use super::link::{DOUBT_FACTOR, LinkModel};
@@ -48,14 +48,17 @@ impl<P: Ord + Clone> Links<P> {
         self.models.entry((from, to)).or_default().met(now, link);
     }
 
-    /// Takes in a probe that was asked for, and was the only one. First probes of links beside it may have disturbed one another.
-    pub fn probed(&mut self, now: Time, from: P, to: P, link: LinkEstimate) {
-        let pair = (from, to);
+    /// Takes in a probe that was asked for, and was the only one. Data may have moved over these links meanwhile.
+    pub fn probed(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
+        let shared = self.shared();
+        let is_beside = |other: &(P, P)| other.0 == pair.0 || other.1 == pair.1 || shared.share(&pair, other);
+        let others = moving.iter().filter(|other| **other != pair && is_beside(other)).count();
         let was_sure = self.models.get(&pair).is_some_and(LinkModel::is_sure);
-        self.models.entry(pair.clone()).or_default().probed(now, link);
-        if was_sure {
+        self.models.entry(pair.clone()).or_default().probed_beside(now, link, others);
+        if was_sure || others > 0 {
             return;
         }
+        // First probes of links beside it may have disturbed one another.
         for beside in self.shared().beside(&pair) {
             if let Some(model) = self.models.get_mut(beside).filter(|model| model.is_first_sight()) {
                 model.beside(link.bandwidth);
@@ -256,7 +259,7 @@ mod tests {
         let now = Time(LINK_PROBE_NS + SECOND_NS);
         links.settle(now);
         assert!(links.suspects().eq([&pair]) && links.is_due(now + HEARTBEAT_NS, &pair));
-        links.probed(now, 1, 2, LinkEstimate { latency_s: 1e-3, bandwidth: 1e7 });
+        links.probed(now, (1, 2), LinkEstimate { latency_s: 1e-3, bandwidth: 1e7 }, &BTreeSet::new());
         assert!(!links.is_due(now + HEARTBEAT_NS, &pair));
         assert_eq!(links.of(&1, &2).unwrap().change_from(1e8).map(|change| (change * 100.0).round()), Some(10.0));
     }
@@ -271,7 +274,7 @@ mod tests {
         // This card is slow.
         met(1, 5, 1e7);
         assert_eq!(links.narrow(), [(1, 4)]);
-        links.probed(Time(1), 1, 4, LinkEstimate { latency_s: 1e-3, bandwidth: 2e7 });
+        links.probed(Time(1), (1, 4), LinkEstimate { latency_s: 1e-3, bandwidth: 2e7 }, &BTreeSet::new());
         assert!(links.narrow().is_empty());
         assert_eq!(links.of(&1, &4).unwrap().estimate().unwrap().bandwidth, 2e7);
     }
@@ -285,7 +288,7 @@ mod tests {
             links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         }
         assert_eq!((links.narrow().len(), links.ways_between_sites(|_| true).len()), (18, 0));
-        links.probed(Time(1), 0, 3, LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 });
+        links.probed(Time(1), (0, 3), LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 }, &BTreeSet::new());
         let bandwidth = |from, to| links.of(&from, &to).unwrap().estimate().unwrap().bandwidth;
         assert_eq!([bandwidth(2, 5), bandwidth(5, 2), bandwidth(1, 2)], [4e7, 1e7, 1e8]);
         assert_eq!(links.narrow().len(), 9, "of the way back nothing is known");
@@ -301,7 +304,7 @@ mod tests {
             let bandwidth = if (from < 9) == (to < 9) { 1e8 } else { 4e7 };
             links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         }
-        links.probed(Time(1), 0, 9, LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 });
+        links.probed(Time(1), (0, 9), LinkEstimate { latency_s: 1e-3, bandwidth: 4e7 }, &BTreeSet::new());
         for round in 0..6 {
             let (start_ms, end_ms) = (100_000 * round, 100_000 * round + 22_500);
             let told = Time(end_ms * MILLISECOND_NS);
@@ -313,6 +316,22 @@ mod tests {
             "{links:?}"
         );
         assert_eq!(links.ways_between_sites(|_| true).iter().map(|way| way.pairs.len()).collect::<Vec<_>>(), [81, 81]);
+    }
+
+    #[test]
+    fn a_probe_beside_data_on_their_way_bounds_the_bandwidth() {
+        let (mut links, pair) = (Links::default(), (1, 2));
+        let probe = |bandwidth| LinkEstimate { latency_s: 1e-3, bandwidth };
+        let moving = BTreeSet::from([(1, 3), (4, 2), (5, 6), pair]);
+        // Two of them share a card with it.
+        links.probed(Time(0), pair, probe(1e7), &moving);
+        assert!(links.of(&1, &2).unwrap().is_first_sight());
+        links.probed(Time(1), pair, probe(1e8), &BTreeSet::new());
+        (0..3).for_each(|n| links.probed(Time(2 + n), pair, probe(4e7), &moving));
+        let bandwidth = |links: &Links<i32>| links.of(&1, &2).unwrap().estimate().unwrap().bandwidth;
+        assert_eq!(bandwidth(&links), 1e8);
+        (0..9).for_each(|n| links.probed(Time(9 + n), pair, probe(1e7), &moving));
+        assert!((bandwidth(&links) / 3e7 - 1.0).abs() < 1e-9, "{links:?}");
     }
 
     #[test]

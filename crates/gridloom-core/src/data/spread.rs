@@ -85,6 +85,11 @@ impl Spread {
         self.coming.remove(&server);
     }
 
+    /// The senders and receivers of what is on its way.
+    pub fn moving(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
+        self.coming.iter().map(|(server, source)| (source.node, *server))
+    }
+
     /// The node from which it is on its way to a server.
     pub fn coming(&self, server: NodeId) -> Option<Source> {
         self.coming.get(&server).copied()

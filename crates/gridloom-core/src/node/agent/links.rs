@@ -15,7 +15,7 @@ use gridloom_base::{GroupId, NodeId, Time};
 use gridloom_map::Plan;
 use gridloom_perf::{Bottleneck, GridView, LinkReport, Seen};
 use gridloom_perf::{LinkEstimate, host_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An ordered pair of hosts.
@@ -55,9 +55,17 @@ impl Agent {
         if is_first {
             self.links.met(now, pair.0, pair.1, link);
         } else {
-            self.links.probed(now, pair.0.clone(), pair.1.clone(), link);
+            let moving = self.moving();
+            self.links.probed(now, pair.clone(), link, &moving);
             self.link_changed(&pair, out);
         }
+    }
+
+    /// Pairs of hosts between which data may move: by plans under way, and shared data on their way to servers.
+    fn moving(&self) -> BTreeSet<Pair> {
+        let planned = self.plans.values().flat_map(|plan| plan.moves.keys().cloned());
+        let shared = self.names.searches.moving().map(|(from, to)| (self.place(from), self.place(to)));
+        planned.chain(shared).collect()
     }
 
     pub(super) fn on_transfers_seen(

@@ -63,6 +63,11 @@ impl Searches {
         });
     }
 
+    /// The senders and receivers of all that is on its way.
+    pub(super) fn moving(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
+        self.spreads.values().flat_map(Spread::moving)
+    }
+
     pub(super) fn given_up(&mut self, datum: DatumId) {
         self.spreads.remove(&datum);
     }

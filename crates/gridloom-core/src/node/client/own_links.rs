@@ -133,7 +133,7 @@ impl OwnLinks {
         if self.learned.of(&self.me, &from).is_none() {
             self.learned.met(now, self.me, from, link);
         } else {
-            self.learned.probed(now, self.me, from, link);
+            self.learned.probed(now, (self.me, from), link, &BTreeSet::new());
         }
         true
     }
