@@ -48,11 +48,27 @@ impl<P: Ord + Clone> Links<P> {
         self.models.entry((from, to)).or_default().met(now, link);
     }
 
+    /// Takes in the first probe of a link. Data may have moved over these links meanwhile: then it says less than the way back does.
+    pub fn met_beside(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
+        let is_disturbed = self.others(&pair, moving) > 0;
+        if is_disturbed {
+            self.begin_as_the_way_back(now, &pair);
+        }
+        if !is_disturbed || !self.models.contains_key(&pair) {
+            self.met(now, pair.0, pair.1, link);
+        }
+    }
+
+    /// How many of these links share a card or a way with that one.
+    fn others(&self, pair: &(P, P), links: &BTreeSet<(P, P)>) -> usize {
+        let shared = self.shared();
+        let is_beside = |other: &(P, P)| other.0 == pair.0 || other.1 == pair.1 || shared.share(pair, other);
+        links.iter().filter(|other| *other != pair && is_beside(other)).count()
+    }
+
     /// Takes in a probe that was asked for, and was the only one. Data may have moved over these links meanwhile.
     pub fn probed(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
-        let shared = self.shared();
-        let is_beside = |other: &(P, P)| other.0 == pair.0 || other.1 == pair.1 || shared.share(&pair, other);
-        let others = moving.iter().filter(|other| **other != pair && is_beside(other)).count();
+        let others = self.others(&pair, moving);
         let was_sure = self.models.get(&pair).is_some_and(LinkModel::is_sure);
         self.models.entry(pair.clone()).or_default().probed_beside(now, link, others);
         if was_sure || others > 0 {
@@ -323,6 +339,9 @@ mod tests {
         let (mut links, pair) = (Links::default(), (1, 2));
         let probe = |bandwidth| LinkEstimate { latency_s: 1e-3, bandwidth };
         let moving = BTreeSet::from([(1, 3), (4, 2), (5, 6), pair]);
+        links.met(Time(0), 7, 2, probe(5e7));
+        links.met_beside(Time(0), (2, 7), probe(1e6), &BTreeSet::from([(2, 9)]));
+        assert_eq!(links.of(&2, &7).unwrap().estimate().unwrap().bandwidth, 5e7);
         // Two of them share a card with it.
         links.probed(Time(0), pair, probe(1e7), &moving);
         assert!(links.of(&1, &2).unwrap().is_first_sight());

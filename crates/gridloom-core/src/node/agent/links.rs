@@ -52,10 +52,10 @@ impl Agent {
         let Some(server) = self.servers.get_mut(&from).filter(|_| link.is_sane()) else { return };
         let is_first = !matches!(server.links.insert(to, Some(link)), Some(Some(_)));
         self.turn_measured(from, to);
+        let moving = self.moving();
         if is_first {
-            self.links.met(now, pair.0, pair.1, link);
+            self.links.met_beside(now, pair, link, &moving);
         } else {
-            let moving = self.moving();
             self.links.probed(now, pair.clone(), link, &moving);
             self.link_changed(&pair, out);
         }
