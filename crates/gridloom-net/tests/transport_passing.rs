@@ -45,6 +45,17 @@ impl Chain {
         Chain { servers, _control: control, bulk, tagger: Tagger::new(send), bytes, sent: 0 }
     }
 
+    /// The first part has come to the second server.
+    fn passing() -> Chain {
+        let mut chain = Chain::new(false);
+        chain.begin();
+        chain.send(1);
+        chain.expect_begun(0);
+        chain.pass_on(0);
+        chain.expect_begun(1);
+        chain
+    }
+
     fn pass_on(&self, from: usize) {
         self.servers[from].perform([Effect::SendDatum { to: self.servers[from + 1].id(), datum: datum() }]);
     }
@@ -121,12 +132,7 @@ fn each_server_has_the_first_part_before_the_last_is_sent_and_all_get_every_byte
 
 #[test]
 fn what_comes_slowly_holds_nothing_up() {
-    let mut chain = Chain::new(false);
-    chain.begin();
-    chain.send(1);
-    chain.expect_begun(0);
-    chain.pass_on(0);
-    chain.expect_begun(1);
+    let mut chain = Chain::passing();
     let whole = chain.servers[0].put(5, SIZE_BYTES);
     chain.servers[0].perform([Effect::SendDatum { to: chain.servers[1].id(), datum: whole }]);
     assert!(chain.servers[1].expect_datum(whole).bytes() == pattern(5, SIZE_BYTES));
@@ -211,12 +217,7 @@ fn what_breaks_off_on_one_host_is_told_too() {
 
 #[test]
 fn a_lost_receiver_holds_nothing_up() {
-    let mut chain = Chain::new(false);
-    chain.begin();
-    chain.send(1);
-    chain.expect_begun(0);
-    chain.pass_on(0);
-    chain.expect_begun(1);
+    let mut chain = Chain::passing();
     chain.servers[1].node.stop();
     chain.servers[0].expect_lost(chain.servers[1].id());
     chain.send(PARTS - 1);

@@ -61,6 +61,10 @@ impl<P: Ord + Clone> Links<P> {
 
     /// How many of these links share a card or a way with that one.
     fn others(&self, pair: &(P, P), links: &BTreeSet<(P, P)>) -> usize {
+        // Mostly nothing moves, and sites are found by all links.
+        if links.is_empty() {
+            return 0;
+        }
         let shared = self.shared();
         let is_beside = |other: &(P, P)| other.0 == pair.0 || other.1 == pair.1 || shared.share(pair, other);
         links.iter().filter(|other| *other != pair && is_beside(other)).count()

@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::super::code::{Failed, GRPC_NO_ERROR, GRPC_NOT_COMPLETED, run};
 use super::super::hosted::{WorkerFunctions, by_worker};
-use super::super::memory;
+use super::super::library::Library;
+use super::super::memory::{self, Place};
 use super::super::requests::Request;
 use super::shared::{patience, plain_session, put_options, shared_name, with_session};
 
@@ -28,8 +29,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_put_np(
         let options = put_options(flags, replicas)?;
         let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
         let begun = library.begin_put_shared(name, bytes, options)?;
-        let number = library.requests.add(Request::Put { name: name.into(), begun, is_for_all: false });
-        unsafe { place.write(std::ptr::without_provenance_mut(number)) };
+        unsafe { add(library, place, Request::Put { name: name.into(), begun, is_for_all: false }) };
         Ok(())
     })
 }
@@ -53,8 +53,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_get_np(
         let name = unsafe { shared_name(name) }?;
         let begun = library.grid.shared().begin_get(name, patience(seconds)?);
         let address = data.expose_provenance();
-        let number = library.requests.add(Request::Get { name: name.into(), begun, address, size_bytes });
-        unsafe { place.write(std::ptr::without_provenance_mut(number)) };
+        unsafe { add(library, place, Request::Get { name: name.into(), begun, address, size_bytes }) };
         Ok(())
     })
 }
@@ -71,8 +70,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
     with_session(ask, |library| {
         let place = memory::place(request, "the place for the request")?;
         let begun = library.grid.shared().begin_wait(unsafe { shared_name(name) }?, patience(seconds)?);
-        let number = library.requests.add(Request::Wait(begun));
-        unsafe { place.write(std::ptr::without_provenance_mut(number)) };
+        unsafe { add(library, place, Request::Wait(begun)) };
         Ok(())
     })
 }
@@ -91,4 +89,14 @@ pub unsafe extern "C-unwind" fn grpc_shared_finish_np(request: *mut c_void, seco
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_shared_cancel_np(request: *mut c_void) -> c_int {
     with_session(|worker| (worker.shared_cancel)(request), |library| library.cancel_request(request.addr()))
+}
+
+/// Gives the program a request, by its number.
+///
+/// # Safety
+/// There is room for a pointer, which nobody else uses meanwhile.
+unsafe fn add(library: &Library, place: Place<*mut c_void>, request: Request) {
+    let number = library.requests.add(request);
+    // SAFETY: promised by the caller.
+    unsafe { place.write(std::ptr::without_provenance_mut(number)) };
 }
