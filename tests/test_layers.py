@@ -14,7 +14,7 @@ LAYERS = [
 ]
 CORE_AND_BELOW = {
     f"gridloom-{name}"
-    for name in ("base", "flow", "idl", "platform", "channel", "process", "layout", "perf", "map", "core")
+    for name in ("base", "flow", "idl", "platform", "channel", "process", "layout", "chare", "perf", "map", "core")
 }
 #: The crates that hold the core's rule: they decide or compute, and touch nothing outside.
 PURE = sorted(CORE_AND_BELOW)
@@ -211,6 +211,7 @@ def test_crates_depend_only_downwards():
         "gridloom-process": {"gridloom-base", "gridloom-channel"},
         "gridloom-stacks": set(),
         "gridloom-layout": {"gridloom-base", "gridloom-idl"},
+        "gridloom-chare": {"gridloom-base", "gridloom-layout"},
         "gridloom-perf": {"gridloom-base"},
         "gridloom-map": {"gridloom-base", "gridloom-perf"},
         "gridloom-core": {"gridloom-base", "gridloom-idl", "gridloom-perf", "gridloom-map"},

@@ -86,6 +86,17 @@ pub const NAME_WAITS_MAX: usize = 1 << 20;
 /// Shared data that one message lists.
 pub const SHARED_DATA_TOLD_MAX: usize = 4096;
 
+/// Chares of one array: each takes four bytes on every element, which knows where all of them are.
+pub const CHARES_MAX: usize = 1 << 28;
+/// Messages that may wait at one processing element. More is a program that sends without end.
+pub const CHARE_MESSAGES_MAX: usize = 1 << 27;
+/// Bytes of messages for one element that share a letter. Longer letters save little, and the first message waits for the last.
+pub const CHARE_LETTER_BYTES: usize = 32 << 10;
+/// Bytes of letters for one processing element that may wait at another. Beyond it no entry method runs there until some have gone.
+pub const CHARE_BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// Processing elements of one program: each is a process with a connection to each other one.
+pub const PROCESSING_ELEMENTS_MAX: usize = 1024;
+
 /// Bytes of memory in one typed message, in the sender's and in the receiver's representation: positions stay far below
 /// what the pointer of a 32-bit machine holds.
 pub const LAYOUT_BYTES_MAX: u64 = 1 << 30;

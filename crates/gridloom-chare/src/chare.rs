@@ -1,0 +1,131 @@
+//! What a program writes: chares, and what their entry methods may do.
+
+use std::marker::PhantomData;
+
+use super::contribution::Contribution;
+use super::core::Core;
+use super::error::ChareError;
+use super::id::{ArrayId, ChareId, Index, Pe, Priority};
+use super::payload::Payload;
+use super::placement::Elements;
+use super::proxy::{Callback, Proxy, Target};
+use super::value::Value;
+
+/// A message-driven object. Its entry methods are the variants of its message type.
+///
+/// An entry method runs to its end, with no other of its element beside it. It never waits: a chare that needs something notes
+/// that in its state, and returns.
+pub trait Chare: Sized + 'static {
+    type Message: Payload;
+
+    /// A message has come.
+    fn entry(&mut self, message: Self::Message, cx: &mut Context<'_, Self>);
+
+    /// The result of a reduction, or that all is quiet: what a [`Callback`] to this chare brings.
+    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Self>) {
+        let _ = value;
+        cx.unexpected(tag);
+    }
+}
+
+/// The context of what runs once, on the first element, when all arrays are there.
+#[derive(Debug)]
+pub enum Start {}
+
+/// What an entry method may do.
+pub struct Context<'a, C> {
+    core: &'a mut Core,
+    array: ArrayId,
+    slot: u32,
+    of: PhantomData<fn(&C)>,
+}
+
+impl<'a> Context<'a, Start> {
+    pub(crate) fn start(core: &'a mut Core) -> Context<'a, Start> {
+        Context { core, array: ArrayId(u32::MAX), slot: 0, of: PhantomData }
+    }
+}
+
+impl<C> Context<'_, C> {
+    /// Sends a message. It runs some time later, also if it is for this chare.
+    pub fn send<D: Chare>(&mut self, to: Target<D>, message: D::Message) {
+        self.core.send(to.array, &to.to, Priority::default(), message);
+    }
+
+    /// Sends a message that runs before those of higher priority numbers. 0 is the usual one.
+    pub fn send_with<D: Chare>(&mut self, priority: Priority, to: Target<D>, message: D::Message) {
+        self.core.send(to.array, &to.to, priority, message);
+    }
+
+    /// Calls back once no message waits or is on its way, on any element.
+    pub fn when_quiet(&mut self, callback: impl Into<Callback>) {
+        self.core.await_quiet(callback.into());
+    }
+
+    /// Ends the program on all elements, with a value that each of them gets. Messages that wait are dropped.
+    pub fn exit(&mut self, value: impl Into<Value>) {
+        self.core.exit(value.into());
+    }
+
+    /// Ends the program with an error.
+    pub fn fail(&mut self, why: impl Into<String>) {
+        self.core.fail(ChareError::Failed(why.into()));
+    }
+
+    /// Charges the work of this entry method, in floating-point operations, for the time that it takes in simulation. Without a
+    /// charge, its time on this machine counts.
+    pub fn compute(&mut self, flops: f64) {
+        self.core.flops += flops;
+    }
+
+    /// The time in seconds: since 1970 for real, since the beginning in simulation.
+    pub fn now(&self) -> f64 {
+        (self.core.clock)().seconds()
+    }
+
+    /// The processing element that runs this.
+    pub fn element(&self) -> Pe {
+        self.core.me
+    }
+
+    pub fn elements(&self) -> &Elements {
+        &self.core.elements
+    }
+}
+
+impl<'a, C: Chare> Context<'a, C> {
+    pub(crate) fn new(core: &'a mut Core, array: ArrayId, slot: u32) -> Context<'a, C> {
+        Context { core, array, slot, of: PhantomData }
+    }
+
+    /// The own index.
+    pub fn index(&self) -> Index {
+        let roster = self.core.roster(self.array);
+        roster.shape.index(roster.here[self.slot as usize])
+    }
+
+    pub fn id(&self) -> ChareId {
+        ChareId { array: self.array, index: self.index() }
+    }
+
+    /// The array of this chare.
+    pub fn array(&self) -> Proxy<C> {
+        Proxy::new(self.array)
+    }
+
+    /// This chare.
+    pub fn this(&self) -> Target<C> {
+        self.array().at(self.index())
+    }
+
+    /// Takes part in the array's next reduction: each chare contributes once to each, all of them in the same order. The result
+    /// goes to the callback once the last one has contributed.
+    pub fn contribute(&mut self, contribution: Contribution, callback: impl Into<Callback>) {
+        self.core.contribute(self.array, self.slot, contribution, callback.into());
+    }
+
+    fn unexpected(&mut self, tag: u32) {
+        let array = self.core.roster(self.array).name.clone();
+        self.core.fail(ChareError::Unexpected { array, tag });
+    }
+}

@@ -1,0 +1,130 @@
+//! What a chare gives to a reduction, and how two such values become one.
+
+use serde::{Deserialize, Serialize};
+
+use super::value::Value;
+
+/// A reducer of the program: makes one value of two. It must be associative; unless the contribution is ordered, it must be
+/// commutative too.
+pub type Combine = fn(Value, Value) -> Value;
+
+/// How values are combined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Reducer {
+    /// Nothing is: only that each chare has contributed.
+    Barrier,
+    /// Element by element.
+    Sum,
+    Min,
+    Max,
+    /// Each value beside its index.
+    Gather,
+    /// One that the program has made known ([`crate::Element::reducer`]).
+    Own(u16),
+}
+
+/// A chare's part in a reduction.
+#[derive(Clone, Debug)]
+pub struct Contribution {
+    pub(crate) reducer: Reducer,
+    pub(crate) value: Value,
+    pub(crate) is_ordered: bool,
+}
+
+impl Contribution {
+    pub fn new(reducer: Reducer, value: impl Into<Value>) -> Contribution {
+        Contribution { reducer, value: value.into(), is_ordered: false }
+    }
+
+    pub fn barrier() -> Contribution {
+        Contribution::new(Reducer::Barrier, ())
+    }
+
+    pub fn sum(value: impl Into<Value>) -> Contribution {
+        Contribution::new(Reducer::Sum, value)
+    }
+
+    pub fn min(value: impl Into<Value>) -> Contribution {
+        Contribution::new(Reducer::Min, value)
+    }
+
+    pub fn max(value: impl Into<Value>) -> Contribution {
+        Contribution::new(Reducer::Max, value)
+    }
+
+    pub fn gather(value: impl Into<Value>) -> Contribution {
+        Contribution::new(Reducer::Gather, value)
+    }
+
+    /// Combined in the order of the chares' indices, so that a sum of floats has the same bits for any placement. All values go
+    /// to one element.
+    #[must_use]
+    pub fn ordered(mut self) -> Contribution {
+        self.is_ordered = true;
+        self
+    }
+}
+
+/// Makes one value of two.
+///
+/// # Errors
+/// In words, if they do not fit.
+pub(crate) fn combine(reducer: Reducer, own: &[Combine], left: Value, right: Value) -> Result<Value, String> {
+    match (reducer, left, right) {
+        (Reducer::Barrier, ..) => Ok(Value::Nothing),
+        (Reducer::Own(number), left, right) => match own.get(usize::from(number)) {
+            Some(combine) => Ok(combine(left, right)),
+            None => Err(format!("reducer {number} is not known: make it known on every element, in the same order")),
+        },
+        (reducer, Value::Floats(left), Value::Floats(right)) if left.len() == right.len() => {
+            Ok(Value::Floats(each(left, &right, |left, right| match reducer {
+                Reducer::Min => left.min(right),
+                Reducer::Max => left.max(right),
+                _ => left + right,
+            })))
+        }
+        (reducer, Value::Integers(left), Value::Integers(right)) if left.len() == right.len() => {
+            Ok(Value::Integers(each(left, &right, |left, right| match reducer {
+                Reducer::Min => left.min(right),
+                Reducer::Max => left.max(right),
+                _ => left.wrapping_add(right),
+            })))
+        }
+        (_, left, right) => Err(format!(
+            "{} and {} do not fit: every chare has to give as many floats, or as many integers",
+            left.in_words(),
+            right.in_words()
+        )),
+    }
+}
+
+fn each<T: Copy>(mut left: Vec<T>, right: &[T], one: impl Fn(T, T) -> T) -> Vec<T> {
+    left.iter_mut().zip(right).for_each(|(left, right)| *left = one(*left, *right));
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_combine_element_by_element() {
+        let floats = |all: [f64; 2]| Value::from(all.to_vec());
+        let both = |reducer| combine(reducer, &[], floats([1.0, 5.0]), floats([2.0, 3.0])).unwrap();
+        assert_eq!(both(Reducer::Sum), floats([3.0, 8.0]));
+        assert_eq!(both(Reducer::Min), floats([1.0, 3.0]));
+        assert_eq!(both(Reducer::Max), floats([2.0, 5.0]));
+        assert_eq!(both(Reducer::Barrier), Value::Nothing);
+        assert_eq!(combine(Reducer::Max, &[], 3.into(), 4.into()), Ok(4.into()));
+        let longest: Combine =
+            |left, right| if format!("{left:?}").len() > format!("{right:?}").len() { left } else { right };
+        assert_eq!(combine(Reducer::Own(0), &[longest], 1000.into(), 2.into()), Ok(1000.into()));
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_named() {
+        let wrong = combine(Reducer::Sum, &[], 1.5.into(), 4.into()).unwrap_err();
+        assert!(wrong.starts_with("1 floats and 1 integers do not fit"), "{wrong}");
+        assert!(combine(Reducer::Own(3), &[], 1.5.into(), 4.into()).unwrap_err().contains("reducer 3 is not known"));
+    }
+}

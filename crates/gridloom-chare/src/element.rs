@@ -1,0 +1,185 @@
+//! A processing element: its chares, and the scheduler that runs their entry methods.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gridloom_base::Time;
+
+use super::array::{AnyArray, Array};
+use super::chare::{Chare, Context, Start};
+use super::contribution::{Combine, Reducer};
+use super::core::{Core, Roster};
+use super::error::ChareError;
+use super::id::{ArrayId, Index, Pe};
+use super::mail::Mail;
+use super::placement::{Elements, Placement};
+use super::proxy::{Callback, Proxy};
+use super::record;
+use super::reduction::Reduction;
+use super::shape::Shape;
+use super::value::Value;
+
+/// What came of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A chare of that array has run.
+    Ran(ArrayId),
+    /// No message waits.
+    Idle,
+    /// The program has ended.
+    Ended,
+}
+
+/// One of the elements of a program. All of them make the same arrays, in the same order.
+pub struct Element {
+    core: Core,
+    arrays: Vec<Box<dyn AnyArray>>,
+}
+
+impl Element {
+    /// # Panics
+    /// If `me` is none of them.
+    pub fn new(me: Pe, elements: Arc<Elements>) -> Element {
+        assert!(me.0 < elements.count(), "element {} of {}", me.0, elements.count());
+        Element { core: Core::new(me, elements), arrays: Vec::new() }
+    }
+
+    pub fn me(&self) -> Pe {
+        self.core.me
+    }
+
+    pub fn elements(&self) -> &Arc<Elements> {
+        &self.core.elements
+    }
+
+    /// Makes an array; `make` makes those of its chares that begin on this element. `name` stands in errors and traces.
+    ///
+    /// # Errors
+    /// [`ChareError::NoSuchElement`]; [`ChareError::Message`] if the chares' messages cannot be sent.
+    pub fn array<C: Chare>(
+        &mut self,
+        name: &str,
+        shape: Shape,
+        placement: &Placement,
+        mut make: impl FnMut(Index) -> C,
+    ) -> Result<Proxy<C>, ChareError> {
+        let array = ArrayId(self.arrays.len() as u32);
+        let mail = Mail::<C::Message>::new().map_err(|why| ChareError::Message { array: name.into(), why })?;
+        let (me, elements, count) = (self.core.me, self.core.elements.clone(), shape.len() as u32);
+        let mut roster = Roster::new(name.into(), shape.clone());
+        let put = |number, element| roster.put_at(number, element, me);
+        placement.each(count, &elements, |number| shape.index(number), put).map_err(|(index, element)| {
+            ChareError::NoSuchElement { array: name.into(), index, element, count: elements.count() }
+        })?;
+        let chares = roster.here.iter().map(|number| make(shape.index(*number))).collect();
+        self.core.reductions.push(Reduction::new(roster.here.len() as u32));
+        self.core.rosters.push(roster);
+        self.core.mails.push(Box::new(mail));
+        self.arrays.push(Box::new(Array { chares }));
+        Ok(Proxy::new(array))
+    }
+
+    /// Makes a reducer of the program known.
+    ///
+    /// # Panics
+    /// Beyond 65,536 of them.
+    pub fn reducer(&mut self, combine: Combine) -> Reducer {
+        let number = u16::try_from(self.core.reducers.len()).expect("at most 65,536 reducers");
+        self.core.reducers.push(combine);
+        Reducer::Own(number)
+    }
+
+    /// Runs that on the first element, before any message.
+    pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
+        if self.core.me == Pe(0) {
+            start(&mut Context::start(&mut self.core));
+        }
+    }
+
+    /// Runs the entry method of the next message.
+    ///
+    /// # Errors
+    /// The first thing that went wrong, in an earlier step or in a letter.
+    #[inline]
+    pub fn step(&mut self) -> Result<Step, ChareError> {
+        loop {
+            if let Some(failure) = &self.core.failure {
+                return Err(failure.clone());
+            }
+            if self.core.end.is_some() {
+                return Ok(Step::Ended);
+            }
+            if let Some((array, priority)) = self.core.ready.pop() {
+                self.arrays[array.0 as usize].run(&mut self.core, array, priority);
+                return Ok(Step::Ran(array));
+            }
+            // What this element reports may be the last that the first element waits for, which is this one perhaps.
+            if !self.core.report_idle() {
+                return Ok(Step::Idle);
+            }
+        }
+    }
+
+    /// A letter of another element has come.
+    ///
+    /// # Errors
+    /// If it is not what an element sends.
+    pub fn receive(&mut self, from: Pe, letter: &[u8]) -> Result<(), ChareError> {
+        let mut rest = letter;
+        let wrong = |why| ChareError::Letter { from, why };
+        while let Some((head, body)) = record::next(&mut rest).map_err(wrong)? {
+            self.core.on_record(from, head, body)?;
+        }
+        Ok(())
+    }
+
+    /// The next letter that is to go, and where to. What was sent meanwhile to one element shares letters, so its owner takes
+    /// them after several steps, or before it waits.
+    pub fn take_letter(&mut self) -> Option<(Pe, Vec<u8>)> {
+        self.core.outbound.take()
+    }
+
+    pub fn has_letters(&self) -> bool {
+        !self.core.outbound.is_empty()
+    }
+
+    /// What [`Context::now`] tells. Without one the time is 0.
+    pub fn set_clock(&mut self, clock: impl Fn() -> Time + 'static) {
+        self.core.clock = Box::new(clock);
+    }
+
+    /// The program fails if all is quiet, or as soon as it is: it can never end then. For an owner whose elements have had
+    /// nothing to do for long.
+    pub fn fail_if_quiet(&mut self) {
+        self.core.await_quiet(Callback::stalled());
+    }
+
+    /// How many messages wait here.
+    pub fn waiting(&self) -> usize {
+        self.core.ready.len()
+    }
+
+    /// Takes the work that entry methods have charged since the last time, floating-point operations.
+    pub fn take_charge(&mut self) -> f64 {
+        std::mem::take(&mut self.core.flops)
+    }
+
+    /// The value with which the program ended.
+    pub fn end(&self) -> Option<&Value> {
+        self.core.end.as_ref()
+    }
+
+    /// The name of an array.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn array_name(&self, array: ArrayId) -> &str {
+        &self.core.roster(array).name
+    }
+}
+
+impl fmt::Debug for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Element").field("me", &self.core.me).field("waiting", &self.waiting()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,44 @@
+//! What can go wrong among chares. Each ends the program.
+
+use thiserror::Error;
+
+use super::id::{Index, Pe};
+
+/// Why a program of chares ended.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ChareError {
+    #[error("array {array} has no chare {index}: {has}")]
+    NoSuchChare {
+        array: String,
+        index: Index,
+        /// Which indices it has, in words.
+        has: String,
+    },
+    #[error("array {array}: the placement puts {index} on element {}, and there are {count}", .element.0)]
+    NoSuchElement { array: String, index: Index, element: Pe, count: u32 },
+    #[error("a message for array {array}: {why}")]
+    Message { array: String, why: String },
+    #[error("a letter of element {}: {why}", .from.0)]
+    Letter { from: Pe, why: String },
+    #[error("a reduction of array {array}: {why}")]
+    Reduction { array: String, why: String },
+    #[error(
+        "array {array} got a result with tag {tag}, and does not say what is to come of it: give its chare a method `outcome`"
+    )]
+    Unexpected { array: String, tag: u32 },
+    #[error("element {} has more than {limit} messages that wait: let chares wait for what they need, or send less at a time", .element.0)]
+    TooMany { element: Pe, limit: usize },
+    /// Its process ended, or its connection broke.
+    #[error("element {} was lost before the program ended: {why}", .element.0)]
+    Lost { element: Pe, why: String },
+    /// Found by quiescence.
+    #[error(
+        "the program can never end: on {elements} elements no message waits or is on its way, and no chare has called \
+         Context::exit; is one waiting for a message that is not sent, or a reduction for a chare that does not contribute?"
+    )]
+    Stalled { elements: u32 },
+    /// Of the program's own.
+    #[error("{0}")]
+    Failed(String),
+}

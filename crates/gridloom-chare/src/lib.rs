@@ -1,0 +1,66 @@
+//! Message-driven objects (*chares*): the scheduler of a processing element, called in line.
+//!
+//! A *chare* is an object with a state and *entry methods*. It runs when a message for it is there, and each entry method runs
+//! to its end. Many chares share a *processing element*: while one waits for a far message, others compute. Chares come in
+//! *arrays*, and a program names them by *proxies*: one chare, a section, or all of an array.
+//!
+//! ```text
+//!  entry method ──send──▶ mail of the array ──ready queue──▶ step ──▶ entry method        the same element: moved, never copied
+//!                 └─────▶ outbound buffer ──letter──▶ receive ──▶ mail of the array       another element: bytes
+//! ```
+//!
+//! Source: Charm++ (L. V. Kalé, S. Krishnan, OOPSLA 1993); G. A. Koenig, L. V. Kalé, *Using message-driven objects to mask
+//! latency in grid computing applications*, IPDPS 2005.
+//!
+//! **Promises**
+//! 1. A message is delivered once, to the chare that its index names. If letters between two elements keep their order, so do
+//!    messages of one priority between two chares. Nothing else is promised of orders.
+//! 2. Of the messages that wait at an element, the one of the least priority number runs next, and of those the earliest.
+//! 3. A reduction ends when each chare of its array has contributed, and its result is delivered once. An ordered one gives the
+//!    same bits for any placement and any number of elements.
+//! 4. Quiescence is told when no message waits or is on its way anywhere, and never before.
+//!
+//! **Does not**: know a clock, a socket or a thread. Its owner runs [`Element::step`], carries the letters of
+//! [`Element::take_letter`] to [`Element::receive`] of their elements, in order between two elements or not, and each once.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `id`, `shape`, `placement` | names of elements and arrays, indices; the chares of an array, numbered; where they are |
+//! | `payload`, `record` | messages as bytes; the records of a letter |
+//! | `value`, `contribution` | what reductions combine, and how |
+//! | `mail`, `ready` | messages that wait, by array; the order in which they run |
+//! | `outbound` | what waits to go to other elements |
+//! | `reduction`, `quiescence` | the two collective protocols |
+//! | `core`, `chare`, `element` | what an entry method may do; the chares; the whole |
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod chare;
+mod contribution;
+mod core;
+mod element;
+mod error;
+mod id;
+mod mail;
+mod outbound;
+mod payload;
+mod placement;
+mod proxy;
+mod quiescence;
+mod ready;
+mod record;
+mod reduction;
+mod shape;
+mod value;
+
+pub use chare::{Chare, Context, Start};
+pub use contribution::{Combine, Contribution, Reducer};
+pub use element::{Element, Step};
+pub use error::ChareError;
+pub use id::{ArrayId, ChareId, Index, Pe, Priority};
+pub use payload::{Codec, Payload};
+pub use placement::{Elements, Placement};
+pub use proxy::{Callback, Proxy, Target};
+pub use shape::Shape;
+pub use value::Value;

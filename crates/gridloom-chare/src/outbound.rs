@@ -1,0 +1,95 @@
+//! What waits to go to other elements. Records for one element share a letter, until it is long enough or is taken.
+
+use std::collections::VecDeque;
+
+use gridloom_base::limits::CHARE_LETTER_BYTES;
+
+use super::id::Pe;
+use super::record::{Head, close, open};
+
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    /// By element.
+    open: Vec<Vec<u8>>,
+    /// Elements with something in `open`, in the order in which it came.
+    begun: VecDeque<Pe>,
+    sealed: VecDeque<(Pe, Vec<u8>)>,
+}
+
+impl Outbound {
+    pub(crate) fn new(elements: u32) -> Outbound {
+        Outbound { open: vec![Vec::new(); elements as usize], begun: VecDeque::new(), sealed: VecDeque::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.begun.is_empty() && self.sealed.is_empty()
+    }
+
+    /// Adds a record, whose body `write` appends.
+    ///
+    /// # Errors
+    /// That of `write`, or if the body is too long. Nothing goes then.
+    pub(crate) fn add(
+        &mut self,
+        to: Pe,
+        head: Head,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let letter = &mut self.open[to.0 as usize];
+        let start = open(head, letter);
+        let written = write(letter).and_then(|()| close(start, letter));
+        if written.is_err() {
+            letter.truncate(start);
+            return written;
+        }
+        if letter.len() >= CHARE_LETTER_BYTES {
+            self.sealed.push_back((to, std::mem::take(letter)));
+            if start > 0 {
+                self.begun.retain(|element| *element != to);
+            }
+        } else if start == 0 {
+            self.begun.push_back(to);
+        }
+        Ok(())
+    }
+
+    /// The next letter that is to go.
+    pub(crate) fn take(&mut self) -> Option<(Pe, Vec<u8>)> {
+        self.sealed.pop_front().or_else(|| {
+            let to = self.begun.pop_front()?;
+            Some((to, std::mem::take(&mut self.open[to.0 as usize])))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Kind, next};
+
+    #[test]
+    fn records_share_letters_and_keep_their_order() {
+        let mut outbound = Outbound::new(3);
+        let head = |number| Head { kind: Kind::One, array: 0, priority: 0, number };
+        let sizes = [10, 20, CHARE_LETTER_BYTES, 5, 2 * CHARE_LETTER_BYTES, 1, 1];
+        for (number, size) in sizes.iter().enumerate() {
+            let write = |out: &mut Vec<u8>| {
+                out.extend(std::iter::repeat_n(0, *size));
+                Ok(())
+            };
+            outbound.add(Pe(number as u32 % 2 + 1), head(number as u32), write).unwrap();
+        }
+        outbound.add(Pe(1), head(99), |_| Err("no bytes".into())).unwrap_err();
+        let (mut letters, mut came) = (0, [Vec::new(), Vec::new(), Vec::new()]);
+        while let Some((to, letter)) = outbound.take() {
+            letters += 1;
+            let mut rest = &letter[..];
+            while let Some((head, body)) = next(&mut rest).unwrap() {
+                assert_eq!(body.len(), sizes[head.number as usize]);
+                came[to.0 as usize].push(head.number);
+            }
+        }
+        assert_eq!(came, [vec![], vec![0, 2, 4, 6], vec![1, 3, 5]]);
+        assert!(letters < sizes.len() && outbound.is_empty());
+    }
+}

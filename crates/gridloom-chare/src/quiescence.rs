@@ -1,0 +1,147 @@
+//! Whether no message waits or is on its way, anywhere.
+//!
+//! Each element counts the records that it sent to others and that came to it. The first element asks all of them in *waves*;
+//! an element answers once nothing waits there. All is quiet if as many records came as were sent, in two waves with the same
+//! sums. Then no record was on its way when the first of the two waves ended, and no element has had anything to do since: only a
+//! record that comes could give it something, and would have changed a sum.
+//!
+//! Source: F. Mattern, *Algorithms for distributed termination detection* (four counters), Distributed Computing 2, 1987.
+//!
+//! **Promise:** it is never told early, whatever order records come in. It is told at the latest after the two waves that begin
+//! once all is quiet.
+//! **Does not** count its own records, nor the end of the program.
+
+use serde::{Deserialize, Serialize};
+
+use super::proxy::Callback;
+
+/// What an element has sent to others and got from them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) sent: u64,
+    pub(crate) came: u64,
+}
+
+/// An element's answer to a wave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    wave: u64,
+    counts: Counts,
+}
+
+/// What comes of a report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Others have still to answer.
+    Wait,
+    /// Another wave is to go to all elements.
+    Ask {
+        wave: u64,
+    },
+    Quiet(Vec<Callback>),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Quiescence {
+    pub(crate) counts: Counts,
+    /// The wave that this element has still to answer.
+    asked: Option<u64>,
+    /// At the first element.
+    waiting: Vec<Callback>,
+    wave: u64,
+    reports: u32,
+    sum: Counts,
+    /// Of the wave before, if it belongs to the same question.
+    before: Option<Counts>,
+}
+
+impl Quiescence {
+    /// At the first element: that callback waits for quiescence. The wave that is to go to all elements, if none is under way.
+    pub(crate) fn await_quiet(&mut self, callback: Callback) -> Option<u64> {
+        self.waiting.push(callback);
+        (self.waiting.len() == 1).then(|| {
+            self.before = None;
+            self.next_wave()
+        })
+    }
+
+    fn next_wave(&mut self) -> u64 {
+        self.wave += 1;
+        (self.reports, self.sum) = (0, Counts::default());
+        self.wave
+    }
+
+    /// A wave has come.
+    pub(crate) fn asked(&mut self, wave: u64) {
+        self.asked = Some(wave);
+    }
+
+    /// Nothing waits here: the answer that the first element waits for, if it does.
+    pub(crate) fn idle(&mut self) -> Option<Report> {
+        self.asked.take().map(|wave| Report { wave, counts: self.counts })
+    }
+
+    /// At the first element, of so many.
+    pub(crate) fn reported(&mut self, report: Report, elements: u32) -> Verdict {
+        if report.wave != self.wave || self.waiting.is_empty() {
+            return Verdict::Wait;
+        }
+        self.reports += 1;
+        self.sum.sent += report.counts.sent;
+        self.sum.came += report.counts.came;
+        if self.reports < elements {
+            return Verdict::Wait;
+        }
+        if self.sum.sent == self.sum.came && self.before == Some(self.sum) {
+            return Verdict::Quiet(std::mem::take(&mut self.waiting));
+        }
+        self.before = Some(self.sum);
+        Verdict::Ask { wave: self.next_wave() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(wave: u64, sent: u64, came: u64) -> Report {
+        Report { wave, counts: Counts { sent, came } }
+    }
+
+    #[test]
+    fn two_waves_with_the_same_sums_are_quiet() {
+        let mut first = Quiescence::default();
+        assert_eq!(first.await_quiet(Callback::exit()), Some(1));
+        assert_eq!(first.await_quiet(Callback::exit().tagged(1)), None, "the same waves answer it");
+        assert_eq!(first.reported(report(1, 5, 2), 2), Verdict::Wait);
+        assert_eq!(first.reported(report(1, 1, 4), 2), Verdict::Ask { wave: 2 });
+        first.reported(report(2, 5, 2), 2);
+        assert_eq!(
+            first.reported(report(2, 1, 4), 2),
+            Verdict::Quiet(vec![Callback::exit(), Callback::exit().tagged(1)])
+        );
+        assert_eq!(first.await_quiet(Callback::exit()), Some(3));
+    }
+
+    #[test]
+    fn what_is_on_its_way_and_what_came_between_two_waves_is_not_quiet() {
+        let mut first = Quiescence::default();
+        first.await_quiet(Callback::exit());
+        first.reported(report(1, 5, 2), 2);
+        assert_eq!(first.reported(report(1, 1, 3), 2), Verdict::Ask { wave: 2 });
+        first.reported(report(2, 5, 3), 2);
+        assert_eq!(first.reported(report(2, 1, 3), 2), Verdict::Ask { wave: 3 }, "balanced, but not twice");
+        first.reported(report(3, 6, 3), 2);
+        assert_eq!(first.reported(report(3, 1, 4), 2), Verdict::Ask { wave: 4 }, "another balance");
+    }
+
+    #[test]
+    fn an_element_answers_each_wave_once_and_only_when_idle() {
+        let mut element = Quiescence::default();
+        assert_eq!(element.idle(), None);
+        element.asked(7);
+        element.counts.sent = 3;
+        assert_eq!(element.idle(), Some(report(7, 3, 0)));
+        assert_eq!(element.idle(), None);
+    }
+}

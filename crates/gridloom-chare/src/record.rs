@@ -1,0 +1,176 @@
+//! The records that a letter between two elements consists of.
+//!
+//! ```text
+//!  0      1         5          9         13        17
+//!  +------+---------+----------+---------+---------+------ - -
+//!  | kind | array   | priority | number  | length  | body
+//!  +------+---------+----------+---------+---------+------ - -
+//!   u8     u32 LE    i32 LE     u32 LE    u32 LE    `length` bytes
+//! ```
+//! | kind | number | body |
+//! |---|---|---|
+//! | message to one | of the chare | the message |
+//! | message to all | | the message |
+//! | message to a section | of chares | their numbers (u32 LE each), the message |
+//! | control | | a `Control` in postcard |
+//!
+//! **Promise:** no bytes make the reader panic or allocate.
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{ArrayId, Pe};
+use super::proxy::{Callback, To};
+use super::quiescence::Report;
+use super::reduction::Partial;
+use super::value::Value;
+
+/// Bytes before the body.
+const HEAD_BYTES: usize = 17;
+
+/// What a record carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    One = 1,
+    All = 2,
+    Section = 3,
+    Control = 4,
+}
+
+/// What stands before a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub(crate) kind: Kind,
+    pub(crate) array: u32,
+    pub(crate) priority: i32,
+    pub(crate) number: u32,
+}
+
+/// What elements tell one another beside messages.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Control {
+    /// To the root of a reduction.
+    Partial {
+        array: ArrayId,
+        round: u32,
+        partial: Partial,
+    },
+    /// A result for the receiver's chares among these.
+    Outcome {
+        array: ArrayId,
+        to: To,
+        tag: u32,
+        value: Value,
+    },
+    /// To the first element: that callback waits for quiescence.
+    AwaitQuiet(Callback),
+    /// From the first element: answer once nothing waits.
+    Probe {
+        wave: u64,
+    },
+    Report {
+        from: Pe,
+        report: Report,
+    },
+    /// The program has ended with that value.
+    End(Value),
+}
+
+/// Begins a record; `close` with what this gives ends it.
+pub(crate) fn open(head: Head, out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.push(head.kind as u8);
+    out.extend_from_slice(&head.array.to_le_bytes());
+    out.extend_from_slice(&head.priority.to_le_bytes());
+    out.extend_from_slice(&head.number.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    start
+}
+
+/// # Errors
+/// If the body is too long; the record is gone then.
+pub(crate) fn close(start: usize, out: &mut Vec<u8>) -> Result<(), String> {
+    let length = out.len() - start - HEAD_BYTES;
+    let Ok(length) = u32::try_from(length) else {
+        out.truncate(start);
+        return Err(format!("a message of {length} bytes exceeds {}: send it in parts", u32::MAX));
+    };
+    out[start + HEAD_BYTES - 4..start + HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+/// Takes the next record off the front; `None` at the end.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>, String> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+        return Err(format!("{} bytes are no record", bytes.len()));
+    };
+    let word = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
+    let kind = match head[0] {
+        1 => Kind::One,
+        2 => Kind::All,
+        3 => Kind::Section,
+        4 => Kind::Control,
+        other => return Err(format!("no record has kind {other}")),
+    };
+    let length = u32::from_le_bytes(word(13)) as usize;
+    let Some((body, rest)) = rest.split_at_checked(length) else {
+        return Err(format!("a record of {length} bytes in {} bytes", rest.len()));
+    };
+    *bytes = rest;
+    let (array, priority) = (u32::from_le_bytes(word(1)), i32::from_le_bytes(word(5)));
+    Ok(Some((Head { kind, array, priority, number: u32::from_le_bytes(word(9)) }, body)))
+}
+
+/// The numbers at the front of a section's body, and the message behind them.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn section(count: u32, body: &[u8]) -> Result<(impl Iterator<Item = u32> + '_, &[u8]), String> {
+    let length = (count as usize).checked_mul(4).filter(|length| *length <= body.len());
+    let Some(length) = length else { return Err(format!("{count} numbers in {} bytes", body.len())) };
+    let (numbers, message) = body.split_at(length);
+    let number = |word: &[u8]| u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+    Ok((numbers.chunks_exact(4).map(number), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_out_as_they_went_in() {
+        let heads = [
+            Head { kind: Kind::One, array: 7, priority: -3, number: 1 << 20 },
+            Head { kind: Kind::All, array: 0, priority: i32::MAX, number: 0 },
+        ];
+        let mut bytes = Vec::new();
+        for (length, head) in heads.iter().enumerate() {
+            let start = open(*head, &mut bytes);
+            bytes.extend(std::iter::repeat_n(9, length));
+            close(start, &mut bytes).unwrap();
+        }
+        let mut rest = &bytes[..];
+        for (length, head) in heads.iter().enumerate() {
+            assert_eq!(next(&mut rest), Ok(Some((*head, &vec![9; length][..]))));
+        }
+        assert_eq!(next(&mut rest), Ok(None));
+        for cut in 1..bytes.len() {
+            let mut rest = &bytes[..cut];
+            let all: Result<Vec<_>, _> = std::iter::from_fn(|| next(&mut rest).transpose()).collect();
+            assert!(all.is_err() || cut == HEAD_BYTES, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_a_section_that_is_too_short_are_refused() {
+        let (numbers, message) = section(2, &[1, 0, 0, 0, 2, 1, 0, 0, 5]).unwrap();
+        assert_eq!((numbers.collect::<Vec<u32>>(), message), (vec![1, 258], &[5][..]));
+        assert!(section(3, &[0; 11]).is_err());
+        assert!(section(u32::MAX, &[0; 11]).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! The reductions of one array: what an element has combined, and what the array's root has.
+//!
+//! Each chare contributes once to each *round*, and goes through the rounds in order. An element combines what its chares give to
+//! a round, and tells the root once none of them has still to give. The root counts contributions, not elements: it has the
+//! result when as many have come as the array has chares. So an element may tell a round in several parts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::contribution::{Combine, Contribution, Reducer, combine};
+use super::proxy::Callback;
+use super::value::Value;
+
+/// What several chares gave to a round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Partial {
+    reducer: Reducer,
+    callback: Callback,
+    count: u32,
+    combined: Combined,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Combined {
+    One(Value),
+    /// Of an ordered reduction, or of a gather: by the numbers of the chares.
+    Each(Vec<(u32, Value)>),
+}
+
+/// A round that is complete.
+pub(crate) struct Complete {
+    pub(crate) callback: Callback,
+    /// The value; of a gather what each chare gave, in the order of their numbers.
+    pub(crate) combined: Result<Value, Vec<(u32, Value)>>,
+}
+
+/// One array's.
+#[derive(Debug)]
+pub(crate) struct Reduction {
+    /// The next round of each chare here, by slot.
+    next: Vec<u32>,
+    /// How many chares here have each next round.
+    at: BTreeMap<u32, u32>,
+    /// What chares here gave and the root does not know.
+    open: BTreeMap<u32, Partial>,
+    /// At the root: what it knows.
+    known: BTreeMap<u32, Partial>,
+}
+
+impl Reduction {
+    pub(crate) fn new(chares: u32) -> Reduction {
+        let at = if chares > 0 { BTreeMap::from([(0, chares)]) } else { BTreeMap::new() };
+        Reduction { next: vec![0; chares as usize], at, open: BTreeMap::new(), known: BTreeMap::new() }
+    }
+
+    /// A chare contributes to its next round. The rounds that the root is to be told now.
+    ///
+    /// # Errors
+    /// If it does not fit what others gave.
+    pub(crate) fn contribute(
+        &mut self,
+        (slot, number): (u32, u32),
+        contribution: Contribution,
+        callback: Callback,
+        own: &[Combine],
+    ) -> Result<Vec<(u32, Partial)>, String> {
+        let next = &mut self.next[slot as usize];
+        let round = *next;
+        *next += 1;
+        let left = self.at.get_mut(&round).expect("each chare here is counted");
+        *left -= 1;
+        if *left == 0 {
+            self.at.remove(&round);
+        }
+        *self.at.entry(round + 1).or_default() += 1;
+        let Contribution { reducer, value, is_ordered } = contribution;
+        let combined = match is_ordered || reducer == Reducer::Gather {
+            true => Combined::Each(vec![(number, value)]),
+            false => Combined::One(value),
+        };
+        add(&mut self.open, round, Partial { reducer, callback, count: 1, combined }, own)?;
+        let first = self.at.first_key_value().map_or(u32::MAX, |(round, _)| *round);
+        let rest = self.open.split_off(&first);
+        Ok(std::mem::replace(&mut self.open, rest).into_iter().collect())
+    }
+
+    /// At the root: a part of a round has come, of an array with so many chares.
+    ///
+    /// # Errors
+    /// If it does not fit what others gave.
+    pub(crate) fn learn(
+        &mut self,
+        round: u32,
+        partial: Partial,
+        chares: u32,
+        own: &[Combine],
+    ) -> Result<Option<Complete>, String> {
+        let count = add(&mut self.known, round, partial, own)?;
+        if count < chares {
+            return Ok(None);
+        }
+        if count > chares {
+            return Err(format!("{count} contributions of {chares} chares to round {round}"));
+        }
+        let Partial { callback, reducer, combined, .. } = self.known.remove(&round).expect("just added");
+        let combined = match combined {
+            Combined::One(value) => Ok(value),
+            Combined::Each(mut each) => {
+                each.sort_unstable_by_key(|(number, _)| *number);
+                match reducer {
+                    Reducer::Gather => Err(each),
+                    _ => Ok(in_order(reducer, own, each)?),
+                }
+            }
+        };
+        Ok(Some(Complete { callback, combined }))
+    }
+}
+
+/// The values of an ordered reduction, combined one after the other.
+fn in_order(reducer: Reducer, own: &[Combine], each: Vec<(u32, Value)>) -> Result<Value, String> {
+    let mut values = each.into_iter().map(|(_, value)| value);
+    let first = values.next().unwrap_or_default();
+    values.try_fold(first, |left, right| combine(reducer, own, left, right))
+}
+
+/// Adds a part to a round; how many chares have given to it.
+fn add(rounds: &mut BTreeMap<u32, Partial>, round: u32, part: Partial, own: &[Combine]) -> Result<u32, String> {
+    let Some(mut known) = rounds.remove(&round) else {
+        let count = part.count;
+        rounds.insert(round, part);
+        return Ok(count);
+    };
+    if known.reducer != part.reducer {
+        return Err(format!("round {round}: some chares give to {:?} and some to {:?}", known.reducer, part.reducer));
+    }
+    if known.callback != part.callback {
+        return Err(format!("round {round}: chares do not agree on where the result goes"));
+    }
+    known.combined = match (known.combined, part.combined) {
+        (Combined::One(left), Combined::One(right)) => Combined::One(combine(known.reducer, own, left, right)?),
+        (Combined::Each(mut left), Combined::Each(right)) => {
+            left.extend(right);
+            Combined::Each(left)
+        }
+        (Combined::One(_), Combined::Each(_)) | (Combined::Each(_), Combined::One(_)) => {
+            return Err(format!("round {round}: some chares want it ordered and some do not"));
+        }
+    };
+    known.count = known.count.saturating_add(part.count);
+    let count = known.count;
+    rounds.insert(round, known);
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(value: i64) -> Contribution {
+        Contribution::sum(value)
+    }
+
+    #[test]
+    fn an_element_tells_a_round_once_none_of_its_chares_has_still_to_give() {
+        let mut reduction = Reduction::new(2);
+        let mut give = |slot, value| reduction.contribute((slot, slot), sum(value), Callback::exit(), &[]).unwrap();
+        assert!(give(0, 1).is_empty());
+        assert!(give(0, 10).is_empty(), "a chare may be rounds ahead");
+        let told = give(1, 2);
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].0, told[0].1.count), (0, 2));
+        assert_eq!(give(1, 20)[0].0, 1);
+    }
+
+    #[test]
+    fn the_root_counts_contributions_in_any_parts_and_order() {
+        let (mut one, mut other, mut root) = (Reduction::new(1), Reduction::new(2), Reduction::new(0));
+        let exit = Callback::exit;
+        let mut parts = one.contribute((0, 0), sum(1).ordered(), exit(), &[]).unwrap();
+        other.contribute((1, 2), sum(4).ordered(), exit(), &[]).unwrap();
+        parts.extend(other.contribute((0, 1), sum(2).ordered(), exit(), &[]).unwrap());
+        let (last, first) = (parts.pop().unwrap(), parts.pop().unwrap());
+        assert!(root.learn(last.0, last.1, 3, &[]).unwrap().is_none());
+        let complete = root.learn(first.0, first.1, 3, &[]).unwrap().unwrap();
+        assert_eq!(complete.combined, Ok(Value::from(7)));
+    }
+
+    #[test]
+    fn chares_that_disagree_are_told_how() {
+        let mut reduction = Reduction::new(2);
+        reduction.contribute((0, 0), sum(1), Callback::exit(), &[]).unwrap();
+        let wrong = |contribution, callback| {
+            let mut own = Reduction {
+                next: vec![0, 0],
+                at: [(0, 2)].into(),
+                open: reduction.open.clone(),
+                known: BTreeMap::new(),
+            };
+            own.contribute((1, 1), contribution, callback, &[]).unwrap_err()
+        };
+        assert!(wrong(Contribution::max(1), Callback::exit()).contains("some to Max"));
+        assert!(wrong(sum(1).ordered(), Callback::exit()).contains("ordered"));
+        assert!(wrong(sum(1), Callback::exit().tagged(1)).contains("where the result goes"));
+    }
+}

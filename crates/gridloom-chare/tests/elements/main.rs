@@ -1,0 +1,5 @@
+//! Several elements joined by a network in memory, which carries letters in any order.
+
+mod network;
+mod one_element;
+mod seeds;

@@ -1,0 +1,60 @@
+//! Elements that run in turns, and the letters between them. A seed decides which runs, and which letter arrives.
+
+use std::sync::Arc;
+
+use gridloom_base::SplitMix64;
+
+use gridloom_chare::{ChareError, Element, Elements, Pe, Step, Value};
+
+pub struct Network {
+    pub elements: Vec<Element>,
+    on_their_way: Vec<(Pe, Pe, Vec<u8>)>,
+    random: SplitMix64,
+    ended: Vec<bool>,
+}
+
+impl Network {
+    pub fn new(elements: &Arc<Elements>, seed: u64, mut make: impl FnMut(&mut Element)) -> Network {
+        let made = elements.all().map(|me| {
+            let mut element = Element::new(me, elements.clone());
+            make(&mut element);
+            element
+        });
+        let elements: Vec<Element> = made.collect();
+        let ended = vec![false; elements.len()];
+        Network { elements, on_their_way: Vec::new(), random: SplitMix64::new(seed), ended }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    /// Runs until all elements have ended: the value with which they did.
+    pub fn run(&mut self) -> Result<Value, ChareError> {
+        let mut idle = 0;
+        while !self.ended.iter().all(|ended| *ended) {
+            if !self.on_their_way.is_empty() && self.below(3) == 0 {
+                let at = self.below(self.on_their_way.len());
+                let (from, to, letter) = self.on_their_way.swap_remove(at);
+                self.elements[to.0 as usize].receive(from, &letter)?;
+                idle = 0;
+            }
+            let at = self.below(self.elements.len());
+            let step = self.elements[at].step()?;
+            self.ended[at] |= step == Step::Ended;
+            let is_idle = matches!(step, Step::Idle | Step::Ended) && self.on_their_way.is_empty();
+            // Letters wait for others at times.
+            if step != Step::Idle && self.below(2) == 0 {
+                continue;
+            }
+            let from = self.elements[at].me();
+            while let Some((to, letter)) = self.elements[at].take_letter() {
+                self.on_their_way.push((from, to, letter));
+                idle = 0;
+            }
+            idle = if is_idle { idle + 1 } else { 0 };
+            assert!(idle < 100 * self.elements.len() + 100, "all elements wait for ever");
+        }
+        Ok(self.elements[0].end().cloned().unwrap_or_default())
+    }
+}
