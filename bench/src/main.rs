@@ -1,11 +1,12 @@
 //! Gridloom's figures beside the limits of the machine, measured in one run: `make bench`.
 //!
-//! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `sim`), those figures only; `pipelined`, `sim-long` and `sim-big`
+//! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `chares`, `sim`), those figures only; `pipelined`, `sim-long` and `sim-big`
 //! only if named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is that from the least to the greatest of the rounds' ratios.
 
+mod chares;
 mod grpc;
 mod layout;
 mod limits;
@@ -45,6 +46,10 @@ fn main() {
     }
     if arguments.get(1).map(String::as_str) == Some("--simulation") {
         simulation::child(&arguments[2]);
+        return;
+    }
+    if arguments.get(1).map(String::as_str) == Some("--chares") {
+        chares::child();
         return;
     }
     if arguments.get(1).map(String::as_str) == Some("--frames") {
@@ -99,6 +104,9 @@ fn main() {
     }
     if wanted("layout") {
         figures.extend(layout::figures());
+    }
+    if wanted("chares") {
+        figures.extend(chares::figures());
     }
     figures.extend(simulation::figures(|part| if part == "sim" { wanted(part) } else { named(part) }));
     println!("{:<46} {:>22} {:>22} {:>16}  aim", "figure (median)", "Gridloom", "limit", "ratio (spread)");

@@ -13,8 +13,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    agent, calibrate, call, calls, cancel, completions, data, deploy, explain, functions, heuristics, idl, logs,
-    manual, map, models, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
+    agent, calibrate, call, calls, cancel, chares, completions, data, deploy, explain, functions, heuristics, idl,
+    logs, manual, map, models, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -49,6 +49,8 @@ enum Command {
     Simulate(simulate::Options),
     Soak(soak::Options),
     Deploy(deploy::Options),
+    #[command(subcommand)]
+    Chares(chares::Options),
     #[command(subcommand)]
     Sim(sim::Options),
     #[command(subcommand)]
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Simulate(options) => simulate::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Deploy(options) => deploy::run(&options),
+        Command::Chares(options) => chares::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Testbed(options) => testbed::run(options),
         Command::Platform(options) => platform::run(&options),

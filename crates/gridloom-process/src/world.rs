@@ -108,6 +108,14 @@ pub trait ProcessWorld: Send {
     /// [`ProcessError::Ended`].
     fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError>;
 
+    /// The next that has come already; does not look for more, where looking costs something.
+    ///
+    /// # Errors
+    /// As [`ProcessWorld::receive`].
+    fn arrived(&mut self) -> Result<Option<Incoming>, ProcessError> {
+        self.receive(Some(Time(0)))
+    }
+
     /// The type and the sender of the letters that the process waits for, until it says otherwise: explains why it waits.
     /// `None` stands for any that it handles.
     fn expect(&mut self, kind: Option<&str>, from: Option<PeerId>) {

@@ -1,6 +1,7 @@
 //! What can go wrong in a session.
 
 use gridloom_base::{NameError, TaskError};
+use gridloom_chare::ChareError;
 use gridloom_idl::BindError;
 use gridloom_process::ProcessError;
 use thiserror::Error;
@@ -62,6 +63,9 @@ pub enum Error {
     /// A process cannot go on, or its message was not received.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// A program of chares cannot go on.
+    #[error(transparent)]
+    Chares(#[from] ChareError),
     /// The call was recorded, but never ran.
     #[error("the call of '{function}' never ran: {why}")]
     Discarded {

@@ -28,6 +28,7 @@ mod attach;
 mod backend;
 mod builtin;
 mod calibrate;
+pub mod chares;
 pub mod chart;
 mod compile;
 pub mod data;

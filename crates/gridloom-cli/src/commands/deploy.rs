@@ -119,7 +119,7 @@ pub fn deployed(
 }
 
 /// A loopback address for each host: 127.x.y.z, with x and y from this process's number, so that two runs do not meet.
-fn loopback_addresses(processes: &[Process]) -> Addresses {
+pub fn loopback_addresses(processes: &[Process]) -> Addresses {
     let hosts: BTreeSet<&str> = processes.iter().map(|process| process.host.as_str()).collect();
     let pid = std::process::id();
     let address = |number: usize| {

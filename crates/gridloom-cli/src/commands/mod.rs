@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod call;
 pub mod calls;
 pub mod cancel;
+pub mod chares;
 pub mod completions;
 pub mod data;
 pub mod deploy;

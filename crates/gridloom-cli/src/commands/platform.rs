@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(file: &Path) -> Result<Platform> {
+pub(super) fn read(file: &Path) -> Result<Platform> {
     let text = read_text(file)?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut load = |name: &str| read_text(&folder.join(name)).map_err(|error| error.to_string());

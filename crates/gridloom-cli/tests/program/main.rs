@@ -3,6 +3,7 @@
 mod both_worlds;
 mod c;
 mod calls;
+mod chares;
 mod cli;
 mod compiled;
 mod conformance;

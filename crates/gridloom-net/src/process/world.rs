@@ -417,6 +417,10 @@ impl ProcessWorld for NetProcess {
         }
     }
 
+    fn arrived(&mut self) -> Result<Option<Incoming>, ProcessError> {
+        Ok(self.inbox.pop_front())
+    }
+
     fn close(&mut self, peer: PeerId) {
         self.drain(peer);
         self.leave(peer);

@@ -38,7 +38,8 @@ pub enum Measure {
 
 /// A process, as its own code sees it. Times are seconds, in virtual time if it is simulated.
 pub struct Process {
-    world: Box<dyn ProcessWorld>,
+    /// Also for what attends to all messages by itself.
+    pub(crate) world: Box<dyn ProcessWorld>,
     agenda: Agenda,
     callbacks: BTreeMap<String, Option<OnLetter>>,
     timers: BTreeMap<TimerNumber, Option<OnTimer>>,

@@ -1,0 +1,164 @@
+//! Message-driven objects: a message within an element and between two processes, and a million chares.
+
+use std::process::Command;
+use std::time::Instant;
+
+use gridloom::Message;
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Placement, Value};
+
+use crate::Figure;
+use crate::limits::Peer;
+use crate::stats::Samples;
+
+const ROUNDS: usize = 7;
+/// Messages of a round between two chares of one element.
+const LOCAL: u32 = 4_000_000;
+/// Round trips of a round between two processes.
+const TRIPS: u32 = 10_000;
+const MILLION: usize = 1_000_000;
+
+pub(crate) fn figures() -> Vec<Figure> {
+    vec![within_an_element(), between_processes(), million()]
+}
+
+#[derive(Clone, Message)]
+enum Ask {
+    Ball { left: u32 },
+    Count,
+}
+
+/// Sends a ball back.
+struct Player {
+    began: f64,
+}
+
+impl Chare for Player {
+    type Message = Ask;
+
+    fn entry(&mut self, message: Ask, cx: &mut Context<'_, Player>) {
+        let Ask::Ball { left } = message else { return };
+        if self.began == 0.0 {
+            self.began = cx.now();
+        }
+        match left {
+            0 => cx.exit(cx.now() - self.began),
+            _ => {
+                let other = 1 - cx.index()[0];
+                cx.send(cx.array().at(other), Ask::Ball { left: left - 1 });
+            }
+        }
+    }
+}
+
+fn play(messages: u32) -> impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> {
+    move |job| {
+        let players = job.array(2, Placement::Blocks, |_| Player { began: 0.0 })?;
+        job.start(|cx| cx.send(players.at(0), Ask::Ball { left: messages }));
+        Ok(())
+    }
+}
+
+fn within_an_element() -> Figure {
+    let round = |_| {
+        let ended = chares::run(play(LOCAL)).expect("it ends");
+        ended.value.float().expect("seconds") * 1e9 / f64::from(LOCAL)
+    };
+    let ns: Vec<f64> = (0..ROUNDS).map(round).collect();
+    Figure {
+        name: "message between two chares of an element, ns",
+        ours: format!("{:.0}", Samples::new(ns.clone()).median()),
+        limit: "300".into(),
+        ratios: ns.iter().map(|ns| ns / 300.0).collect(),
+        aim: "below 1",
+    }
+}
+
+/// A program of two elements, started by `between_processes`.
+pub fn child() {
+    let ended = chares::run(play(2 * TRIPS)).expect("it ends");
+    if ended.is_first {
+        println!("seconds {}", ended.value.float().expect("seconds"));
+    }
+}
+
+fn between_processes() -> Figure {
+    let own = std::env::current_exe().expect("this program");
+    let round = || {
+        let mut command = Command::new(gridloom::program_path(None));
+        command.args(["chares", "run", "-n", "2", "--"]).arg(&own).arg("--chares");
+        let out = command.output().expect("gridloom is built beside this program");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let seconds = text.trim().rsplit(' ').next().and_then(|word| word.parse::<f64>().ok());
+        seconds.expect("seconds") * 1e6 / f64::from(TRIPS)
+    };
+    let (mut ours, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let mut peer = Peer::start();
+        let trips = peer.round_trips(TRIPS as usize);
+        let limit = trips.iter().sum::<f64>() / trips.len() as f64;
+        drop(peer);
+        let our = round();
+        ours.push(our);
+        limits.push(limit);
+        ratios.push(our / limit);
+    }
+    Figure {
+        name: "round trip of two chares in two processes, mean, us",
+        ours: format!("{:.1}", Samples::new(ours).median()),
+        limit: format!("{:.1} (TCP ping-pong)", Samples::new(limits).median()),
+        ratios,
+        aim: "at most 2",
+    }
+}
+
+/// Eight bytes of state.
+struct Small {
+    count: u64,
+}
+
+impl Chare for Small {
+    type Message = Ask;
+
+    fn entry(&mut self, _: Ask, cx: &mut Context<'_, Small>) {
+        self.count += 1;
+        cx.contribute(Contribution::sum(self.count as i64), Callback::exit());
+    }
+}
+
+fn million() -> Figure {
+    let mut seconds = Vec::new();
+    let (mut bytes_each, mut all_ns) = (0.0, Vec::new());
+    for _ in 0..ROUNDS {
+        let (before, began) = (resident_bytes(), Instant::now());
+        let made = std::sync::Arc::new(std::sync::Mutex::new((0.0, 0.0)));
+        let noted = made.clone();
+        let ended = chares::run(move |job| {
+            let small = job.array(MILLION, Placement::Blocks, |_| Small { count: 0 })?;
+            let bytes = (resident_bytes() - before) / MILLION as f64;
+            *noted.lock().expect("one thread") = (began.elapsed().as_secs_f64(), bytes);
+            job.start(|cx| cx.send(small.all(), Ask::Count));
+            Ok(())
+        });
+        assert_eq!(ended.expect("it ends").value, Value::from(MILLION as i64));
+        let (made_s, bytes) = *made.lock().expect("one thread");
+        all_ns.push((began.elapsed().as_secs_f64() - made_s) * 1e9 / MILLION as f64);
+        // Later rounds have the memory of earlier ones.
+        bytes_each = f64::max(bytes_each, bytes);
+        seconds.push(made_s);
+    }
+    let (made_ms, all_ns) = (Samples::new(seconds.clone()).median() * 1e3, Samples::new(all_ns).median());
+    Figure {
+        name: "1,000,000 chares of 8 bytes are made, ms",
+        ours: format!("{made_ms:.1}; {bytes_each:.0} bytes each, {all_ns:.0} ns to reach and sum"),
+        limit: "1000".into(),
+        ratios: seconds,
+        aim: "below 1",
+    }
+}
+
+fn resident_bytes() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: f64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0.0);
+    pages * 4096.0
+}

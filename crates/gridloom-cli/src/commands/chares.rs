@@ -1,0 +1,170 @@
+//! `gridloom chares`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use gridloom::chares::{ELEMENT_FUNCTION, Places};
+use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
+use gridloom_platform::deployment::Process;
+use gridloom_platform::{Host, units};
+use gridloom_testbed::fleet::{self, Limits};
+use gridloom_testbed::spec::Launch;
+use gridloom_testbed::telling::Telling;
+use serde_json::json;
+
+use super::deploy::{deployed, loopback_addresses};
+use super::simulate::seconds;
+use super::{OwnFolder, print_text};
+
+/// Run programs of message-driven objects (chares)
+#[derive(clap::Subcommand)]
+pub enum Options {
+    Run(Run),
+    Deployment(Deployment),
+}
+
+/// Run a program of chares on several processing elements of this machine.
+///
+/// The command starts the program once for each processing element and connects the elements. Each line of output begins with
+/// the name of its element. The command ends when all elements have ended, with the first exit status that is not 0. After a
+/// failure the other elements have 10 s to end. With --sites and --latency, messages between elements of different sites are
+/// held back for that long, as if the sites were far apart.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  gridloom chares run -n 2 --sites 2 --latency 16ms -- target/release/examples/stencil"
+)]
+pub struct Run {
+    /// Number of processing elements
+    #[arg(short, long, value_name = "NUMBER", default_value = "2")]
+    number: usize,
+    /// Number of sites, over which the elements are divided in order
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    sites: usize,
+    /// Time for which messages between sites are held back, such as 16ms
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = latency)]
+    latency: Duration,
+    /// End the run after this many seconds, with status 1 if an element still runs then
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    until: Option<f64>,
+    /// Print JSON, a line for each line that an element prints, for each end, and for the end of the run
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    program: Vec<String>,
+}
+
+/// Print the deployment file of a program of chares on a platform.
+///
+/// The elements are divided over the platform's hosts in order. Elements of hosts with different properties `site` are of
+/// different sites. 'gridloom simulate', 'gridloom testbed run' and 'gridloom deploy' run the program with this file.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom chares deployment -p two-sites.toml -n 64 > elements.toml")]
+pub struct Deployment {
+    /// Platform file: TOML, or SimGrid's XML
+    #[arg(short, long, value_name = "FILE")]
+    platform: PathBuf,
+    /// Number of processing elements [default: one for each host]
+    #[arg(short, long, value_name = "NUMBER")]
+    number: Option<usize>,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match options {
+        Options::Run(run) => start(run),
+        Options::Deployment(deployment) => print_deployment(deployment),
+    }
+}
+
+fn print_deployment(options: &Deployment) -> Result<ExitCode> {
+    let file = options.platform.display();
+    let platform = super::platform::read(&options.platform)?;
+    let hosts = platform.hosts();
+    ensure!(!hosts.is_empty(), "{file}: it has no host");
+    let number = options.number.unwrap_or(hosts.len());
+    check_number(number)?;
+    let site = |host: &Host| host.properties.get("site").cloned().unwrap_or_default();
+    let mut sites: Vec<String> = hosts.iter().map(site).collect();
+    sites.sort();
+    sites.dedup();
+    let place = |element: usize| {
+        let host = &hosts[element * hosts.len() / number];
+        let site = sites.binary_search(&site(host)).expect("the site of a host");
+        (host.name.clone(), site as u32)
+    };
+    let processes = elements((0..number).map(place).collect(), Duration::ZERO);
+    let mut text = String::new();
+    for Process { host, function, arguments, .. } in processes {
+        // A text in JSON is one in TOML.
+        let [host, function, arguments] = [json!(host), json!(function), json!(arguments)];
+        text += &format!("[[process]]\nhost = {host}\nfunction = {function}\narguments = {arguments}\n\n");
+    }
+    print_text(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_number(number: usize) -> Result<()> {
+    ensure!(
+        (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
+        "-n {number}: from 1 to {PROCESSING_ELEMENTS_MAX} elements"
+    );
+    Ok(())
+}
+
+fn start(options: &Run) -> Result<ExitCode> {
+    let Run { number, sites, .. } = *options;
+    ensure!(
+        (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
+        "-n {number}: from 1 to {PROCESSING_ELEMENTS_MAX} elements"
+    );
+    ensure!((1..=number).contains(&sites), "--sites {sites}: from 1 to the number of elements, {number}");
+    // Each element has an address of its own, as if it were a host.
+    let places = (0..number).map(|element| (element.to_string(), (element * sites / number) as u32)).collect();
+    let processes = elements(places, options.latency);
+    let addresses = loopback_addresses(&processes);
+    let folder = OwnFolder::new("chares")?;
+    let deployed = deployed(&processes, &options.program, &addresses, &folder.0, |_| 0);
+    let command = |launch: &Launch| {
+        let mut command = Command::new(&launch.command[0]);
+        command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
+        Ok(command)
+    };
+    let limits = Limits {
+        until_s: options.until,
+        grace_s: Some(GRACE_S),
+        first: None,
+        tells: true,
+        telling: if options.json { Telling::Json } else { Telling::Text },
+    };
+    Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
+}
+
+/// Seconds from the first failure to the end of the other elements, which end by themselves as soon as they notice it.
+const GRACE_S: f64 = 10.0;
+
+/// The processes of a program, by the host and the site of each element.
+fn elements(places: Vec<(String, u32)>, latency: Duration) -> Vec<Process> {
+    let process = |number: usize| Process {
+        host: places[number].0.clone(),
+        function: ELEMENT_FUNCTION.into(),
+        arguments: vec![Places { number: number as u32, elements: places.clone(), latency }.to_argument()],
+        start_time: None,
+        kill_time: None,
+        restart: false,
+        properties: BTreeMap::new(),
+        program: Vec::new(),
+    };
+    (0..places.len()).map(process).collect()
+}
+
+fn latency(text: &str) -> Result<Duration, String> {
+    let seconds = units::time(text)?;
+    let is_latency = (0.0..=LATENCY_S_MAX).contains(&seconds);
+    is_latency.then(|| Duration::from_secs_f64(seconds)).ok_or_else(|| format!("expected 0s to {LATENCY_S_MAX}s"))
+}
+
+/// Far more than any link has.
+const LATENCY_S_MAX: f64 = 60.0;

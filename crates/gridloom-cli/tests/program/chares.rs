@@ -1,0 +1,165 @@
+//! `gridloom chares run`: elements that are processes. The program is this binary again.
+
+use std::process::Command;
+
+use gridloom::Message;
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Pe, Placement, Value};
+use gridloom::process::DEPLOY_VARIABLE;
+
+use crate::support::{gridloom, succeeds};
+
+/// Says what the program does.
+const CASE: &str = "GRIDLOOM_TEST_CHARES";
+
+/// `gridloom chares run` with these options, of that case of the program below.
+fn chares_run(case: &str, options: &[&str]) -> Command {
+    let own = std::env::current_exe().unwrap().display().to_string();
+    let words = ["--", &own, "--exact", "--ignored", "--nocapture", "chares::a_program_of_chares"];
+    let mut command = gridloom(&[&["chares", "run"], options, &words].concat());
+    command.env(CASE, case).env_remove("GRIDLOOM_TESTBED_HOST");
+    command
+}
+
+#[derive(Clone, Message)]
+enum Ask {
+    Square { of: f64 },
+    Ball { left: u32 },
+    Keep { bytes: Vec<u8> },
+    Fall,
+    Stop,
+}
+
+struct Player {
+    began: f64,
+    kept: usize,
+}
+
+impl Chare for Player {
+    type Message = Ask;
+
+    fn entry(&mut self, message: Ask, cx: &mut Context<'_, Player>) {
+        let index = cx.index()[0];
+        match message {
+            Ask::Square { of } => {
+                let own = of + f64::from(index);
+                cx.contribute(Contribution::sum(own * own), Callback::exit());
+            }
+            Ask::Ball { left } => {
+                if self.began == 0.0 {
+                    self.began = cx.now();
+                }
+                match left {
+                    0 => cx.exit(cx.now() - self.began),
+                    _ => cx.send(cx.array().at(1 - index), Ask::Ball { left: left - 1 }),
+                }
+            }
+            Ask::Keep { bytes } => {
+                assert!(bytes.iter().all(|byte| *byte == bytes[0]), "the message is whole");
+                self.kept += bytes.len();
+            }
+            Ask::Fall if index == 1 => std::process::abort(),
+            Ask::Fall => {}
+            Ask::Stop => cx.contribute(Contribution::sum(self.kept as i64), Callback::exit()),
+        }
+    }
+
+    fn outcome(&mut self, _: u32, _: Value, cx: &mut Context<'_, Player>) {
+        cx.send(cx.array().all(), Ask::Stop);
+    }
+}
+
+fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
+    let players = job.array(job.elements().count() as usize, Placement::Blocks, |_| Player { began: 0.0, kept: 0 })?;
+    let case = std::env::var(CASE).unwrap();
+    job.start(|cx| match case.as_str() {
+        "squares" => cx.send(players.all(), Ask::Square { of: 1.0 }),
+        "ball" => cx.send(players.at(0), Ask::Ball { left: 10 }),
+        "fall" => cx.send(players.all(), Ask::Fall),
+        "bulk" => {
+            // More than is on its way to an element at once, and more than may wait for it.
+            for number in 0..40 {
+                cx.send(players.at(1), Ask::Keep { bytes: vec![number; 3 << 20] });
+            }
+            cx.when_quiet(players.at(0));
+        }
+        "nothing" => assert_eq!(cx.element(), Pe(0)),
+        other => panic!("no case {other}"),
+    });
+    Ok(())
+}
+
+/// Started by the other tests, as an element.
+#[test]
+#[ignore = "a process of another test"]
+fn a_program_of_chares() {
+    if std::env::var_os(DEPLOY_VARIABLE).is_some() {
+        match chares::run(program) {
+            Ok(ended) if ended.is_first => println!("ended with {:?}", ended.value),
+            Ok(_) => {}
+            Err(error) => {
+                eprintln!("failed: {error}");
+                std::process::exit(3);
+            }
+        }
+    }
+}
+
+fn lines(text: &str, with: &str) -> Vec<String> {
+    text.lines().filter(|line| line.contains(with)).map(str::to_string).collect()
+}
+
+#[test]
+fn elements_that_are_processes_reduce_and_end() {
+    let out = succeeds(chares_run("squares", &["-n", "3"]));
+    assert_eq!(lines(&out, "ended"), ["element@0| ended with Floats([14.0])"]);
+    let out = succeeds(chares_run("squares", &["-n", "1"]));
+    assert_eq!(lines(&out, "ended"), ["element@0| ended with Floats([1.0])"]);
+}
+
+#[test]
+fn messages_between_sites_are_held_back_and_others_are_not() {
+    let seconds = |options: &[&str]| {
+        let out = succeeds(chares_run("ball", options));
+        let told = &lines(&out, "ended with Floats")[0];
+        told.trim_end_matches("])").rsplit('[').next().unwrap().parse::<f64>().unwrap()
+    };
+    let apart = seconds(&["-n", "2", "--sites", "2", "--latency", "40ms"]);
+    assert!(apart >= 10.0 * 0.04, "ten messages over 40 ms took {apart} s");
+    let together = seconds(&["-n", "2", "--latency", "10s"]);
+    assert!(together < 10.0, "elements of one site took {together} s");
+}
+
+#[test]
+fn much_for_an_element_waits_and_arrives() {
+    let out = succeeds(chares_run("bulk", &["-n", "2"]));
+    assert_eq!(lines(&out, "ended"), [format!("element@0| ended with Integers([{}])", 40 * (3 << 20))]);
+}
+
+#[test]
+fn a_program_that_can_never_end_fails_and_says_why() {
+    let output = chares_run("nothing", &["-n", "2"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("element@0| failed: the program can never end: on 2 elements no message waits"), "{error}");
+}
+
+#[test]
+fn an_element_that_is_lost_ends_the_others() {
+    let output = chares_run("fall", &["-n", "3"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{error}");
+    assert!(!lines(&error, "failed: element 1 was lost before the program ended").is_empty(), "{error}");
+}
+
+#[test]
+fn numbers_that_do_not_fit_are_refused() {
+    for (options, why) in [
+        (&["-n", "0"][..], "-n 0: from 1 to 1024 elements"),
+        (&["-n", "2", "--sites", "3"], "--sites 3: from 1 to the number of elements, 2"),
+        (&["--latency", "2m"], "expected 0s to 60s"),
+    ] {
+        let output = chares_run("nothing", options).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(why), "{options:?}: {error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Runs an element: its entry methods in line, and between them what its connections bring and take.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gridloom_base::Time;
+use gridloom_base::time::SECOND_NS;
+use gridloom_chare::{ChareError, Element, Step, Value};
+use gridloom_net::jobs::processor_time;
+use gridloom_process::ProcessWorld;
+
+use super::links::Links;
+use super::places::Places;
+use super::run::Program;
+use crate::Error;
+
+/// Entry methods run for about so long before the connections are looked at, which costs a microsecond.
+const SLICE: Duration = Duration::from_micros(50);
+/// Most entry methods of a slice.
+const SLICE_STEPS_MAX: u32 = 4096;
+/// An element with nothing to do for so long asks whether any other has.
+const STALL_NS: u64 = SECOND_NS;
+
+/// Runs the program's only element.
+pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
+    let places = Places { number: 0, elements: vec![(String::new(), 0)], latency: Duration::ZERO };
+    let mut element = Element::new(places.me(), Arc::new(places.elements()));
+    let began = (Instant::now(), std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
+    element.set_clock(move || Time((began.1 + began.0.elapsed()).as_nanos() as u64));
+    program(&mut element)?;
+    loop {
+        match element.step()? {
+            Step::Ran(_) => {}
+            Step::Idle => return Err(ChareError::Stalled { elements: 1 }.into()),
+            Step::Ended => return Ok(element.end().cloned().unwrap_or_default()),
+        }
+    }
+}
+
+/// Runs one of several elements.
+pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Program<'_>) -> Result<Value, Error> {
+    let mut element = Element::new(places.me(), Arc::new(places.elements()));
+    let mut links = Links::connect(world, places)?;
+    let clock = Rc::new(Cell::new(world.now()));
+    let began = (Instant::now(), world.now());
+    match world.is_simulated() {
+        true => element.set_clock({
+            let clock = clock.clone();
+            move || clock.get()
+        }),
+        false => element.set_clock(move || began.1 + began.0.elapsed().as_nanos() as u64),
+    }
+    program(&mut element)?;
+    let mut slice = Slice { steps: 1 };
+    let mut idle_since: Option<Time> = None;
+    loop {
+        links.deliver(world, &mut element)?;
+        let ran = match links.is_full() {
+            true => Ran::Enough,
+            false if world.is_simulated() => {
+                clock.set(world.now());
+                simulated_step(world, &mut element)?
+            }
+            false => slice.run(&mut element)?,
+        };
+        links.post(world, &mut element)?;
+        let now = || world.now();
+        let until = match ran {
+            Ran::Ended => break,
+            Ran::Enough if !links.is_full() => {
+                idle_since = None;
+                Some(Time(0))
+            }
+            Ran::Enough => links.next_due(now()),
+            Ran::All => {
+                let since = *idle_since.get_or_insert_with(now);
+                // Only the first element asks, and only once in a while.
+                let stall = (element.me().0 == 0).then_some(since + STALL_NS);
+                links.next_due(now()).into_iter().chain(stall).min()
+            }
+        };
+        let mut incoming = world.receive(until)?;
+        if incoming.is_none() && idle_since.is_some_and(|since| world.now() >= since + STALL_NS) && element.me().0 == 0
+        {
+            idle_since = Some(world.now());
+            element.fail_if_quiet();
+        }
+        while let Some(came) = incoming {
+            links.on_incoming(world, came)?;
+            incoming = world.arrived()?;
+        }
+    }
+    links.finish(world, &mut element)?;
+    Ok(element.end().cloned().unwrap_or_default())
+}
+
+/// What came of some steps.
+enum Ran {
+    /// There may be more to run.
+    Enough,
+    /// Nothing waits.
+    All,
+    Ended,
+}
+
+/// How many entry methods run between two looks at the connections: as many as take [`SLICE`].
+struct Slice {
+    steps: u32,
+}
+
+impl Slice {
+    fn run(&mut self, element: &mut Element) -> Result<Ran, ChareError> {
+        let began = Instant::now();
+        for _ in 0..self.steps {
+            match element.step()? {
+                Step::Ran(_) => {}
+                Step::Idle => return Ok(Ran::All),
+                Step::Ended => return Ok(Ran::Ended),
+            }
+        }
+        let taken = began.elapsed();
+        if taken < SLICE / 2 {
+            self.steps = (self.steps * 2).min(SLICE_STEPS_MAX);
+        } else if taken > SLICE {
+            self.steps = (self.steps / 2).max(1);
+        }
+        Ok(Ran::Enough)
+    }
+}
+
+/// Runs one entry method, and lets its time pass in simulation.
+fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result<Ran, Error> {
+    let began = processor_time();
+    let array = match element.step()? {
+        Step::Ran(array) => array,
+        Step::Idle => return Ok(Ran::All),
+        Step::Ended => return Ok(Ran::Ended),
+    };
+    let taken = processor_time().saturating_sub(began);
+    match element.take_charge() {
+        flops if flops > 0.0 => world.compute(flops)?,
+        _ => world.computed(element.array_name(array), taken.as_nanos() as u64)?,
+    }
+    Ok(Ran::Enough)
+}

@@ -1,0 +1,74 @@
+//! What a program makes before its chares run.
+
+use gridloom_chare::{Chare, Combine, Context, Element, Elements, Index, Pe, Placement, Proxy, Reducer, Shape, Start};
+
+use crate::Error;
+
+/// One element of a program of chares, while its arrays are made. Every element makes the same ones, in the same order.
+#[derive(Debug)]
+pub struct Job<'a> {
+    element: &'a mut Element,
+}
+
+impl<'a> Job<'a> {
+    pub(super) fn new(element: &'a mut Element) -> Job<'a> {
+        Job { element }
+    }
+
+    /// Makes an array of chares. `make` makes those that begin on this element.
+    ///
+    /// # Errors
+    /// If the placement names an element that there is not, or the chares' message type is none.
+    pub fn array<C: Chare>(
+        &mut self,
+        shape: impl Into<Shape>,
+        placement: Placement,
+        make: impl FnMut(Index) -> C,
+    ) -> Result<Proxy<C>, Error> {
+        let path = std::any::type_name::<C>();
+        let name = path.split('<').next().unwrap_or(path).rsplit("::").next().unwrap_or(path);
+        self.array_named(name, shape, placement, make)
+    }
+
+    /// As [`Job::array`]; the name stands in errors and traces instead of that of the chares' type.
+    ///
+    /// # Errors
+    /// As [`Job::array`].
+    pub fn array_named<C: Chare>(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        placement: Placement,
+        make: impl FnMut(Index) -> C,
+    ) -> Result<Proxy<C>, Error> {
+        Ok(self.element.array(name, shape.into(), &placement, make)?)
+    }
+
+    /// Makes an array with one chare on each element; its index is the element's number.
+    ///
+    /// # Errors
+    /// As [`Job::array`].
+    pub fn group<C: Chare>(&mut self, mut make: impl FnMut(Pe) -> C) -> Result<Proxy<C>, Error> {
+        let elements = self.elements().count() as usize;
+        self.array(elements, Placement::RoundRobin, |index| make(Pe(index[0] as u32)))
+    }
+
+    /// Makes a reducer of the program's own known.
+    pub fn reducer(&mut self, combine: Combine) -> Reducer {
+        self.element.reducer(combine)
+    }
+
+    /// Sends the first messages: runs on the first element only.
+    pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
+        self.element.start(start);
+    }
+
+    /// The element that this is.
+    pub fn element(&self) -> Pe {
+        self.element.me()
+    }
+
+    pub fn elements(&self) -> &Elements {
+        self.element.elements()
+    }
+}

@@ -1,0 +1,243 @@
+//! The connections of an element to all others: letters out, letters in, and the `delay` filter between sites.
+//!
+//! **Promises:** nothing here waits for a peer to take what is sent: what a connection does not take is kept, and offered again.
+//! Letters of one element come in their order, also through the filter.
+//! **Limit:** beyond [`CHARE_BACKLOG_BYTES_MAX`] for one element, the owner runs no entry method until some has gone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use gridloom_base::Time;
+use gridloom_base::limits::CHARE_BACKLOG_BYTES_MAX;
+use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
+use gridloom_chare::{ChareError, Element, Pe};
+use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
+
+use super::places::Places;
+use crate::Error;
+
+/// Type of the letter by which a dialler says which element it is.
+const HELLO: &str = "chares:element";
+/// Type of the letters with records.
+const RECORDS: &str = "chares";
+/// For so long an element tries to reach another, which may start later.
+const DIAL_NS: u64 = 30 * SECOND_NS;
+/// Between two attempts.
+const RETRY_NS: u64 = 2 * MILLISECOND_NS;
+/// Between two offers of a letter that a connection did not take.
+const OFFER_NS: u64 = MILLISECOND_NS;
+
+/// What comes from an element.
+enum Arrival {
+    Letter(Vec<u8>),
+    Closed(String),
+}
+
+/// One direction's letters that wait.
+#[derive(Default)]
+struct Backlog {
+    letters: VecDeque<Letter>,
+    bytes: usize,
+}
+
+pub(super) struct Links {
+    places: Places,
+    kind: Arc<str>,
+    /// By element; none for this one.
+    peers: Vec<Option<PeerId>>,
+    elements: BTreeMap<PeerId, Pe>,
+    backlogs: Vec<Backlog>,
+    backlog_bytes: usize,
+    /// What the filter holds back: by the time when it is due, and then in the order of its coming.
+    held: BTreeMap<(Time, u64), (Pe, Arrival)>,
+    came: u64,
+}
+
+impl Links {
+    /// Connects this element with all others, which do so too.
+    pub(super) fn connect(world: &mut dyn ProcessWorld, places: Places) -> Result<Links, Error> {
+        let count = places.elements.len();
+        let mut links = Links {
+            kind: RECORDS.into(),
+            peers: vec![None; count],
+            elements: BTreeMap::new(),
+            backlogs: (0..count).map(|_| Backlog::default()).collect(),
+            backlog_bytes: 0,
+            held: BTreeMap::new(),
+            came: 0,
+            places,
+        };
+        let me = links.places.me();
+        world.listen(links.places.port(me))?;
+        let until = world.now() + DIAL_NS;
+        for element in (0..me.0).map(Pe) {
+            let peer = links.dial(world, element, until)?;
+            world.send(peer, Letter { kind: HELLO.into(), payload: me.0.to_le_bytes().to_vec() })?;
+            links.join(element, peer);
+        }
+        while let Some(missing) = (me.0 + 1..count as u32).find(|number| links.peers[*number as usize].is_none()) {
+            let Some(incoming) = world.receive(Some(until))? else {
+                let why = format!("it did not connect within {} s", DIAL_NS / SECOND_NS);
+                return Err(ChareError::Lost { element: Pe(missing), why }.into());
+            };
+            links.on_incoming(world, incoming)?;
+        }
+        Ok(links)
+    }
+
+    fn dial(&self, world: &mut dyn ProcessWorld, element: Pe, until: Time) -> Result<PeerId, Error> {
+        loop {
+            match world.connect(self.places.host(element), self.places.port(element)) {
+                Err(ProcessError::CannotConnect { .. }) if world.now() + RETRY_NS <= until => {
+                    world.sleep_until(world.now() + RETRY_NS)?;
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    fn join(&mut self, element: Pe, peer: PeerId) {
+        self.peers[element.0 as usize] = Some(peer);
+        self.elements.insert(peer, element);
+    }
+
+    /// Takes in what a connection brings. Letters wait in the filter at least until [`Links::deliver`].
+    pub(super) fn on_incoming(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
+        let Some(element) = self.elements.get(&incoming.peer()).copied() else { return self.on_hello(world, incoming) };
+        let delay_ns = self.places.delay_from(element).as_nanos() as u64;
+        let (due, arrival) = match incoming {
+            Incoming::Letter { letter, .. } => {
+                let mut bytes = letter.payload;
+                let mut sent = world.now();
+                if delay_ns > 0 {
+                    let stamp = bytes.split_off(bytes.len().saturating_sub(8));
+                    let stamp =
+                        stamp.try_into().map_err(|_| ProcessError::Failed("a letter without its time".into()))?;
+                    // A clock that is ahead must not hold letters longer.
+                    sent = sent.min(Time(u64::from_le_bytes(stamp)));
+                }
+                (sent + delay_ns, Arrival::Letter(bytes))
+            }
+            // The filter holds letters that were sent before it.
+            Incoming::Closed { why, .. } => (world.now() + delay_ns, Arrival::Closed(why)),
+        };
+        self.came += 1;
+        let due = if delay_ns > 0 { due } else { Time(0) };
+        self.held.insert((due, self.came), (element, arrival));
+        Ok(())
+    }
+
+    /// A connection that was accepted says which element is at its other end.
+    fn on_hello(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
+        let peer = incoming.peer();
+        let Incoming::Letter { letter, .. } = incoming else { return Ok(()) };
+        let number = <[u8; 4]>::try_from(&letter.payload[..]).ok().filter(|_| &*letter.kind == HELLO);
+        let number = number.map(u32::from_le_bytes).filter(|number| (*number as usize) < self.peers.len());
+        match number {
+            Some(number) if self.peers[number as usize].is_none() && number != self.places.number => {
+                self.join(Pe(number), peer);
+            }
+            // Somebody else with the secret, who has the wrong port.
+            _ => world.close(peer),
+        }
+        Ok(())
+    }
+
+    /// Gives the element what is due.
+    ///
+    /// # Errors
+    /// If a letter is wrong, or an element is gone before the program has ended.
+    pub(super) fn deliver(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
+        while let Some(((due, _), _)) = self.held.first_key_value() {
+            if due.0 > 0 && *due > world.now() {
+                break;
+            }
+            let (_, (from, arrival)) = self.held.pop_first().expect("just seen");
+            match arrival {
+                Arrival::Letter(bytes) => {
+                    element.receive(from, &bytes)?;
+                    world.keep(bytes);
+                }
+                Arrival::Closed(_) if element.end().is_some() => {}
+                Arrival::Closed(why) => {
+                    let place = format!("{why} (on host {})", self.places.host(from));
+                    return Err(ChareError::Lost { element: from, why: place }.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the element has for others, and what waits, as far as the connections take it.
+    pub(super) fn post(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
+        if self.backlog_bytes > 0 {
+            for to in 0..self.backlogs.len() {
+                self.offer(world, Pe(to as u32))?;
+            }
+        }
+        while let Some((to, mut payload)) = element.take_letter() {
+            if !self.places.delay_from(to).is_zero() {
+                payload.extend_from_slice(&world.now().0.to_le_bytes());
+            }
+            let backlog = &mut self.backlogs[to.0 as usize];
+            let waits = !backlog.letters.is_empty();
+            backlog.bytes += payload.len();
+            self.backlog_bytes += payload.len();
+            backlog.letters.push_back(Letter { kind: self.kind.clone(), payload });
+            if !waits {
+                self.offer(world, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, world: &mut dyn ProcessWorld, to: Pe) -> Result<(), Error> {
+        let Some(peer) = self.peers[to.0 as usize] else { return Ok(()) };
+        let backlog = &mut self.backlogs[to.0 as usize];
+        while let Some(letter) = backlog.letters.pop_front() {
+            let length = letter.payload.len();
+            match world.offer(peer, letter) {
+                Ok(Some(back)) => {
+                    backlog.letters.push_front(back);
+                    break;
+                }
+                // That it is gone comes with what it sent last.
+                Ok(None) | Err(ProcessError::Closed { .. }) => {
+                    backlog.bytes -= length;
+                    self.backlog_bytes -= length;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether so much waits for an element that this one must not make more.
+    pub(super) fn is_full(&self) -> bool {
+        self.backlog_bytes > CHARE_BACKLOG_BYTES_MAX
+            && self.backlogs.iter().any(|backlog| backlog.bytes > CHARE_BACKLOG_BYTES_MAX)
+    }
+
+    /// When there is something to do, if nothing comes before.
+    pub(super) fn next_due(&self, now: Time) -> Option<Time> {
+        let held = self.held.first_key_value().map(|((due, _), _)| *due);
+        let offer = (self.backlog_bytes > 0).then(|| now + OFFER_NS);
+        held.into_iter().chain(offer).min()
+    }
+
+    /// The program has ended: waits until the connections have taken what waits.
+    pub(super) fn finish(mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
+        self.post(world, element)?;
+        for (to, backlog) in self.backlogs.into_iter().enumerate() {
+            let Some(peer) = self.peers[to] else { continue };
+            for letter in backlog.letters {
+                match world.send(peer, letter) {
+                    // It has ended before.
+                    Ok(()) | Err(ProcessError::Closed { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+}

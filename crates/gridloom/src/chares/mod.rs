@@ -1,0 +1,50 @@
+//! Message-driven objects (*chares*): many objects on each processor, each of which runs when a message for it is there.
+//!
+//! A program is started once for each *processing element*: `gridloom chares run -n 4 -- PROGRAM`. Every element runs the same
+//! code, which makes the arrays; then the chares send one another messages, until one of them ends the program. A program that is
+//! started by itself has one element.
+//!
+//! ```
+//! use gridloom::Message;
+//! use gridloom::chares::{self, Callback, Chare, Context, Contribution, Placement};
+//!
+//! #[derive(Clone, Message)]
+//! enum Ask {
+//!     Square { of: f64 },
+//! }
+//!
+//! struct Worker;
+//!
+//! impl Chare for Worker {
+//!     type Message = Ask;
+//!
+//!     fn entry(&mut self, Ask::Square { of }: Ask, cx: &mut Context<'_, Worker>) {
+//!         let own = of + f64::from(cx.index()[0]);
+//!         cx.contribute(Contribution::sum(own * own), Callback::exit());
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), gridloom::Error> {
+//! let ended = chares::run(|job| {
+//!     let workers = job.array(4, Placement::Blocks, |_| Worker)?;
+//!     job.start(|cx| cx.send(workers.all(), Ask::Square { of: 1.0 }));
+//!     Ok(())
+//! })?;
+//! assert_eq!(ended.value.float(), Some(1.0 + 4.0 + 9.0 + 16.0));
+//! # Ok(())
+//! # }
+//! ```
+
+mod drive;
+mod job;
+mod links;
+mod places;
+mod run;
+
+pub use gridloom_chare::{
+    ArrayId, Callback, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution, Elements, Index, Payload, Pe,
+    Placement, Priority, Proxy, Reducer, Shape, Start, Target, Value,
+};
+pub use job::Job;
+pub use places::{ELEMENT_FUNCTION, Places};
+pub use run::{Ended, run};

@@ -1,0 +1,65 @@
+//! Where the elements of a program are. The command that starts them tells each of them, in an argument.
+
+use std::time::Duration;
+
+use gridloom_chare::{Elements, Pe};
+use serde::{Deserialize, Serialize};
+
+/// The function of a deployment that an element is.
+pub const ELEMENT_FUNCTION: &str = "element";
+
+/// Port of the first element on its host; each further one takes the next.
+const PORT: u16 = 4100;
+
+/// All elements, and which of them this is.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Places {
+    /// This one.
+    pub number: u32,
+    /// The host and the site of each.
+    pub elements: Vec<(String, u32)>,
+    /// Letters between sites are held back so long.
+    pub latency: Duration,
+}
+
+impl Places {
+    /// As the argument of a process.
+    pub fn to_argument(&self) -> String {
+        serde_json::to_string(self).expect("names and numbers")
+    }
+
+    /// # Errors
+    /// If it is none.
+    pub(super) fn from_arguments(arguments: &[String]) -> Result<Places, String> {
+        let remedy = "elements are started by 'gridloom chares run -n NUMBER -- PROGRAM'";
+        let [argument] = arguments else { return Err(format!("an element has one argument, its place; {remedy}")) };
+        let places: Places =
+            serde_json::from_str(argument).map_err(|error| format!("{argument}: {error}; {remedy}"))?;
+        match (places.number as usize) < places.elements.len() {
+            true => Ok(places),
+            false => Err(format!("element {} of {}; {remedy}", places.number, places.elements.len())),
+        }
+    }
+
+    pub(super) fn me(&self) -> Pe {
+        Pe(self.number)
+    }
+
+    pub(super) fn elements(&self) -> Elements {
+        Elements::new(self.elements.iter().map(|(_, site)| *site).collect())
+    }
+
+    pub(super) fn host(&self, element: Pe) -> &str {
+        &self.elements[element.0 as usize].0
+    }
+
+    pub(super) fn port(&self, element: Pe) -> u16 {
+        PORT + element.0 as u16
+    }
+
+    /// How long letters of that element are held back here.
+    pub(super) fn delay_from(&self, element: Pe) -> Duration {
+        let site = |number: u32| self.elements[number as usize].1;
+        if site(element.0) == site(self.number) { Duration::ZERO } else { self.latency }
+    }
+}

@@ -1,0 +1,50 @@
+//! Runs a program of chares: alone, as one of several processes, or all elements in simulation.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridloom_chare::{Element, Pe, Value};
+
+use super::drive::{alone, one_of};
+use super::job::Job;
+use super::places::{ELEMENT_FUNCTION, Places};
+use crate::process::{DEPLOY_VARIABLE, Main, Mains, Process, StackKind};
+use crate::simulate::SimulateConfig;
+use crate::{Error, process};
+
+/// Makes the arrays of an element.
+pub(super) type Program<'a> = dyn Fn(&mut Element) -> Result<(), Error> + 'a;
+
+/// How a program of chares ended.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Ended {
+    /// What [`Context::exit`](super::Context::exit) was given, or the reduction that ended the program.
+    pub value: Value,
+    /// Whether this is the first element, so that one of them prints. In simulation it is.
+    pub is_first: bool,
+}
+
+/// Runs the program on this element, which `gridloom chares run` has started; on all of them in simulation; on the only one if
+/// nothing has started it. `program` makes the arrays. Returns when a chare has ended the program.
+///
+/// # Errors
+/// What `program` gives; [`Error::Chares`] if the chares cannot go on, or another element is gone.
+pub fn run(program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Result<Ended, Error> {
+    let make = move |element: &mut Element| program(&mut Job::new(element));
+    if std::env::var_os(DEPLOY_VARIABLE).is_none() && SimulateConfig::from_environment(None)?.is_none() {
+        return Ok(Ended { value: alone(&make)?, is_first: true });
+    }
+    let ended = Arc::new(Mutex::new(Ended::default()));
+    let (to_tell, make) = (ended.clone(), Arc::new(make));
+    let main: Main = Arc::new(move |process: Process| {
+        let mut world = process.world;
+        let places = Places::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
+        let is_first = places.me() == Pe(0);
+        let value = one_of(&mut *world, places, &*make)?;
+        let mut told = to_tell.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = Ended { value, is_first: is_first || told.is_first };
+        Ok(())
+    });
+    process::run(&Mains::from([(ELEMENT_FUNCTION.to_string(), main)]), StackKind::Coroutine)?;
+    let ended = ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok(ended)
+}
