@@ -6,6 +6,8 @@
 //!
 //! [redb]: https://www.redb.org
 
+mod records;
+
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -18,28 +20,19 @@ use std::thread::Builder;
 use blake3::Hash;
 use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{DatumId, Named, NodeId};
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
-use serde::{Deserialize, Serialize};
 
+use self::records::{Record, Records};
 use crate::payload::Payload;
 use crate::segment::{PAGE_BYTES, Segment, raise_descriptor_limit};
 use crate::transport::notice::{Inbox, Notice};
 
 const DATABASE: &str = "durable.redb";
-/// A record for each datum, by the serial of its name. The number tells the layout of a record from others.
-const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 2");
-
-#[derive(Serialize, Deserialize)]
-struct Record {
-    named: Named,
-    digest: [u8; 32],
-}
 
 /// A folder with durable data.
 #[derive(Debug)]
 pub struct Durable {
     folder: PathBuf,
-    database: Database,
+    records: Records,
     /// What was there at the start.
     found: Vec<(Named, Payload)>,
 }
@@ -58,13 +51,10 @@ impl Durable {
             let why = format!("it has files of data, and '{DATABASE}', which describes them, is not there");
             return Err(io::Error::other(why));
         }
-        let database = Database::create(path).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => io::Error::other("another server keeps its data there"),
-            error => io::Error::other(error),
-        })?;
-        let mut durable = Durable { folder: folder.to_path_buf(), database, found: Vec::new() };
+        let (records, known) = Records::open(path)?;
+        let mut durable = Durable { folder: folder.to_path_buf(), records, found: Vec::new() };
         let mut wrong = Vec::new();
-        for (serial, record) in durable.records()? {
+        for (serial, record) in known {
             let name = record.named.name.clone();
             match durable.read(serial, record)? {
                 Ok(found) => durable.found.push(found),
@@ -94,27 +84,6 @@ impl Durable {
 
     fn file(&self, serial: u64, end: &str) -> PathBuf {
         self.folder.join(format!("{serial:016x}.{end}"))
-    }
-
-    fn records(&self) -> io::Result<Vec<(u64, Record)>> {
-        let read = self.database.begin_read().map_err(io::Error::other)?;
-        let has_others = read.list_tables().map_err(io::Error::other)?.any(|table| table.name() != RECORDS.name());
-        drop(read);
-        if has_others {
-            return Err(io::Error::other("it has data of another version of Gridloom"));
-        }
-        let write = self.database.begin_write().map_err(io::Error::other)?;
-        // So that it exists.
-        drop(write.open_table(RECORDS).map_err(io::Error::other)?);
-        write.commit().map_err(io::Error::other)?;
-        let read = self.database.begin_read().map_err(io::Error::other)?;
-        let table = read.open_table(RECORDS).map_err(io::Error::other)?;
-        let mut records = Vec::new();
-        for entry in table.iter().map_err(io::Error::other)? {
-            let (serial, record) = entry.map_err(io::Error::other)?;
-            records.push((serial.value(), postcard::from_bytes(record.value()).map_err(io::Error::other)?));
-        }
-        Ok(records)
     }
 
     /// The datum, or what is wrong with its file.
@@ -154,7 +123,7 @@ impl Durable {
     }
 
     /// When this returns, the datum outlives the process, and the machine.
-    fn write(&self, named: &Named, payload: &Payload) -> io::Result<()> {
+    fn write(&mut self, named: &Named, payload: &Payload) -> io::Result<()> {
         let (serial, bytes) = (named.datum.serial, payload.bytes());
         let new = self.file(serial, NEW);
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -167,30 +136,19 @@ impl Durable {
         file.sync_all()?;
         fs::rename(new, self.file(serial, DATA))?;
         File::open(&self.folder)?.sync_all()?;
-        let record = Record { named: named.clone(), digest: *hasher.finalize().as_bytes() };
-        let record = postcard::to_stdvec(&record).map_err(io::Error::other)?;
-        let write = self.database.begin_write().map_err(io::Error::other)?;
-        write.open_table(RECORDS).map_err(io::Error::other)?.insert(serial, &record[..]).map_err(io::Error::other)?;
-        write.commit().map_err(io::Error::other)
+        let digest = *hasher.finalize().as_bytes();
+        self.records.insert(serial, &Record { named: named.clone(), digest })
     }
 
     /// The file goes first: a full disk may have no room for what the database writes.
-    fn remove(&self, serial: u64) -> io::Result<()> {
+    fn remove(&mut self, serial: u64) -> io::Result<()> {
         for path in [self.file(serial, DATA), self.file(serial, NEW)] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        let write = self.database.begin_write().map_err(io::Error::other)?;
-        let is_known = {
-            let mut table = write.open_table(RECORDS).map_err(io::Error::other)?;
-            table.remove(serial).map_err(io::Error::other)?.is_some()
-        };
-        match is_known {
-            true => write.commit().map_err(io::Error::other),
-            false => write.abort().map_err(io::Error::other),
-        }
+        self.records.remove(serial)
     }
 }
 
@@ -228,10 +186,10 @@ pub(crate) struct Writer(Option<Sender<Job>>);
 impl Writer {
     /// # Errors
     /// If the system has no thread to give.
-    pub(crate) fn start(durable: Durable, inbox: &Arc<Inbox>) -> io::Result<Writer> {
+    pub(crate) fn start(mut durable: Durable, inbox: &Arc<Inbox>) -> io::Result<Writer> {
         let (jobs, queue) = channel();
         let own = inbox.clone();
-        inbox.threads.spawn(Builder::new().name("durable data".into()), move || run(&durable, &queue, &own))?;
+        inbox.threads.spawn(Builder::new().name("durable data".into()), move || run(&mut durable, &queue, &own))?;
         Ok(Writer(Some(jobs)))
     }
 
@@ -249,7 +207,7 @@ impl Writer {
     }
 }
 
-fn run(durable: &Durable, queue: &Receiver<Job>, inbox: &Inbox) {
+fn run(durable: &mut Durable, queue: &Receiver<Job>, inbox: &Inbox) {
     for job in queue {
         match job {
             Job::Write(named, payload) => {
@@ -275,6 +233,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use gridloom_base::Meta;
+    use redb::TableDefinition;
 
     use super::*;
 
@@ -294,7 +253,7 @@ mod tests {
     #[test]
     fn what_was_written_is_there_again_and_what_was_changed_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let (durable, wrong) = Durable::open(folder.path()).unwrap();
+        let (mut durable, wrong) = Durable::open(folder.path()).unwrap();
         assert!(wrong.is_empty() && durable.named().is_empty());
         assert!(Durable::open(folder.path()).is_err_and(|error| error.to_string().contains("another server")));
         for (serial, bytes) in [(1, &b"one"[..]), (2, b"two"), (3, b""), (4, b"four"), (5, b"five")] {
@@ -329,11 +288,11 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let (durable, _) = Durable::open(folder.path()).unwrap();
+        let (mut durable, _) = Durable::open(folder.path()).unwrap();
         durable.write(&named(1, 3), &Payload::copied(b"one")).unwrap();
         let file = durable.file(1, DATA);
         let other: TableDefinition<'_, u64, u64> = TableDefinition::new("records 99");
-        let write = durable.database.begin_write().unwrap();
+        let write = durable.records.database().begin_write().unwrap();
         write.open_table(other).unwrap().insert(1, 1).unwrap();
         write.commit().unwrap();
         drop(durable);

@@ -1,0 +1,210 @@
+//! The database that describes durable data: a record for each, by the serial of its name.
+//!
+//! **Invariants.** What a method has written is on the disk when it returns. After an error of the disk the database takes nothing more
+//! ([redb] says so): it is closed, and opened again for the next change.
+//!
+//! [redb]: https://www.redb.org
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gridloom_base::Named;
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableHandle, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+/// The number tells the layout of a record from others.
+pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 2");
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) named: Named,
+    pub(super) digest: [u8; 32],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Records {
+    path: PathBuf,
+    /// `None` after an error.
+    database: Option<Database>,
+    /// Records that are of no use, and that could not be removed.
+    unremoved: BTreeSet<u64>,
+}
+
+impl Records {
+    /// Opens the database, or makes it. Also gives what is in it.
+    ///
+    /// # Errors
+    /// If another process uses it, it is of another version, or the disk fails.
+    pub(super) fn open(path: PathBuf) -> io::Result<(Records, Vec<(u64, Record)>)> {
+        let database = Database::create(&path).map_err(|error| match error {
+            DatabaseError::DatabaseAlreadyOpen => io::Error::other("another server keeps its data there"),
+            error => io::Error::other(error),
+        })?;
+        let known = read(&database)?;
+        Ok((Records { path, database: Some(database), unremoved: BTreeSet::new() }, known))
+    }
+
+    /// # Errors
+    /// If the disk is full, or fails.
+    pub(super) fn insert(&mut self, serial: u64, record: &Record) -> io::Result<()> {
+        let record = postcard::to_stdvec(record).map_err(io::Error::other)?;
+        self.change(|write, unremoved| {
+            let mut table = write.open_table(RECORDS).map_err(io::Error::other)?;
+            for serial in unremoved {
+                table.remove(serial).map_err(io::Error::other)?;
+            }
+            table.insert(serial, &record[..]).map_err(io::Error::other)?;
+            Ok(true)
+        })
+    }
+
+    /// Removes a record, if there is one. If it cannot be removed now, it is with the next change.
+    ///
+    /// # Errors
+    /// If the disk is full, or fails.
+    pub(super) fn remove(&mut self, serial: u64) -> io::Result<()> {
+        self.unremoved.insert(serial);
+        self.change(|write, unremoved| {
+            let mut table = write.open_table(RECORDS).map_err(io::Error::other)?;
+            let mut is_known = false;
+            for serial in unremoved {
+                is_known |= table.remove(serial).map_err(io::Error::other)?.is_some();
+            }
+            Ok(is_known)
+        })
+    }
+
+    /// One transaction, which the closure says to commit or to break off.
+    fn change(&mut self, act: impl Fn(&WriteTransaction, &BTreeSet<u64>) -> io::Result<bool>) -> io::Result<()> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => reopen(&self.path)?,
+        };
+        let write = database.begin_write().map_err(io::Error::other)?;
+        match act(&write, &self.unremoved)? {
+            true => write.commit().map_err(io::Error::other)?,
+            false => write.abort().map_err(io::Error::other)?,
+        }
+        self.unremoved.clear();
+        self.database = Some(database);
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn database(&self) -> &Database {
+        self.database.as_ref().expect("nothing has failed")
+    }
+}
+
+/// After an error. What was not committed is not in it.
+fn reopen(path: &Path) -> io::Result<Database> {
+    let again = |error| io::Error::other(format!("'{}' cannot be opened again: {error}", path.display()));
+    Database::open(path).map_err(again)
+}
+
+fn read(database: &Database) -> io::Result<Vec<(u64, Record)>> {
+    let read = database.begin_read().map_err(io::Error::other)?;
+    let has_others = read.list_tables().map_err(io::Error::other)?.any(|table| table.name() != RECORDS.name());
+    drop(read);
+    if has_others {
+        return Err(io::Error::other("it has data of another version of Gridloom"));
+    }
+    let write = database.begin_write().map_err(io::Error::other)?;
+    // So that it exists.
+    drop(write.open_table(RECORDS).map_err(io::Error::other)?);
+    write.commit().map_err(io::Error::other)?;
+    let read = database.begin_read().map_err(io::Error::other)?;
+    let table = read.open_table(RECORDS).map_err(io::Error::other)?;
+    let mut records = Vec::new();
+    for entry in table.iter().map_err(io::Error::other)? {
+        let (serial, record) = entry.map_err(io::Error::other)?;
+        records.push((serial.value(), postcard::from_bytes(record.value()).map_err(io::Error::other)?));
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use gridloom_base::{DatumId, Meta, NodeId};
+    use redb::StorageBackend;
+    use redb::backends::FileBackend;
+
+    use super::*;
+
+    /// A disk on which nothing can be written while the flag is set.
+    #[derive(Debug)]
+    struct Disk(FileBackend, Arc<AtomicBool>);
+
+    impl Disk {
+        fn check(&self) -> io::Result<()> {
+            match self.1.load(Ordering::Relaxed) {
+                true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.check().and_then(|()| self.0.set_len(len))
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.check().and_then(|()| self.0.sync_data())
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.check().and_then(|()| self.0.write(offset, data))
+        }
+
+        fn close(&self) -> io::Result<()> {
+            self.0.close()
+        }
+    }
+
+    fn record(serial: u64) -> Record {
+        let (datum, meta) = (DatumId { client: NodeId::CATALOG, serial }, Meta::Bytes { size_bytes: 1 });
+        let (name, version, replicas, is_durable, made_by) = (format!("n{serial}"), 1, 1, true, None);
+        Record { named: Named { datum, name, version, meta, replicas, is_durable, made_by }, digest: [0; 32] }
+    }
+
+    #[test]
+    fn after_an_error_of_the_disk_the_database_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("durable.redb");
+        let (mut records, known) = Records::open(path.clone()).unwrap();
+        assert!(known.is_empty());
+        (1..=3).for_each(|serial| records.insert(serial, &record(serial)).unwrap());
+        drop(records);
+        let is_full = Arc::new(AtomicBool::new(false));
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let disk = Disk(FileBackend::new(file).unwrap(), is_full.clone());
+        let database = Some(Database::builder().create_with_backend(disk).unwrap());
+        let mut records = Records { path: path.clone(), database, unremoved: BTreeSet::new() };
+        records.insert(4, &record(4)).unwrap();
+        is_full.store(true, Ordering::Relaxed);
+        assert!(records.remove(1).is_err());
+        is_full.store(false, Ordering::Relaxed);
+        // This removes the first as well.
+        records.insert(5, &record(5)).unwrap();
+        records.remove(2).unwrap();
+        assert!(Records::open(path.clone()).is_err_and(|error| error.to_string().contains("another server")));
+        drop(records);
+        let serials: Vec<u64> = Records::open(path).unwrap().1.into_iter().map(|(serial, _)| serial).collect();
+        assert_eq!(serials, [3, 4, 5]);
+    }
+}
