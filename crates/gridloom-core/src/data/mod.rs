@@ -48,7 +48,10 @@ pub enum Origin {
 
 #[derive(Clone, Debug)]
 struct Replica {
+    /// What it counts for.
     size_bytes: u64,
+    /// Its bytes, once it is here.
+    own_bytes: u64,
     origin: Origin,
     here: bool,
     readers: u32,
@@ -149,6 +152,11 @@ impl Replicas {
         self.replicas.get(&datum).map_or(0, |replica| replica.size_bytes)
     }
 
+    /// Bytes of a datum that is here, which may be fewer than it counts for.
+    pub fn own_bytes(&self, datum: DatumId) -> u64 {
+        self.replicas.get(&datum).map_or(0, |replica| replica.own_bytes)
+    }
+
     /// Whether it is here or reserved.
     pub fn is_known(&self, datum: DatumId) -> bool {
         self.replicas.contains_key(&datum)
@@ -193,6 +201,7 @@ impl Replicas {
             datum,
             Replica {
                 size_bytes,
+                own_bytes: 0,
                 origin,
                 here: false,
                 readers: 0,
@@ -216,11 +225,12 @@ impl Replicas {
 
     /// The datum is whole in the store. Gives the peers that wait for it. A datum that was not announced gets its place now.
     pub fn arrived(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) -> Vec<NodeId> {
+        let own_bytes = size_bytes;
         let size_bytes = self.counted_bytes(size_bytes);
         self.reserve(datum, size_bytes, origin, now);
         let replica = self.replicas.get_mut(&datum).expect("reserved above");
         self.used_bytes = self.used_bytes - replica.size_bytes + size_bytes;
-        replica.size_bytes = size_bytes;
+        (replica.size_bytes, replica.own_bytes) = (size_bytes, own_bytes);
         replica.here = true;
         replica.last_used = now;
         std::mem::take(&mut replica.fetchers).into_iter().map(|asker| asker.peer).collect()

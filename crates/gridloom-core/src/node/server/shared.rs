@@ -231,7 +231,7 @@ impl Server {
             return Err(TaskError::NotMapped { why });
         }
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
-        if self.admission.size_bytes(datum) != self.admission.counted_bytes(size_bytes) {
+        if self.admission.own_bytes(datum) != size_bytes {
             let why = format!("its description says {size_bytes} bytes, and {datum} has another size");
             let (function, server) = (task.name().to_string(), self.config.name.clone());
             return Err(TaskError::Refused { function, server, why });

@@ -11,7 +11,7 @@ mod room;
 mod shares;
 mod supply;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ServerConfig;
@@ -24,6 +24,7 @@ use crate::node::protocol::{Effect, Role};
 use fetches::Fetches;
 use gridloom_base::limits::{CALLED_BACK_NS_MAX, HEARTBEAT_NS};
 use gridloom_base::{DatumId, NodeId, ObjectId, TaskError, TaskId, Time};
+use parts::Parts;
 use room::Homeward;
 
 /// Tasks, the store's accounting, and what is asked of others.
@@ -35,8 +36,7 @@ pub(super) struct Admission {
     /// What else happens to a fetch concerns this part alone: the server tells it directly.
     pub(super) fetches: Fetches,
     homeward: Homeward,
-    /// Data that are parts of others here, and of which.
-    parts: BTreeMap<DatumId, DatumId>,
+    parts: Parts,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
     /// When a task was last let in, or came while none was held.
@@ -79,7 +79,7 @@ impl Admission {
             replicas: Replicas::new(config.memory_bytes, config.data_max),
             fetches: Fetches::new(config.clone()),
             homeward: Homeward::default(),
-            parts: BTreeMap::new(),
+            parts: Parts::default(),
             last_progress: Time::ZERO,
             last_admitted: Time::ZERO,
             config,
@@ -143,8 +143,8 @@ impl Admission {
         self.replicas.size_bytes(datum)
     }
 
-    pub(super) fn counted_bytes(&self, size_bytes: u64) -> u64 {
-        self.replicas.counted_bytes(size_bytes)
+    pub(super) fn own_bytes(&self, datum: DatumId) -> u64 {
+        self.replicas.own_bytes(datum)
     }
 
     pub(super) fn is_here(&self, datum: DatumId) -> bool {

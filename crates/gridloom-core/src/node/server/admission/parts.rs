@@ -2,11 +2,45 @@
 //!
 //! **Invariant:** the whole stays as long as a part of it is here, as they lie in the same memory.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Admission, Output};
 use crate::data::Origin;
 use crate::graph::Task;
 use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, Meta, TaskError, Time};
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, Time};
+
+/// Data that are parts of others here.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// Of which each is a part.
+    wholes: BTreeMap<DatumId, DatumId>,
+    /// The same, by whole.
+    parts: BTreeSet<(DatumId, DatumId)>,
+}
+
+impl Parts {
+    fn insert(&mut self, part: DatumId, whole: DatumId) {
+        self.wholes.insert(part, whole);
+        self.parts.insert((whole, part));
+    }
+
+    /// A part is here no longer. Gives its whole.
+    fn remove(&mut self, part: DatumId) -> Option<DatumId> {
+        let whole = self.wholes.remove(&part)?;
+        self.parts.remove(&(whole, part));
+        Some(whole)
+    }
+
+    /// A datum is here no longer: what was a part of it is not any more.
+    fn forget_whole(&mut self, whole: DatumId) {
+        let none = DatumId { client: NodeId(0), serial: 0 };
+        let its = self.parts.range((whole, none)..).take_while(|(of, _)| *of == whole);
+        for part in its.map(|(_, part)| *part).collect::<Vec<_>>() {
+            self.remove(part);
+        }
+    }
+}
 
 impl Admission {
     /// The task's output is bytes of the datum that it reads, which is here. Gives its description.
@@ -22,7 +56,7 @@ impl Admission {
     ) -> Result<Vec<(DatumId, Meta)>, TaskError> {
         let (datum, output) = (task.inputs().next().expect("checked when the task was taken in"), &task.outputs[0]);
         let (part, meta) = (output.datum, output.meta.clone());
-        let (size_bytes, whole_bytes) = (meta.size_bytes(), self.replicas.size_bytes(datum));
+        let (size_bytes, whole_bytes) = (meta.size_bytes(), self.replicas.own_bytes(datum));
         if from_byte.checked_add(size_bytes).is_none_or(|end| end > whole_bytes) {
             let why = format!("{size_bytes} bytes from byte {from_byte} on are to be a part of {whole_bytes} bytes");
             let (function, server) = (task.name().to_string(), self.config.name.clone());
@@ -42,8 +76,8 @@ impl Admission {
     pub(in super::super) fn part_dropped(&mut self, now: Time, datum: DatumId) -> Vec<DatumId> {
         let (mut last, mut dropped) = (datum, Vec::new());
         loop {
-            self.parts.retain(|_, whole| *whole != last);
-            match self.parts.remove(&last) {
+            self.parts.forget_whole(last);
+            match self.parts.remove(last) {
                 Some(whole) if self.replicas.remove_reader(whole, now) => last = whole,
                 _ => return dropped,
             }
@@ -52,10 +86,78 @@ impl Admission {
     }
 
     pub(super) fn check_parts(&self) -> Result<(), String> {
-        match self.parts.iter().find(|(part, whole)| !self.replicas.is_here(**part) || !self.replicas.is_here(**whole))
-        {
+        let is_wrong =
+            |(part, whole): &(&DatumId, &DatumId)| !self.replicas.is_here(**part) || !self.replicas.is_here(**whole);
+        match self.parts.wholes.iter().find(is_wrong) {
             Some((part, whole)) => Err(format!("{part} is listed as a part of {whole}, and one of them is not here")),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::graph::{Argument, Output as Made, TaskKind};
+    use crate::node::server::ServerConfig;
+    use crate::node::server::tests::offering_nothing;
+    use gridloom_base::TaskId;
+
+    const CLIENT: NodeId = NodeId(7);
+    const BYTES: u64 = 2000;
+
+    fn datum(serial: u64) -> DatumId {
+        DatumId { client: CLIENT, serial }
+    }
+
+    /// The number of its part, and of its bytes.
+    fn takes(part: u64, size_bytes: u64) -> Task {
+        Task {
+            id: TaskId { client: CLIENT, serial: part },
+            kind: TaskKind::TakePart { from_byte: 0 },
+            args: vec![Argument::Datum(datum(1))],
+            outputs: vec![Made { datum: datum(part), meta: Meta::Bytes { size_bytes } }],
+            work_flops: None,
+            terms: Default::default(),
+        }
+    }
+
+    /// A datum counts for more bytes than it has, as it takes a descriptor.
+    fn with_a_datum(out: &mut Vec<Output>) -> Admission {
+        let config = ServerConfig { memory_bytes: 1 << 20, data_max: 16, ..offering_nothing() };
+        let mut admission = Admission::new(Arc::new(config));
+        admission.datum_here(Time(0), datum(1), BYTES, Origin::Made, out);
+        assert!(admission.size_bytes(datum(1)) > BYTES + 1);
+        admission
+    }
+
+    #[test]
+    fn a_part_has_no_more_bytes_than_the_whole() {
+        let mut out = Vec::new();
+        let mut admission = with_a_datum(&mut out);
+        let refused = admission.take_part(Time(0), &takes(2, BYTES + 1), 0, &mut out);
+        assert!(matches!(refused, Err(TaskError::Refused { .. })), "{refused:?}");
+        let refused = admission.take_part(Time(0), &takes(2, BYTES), 1, &mut out);
+        assert!(matches!(refused, Err(TaskError::Refused { .. })), "{refused:?}");
+        assert!(admission.take_part(Time(0), &takes(2, BYTES), 0, &mut out).is_ok());
+        admission.check().unwrap();
+    }
+
+    #[test]
+    fn a_whole_goes_with_the_last_of_its_parts() {
+        let mut out = Vec::new();
+        let mut admission = with_a_datum(&mut out);
+        for part in [2, 3] {
+            admission.take_part(Time(0), &takes(part, 10), 0, &mut out).unwrap();
+        }
+        admission.release(datum(1), &mut out);
+        admission.release(datum(2), &mut out);
+        assert_eq!(admission.part_dropped(Time(1), datum(2)), []);
+        admission.release(datum(3), &mut out);
+        assert_eq!(admission.part_dropped(Time(1), datum(3)), [datum(1)]);
+        assert!(admission.parts.wholes.is_empty() && admission.parts.parts.is_empty());
+        admission.check().unwrap();
     }
 }
