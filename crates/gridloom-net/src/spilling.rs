@@ -14,6 +14,9 @@ use crate::segment::ON_DISK_BYTES_MIN;
 use crate::store::Store;
 use crate::threads;
 
+/// Smaller data stay in memory, as a file takes a page and a descriptor. Those between that and [`ON_DISK_BYTES_MIN`] go where nothing
+/// larger can.
+const MOVED_BYTES_MIN: u64 = 64 << 10;
 /// How often it looks whether what was in use can be moved now, or the disk has room again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -60,7 +63,8 @@ pub(crate) fn move_one(store: &Store) -> io::Result<bool> {
     if store.pool().memory_bytes_max().is_none_or(|limit| memory_bytes <= limit) {
         return Ok(false);
     }
-    let Some((datum, payload)) = store.coldest(ON_DISK_BYTES_MIN) else { return Ok(false) };
+    let coldest = store.coldest(ON_DISK_BYTES_MIN).or_else(|| store.coldest(MOVED_BYTES_MIN));
+    let Some((datum, payload)) = coldest else { return Ok(false) };
     let mut place = store.pool().allocate_on_disk(payload.size_bytes())?;
     place.bytes_mut().copy_from_slice(payload.bytes());
     store.moved(&datum, &payload, place.freeze());
@@ -74,6 +78,20 @@ mod tests {
     use super::*;
     use crate::payload::Payload;
     use crate::segment::{Disk, Pool};
+
+    #[test]
+    fn small_data_move_where_nothing_larger_can() {
+        let size = MOVED_BYTES_MIN;
+        let disk = Disk::open(&std::env::temp_dir(), 2 * size).unwrap();
+        let store = Store::new(Pool::with_disk(0, Some(disk)));
+        for (serial, size) in (1..).zip([size - 1, size, size, size]) {
+            let memory = store.pool().allocate(size).unwrap();
+            let datum = DatumId { client: NodeId(1), serial };
+            store.put(datum, Meta::array(Dtype::Uint8, &[size]), Payload::segment(memory.freeze()));
+        }
+        while move_one(&store).unwrap() {}
+        assert_eq!(store.placed_bytes(), (2 * size - 1, 2 * size));
+    }
 
     #[test]
     fn what_was_used_longest_ago_moves_and_keeps_its_bytes() {
