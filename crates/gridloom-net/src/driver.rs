@@ -54,6 +54,7 @@ use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::Inbox;
 use crate::transport::stream::Listener;
+use crate::uploads::Uploads;
 
 pub use self::core::BoxMachine;
 
@@ -78,6 +79,8 @@ pub struct NetConfig {
     pub pool_keep_bytes: u64,
     /// Largest datum that it takes from others.
     pub datum_bytes_max: u64,
+    /// All that it sends in bulk to other hosts stays below that, bytes per second.
+    pub upload_limit: Option<f64>,
     /// Where data go that find no room in memory.
     pub disk: Option<Disk>,
     /// Where shared data are that outlive the process. The machine knows what is there.
@@ -97,6 +100,7 @@ impl NetConfig {
             speed_flops: None,
             pool_keep_bytes: 1 << 30,
             datum_bytes_max: STORE_BYTES_DEFAULT,
+            upload_limit: None,
             disk: None,
             durable: None,
         }
@@ -151,7 +155,8 @@ impl NetNode {
             registry.register(&mut SourceFd(&near.listener.0.as_raw_fd()), LOCAL_LISTENER, Interest::READABLE)?;
         }
         let (role, name, machine) = make(id, &address);
-        let store = Arc::new(Store::new(Pool::with_disk(config.pool_keep_bytes, config.disk)));
+        let store = Store::new(Pool::with_disk(config.pool_keep_bytes, config.disk));
+        let store = Arc::new(store.with_uploads(Uploads::new(config.upload_limit)));
         spilling::start(&store)?;
         let durable = config.durable.map(|mut durable| {
             for (named, payload) in durable.take_found() {

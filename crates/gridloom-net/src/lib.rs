@@ -16,4 +16,5 @@ mod spin;
 pub mod store;
 pub mod threads;
 pub mod transport;
+pub mod uploads;
 pub mod worker;

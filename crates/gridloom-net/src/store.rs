@@ -16,6 +16,7 @@ use crate::moving::Moving;
 use crate::partials::Partials;
 use crate::payload::Payload;
 use crate::segment::{Filling, Pool, Segment};
+use crate::uploads::Uploads;
 
 /// A datum in shared memory: its description, the memory, the first byte there, the number of bytes.
 pub type InSegment = (Meta, Arc<Segment>, u64, u64);
@@ -23,6 +24,7 @@ pub type InSegment = (Meta, Arc<Segment>, u64, u64);
 /// Data by name; may be used from any thread.
 pub struct Store {
     pool: Pool,
+    uploads: Uploads,
     moving: Moving,
     partials: Partials,
     held: Mutex<Held>,
@@ -59,8 +61,13 @@ struct Stored {
 impl Store {
     /// An empty store that takes its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        let (moving, partials, held, has_more, coming) = Default::default();
-        Store { pool, moving, partials, held, has_more, coming }
+        let (uploads, moving, partials, held, has_more, coming) = Default::default();
+        Store { pool, uploads, moving, partials, held, has_more, coming }
+    }
+
+    /// The same, with a limit on what is sent in bulk.
+    pub fn with_uploads(self, uploads: Uploads) -> Store {
+        Store { uploads, ..self }
     }
 
     /// Puts a datum; `false` if it is there already and stays as it is.
@@ -199,6 +206,11 @@ impl Store {
     /// Bytes of all data held.
     pub fn held_bytes(&self) -> u64 {
         self.lock().bytes
+    }
+
+    /// The limit on what is sent in bulk.
+    pub fn uploads(&self) -> &Uploads {
+        &self.uploads
     }
 
     /// What comes into it and goes out of it over sockets.

@@ -194,6 +194,12 @@ impl Kernel {
         self.engine.set_bandwidth(link, bandwidth);
     }
 
+    /// From now on a link has that bandwidth.
+    pub(crate) fn widen(&mut self, link: LinkIndex, bandwidth: f64) {
+        self.synchronise();
+        self.engine.set_bandwidth(link, bandwidth);
+    }
+
     /// A profile changes the latency of a link, seconds.
     pub(crate) fn set_latency(&mut self, link: LinkIndex, latency_s: f64) {
         self.engine.set_latency(link, latency_s);

@@ -52,6 +52,8 @@ pub struct SimConfig {
     pub reference_flops: f64,
     /// Rates of disks, bytes per second; those of other hosts are 1 GB/s.
     pub disks: BTreeMap<HostId, f64>,
+    /// Hosts that send data in bulk to others at no more than so many bytes per second, all of them together.
+    pub upload_limits: BTreeMap<HostId, f64>,
     /// Parts in which large data are sent: a server passes on what has come.
     pub parts: Parts,
     /// One mapping of so many takes seconds of virtual time; none does, if 0.
@@ -68,11 +70,18 @@ impl Default for SimConfig {
             message_overhead_bytes: 64,
             reference_flops: 1e9,
             disks: BTreeMap::new(),
+            upload_limits: BTreeMap::new(),
             parts: PARTS,
             slow_mappings_of: 0,
             efficiencies: BTreeMap::new(),
         }
     }
+}
+
+/// What stands for a limit on what a host sends: the model takes its part of each link for what travels with the data, which the limit
+/// does not count.
+fn upload_bandwidth(model: &NetworkModel, bytes_per_second: f64) -> f64 {
+    bytes_per_second / model.bandwidth_factor
 }
 
 /// A grid in virtual time.
@@ -105,13 +114,17 @@ impl Simulation {
             };
             resources.add_link(link.bandwidth, link.latency_s, policy);
         }
+        let uploads = config.upload_limits.iter().map(|(host, rate)| {
+            (*host, resources.add_link(upload_bandwidth(&config.network, *rate), 0.0, Policy::Shared))
+        });
+        let uploads = uploads.collect();
         let hosts = Hosts::new(&platform, &config.disks, &mut resources);
         let engine = FlowEngine::new(resources, config.network);
         let instruments = Instruments::new(config.seed, platform.links().len());
         let mut simulation = Simulation {
             kernel: Kernel::new(engine, timeline(&platform), instruments),
             hosts,
-            routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes),
+            routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes).with_uploads(uploads),
             links: Links::new(config.parts),
             sockets: Sockets::default(),
             changes: Changes::new(config.seed),
@@ -127,6 +140,15 @@ impl Simulation {
         simulation.kernel.begin_changes(0.0);
         simulation.change();
         simulation
+    }
+
+    /// From now on a host that has a limit on what it sends in bulk has this one, bytes per second.
+    ///
+    /// # Panics
+    /// If it began without a limit.
+    pub fn limit_uploads(&mut self, host: HostId, bytes_per_second: f64) {
+        let link = self.routes.upload_of(host).expect("the host began with a limit");
+        self.kernel.widen(link, upload_bandwidth(self.routes.paths.model(), bytes_per_second));
     }
 
     /// From now on, tasks' bodies are run when they end; their time stays that of the model.

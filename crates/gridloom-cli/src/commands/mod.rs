@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use gridloom::Grid;
+use gridloom_base::limits::UPLOAD_RATE_MIN;
 use gridloom_core::node::Event;
 use gridloom_net::driver::NetNode;
 use gridloom_platform::units;
@@ -290,6 +291,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     match units::size(text)? {
         bytes if bytes >= 1.0 => Ok(bytes as u64),
         bytes => Err(format!("{bytes} bytes; expected at least 1, such as 4GiB")),
+    }
+}
+
+/// Bytes per second that a server may send.
+pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
+    match units::bandwidth(text)? {
+        rate if rate >= UPLOAD_RATE_MIN => Ok(rate),
+        rate => Err(format!("{rate} bytes per second; expected at least 64kBps, such as 100Mbps or 12MBps")),
     }
 }
 

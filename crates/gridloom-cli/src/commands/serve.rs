@@ -24,7 +24,7 @@ use serde_json::json;
 use super::worker::{Wrong, check_libraries};
 use super::{
     AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, end_with, hide_memory, parse_listen,
-    parse_size, parse_speed, print_json, print_line,
+    parse_size, parse_speed, parse_upload_rate, print_json, print_line,
 };
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::{REGISTERED, Registering};
@@ -85,6 +85,9 @@ pub struct Options {
     /// Folder for durable shared data, which are there again when the server starts with it again
     #[arg(long, value_name = "DIR")]
     durable: Option<PathBuf>,
+    /// Limit of what the server sends to other hosts, such as 100Mbps or 12MBps; messages and data up to 32 KiB do not count
+    #[arg(long, value_parser = parse_upload_rate, value_name = "RATE")]
+    upload_limit: Option<f64>,
     /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     speed: Option<f64>,
@@ -278,6 +281,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         speed_flops: options.speed,
         datum_bytes_max: memory_bytes,
         pool_keep_bytes,
+        upload_limit: options.upload_limit,
         disk,
         durable,
     };

@@ -33,6 +33,7 @@ use crate::moving::Moving;
 use crate::payload::Payload;
 use crate::segment::{Filler, Filling, Segment};
 use crate::store::{Coming, Store};
+use crate::uploads::Uploads;
 
 /// Bytes of a probe are zeros, written from one block.
 static ZEROS: [u8; PARTS.most_bytes as usize] = [0; PARTS.most_bytes as usize];
@@ -46,11 +47,17 @@ fn part_bytes(header: &CargoHeader) -> usize {
 pub struct Sink<'a, W> {
     stream: &'a mut W,
     tagger: &'a mut Tagger,
+    uploads: Option<&'a Uploads>,
 }
 
 impl<'a, W: Write> Sink<'a, W> {
     pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
-        Sink { stream, tagger }
+        Sink { stream, tagger, uploads: None }
+    }
+
+    /// What is written counts against that limit.
+    pub fn within(self, uploads: Option<&'a Uploads>) -> Sink<'a, W> {
+        Sink { uploads, ..self }
     }
 
     /// A header as it is written.
@@ -64,6 +71,7 @@ impl<'a, W: Write> Sink<'a, W> {
     /// Writes what is due before a part, and the part.
     fn write_part(&mut self, head: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
         let tag = self.tagger.tag(&[part]);
+        self.uploads.iter().for_each(|uploads| uploads.wait(part.len()));
         write_all_of(self.stream, [&std::mem::take(head), part, &tag])
     }
 

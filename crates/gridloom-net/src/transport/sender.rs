@@ -134,7 +134,9 @@ impl Thread {
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
                 Stream::Tcp(stream, tagger) => {
                     header.goes_on = goes_on;
-                    let (mut sink, moving) = (Sink::new(stream, tagger), self.store.moving());
+                    let is_near = !self.route.own.host.is_empty() && self.route.own.host == self.route.peer.host;
+                    let uploads = (!is_near).then(|| self.store.uploads());
+                    let (mut sink, moving) = (Sink::new(stream, tagger).within(uploads), self.store.moving());
                     match &job.source {
                         Source::Whole(payload) => sink.datum(&header, payload.bytes(), moving),
                         Source::Coming(coming) => sink.coming(&header, coming, moving),

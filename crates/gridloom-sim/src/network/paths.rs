@@ -53,6 +53,10 @@ impl Paths {
         Paths { platform, model, known, bandwidths, longer_s, version: 0, off, standing }
     }
 
+    pub(crate) fn model(&self) -> &NetworkModel {
+        &self.model
+    }
+
     /// Counts the changes of paths, so that a path that is kept can be recognised as old.
     pub(super) fn version(&self) -> u64 {
         self.version

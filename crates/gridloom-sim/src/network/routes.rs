@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gridloom_base::Time;
-use gridloom_flow::NetworkModel;
+use gridloom_flow::{LinkIndex, NetworkModel};
 use gridloom_platform::{HostId, Platform};
 
 use super::paths::{Path, Paths};
@@ -28,12 +28,29 @@ pub(crate) struct Routes {
     held: BTreeMap<HostPair, Vec<Occurrence>>,
     /// When a way was healed last.
     healed: BTreeMap<HostPair, Time>,
+    /// What stands for the limits of hosts on what they send.
+    uploads: BTreeMap<HostId, LinkIndex>,
 }
 
 impl Routes {
     pub(crate) fn new(platform: Arc<Platform>, model: NetworkModel, overhead_bytes: u64) -> Routes {
-        let (lost, held, healed) = Default::default();
-        Routes { paths: Paths::new(platform, model), overhead_bytes, lost, held, healed }
+        let (lost, held, healed, uploads) = Default::default();
+        Routes { paths: Paths::new(platform, model), overhead_bytes, lost, held, healed, uploads }
+    }
+
+    /// The same, with links that all crosses which those hosts send in bulk to others.
+    pub(crate) fn with_uploads(self, uploads: BTreeMap<HostId, LinkIndex>) -> Routes {
+        Routes { uploads, ..self }
+    }
+
+    /// What stands for the limit of a way's sender.
+    pub(crate) fn upload(&self, (from, to): HostPair) -> Option<LinkIndex> {
+        self.upload_of(from).filter(|_| from != to)
+    }
+
+    /// What stands for a host's limit.
+    pub(crate) fn upload_of(&self, host: HostId) -> Option<LinkIndex> {
+        self.uploads.get(&host).copied()
     }
 
     /// The path of a way, or why there is none.
@@ -117,7 +134,6 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::super::two_hosts::{LINK, two_hosts};
-    use gridloom_flow::LinkIndex;
 
     use super::*;
 

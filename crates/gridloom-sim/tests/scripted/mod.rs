@@ -55,7 +55,11 @@ impl Grid {
     }
 
     pub fn on(platform: Platform) -> Grid {
-        Grid { sim: Simulation::new(Arc::new(platform), SimConfig::default()), heard: Vec::new() }
+        Grid::with(platform, SimConfig::default())
+    }
+
+    pub fn with(platform: Platform, config: SimConfig) -> Grid {
+        Grid { sim: Simulation::new(Arc::new(platform), config), heard: Vec::new() }
     }
 
     pub fn node(&mut self, host: &str, script: Vec<(u64, Effect)>) -> NodeId {

@@ -154,8 +154,9 @@ impl SimulateConfig {
     pub(crate) fn sim_config(&self, platform: &Platform) -> Result<SimConfig, Error> {
         let network = network_model(self.network.as_deref())?;
         let efficiencies = self.efficiencies.clone();
-        let disks = disks(platform)?;
-        Ok(SimConfig { seed: self.seed, network, efficiencies, disks, ..SimConfig::default() })
+        let disks = rates(platform, ("disk", "the rate of its disk, such as 200MBps"))?;
+        let upload_limits = rates(platform, ("upload_limit", "what its server sends at most, such as 100Mbps"))?;
+        Ok(SimConfig { seed: self.seed, network, efficiencies, disks, upload_limits, ..SimConfig::default() })
     }
 
     /// Which host has which role.
@@ -171,15 +172,15 @@ fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
     }
 }
 
-/// Rates of the disks that hosts' property `disk` describes, bytes per second.
-fn disks(platform: &Platform) -> Result<BTreeMap<HostId, f64>, Error> {
+/// Rates that a property of hosts says, bytes per second.
+fn rates(platform: &Platform, (key, expected): (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
     let described =
-        (0..).zip(platform.hosts()).filter_map(|(number, host)| Some((HostId(number), host.properties.get("disk")?)));
+        (0..).zip(platform.hosts()).filter_map(|(number, host)| Some((HostId(number), host.properties.get(key)?)));
     let rate = |(host, text): (HostId, &String)| match units::bandwidth(text) {
         Ok(rate) if rate > 0.0 && rate.is_finite() => Ok((host, rate)),
         _ => {
             let name = &platform.hosts()[host.0 as usize].name;
-            let why = format!("host '{name}' has disk = '{text}'; expected the rate of its disk, such as 200MBps");
+            let why = format!("host '{name}' has {key} = '{text}'; expected {expected}");
             Err(Error::Input(platform.error_of(host, why).to_string()))
         }
     };

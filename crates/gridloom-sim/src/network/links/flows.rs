@@ -48,7 +48,8 @@ pub(super) fn flow(
     (bytes, under_way_s): (u64, f64),
 ) -> ActionId {
     let path = routes.path(way);
-    let flow = Transfer::new(&path.links, path.latency_s, bytes as f64);
+    let links: Vec<LinkIndex> = path.links.iter().copied().chain(routes.upload(way)).collect();
+    let flow = Transfer::new(&links, path.latency_s, bytes as f64);
     let flow = Transfer { way_back: &path.way_back, under_way_s, ..flow };
     kernel.start_transfer(&flow, Purpose::Bulk { pair, transfer })
 }

@@ -1,0 +1,71 @@
+//! The limit on what a node sends in bulk to other hosts: all its streams together stay below a rate, so that others who share its way
+//! have room.
+//!
+//! Each part waits as long as a link of that rate would take for it, behind the parts of all other streams. So a probe finds that rate,
+//! and plans reckon with it. Messages, data that travel with them, and shared memory of one host are not held up.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A thread that wakes late may catch up so much: it is asleep when its part is due.
+const CATCHES_UP: Duration = Duration::from_millis(5);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Uploads(Option<Limit>);
+
+#[derive(Debug)]
+struct Limit {
+    bytes_per_second: f64,
+    /// When the last part that was let out has left.
+    left: Mutex<Option<Instant>>,
+}
+
+impl Uploads {
+    /// At most so many bytes per second; `None` for no limit.
+    pub fn new(bytes_per_second: Option<f64>) -> Uploads {
+        Uploads(bytes_per_second.map(|bytes_per_second| Limit { bytes_per_second, left: Mutex::default() }))
+    }
+
+    /// Waits until so many bytes may leave.
+    pub fn wait(&self, bytes: usize) {
+        let Some(limit) = &self.0 else { return };
+        let now = Instant::now();
+        let wait = limit.until(now, bytes).saturating_duration_since(now);
+        if !wait.is_zero() {
+            thread::sleep(wait);
+        }
+    }
+}
+
+impl Limit {
+    /// When so many bytes have left a link of the rate, which are given to it now.
+    fn until(&self, now: Instant, bytes: usize) -> Instant {
+        let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let earliest = now.checked_sub(CATCHES_UP).unwrap_or(now);
+        let begins = left.map_or(now, |left| if left < earliest { now } else { left });
+        let until = begins + takes;
+        *left = Some(until);
+        until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_leave_one_behind_the_other_at_the_rate() {
+        let limit = Limit { bytes_per_second: 1e6, left: Mutex::default() };
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        assert_eq!(limit.until(start, 1000) - start, ms(1));
+        assert_eq!(limit.until(start, 10_000) - start, ms(11), "it is another stream's");
+        // Woken late, it catches up.
+        assert_eq!(limit.until(start + ms(14), 1000) - start, ms(12));
+        // After a pause it begins anew.
+        assert_eq!(limit.until(start + ms(100), 1000) - start, ms(101));
+        assert!(Uploads::new(None).0.is_none());
+    }
+}
