@@ -148,6 +148,13 @@ pub enum TaskError {
         what: String,
         limit_seconds: f64,
     },
+    /// The server cannot keep a shared datum: its disk is full, say. Another may.
+    #[error("server '{server}' cannot keep the data: {why}")]
+    NotKept {
+        server: String,
+        /// What failed, with its place.
+        why: String,
+    },
 }
 
 fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) -> String {

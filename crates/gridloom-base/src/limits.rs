@@ -29,6 +29,8 @@ pub const PARTS: Parts = Parts { least_bytes: 64 << 10, most_bytes: 256 << 10 };
 /// Data that a node passes on to one peer at a time while they come: each takes a stream, and a thread on either side. As many may
 /// come over a slow way at once as there are servers behind it; none of them is to wait for another.
 pub const PASSED_ON_MAX: usize = 7;
+/// Least limit on what a server sends in bulk, bytes per second: the largest part of a datum takes four seconds then.
+pub const UPLOAD_RATE_MIN: f64 = 64e3;
 /// Sends from a holder of a datum to the last server of a chain that passes it on. A longer chain is cut: its later servers ask as if
 /// they stood there.
 pub const HOPS_MAX: u16 = 4096;
@@ -81,6 +83,14 @@ pub const SHARED_DATA_MAX: usize = 1 << 20;
 pub const SITE_PAIRS_MAX: usize = 1 << 16;
 /// Servers that may be asked to keep a shared datum.
 pub const REPLICAS_MAX: u16 = 16;
+/// Servers that one put may find unable to keep its datum: each has taken all of it in vain.
+pub const KEEPERS_TRIED_MAX: usize = 32;
+/// Bytes of what a server says of that: names of files and of the system's errors are shorter.
+pub const REFUSAL_BYTES_MAX: usize = 512;
+/// How long a server that could not keep a shared datum is not asked again, at first. The pause doubles each time.
+pub const KEEPER_RESTS_NS_MIN: u64 = HEARTBEAT_NS;
+/// See [`KEEPER_RESTS_NS_MIN`]: a disk on which somebody has made room is found again in this time.
+pub const KEEPER_RESTS_NS_MAX: u64 = 600 * SECOND_NS;
 /// Requests for names that nobody has put yet, which wait at one agent.
 pub const NAME_WAITS_MAX: usize = 1 << 20;
 /// Shared data that one message lists.

@@ -141,6 +141,11 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             fields.set_item("limit_bytes", limit)?;
             "StoreFull"
         }
+        TaskError::NotKept { server, why } => {
+            set("server", server)?;
+            set("why", why)?;
+            "TaskError"
+        }
         TaskError::GaveWay { function, server } => {
             set("function", function)?;
             set("server", server)?;

@@ -17,6 +17,8 @@ pub(crate) struct Durable {
     /// Bytes per second; others have the default.
     rates: BTreeMap<HostId, f64>,
     disks: BTreeMap<String, BTreeMap<DatumId, Written>>,
+    /// Disks that are full, and until when.
+    full: BTreeMap<String, Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -29,22 +31,31 @@ struct Written {
 
 impl Durable {
     pub(crate) fn new(rates: BTreeMap<HostId, f64>) -> Durable {
-        Durable { rates, disks: BTreeMap::new() }
+        Durable { rates, disks: BTreeMap::new(), full: BTreeMap::new() }
     }
 
-    /// A server begins to write a datum. Gives when it is whole.
+    /// Nothing can be written on a server's disk until then.
+    pub(crate) fn fill(&mut self, server: &str, until: Time) {
+        let known = self.full.entry(server.into()).or_default();
+        *known = until.max(*known);
+    }
+
+    /// A server begins to write a datum. Gives when it is whole, or why it cannot be written.
     pub(crate) fn write(
         &mut self,
         now: Time,
         (host, server): (HostId, &str),
         named: Named,
         value: StoredValue,
-    ) -> Time {
+    ) -> Result<Time, String> {
+        if self.full.get(server).is_some_and(|until| *until > now) {
+            return Err(format!("the disk of host {} is full", host.0));
+        }
         let rate = self.rates.get(&host).copied().unwrap_or(DISK_RATE_DEFAULT);
         let ns = value.meta.size_bytes() as f64 / rate * SECOND_NS as f64;
         let whole_at = now + ns.ceil() as u64;
         self.disks.entry(server.into()).or_default().insert(named.datum, Written { whole_at, named, value });
-        whole_at
+        Ok(whole_at)
     }
 
     /// A datum is not to outlive that server.

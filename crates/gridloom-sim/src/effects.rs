@@ -23,9 +23,11 @@ impl Simulation {
     fn make_durable(&mut self, node: NodeId, named: Named) {
         let (datum, state) = (named.datum, self.nodes.node(node));
         let Some(value) = state.store.value(datum).cloned() else { return };
-        let whole_at = self.durable.write(self.kernel.now(), (state.host, &state.name), named, value);
-        let input = Box::new(Input::MadeDurable { datum, outcome: Ok(()) });
-        self.kernel.push(whole_at, Occurrence::Deliver { node, input });
+        let now = self.kernel.now();
+        let written = self.durable.write(now, (state.host, &state.name), named, value);
+        let at = *written.as_ref().unwrap_or(&now);
+        let input = Box::new(Input::MadeDurable { datum, outcome: written.map(drop) });
+        self.kernel.push(at, Occurrence::Deliver { node, input });
     }
 
     fn make_transient(&mut self, node: NodeId, datum: DatumId) {

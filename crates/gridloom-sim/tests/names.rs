@@ -1,5 +1,6 @@
 //! Shared names where something is broken. Each case was found by the soak.
 
+use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, SplitMix64, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind, Terms};
@@ -176,6 +177,10 @@ impl Stage {
     fn delete_leaves_nothing(&mut self, name: &str, datum: DatumId) {
         assert_eq!(self.ask(NameCommand::Delete { name: name.into() }), Ok(CatalogAnswer::Deleted));
         self.sim.advance(2 * SECOND_NS);
+        self.has_nothing_of(datum);
+    }
+
+    fn has_nothing_of(&self, datum: DatumId) {
         for server in self.servers {
             assert!(self.sim.value(server, datum).is_none(), "{server} has it still");
             let left = self.sim.server(server).unwrap().leftovers();
@@ -265,7 +270,28 @@ fn a_program_that_ends_while_it_reads_leaves_nothing() {
     stage.sim.kill(stage.client);
     stage.client = client;
     stage.sim.advance(2 * SECOND_NS);
-    stage.delete_leaves_nothing("mesh", mesh);
+    assert_eq!(stage.ask(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
+    // It might come back, as after a short break of its connection.
+    assert!(stage.servers.iter().any(|server| stage.sim.value(*server, mesh).is_some()));
+    stage.sim.advance(RETURN_NS_MAX);
+    stage.has_nothing_of(mesh);
+}
+
+#[test]
+fn a_program_reads_on_after_a_short_break_of_its_connection_to_the_agent() {
+    for fault in ["at 0s reset client agent", "at 0s half-open agent client"] {
+        let mut stage = Stage::new(LARGE);
+        stage.put("mesh");
+        let (mesh, _, other) = stage.find("mesh");
+        assert_eq!(stage.ask(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
+        stage.fault(fault);
+        stage.sim.advance(3 * RETURN_NS_MAX);
+        let task = stage.read(mesh, other);
+        assert_eq!(stage.end_of(task), Ok(()), "{fault}");
+        stage.sim.command(stage.client, Command::Release { data: vec![mesh] });
+        stage.sim.advance(2 * SECOND_NS);
+        stage.has_nothing_of(mesh);
+    }
 }
 
 #[test]

@@ -112,6 +112,7 @@ impl From<TaskError> for Failed {
             TaskError::CannotRun { .. }
             | TaskError::Refused { .. }
             | TaskError::StoreFull { .. }
+            | TaskError::NotKept { .. }
             | TaskError::GaveWay { .. } => GRPC_RPC_REFUSED,
             TaskError::DatumLost { .. } | TaskError::OutOfMemory { .. } => GRPC_INVALID_DATA_NP,
             TaskError::Cancelled => GRPC_CANCELED_NP,

@@ -9,6 +9,7 @@ mod compiled;
 mod conformance;
 mod data;
 mod deploy;
+mod full_disks;
 mod json;
 mod log;
 mod map;

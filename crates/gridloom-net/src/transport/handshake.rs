@@ -76,7 +76,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 35. large data go on behind what has come before they broke off
 /// 36. requests for plans name the shared data that functions get and put
 /// 37. what is passed on as it comes holds nothing else up
-pub const VERSIONS: (u16, u16) = (37, 37);
+/// 38. clients tell the agent which servers could not take what they put
+pub const VERSIONS: (u16, u16) = (38, 38);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

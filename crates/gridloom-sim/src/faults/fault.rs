@@ -23,6 +23,7 @@ pub enum Kind {
     Slow,
     SlowDisk,
     Full,
+    FullDisk,
     Off,
     On,
 }
@@ -54,6 +55,7 @@ impl Kind {
             "its disk reads and writes at that factor of its rate",
         ),
         (Kind::Full, "full", "full NODE for TIME", "it takes no datum in"),
+        (Kind::FullDisk, "full-disk", "full-disk SERVER for TIME", "it can write no durable data"),
         (Kind::Off, "off", "off HOST [for TIME]", "a host crashes: whatever runs there ends"),
         (Kind::On, "on", "on HOST", "it starts again, and its agent and servers with it"),
     ];
@@ -82,6 +84,7 @@ pub enum Fault {
     Slow { host: String, factor: f64 },
     SlowDisk { host: String, factor: f64 },
     Full { node: String, for_ns: u64 },
+    FullDisk { server: String, for_ns: u64 },
     Off(String),
     On(String),
 }
@@ -111,6 +114,7 @@ impl Fault {
             Fault::Slow { .. } => Kind::Slow,
             Fault::SlowDisk { .. } => Kind::SlowDisk,
             Fault::Full { .. } => Kind::Full,
+            Fault::FullDisk { .. } => Kind::FullDisk,
             Fault::Off(_) => Kind::Off,
             Fault::On(_) => Kind::On,
         }
@@ -124,7 +128,8 @@ impl Fault {
             | Fault::Hang(node)
             | Fault::Pause(node)
             | Fault::Resume(node)
-            | Fault::Full { node, .. } => vec![node],
+            | Fault::Full { node, .. }
+            | Fault::FullDisk { server: node, .. } => vec![node],
             Fault::Reset(a, b) | Fault::HalfOpen { forgets: a, keeps: b } => vec![a, b],
             Fault::Cut(..)
             | Fault::Heal(..)
@@ -147,7 +152,8 @@ impl Fault {
         if matches!(self, Fault::Off(_) | Fault::On(_)) {
             return true;
         }
-        let is_of_all = matches!(self, Fault::Full { .. } | Fault::Reset(..) | Fault::HalfOpen { .. });
+        let is_of_all =
+            matches!(self, Fault::Full { .. } | Fault::FullDisk { .. } | Fault::Reset(..) | Fault::HalfOpen { .. });
         !is_of_all && self.nodes().iter().any(|name| name.contains('@'))
     }
 
@@ -164,6 +170,7 @@ impl Fault {
             | Fault::Pause(_)
             | Fault::Resume(_)
             | Fault::Full { .. }
+            | Fault::FullDisk { .. }
             | Fault::Reset(..)
             | Fault::HalfOpen { .. } => Vec::new(),
         }
@@ -187,7 +194,9 @@ impl fmt::Display for Fault {
             Fault::Corrupt { a, b, fraction } => write!(f, "{word} {a} {b} {fraction}"),
             Fault::Lose { from, to } => write!(f, "{word} {from} -> {to}"),
             Fault::Slow { host, factor } | Fault::SlowDisk { host, factor } => write!(f, "{word} {host} {factor}"),
-            Fault::Full { node, for_ns } => write!(f, "{word} {node} for {}s", ns_to_seconds(*for_ns)),
+            Fault::Full { node, for_ns } | Fault::FullDisk { server: node, for_ns } => {
+                write!(f, "{word} {node} for {}s", ns_to_seconds(*for_ns))
+            }
         }
     }
 }

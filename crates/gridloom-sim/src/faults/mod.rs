@@ -7,7 +7,7 @@
 //! | `ways` | *cut*, *lose*: nothing passes between two hosts, or from one to the other; connections look up until a peer gives up. *heal*: what is still wanted arrives after all, as TCP sends again what was lost |
 //! | `connections` | *reset*: both ends lose a connection. *half-open*: one end forgets it, the other learns of it when it sends, or gives up |
 //! | `hosts` | *slow*: a host computes at a fraction of its speed from now on. *slow-disk*: so does its disk. (*off* and *on* are in `profiles`) |
-//! | `stores` | *full*: a node takes no datum in for a while; each that comes is reported as broken |
+//! | `stores` | *full*: a node takes no datum in for a while; each that comes is reported as broken. *full-disk*: a server writes nothing durable |
 //!
 //! A [`Fault`] names nodes and hosts and can be scheduled; `scenario` reads them from a file, `random` draws them.
 //!

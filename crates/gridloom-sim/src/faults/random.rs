@@ -91,7 +91,7 @@ impl Field {
         let is_mended = random.below(2) == 0;
         let mended = |after_ns, fault| is_mended.then_some((after_ns, fault));
         let (one_way, other_way) = if random.below(2) == 0 { (0, 1) } else { (1, 0) };
-        let kind = random.below(23);
+        let kind = random.below(24);
         let victims = victim.zip(victim_host);
         match (kind, victims) {
             (0 | 1, Some((victim, _))) => (Fault::Kill(victim.clone()), mended(long_ns, Fault::Restart(victim))),
@@ -157,6 +157,7 @@ impl Field {
                 let node = if random.below(4) == 0 { client } else { any_server };
                 (Fault::Full { node, for_ns: short_ns.min(FULL_NS) }, None)
             }
+            (23, _) => (Fault::FullDisk { server: any_server, for_ns: long_ns }, None),
             _ => (Fault::Reset(client, any_server), None),
         }
     }

@@ -336,6 +336,11 @@ impl<'a> Words<'a> {
                 self.word("for")?;
                 (Fault::Full { node, for_ns: self.time("a time, such as 2s")? }, None)
             }
+            Kind::FullDisk => {
+                let server = self.name("a server")?;
+                self.word("for")?;
+                (Fault::FullDisk { server, for_ns: self.time("a time, such as 2s")? }, None)
+            }
         };
         let mend = match mend {
             None => None,
@@ -360,7 +365,7 @@ mod tests {
         let text = "at 2s kill a # gone\nat 1500ms restart a\n\nat 0.5 hang b\nat 3s pause a for 1s\nat 3s cut h g for 2s\n\
                     at 1s heal h g\nat 1s lose h -> g\nat 1s reset a b\nat 1s half-open a b\nat 1s slow h 0.1 for 9s\n\
                     at 1s full a for 2s\nat 1s corrupt h g 0.25 for 8s\nat 9s resume a\nat 1s slow-disk h 0.5\n\
-                    at 1s on g\nat 8s off g for 3s";
+                    at 1s on g\nat 8s off g for 3s\nat 1s full-disk a for 2s";
         let expected = [
             "at 0.5s hang b",
             "at 1s heal h g",
@@ -372,6 +377,7 @@ mod tests {
             "at 1s corrupt h g 0.25",
             "at 1s slow-disk h 0.5",
             "at 1s on g",
+            "at 1s full-disk a for 2s",
             "at 1.5s restart a",
             "at 2s kill a",
             "at 3s pause a",

@@ -1,4 +1,4 @@
-//! Stores that take nothing in.
+//! Stores that take nothing in, and disks on which nothing can be written.
 
 use gridloom_base::NodeId;
 
@@ -12,5 +12,12 @@ impl Simulation {
         let until = self.now() + for_ns;
         let state = self.nodes.node_mut(node);
         state.full_until = state.full_until.max(until);
+    }
+
+    /// For so long a server can write no durable data, also when it starts again.
+    pub fn fill_disk(&mut self, node: NodeId, for_ns: u64) {
+        self.kernel.note(|trace, now| trace.fault(now, node, "full disk"));
+        let until = self.now() + for_ns;
+        self.durable.fill(&self.nodes.node(node).name, until);
     }
 }

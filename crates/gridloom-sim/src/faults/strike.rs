@@ -38,6 +38,7 @@ impl Simulation {
             Fault::SlowDisk { host: name, factor } => host(name).map(|host| self.slow_disk(host, *factor)),
             Fault::Off(name) => host(name).map(|host| self.turn_off(host)),
             Fault::On(name) => host(name).map(|host| self.turn_on(host)),
+            Fault::FullDisk { server, for_ns } => node(server).map(|node| self.fill_disk(node, *for_ns)),
             Fault::Full { node: name, for_ns } => node(name).map(|node| self.fill(node, *for_ns)),
         };
     }

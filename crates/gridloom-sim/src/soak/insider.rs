@@ -360,9 +360,11 @@ impl Insider {
                 // Under a name that others use it would be one more client that puts it by rights.
                 let name = name.replace("mesh", "x/2").replace("run/1", "x/3");
                 let before = Some(self.shared_datum()).filter(|_| self.below(4) == 0);
+                let refused = self.many(|insider| (insider.node(), "x".repeat(insider.below(4) as usize)));
                 let replicas = [1, 1, 2, u16::MAX][self.below(4) as usize];
                 let is_durable = self.below(2) == 0;
-                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by: None, at, before }
+                let made_by = None;
+                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, before, refused }
                     .into()
             }
             9 => {

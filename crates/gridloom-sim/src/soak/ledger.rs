@@ -64,6 +64,8 @@ pub(super) struct Damage {
     losses: u32,
     /// A store was full for a while.
     was_full: bool,
+    /// A server could write nothing durable for a while.
+    disk_was_full: bool,
     /// Large data that changed on their way.
     changed: u32,
     /// Nodes and hosts that were lost, or could not be heard.
@@ -89,6 +91,11 @@ impl Damage {
         self.was_full
     }
 
+    /// Whether a server could write nothing durable for a while.
+    pub(super) fn disk_was_full(&self) -> bool {
+        self.disk_was_full
+    }
+
     /// Whether a node, or its host, was lost or could not be heard at some time.
     pub(super) fn has_hit(&self, node: &str, host: &str) -> bool {
         self.hit.contains(node) || self.hit.contains(host)
@@ -112,7 +119,7 @@ impl Damage {
         self.struck.push(fault.kind());
         let is_agents = |host: &&str| super::places::is_agents_host(host);
         let names_agent = fault.nodes().contains(&super::places::AGENT) || fault.hosts().iter().any(is_agents);
-        if !matches!(fault.kind(), Kind::Slow | Kind::SlowDisk | Kind::Full) {
+        if !matches!(fault.kind(), Kind::Slow | Kind::SlowDisk | Kind::Full | Kind::FullDisk) {
             self.hit.extend(fault.nodes().iter().chain(&fault.hosts()).map(ToString::to_string));
         }
         match fault.kind() {
@@ -132,6 +139,7 @@ impl Damage {
             | Kind::HalfOpen
             | Kind::Off => self.losses += 1,
             Kind::Full => self.was_full = true,
+            Kind::FullDisk => self.disk_was_full = true,
             // Each connection that it breaks is counted then.
             Kind::Corrupt => {}
             Kind::Resume | Kind::Heal | Kind::Slow | Kind::SlowDisk | Kind::On => {}

@@ -56,13 +56,16 @@ impl Catalog {
         self.waits.remove(question)
     }
 
-    /// A client that is new here says how often it has found a version, and not released it.
+    /// A client that is new here, or back, says how often it has found a version, and not released it.
     pub fn reads(&mut self, client: NodeId, datum: DatumId, times: u64) {
         match self.versions.get(&datum) {
             Some(version) if version.is_coming() || times == 0 => {}
             Some(version) => {
                 let known = version.readers.get(&client).copied().unwrap_or(0);
-                self.add_reader(datum, client, times.saturating_sub(known));
+                // What it had found before it was lost it says again.
+                let left = self.away.take(client, datum).min(known);
+                self.add_reader(datum, client, times.saturating_sub(known - left));
+                self.release(client, datum, left);
             }
             None if !self.is_settled && datum.is_shared() && self.early_readers.len() < SHARED_DATA_MAX => {
                 self.early_readers.insert((datum, client), times);

@@ -37,6 +37,10 @@ impl Catalog {
                     return Stored::Copy;
                 }
                 self.by_client.remove(&(question.client, datum));
+                let version = self.versions.get_mut(&datum).expect("found above");
+                version.refused.clear();
+                self.news.extend(version.joined_news(true));
+                version.joined.clear();
                 self.supersede(datum);
                 Stored::Whole { by: question, waiting: self.take_waiting(datum) }
             }
@@ -79,19 +83,17 @@ impl Catalog {
         self.note_lack(datum);
     }
 
-    /// A server could not take a version that it was to keep. Another is asked first the next time.
-    pub fn refused(&mut self, datum: DatumId, server: NodeId) {
-        if let Some(version) = self.versions.get_mut(&datum) {
-            version.refused.insert(server);
+    /// A server could not take a version that it was to keep. While it is put, that server is not asked again.
+    pub fn refused(&mut self, datum: DatumId, server: NodeId, why: String) {
+        if let Some(version) = self.versions.get_mut(&datum).filter(|version| version.is_coming()) {
+            version.refused.insert(server, why);
         }
         self.not_kept(datum, server);
     }
 
-    /// No server is left that has not refused a version: all may be asked again.
-    pub fn forget_refusals(&mut self, datum: DatumId) {
-        if let Some(version) = self.versions.get_mut(&datum) {
-            version.refused.clear();
-        }
+    /// Servers that could not take a version which is put, and why not.
+    pub fn refusals(&self, datum: DatumId) -> BTreeMap<NodeId, String> {
+        self.versions.get(&datum).map(|version| version.refused.clone()).unwrap_or_default()
     }
 
     /// How many servers are still to be found that keep a version.
@@ -105,9 +107,9 @@ impl Catalog {
         version.flat_map(|version| version.keepers.iter().chain(&version.coming_to).copied())
     }
 
-    /// Whether a server could not take a version.
+    /// Whether a server could not take a version which is put.
     pub fn has_refused(&self, datum: DatumId, server: NodeId) -> bool {
-        self.versions.get(&datum).is_some_and(|version| version.refused.contains(&server))
+        self.versions.get(&datum).is_some_and(|version| version.refused.contains_key(&server))
     }
 
     /// Current versions that too few servers keep, after one of them.

@@ -11,6 +11,8 @@
 //!
 //! What it does not do: move or keep bytes, or choose servers. What servers are to hear it leaves as [`News`].
 
+mod again;
+mod away;
 mod finding;
 mod keeping;
 mod news;
@@ -20,6 +22,7 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use away::Away;
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
 use gridloom_base::{DatumId, Fnv, Maker, Meta, NameError, Named, NodeId, check_name};
 pub use news::{News, Question, Stored};
@@ -58,6 +61,7 @@ pub struct Catalog {
     strays: BTreeSet<(DatumId, NodeId)>,
     /// Readers of data of which no server has told yet.
     early_readers: BTreeMap<(DatumId, NodeId), u64>,
+    away: Away,
     /// Data that were given up, the last ones: a server that was away, or does not hear of it, may come back with a copy.
     tombstones: BTreeSet<DatumId>,
     tombstones_in_order: VecDeque<DatumId>,
@@ -80,6 +84,7 @@ impl Catalog {
             is_settled: false,
             strays: BTreeSet::new(),
             early_readers: BTreeMap::new(),
+            away: Away::default(),
             tombstones: BTreeSet::new(),
             tombstones_in_order: VecDeque::new(),
             news: Vec::new(),
@@ -139,31 +144,6 @@ impl Catalog {
 
     // ---- putting
 
-    /// Whether a call that runs again has put that name before, with the same content, and as safe.
-    ///
-    /// # Errors
-    /// [`NameError::Differs`] if the content is another one.
-    pub fn has_put(&self, name: &str, content: &Content, replicas: u16) -> Result<bool, NameError> {
-        let current = self.current.get(name).map(|datum| &self.versions[datum]);
-        let current = current.filter(|version| !version.holders.is_empty()).map(|version| &version.named);
-        let is_as_safe = |named: &Named| named.replicas >= replicas && named.is_durable >= content.is_durable;
-        match (current.and_then(|named| named.made_by), content.made_by) {
-            (Some(before), Some(now)) if before.task == now.task && before.digest != now.digest => {
-                Err(NameError::Differs { name: name.into() })
-            }
-            (Some(before), Some(now)) => Ok(before == now && current.is_some_and(is_as_safe)),
-            _ => Ok(false),
-        }
-    }
-
-    /// A version that a call was putting when it was broken off, and that it puts again by another client.
-    pub fn broken_off(&self, client: NodeId, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
-        let task = made_by?.task;
-        let is_its = |version: &&Version| version.named.made_by.is_some_and(|maker| maker.task == task);
-        let is_left = |version: &&Version| version.coming().is_some_and(|question| question.client != client);
-        self.versions_of(name).filter(is_left).find(is_its).map(|version| version.named.datum)
-    }
-
     /// Whether that name can be put; with `replaces` also one that exists.
     ///
     /// # Errors
@@ -208,11 +188,11 @@ impl Catalog {
         let of_it = (datum, NodeId(0))..=(datum, NodeId(u64::MAX));
         let holders: BTreeSet<NodeId> = self.strays.range(of_it.clone()).map(|(_, server)| *server).collect();
         holders.iter().for_each(|server| _ = self.strays.remove(&(datum, *server)));
-        let (keepers, coming_to, refused) = Default::default();
+        let (keepers, coming_to, refused, joined) = Default::default();
         let (readers, lost) = Default::default();
         self.versions.insert(
             datum,
-            Version { named, stage, is_own, holders, keepers, coming_to, refused, place, readers, lost },
+            Version { named, stage, is_own, holders, keepers, coming_to, refused, joined, place, readers, lost },
         );
         let early: Vec<(NodeId, u64)> = self.early_readers.range(of_it).map(|((_, client), n)| (*client, *n)).collect();
         for (client, times) in early {
@@ -252,6 +232,7 @@ impl Catalog {
         let version = self.remove(datum)?;
         self.add_tombstone(datum);
         self.news.push(News::GivenUp { datum, holders: version.places() });
+        self.news.extend(version.joined_news(false));
         Some((question, version.named))
     }
 
@@ -424,18 +405,6 @@ impl Catalog {
         }
         self.strays.retain(|(_, at)| *at != server);
         not_put
-    }
-
-    /// A client is gone: it waits, reads and puts no longer.
-    pub fn client_lost(&mut self, client: NodeId) {
-        self.waits.client_lost(client);
-        self.early_readers.retain(|(_, reader), _| *reader != client);
-        let none = DatumId { client: NodeId(0), serial: 0 };
-        let its = self.by_client.range((client, none)..).take_while(|(node, _)| *node == client);
-        for datum in its.map(|(_, datum)| *datum).collect::<Vec<_>>() {
-            self.withdraw(client, datum);
-            self.release(client, datum, u64::MAX);
-        }
     }
 
     fn versions_of(&self, name: &str) -> impl Iterator<Item = &Version> {

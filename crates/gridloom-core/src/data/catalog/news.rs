@@ -29,6 +29,8 @@ pub enum News {
     Former { datum: DatumId, holders: Vec<NodeId> },
     /// These are to keep it, too.
     Keep { datum: DatumId, at: Vec<NodeId> },
+    /// Puts of the call that has put it end with it; or they are to be tried again, as it will not be put.
+    Joined { name: String, place: NodeId, joined: Vec<Question>, is_put: bool },
     /// It is being put, and a server that was to keep it will not.
     Short { datum: DatumId },
 }

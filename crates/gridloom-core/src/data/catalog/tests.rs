@@ -1,6 +1,7 @@
 //! Versions of names: put, found, waited for, lost, listed, and told to a new agent.
 
-use gridloom_base::{Dtype, TaskId};
+use gridloom_base::limits::RETURN_NS_MAX;
+use gridloom_base::{Dtype, TaskId, Time};
 
 use super::*;
 
@@ -84,11 +85,33 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
     catalog.find(READER, "other", true).unwrap();
     let coming = catalog.begin(READER, "mine", content(array(5)), &[OTHER]).datum;
     catalog.take_news();
-    catalog.client_lost(READER.client);
-    let mut news = catalog.take_news();
-    news.sort_by_key(|news| *news == given_up(mesh, &[SERVER]));
-    assert_eq!(news, [given_up(coming, &[OTHER]), given_up(mesh, &[SERVER])]);
+    catalog.client_lost(Time(5), READER.client);
+    catalog.forget_away(Time(4 + RETURN_NS_MAX));
+    assert_eq!(catalog.take_news(), [given_up(coming, &[OTHER])], "it may come back, and reads on");
+    catalog.check().unwrap();
+    catalog.forget_away(Time(5 + RETURN_NS_MAX));
+    assert_eq!(catalog.take_news(), [given_up(mesh, &[SERVER])]);
     assert_eq!((catalog.waits(), catalog.len(), catalog.placed_bytes(OTHER)), (0, 0, 0));
+    catalog.check().unwrap();
+}
+
+#[test]
+fn a_client_that_comes_back_reads_what_it_says() {
+    let mut catalog = Catalog::new(NodeId(1));
+    let [kept, released, found_again] = ["a", "b", "c"].map(|name| put(&mut catalog, name));
+    ["a", "a", "b", "c"].into_iter().for_each(|name| _ = found(&mut catalog, name));
+    catalog.client_lost(Time(0), READER.client);
+    // It has released one of two while it was away.
+    catalog.reads(READER.client, kept, 1);
+    found(&mut catalog, "c");
+    ["a", "b", "c"].into_iter().for_each(|name| catalog.delete(name).unwrap());
+    catalog.take_news();
+    catalog.forget_away(Time(RETURN_NS_MAX));
+    assert_eq!(catalog.take_news(), [given_up(released, &[SERVER])]);
+    for datum in [kept, found_again] {
+        catalog.release(READER.client, datum, 1);
+        assert_eq!(catalog.take_news(), [given_up(datum, &[SERVER])]);
+    }
     catalog.check().unwrap();
 }
 
@@ -191,7 +214,8 @@ fn what_is_lost_is_told_and_can_be_put_again() {
     assert_eq!(found(&mut catalog, "mesh"), again);
     catalog.delete("mesh").unwrap();
     assert_eq!(catalog.take_news(), [former(again)], "it is read");
-    catalog.client_lost(READER.client);
+    catalog.client_lost(Time(0), READER.client);
+    catalog.forget_away(Time(RETURN_NS_MAX));
     assert_eq!(catalog.take_news(), [given_up(again, &[SERVER])]);
 }
 
@@ -243,8 +267,8 @@ fn a_server_that_is_lost_is_replaced_by_another() {
     assert_eq!(catalog.lacking(None).collect::<Vec<_>>(), [datum]);
     catalog.keep_at(datum, THIRD);
     assert_eq!((catalog.lacking(None).count(), catalog.lacks(datum)), (0, 0));
-    catalog.refused(datum, THIRD);
-    assert!(catalog.has_refused(datum, THIRD) && catalog.lacks(datum) == 1);
+    catalog.refused(datum, THIRD, "its disk is full".into());
+    assert!(!catalog.has_refused(datum, THIRD) && catalog.lacks(datum) == 1, "it may be asked again");
     catalog.keep_at(datum, THIRD);
     assert_eq!(catalog.stored(THIRD, NodeId::CATALOG, datum), Stored::Copy);
     catalog.check().unwrap();
@@ -310,17 +334,14 @@ fn a_call_that_runs_again_may_put_the_same_again() {
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false));
     let coming = catalog.begin(WRITER, "mesh", first, &[SERVER]).datum;
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false), "it is not there yet");
-    let broken_off = |catalog: &Catalog, client, made_by| catalog.broken_off(client, "mesh", made_by);
-    assert_eq!(broken_off(&catalog, READER.client, maker(1, 2)), Some(coming));
-    assert_eq!(broken_off(&catalog, WRITER.client, maker(1, 2)), None, "it goes on");
-    assert_eq!(
-        (broken_off(&catalog, READER.client, maker(2, 1)), broken_off(&catalog, READER.client, None)),
-        (None, None)
-    );
+    let broken_off = |catalog: &Catalog, question, made_by| catalog.broken_off(question, "mesh", made_by);
+    assert_eq!(broken_off(&catalog, READER, maker(1, 2)), Some(coming));
+    assert_eq!(broken_off(&catalog, WRITER, maker(1, 2)), None, "it goes on");
+    assert_eq!((broken_off(&catalog, READER, maker(2, 1)), broken_off(&catalog, READER, None)), (None, None));
     catalog.stored(SERVER, WRITER.client, coming);
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(true));
     assert_eq!(has_put(&catalog, maker(1, 1), true), Ok(false), "it is not durable");
     assert_eq!(has_put(&catalog, maker(1, 2), false), Err(NameError::Differs { name: "mesh".into() }));
     assert_eq!((has_put(&catalog, maker(2, 1), false), has_put(&catalog, None, false)), (Ok(false), Ok(false)));
-    assert_eq!(broken_off(&catalog, READER.client, maker(1, 1)), None);
+    assert_eq!(broken_off(&catalog, READER, maker(1, 1)), None);
 }

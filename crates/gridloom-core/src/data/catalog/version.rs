@@ -29,8 +29,10 @@ pub(super) struct Version {
     pub(super) keepers: BTreeSet<NodeId>,
     /// Servers that are to keep it, and have it not yet.
     pub(super) coming_to: BTreeSet<NodeId>,
-    /// Servers that were to keep it, and could not.
-    pub(super) refused: BTreeSet<NodeId>,
+    /// Servers that were to keep it while it was put, and why they could not.
+    pub(super) refused: BTreeMap<NodeId, String>,
+    /// Other puts of the call that puts it, which end with it.
+    pub(super) joined: Vec<Question>,
     /// The server to which the client that puts it takes it.
     pub(super) place: NodeId,
     /// Clients that read it, and how often each has found it and not released it.

@@ -4,12 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::resting::Resting;
 use super::{Agent, send};
 use crate::data::Content;
 use crate::graph::{Argument, Task, TaskKind};
 use crate::node::message::{CatalogToClient, Registration, Supply, TaskReport, TaskToServer};
 use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, Fnv, Meta, NameError, NodeId, TaskId, Time};
+use crate::node::{Category, LogLine};
+use gridloom_base::limits::{KEEPERS_TRIED_MAX, REFUSAL_BYTES_MAX};
+use gridloom_base::{DatumId, Fnv, Level, Meta, NameError, NodeId, TaskError, TaskId, Time};
 
 /// The part of a server's store that shared data may take: the rest is for calls, which could not run otherwise.
 const SHARED_PART: u64 = 2;
@@ -23,6 +26,7 @@ pub(super) struct Keeping {
     places: BTreeMap<(DatumId, NodeId), TaskId>,
     /// The last version that was looked after.
     looked_at: Option<DatumId>,
+    pub(super) resting: Resting,
 }
 
 impl Keeping {
@@ -49,6 +53,7 @@ impl Keeping {
     pub(super) fn server_lost(&mut self, server: NodeId) {
         let its = self.tasks.iter().filter(|(_, (_, at))| *at == server).map(|(task, _)| *task);
         its.collect::<Vec<_>>().into_iter().for_each(|task| _ = self.end(task));
+        self.resting.server_lost(server);
     }
 }
 
@@ -59,11 +64,20 @@ pub(super) struct Wanted {
     pub(super) replicas: u16,
     /// Servers with a copy.
     pub(super) at: BTreeSet<NodeId>,
+    /// Servers that could not take it, and why not.
+    pub(super) refused: BTreeMap<NodeId, String>,
+}
+
+/// What a server or a client says of a server that could not keep a datum, within bounds.
+pub(super) fn refusal(why: &str) -> String {
+    let end = (0..=why.len().min(REFUSAL_BYTES_MAX)).rev().find(|end| why.is_char_boundary(*end));
+    why[..end.unwrap_or(0)].to_string()
 }
 
 /// A server that may keep a version, best last.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
+    has_a_disk: bool,
     is_on_other_host: bool,
     has_copy: bool,
     room: u64,
@@ -75,9 +89,13 @@ impl Agent {
     pub(super) fn places_for(&self, name: &str, wanted: &Wanted) -> Result<Vec<NodeId>, NameError> {
         let (content, at, replicas) = (&wanted.content, &wanted.at, usize::from(wanted.replicas));
         let mut places = Vec::new();
+        if wanted.refused.len() >= KEEPERS_TRIED_MAX {
+            return Err(self.no_room(name, wanted, 0));
+        }
         while places.len() < replicas {
             let has_copy = |server: NodeId| at.contains(&server);
-            match self.best_place((&content.meta, content.is_durable), &places, has_copy, |_| false) {
+            let has_refused = |server: NodeId| wanted.refused.contains_key(&server);
+            match self.best_place((&content.meta, content.is_durable), &places, has_copy, has_refused) {
                 Some(server) => places.push(server),
                 None => return Err(self.no_room(name, wanted, places.len())),
             }
@@ -97,6 +115,7 @@ impl Agent {
         let hosts: BTreeSet<String> = keepers.iter().map(|server| Agent::place(self, *server)).collect();
         let all = self.rooms(is_durable).filter(|(server, _)| !keepers.contains(server) && !has_refused(*server));
         let fitting = all.filter(|(_, room)| *room >= size_bytes).map(|(server, room)| Place {
+            has_a_disk: !is_durable || !self.names.keeping.resting.has_no_disk(server),
             is_on_other_host: !hosts.contains(&Agent::place(self, server)),
             has_copy: has_copy(server),
             room,
@@ -118,6 +137,10 @@ impl Agent {
 
     fn no_room(&self, name: &str, wanted: &Wanted, found: usize) -> NameError {
         let Wanted { content: Content { meta, is_durable, .. }, replicas, .. } = wanted;
+        let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
+        if !wanted.refused.is_empty() {
+            return self.all_refused((name, size_bytes, *is_durable), &wanted.refused);
+        }
         let most = self.rooms(*is_durable).map(|(_, room)| room).max();
         let remedy = "delete some, or start servers with more --memory, or --disk";
         let why = match most {
@@ -135,7 +158,25 @@ impl Agent {
                 )
             }
         };
-        NameError::NoRoom { name: name.into(), size_bytes: meta.checked_size_bytes().unwrap_or(u64::MAX), why }
+        NameError::NoRoom { name: name.into(), size_bytes, why }
+    }
+
+    /// The error of a datum that servers with room for it could not keep.
+    fn all_refused(
+        &self,
+        (name, size_bytes, is_durable): (&str, u64, bool),
+        refused: &BTreeMap<NodeId, String>,
+    ) -> NameError {
+        let of = |(node, why): (&NodeId, &String)| match self.servers.get(node) {
+            Some(server) => format!("server '{}': {why}", server.registration.name),
+            None => format!("a server that is gone: {why}"),
+        };
+        let servers: Vec<String> = refused.iter().map(of).collect();
+        let remedy = match is_durable {
+            true => "make room on these disks, or start servers with --durable DIR on others",
+            false => "delete some data, or start servers with more --memory, or --disk",
+        };
+        NameError::NoRoom { name: name.into(), size_bytes, why: format!("{}; {remedy}", servers.join("; ")) }
     }
 
     /// Has a server get and keep a version.
@@ -143,7 +184,10 @@ impl Agent {
         let (Some(named), Some(source)) =
             (self.names.catalog.named(datum).cloned(), self.source_for(now, datum, server, &BTreeMap::new()))
         else {
-            return self.names.catalog.refused(datum, server);
+            if self.names.catalog.named(datum).is_some() {
+                self.names.keeping.resting.begin(now, server, Some(datum));
+            }
+            return self.names.catalog.refused(datum, server, "it can have it from nowhere".into());
         };
         let task = Task {
             id: self.names.keeping.begin(datum, server),
@@ -169,12 +213,37 @@ impl Agent {
     }
 
     /// A server has taken what it is to keep, or could not. What it has it tells beside.
-    pub(super) fn keeping_ended(&mut self, server: NodeId, report: TaskReport) {
+    pub(super) fn keeping_ended(&mut self, now: Time, server: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
         let is_its = self.names.keeping.tasks.get(&report.task).is_some_and(|(_, at)| *at == server);
         if let Some((datum, _)) = is_its.then(|| self.names.keeping.end(report.task)).flatten() {
             self.names.searches.coming_no_more(datum, server);
-            if report.outcome.is_err() {
-                self.names.catalog.refused(datum, server);
+            if let Err(error) = report.outcome {
+                let (is_of_disk, why) = match &error {
+                    TaskError::NotKept { why, .. } => (true, refusal(why)),
+                    error => (false, refusal(&error.to_string())),
+                };
+                self.cannot_keep(now, server, (!is_of_disk).then_some(datum), &why, out);
+                self.names.catalog.refused(datum, server, why);
+            }
+        }
+    }
+
+    /// A server could not keep a datum, or nothing durable: it rests.
+    fn cannot_keep(&mut self, now: Time, server: NodeId, of: Option<DatumId>, why: &str, out: &mut Vec<Effect>) {
+        let is_new = self.names.keeping.resting.begin(now, server, of);
+        if let Some(server) = self.servers.get(&server).filter(|_| is_new && of.is_none()) {
+            let text = "a server cannot keep durable data; others are asked first, and this one at growing pauses";
+            let line = LogLine::new(Level::Warning, Category::Agent, text);
+            out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
+        }
+    }
+
+    /// A client says of servers that they could not take what it puts.
+    pub(super) fn note_refused(&mut self, now: Time, wanted: &Wanted, out: &mut Vec<Effect>) {
+        for (server, why) in wanted.refused.iter().filter(|_| wanted.content.is_durable) {
+            // Of others it has told before.
+            if !self.names.keeping.resting.has_no_disk(*server) {
+                self.cannot_keep(now, *server, None, why, out);
             }
         }
     }
@@ -185,10 +254,15 @@ impl Agent {
             if self.one_more(now, datum, out) {
                 continue;
             }
+            let refused = self.names.catalog.refusals(datum);
             let Some((question, named)) = self.names.catalog.not_put(datum) else { return };
             let (servers, replicas) = (self.rooms(named.is_durable).count(), named.replicas);
+            let (name, size_bytes) = (named.name, named.meta.size_bytes());
             let why = format!("{replicas} servers are to keep it, and of {servers} that are there too few can");
-            let error = NameError::NoRoom { name: named.name, size_bytes: named.meta.size_bytes(), why };
+            let error = match refused.is_empty() {
+                true => NameError::NoRoom { name, size_bytes, why },
+                false => self.all_refused((&name, size_bytes, named.is_durable), &refused),
+            };
             send(out, question.client, CatalogToClient::Answer { ask: question.ask, answer: Err(error) });
         }
     }
@@ -199,7 +273,12 @@ impl Agent {
         let Some(named) = catalog.named(datum) else { return false };
         let keepers: Vec<NodeId> = catalog.keepers(datum).collect();
         let holders: BTreeSet<NodeId> = catalog.holders(datum).collect();
-        let has_refused = |server| catalog.has_refused(datum, server);
+        let (is_coming, resting) = (catalog.is_coming(datum), &self.names.keeping.resting);
+        // While it is put, each server is asked once. Later they are asked again and again.
+        let has_refused = |server| match is_coming {
+            true => catalog.has_refused(datum, server),
+            false => resting.is_resting(now, server, datum, named.is_durable),
+        };
         let wanted = (&named.meta, named.is_durable);
         let Some(server) = self.best_place(wanted, &keepers, |server| holders.contains(&server), has_refused) else {
             return false;
@@ -222,8 +301,8 @@ impl Agent {
         }
         for datum in lacking {
             self.names.keeping.looked_at = Some(datum);
-            if self.names.catalog.lacks(datum) > 0 && !self.one_more(now, datum, out) {
-                self.names.catalog.forget_refusals(datum);
+            if self.names.catalog.lacks(datum) > 0 {
+                self.one_more(now, datum, out);
             }
         }
     }

@@ -11,6 +11,7 @@ mod models;
 mod names;
 mod registry;
 mod requests;
+mod resting;
 mod searches;
 mod stale;
 mod turns;
@@ -348,7 +349,7 @@ impl Agent {
         self.requests.forget_client(node, out);
         self.plans.retain(|group, _| group.client != node);
         self.forget_links(&node.to_string());
-        self.names_lost(node, why, out);
+        self.names_lost(now, node, why, out);
         for server in self.servers.values_mut() {
             server.promised.retain(|group, _| group.client != node);
             server.links.remove(&node);

@@ -2,7 +2,7 @@
 //!
 //! To servers the catalog is the owner of shared data. It has copies given up that nobody needs.
 
-use super::keeping::{Keeping, Wanted};
+use super::keeping::{Keeping, Wanted, refusal};
 use super::searches::Searches;
 use super::{Agent, not_taken, send};
 use crate::data::{Catalog, Content, News, Question, Stored};
@@ -11,7 +11,7 @@ use crate::node::message::{
     TaskToServer,
 };
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::limits::{REPLICAS_MAX, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
+use gridloom_base::limits::{KEEPERS_TRIED_MAX, REPLICAS_MAX, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
 use gridloom_base::{DatumId, NameError, Named, NodeId, Time};
 
 #[derive(Debug)]
@@ -67,11 +67,14 @@ impl Agent {
             ClientToCatalog::Put { ask, before: Some(datum), .. } if self.names.catalog.is_whole(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
-            ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, .. } => {
+            ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, refused, .. } => {
                 let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
                 let replicas = replicas.clamp(1, REPLICAS_MAX);
                 let content = Content { meta, is_durable, made_by };
-                let wanted = Wanted { content, replaces, replicas, at };
+                let refused = refused.iter().take(KEEPERS_TRIED_MAX);
+                let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
+                let wanted = Wanted { content, replaces, replicas, at, refused };
+                self.note_refused(now, &wanted, out);
                 (ask, self.begin_put(now, Question { client, ask }, &name, wanted, out))
             }
             ClientToCatalog::AskPut { ask, datum } if self.names.catalog.is_whole(datum) => {
@@ -132,10 +135,15 @@ impl Agent {
             Err(error) if !wanted.replaces => return Err(error),
             Ok(false) | Err(_) => {}
         }
-        let broken_off = self.names.catalog.broken_off(question.client, name, wanted.content.made_by);
+        match self.names.catalog.join_put(question, name, &wanted.content, wanted.replicas) {
+            Ok(true) => return Ok(None),
+            Err(error) if !wanted.replaces => return Err(error),
+            Ok(false) | Err(_) => {}
+        }
+        let broken_off = self.names.catalog.broken_off(question, name, wanted.content.made_by);
         if let Some((former, _)) = broken_off.and_then(|datum| self.names.catalog.not_put(datum)) {
             // If that run goes on after all, this one has taken its place.
-            let answer = Err(NameError::BeingPut { name: name.into() });
+            let answer = Err(NameError::Differs { name: name.into() });
             send(out, former.client, CatalogToClient::Answer { ask: former.ask, answer });
             self.tell_news(now, out);
         }
@@ -144,6 +152,9 @@ impl Agent {
         let server = places[0];
         let address = self.servers[&server].registration.address.clone();
         let named = self.names.catalog.begin(question, name, wanted.content, &places).clone();
+        for (server, why) in wanted.refused {
+            self.names.catalog.refused(named.datum, server, why);
+        }
         // It is there before the client's copy, which takes another way.
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
         send(out, question.client, CatalogToClient::Place { ask: question.ask, named, server, address });
@@ -195,6 +206,7 @@ impl Agent {
         match news {
             News::GivenUp { datum, holders } => {
                 self.names.searches.given_up(datum);
+                self.names.keeping.resting.given_up(datum);
                 for server in holders {
                     self.call_off(datum, server, out);
                     send(out, server, TaskToServer::Release { data: vec![datum] });
@@ -205,6 +217,15 @@ impl Agent {
                 holders.iter().for_each(|to| send(out, *to, CatalogToServer::Former { datum }));
             }
             News::Keep { datum, at } => at.into_iter().for_each(|server| self.have_kept(now, datum, server, out)),
+            News::Joined { name, place, joined, is_put } => {
+                let server = self.servers.get(&place).map(|server| server.registration.name.clone());
+                let why = "an equal put of the same call, which was under way, has ended without it".into();
+                let failed = NameError::NotStored { name, server: server.unwrap_or_default(), why };
+                for Question { client, ask } in joined {
+                    let answer = if is_put { Ok(CatalogAnswer::Put) } else { Err(failed.clone()) };
+                    send(out, client, CatalogToClient::Answer { ask, answer });
+                }
+            }
             News::Short { datum } => self.complete_put(now, datum, out),
         }
     }
@@ -245,6 +266,8 @@ impl Agent {
 
     /// A server has a version that it was to take, or that others have taken in its place.
     fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
+        let is_durable = self.names.catalog.named(datum).is_some_and(|named| named.is_durable);
+        self.names.keeping.resting.kept(server, datum, is_durable);
         match self.names.catalog.stored(server, client, datum) {
             Stored::Whole { by, waiting } => {
                 let answer = CatalogToClient::Answer { ask: by.ask, answer: Ok(CatalogAnswer::Put) };
@@ -271,6 +294,8 @@ impl Agent {
 
     /// Once servers and clients have had the time to tell what they have, what none of them needs is dropped.
     pub(super) fn settle_names(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.names.catalog.forget_away(now);
+        self.tell_news(now, out);
         if now.since(self.names.since) >= RETURN_NS_MAX {
             for (datum, server) in self.names.catalog.settle() {
                 send(out, server, TaskToServer::Release { data: vec![datum] });
@@ -294,7 +319,7 @@ impl Agent {
         match message {
             TaskToClient::TasksEnded { reports, transfers, .. } => {
                 let has_ended = !reports.is_empty();
-                reports.into_iter().for_each(|report| self.keeping_ended(server, report));
+                reports.into_iter().for_each(|report| self.keeping_ended(now, server, report, out));
                 if has_ended {
                     self.keep_more(now, out);
                 }
@@ -317,7 +342,7 @@ impl Agent {
 
     // ---- nodes that are gone
 
-    pub(super) fn names_lost(&mut self, node: NodeId, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn names_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
         self.names.searches.server_lost(node);
         if let Some(server) = self.servers.get(&node) {
             let name = server.registration.name.clone();
@@ -329,7 +354,7 @@ impl Agent {
             }
             self.names.keeping.server_lost(node);
         } else {
-            self.names.catalog.client_lost(node);
+            self.names.catalog.client_lost(now, node);
         }
     }
 }
@@ -370,6 +395,7 @@ mod tests {
             made_by: None,
             at,
             before,
+            refused: Vec::new(),
         };
         let placed = hears(&mut agent, CLIENT, put).into_iter().find_map(|effect| match effect {
             Effect::Send {

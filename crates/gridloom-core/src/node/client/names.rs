@@ -163,7 +163,7 @@ impl Client {
     pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
             NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by, task, group } => {
-                let (stage, tried, attempts) = (Stage::Asked, None, 1);
+                let (stage, tried, attempts, refused) = (Stage::Asked, None, 1, Vec::new());
                 Ask::Put(Box::new(Put {
                     name,
                     datum,
@@ -177,6 +177,7 @@ impl Client {
                     stage,
                     tried,
                     attempts,
+                    refused,
                 }))
             }
             NameCommand::Find { name, waits } => {
@@ -371,12 +372,26 @@ impl Client {
             return;
         };
         self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
-        let server = self.contacts.name_of(server);
-        let failure = NameError::NotStored { name: named.name, server, why: error.to_string() };
+        let why = match &error {
+            TaskError::NotKept { why, .. } => why.clone(),
+            error => error.to_string(),
+        };
+        let name = self.contacts.name_of(server);
         match error {
-            TaskError::ServerLost { .. } | TaskError::NotMapped { .. } => self.put_again(ask, failure, out),
-            _ => self.answer(ask, Err(failure), out),
+            TaskError::ServerLost { .. } | TaskError::NotMapped { .. } => {
+                self.put_again(ask, NameError::NotStored { name: named.name, server: name, why }, out);
+            }
+            TaskError::NotKept { .. } | TaskError::StoreFull { .. } => self.put_elsewhere(ask, (server, why), out),
+            _ => self.answer(ask, Err(NameError::NotStored { name: named.name, server: name, why }), out),
         }
+    }
+
+    /// A server cannot take a datum: the catalog names another at once, or says that there is none.
+    fn put_elsewhere(&mut self, ask: u64, refusal: (NodeId, String), out: &mut Vec<Effect>) {
+        if let Some(put) = self.names.put_mut(ask) {
+            put.refused.push(refusal);
+        }
+        self.ask_catalog(ask, out);
     }
 
     /// The catalog has lost the server to which a copy goes. This client may not have: the server is to wait for the copy no longer.

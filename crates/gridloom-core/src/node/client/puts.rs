@@ -19,6 +19,8 @@ pub(super) struct Put {
     /// As what it was to be put last.
     pub(super) tried: Option<DatumId>,
     pub(super) attempts: u32,
+    /// Servers that could not take it, and why not.
+    pub(super) refused: Vec<(NodeId, String)>,
 }
 
 /// How far a put has come.
@@ -40,7 +42,7 @@ impl Put {
     /// What the catalog is asked. Servers have copies `at` those.
     pub(super) fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         let Put { replaces, replicas, is_durable, made_by, tried, .. } = *self;
-        let (name, meta, before) = (self.name.clone(), self.meta.clone(), tried);
-        ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, before }
+        let (name, meta, before, refused) = (self.name.clone(), self.meta.clone(), tried, self.refused.clone());
+        ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, before, refused }
     }
 }

@@ -53,6 +53,8 @@ pub enum ClientToCatalog {
         at: Vec<NodeId>,
         /// What it has been put as before, perhaps in vain.
         before: Option<DatumId>,
+        /// Servers that could not take it, and why not.
+        refused: Vec<(NodeId, String)>,
     },
     /// It has taken that to its server, and has no answer to its `Put`.
     AskPut { ask: u64, datum: DatumId },

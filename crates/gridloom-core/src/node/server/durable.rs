@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Server;
+use super::{Server, send};
 use crate::data::Origin;
-use crate::node::message::Held;
+use crate::node::message::{Held, TaskToClient};
 use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, Named, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
 
 /// Data that are being written.
 #[derive(Debug, Default)]
@@ -91,18 +91,21 @@ impl Server {
         if outcome.is_err() {
             self.admitting(now, out, |admission, _, out| admission.release(datum, out));
         }
+        let is_of_catalog = tasks.iter().any(|task| task.client == NodeId::CATALOG);
         for task in tasks {
             let outcome = match &outcome {
                 Ok(()) => {
                     self.published(task.client, &named, out);
                     Ok(Vec::new())
                 }
-                Err(why) => {
-                    let (function, server) = ("keep a shared copy".to_string(), self.config.name.clone());
-                    Err(TaskError::Refused { function, server, why: format!("it cannot be made durable: {why}") })
-                }
+                Err(why) => Err(TaskError::NotKept { server: self.config.name.clone(), why: why.clone() }),
             };
             self.report(now, task.client, task, outcome, 0, out);
+        }
+        if outcome.is_err() && is_of_catalog {
+            // It was told of the copy.
+            self.reports.report_transfers(now, NodeId::CATALOG, self.admission.others(NodeId::CATALOG), out);
+            send(out, NodeId::CATALOG, TaskToClient::Dropped { data: vec![datum] });
         }
         if is_former {
             self.shared.set_former(datum, out);

@@ -118,6 +118,7 @@ impl Causes {
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
             }
+            TaskError::NotKept { .. } => ("a server could not keep durable data", ledger.damage.disk_was_full()),
             TaskError::OutOfMemory { .. } => ("a node had no memory for a datum", ledger.damage.was_full()),
             TaskError::DatumLost { datum, .. } if datum.is_shared() => {
                 ("shared data were lost", ledger.damage.losses() > 0 || ledger.damage.agent_is_away(now))

@@ -59,6 +59,7 @@ impl Check for Answers {
         let is_broken = damage.losses() > 0 || damage.was_full() || damage.agent_is_away(now);
         let is_independent = sim.is_independent(*node);
         let is_crowded = !ledger.insiders.is_empty();
+        let lacks_room = ledger.is_tight || ledger.has_plain || damage.disk_was_full();
         let (kind, is_right) = match (asked, answer) {
             (Asked::Put { .. }, Ok(CatalogAnswer::Put)) => ("a name was put", true),
             (Asked::Find { .. }, Ok(CatalogAnswer::Found { .. })) => ("a name was found", true),
@@ -73,7 +74,7 @@ impl Check for Answers {
                 ("a name was being put", !replaces && has_other)
             }
             (Asked::Put { .. }, Err(NameError::NoRoom { .. })) => {
-                ("no server had room for a name", ledger.is_tight || ledger.has_plain || is_broken || is_crowded)
+                ("no server had room for a name", is_broken || is_crowded || lacks_room)
             }
             (Asked::Put { .. }, Err(NameError::NotStored { .. })) => {
                 let may_fail = !ledger.cancelled.is_empty() || ledger.has_erased;

@@ -1,0 +1,140 @@
+//! A call puts a name more than once: it runs again after its server was lost, perhaps while the first run goes on, or it begins two
+//! puts itself.
+//!
+//! What is equal counts as one put. Of two that differ while the first comes, the call's later run holds; within one run the first.
+
+use gridloom_base::{DatumId, Maker, NameError, Named};
+
+use super::version::Version;
+use super::{Catalog, Content, News, Question};
+
+/// Puts of one call that wait for its first put of a name: each is a question of a client.
+const JOINED_MAX: usize = 1024;
+
+impl Catalog {
+    /// Whether a call that runs again has put that name before, with the same content, and as safe.
+    ///
+    /// # Errors
+    /// [`NameError::Differs`] if the content is another one.
+    pub fn has_put(&self, name: &str, content: &Content, replicas: u16) -> Result<bool, NameError> {
+        let current = self.current.get(name).map(|datum| &self.versions[datum]);
+        let current = current.filter(|version| !version.holders.is_empty()).map(|version| &version.named);
+        match (current.and_then(|named| named.made_by), content.made_by) {
+            (Some(before), Some(now)) if before.task == now.task && before.digest != now.digest => {
+                Err(NameError::Differs { name: name.into() })
+            }
+            (Some(before), Some(now)) => {
+                Ok(before == now && current.is_some_and(|named| is_as_safe(named, content, replicas)))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether a call is putting the same under that name already, and as safe: its new put ends with that one.
+    ///
+    /// # Errors
+    /// [`NameError::Differs`] if the same run of the call puts something else.
+    pub fn join_put(
+        &mut self,
+        question: Question,
+        name: &str,
+        content: &Content,
+        replicas: u16,
+    ) -> Result<bool, NameError> {
+        let Some(datum) = self.coming_of(name, content.made_by) else { return Ok(false) };
+        let version = self.versions.get_mut(&datum).expect("it was found above");
+        let is_same = version.named.made_by == content.made_by;
+        if is_same && is_as_safe(&version.named, content, replicas) && version.joined.len() < JOINED_MAX {
+            version.joined.push(question);
+            return Ok(true);
+        }
+        let is_one_run = version.coming().is_some_and(|first| first.client == question.client);
+        if is_one_run && !is_same { Err(NameError::Differs { name: name.into() }) } else { Ok(false) }
+    }
+
+    /// A version that an earlier run of a call is putting by another client.
+    pub fn broken_off(&self, question: Question, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
+        let is_earlier =
+            |datum: &DatumId| self.versions[datum].coming().is_some_and(|first| first.client != question.client);
+        self.coming_of(name, made_by).filter(is_earlier)
+    }
+
+    /// What a call is putting under a name.
+    fn coming_of(&self, name: &str, made_by: Option<Maker>) -> Option<DatumId> {
+        let task = made_by?.task;
+        let is_its = |version: &&Version| version.named.made_by.is_some_and(|maker| maker.task == task);
+        self.versions_of(name).filter(|version| version.is_coming()).find(is_its).map(|version| version.named.datum)
+    }
+}
+
+impl Version {
+    /// What puts that have joined it are to hear, once it is there or will not be.
+    pub(super) fn joined_news(&self, is_put: bool) -> Option<News> {
+        let (name, place, joined) = (self.named.name.clone(), self.place, self.joined.clone());
+        (!joined.is_empty()).then_some(News::Joined { name, place, joined, is_put })
+    }
+}
+
+fn is_as_safe(named: &Named, content: &Content, replicas: u16) -> bool {
+    named.replicas >= replicas && named.is_durable >= content.is_durable
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::{Dtype, Meta, NodeId, TaskId};
+
+    use super::super::Stored;
+    use super::*;
+
+    const SERVER: NodeId = NodeId(3);
+    const FIRST: Question = Question { client: NodeId(7), ask: 1 };
+    const AGAIN: Question = Question { client: NodeId(7), ask: 2 };
+    const LATER_RUN: Question = Question { client: NodeId(8), ask: 1 };
+
+    fn content(digest: u8) -> Content {
+        let made_by = Some(Maker { task: TaskId { client: NodeId(1), serial: 5 }, digest: [digest; 32] });
+        Content { meta: Meta::array(Dtype::Uint8, &[5]), is_durable: false, made_by }
+    }
+
+    fn joined(joined: Vec<Question>, is_put: bool) -> News {
+        News::Joined { name: "mesh".into(), place: SERVER, joined, is_put }
+    }
+
+    fn coming() -> (Catalog, DatumId) {
+        let mut catalog = Catalog::new(NodeId(1));
+        let datum = catalog.begin(FIRST, "mesh", content(1), &[SERVER]).datum;
+        (catalog, datum)
+    }
+
+    #[test]
+    fn equal_puts_of_a_call_end_together() {
+        let (mut catalog, datum) = coming();
+        assert_eq!(catalog.join_put(AGAIN, "mesh", &content(1), 1), Ok(true));
+        assert_eq!(catalog.join_put(LATER_RUN, "mesh", &content(1), 1), Ok(true));
+        assert_eq!(catalog.join_put(LATER_RUN, "other", &content(1), 1), Ok(false));
+        assert_eq!(catalog.join_put(AGAIN, "mesh", &content(1), 2), Ok(false), "it is to be safer");
+        assert!(matches!(catalog.stored(SERVER, FIRST.client, datum), Stored::Whole { by: FIRST, .. }));
+        assert_eq!(catalog.take_news(), [joined(vec![AGAIN, LATER_RUN], true)]);
+        catalog.check().unwrap();
+    }
+
+    #[test]
+    fn what_has_joined_a_put_that_ends_is_told() {
+        let (mut catalog, datum) = coming();
+        catalog.join_put(LATER_RUN, "mesh", &content(1), 1).unwrap();
+        catalog.withdraw(FIRST.client, datum);
+        let news = catalog.take_news();
+        assert!(news.contains(&joined(vec![LATER_RUN], false)), "{news:?}");
+        catalog.check().unwrap();
+    }
+
+    #[test]
+    fn of_puts_that_differ_one_holds() {
+        let (mut catalog, datum) = coming();
+        assert_eq!(catalog.join_put(AGAIN, "mesh", &content(2), 1), Err(NameError::Differs { name: "mesh".into() }));
+        assert_eq!(catalog.broken_off(AGAIN, "mesh", content(2).made_by), None, "it goes on");
+        assert_eq!(catalog.join_put(LATER_RUN, "mesh", &content(2), 1), Ok(false));
+        assert_eq!(catalog.broken_off(LATER_RUN, "mesh", content(2).made_by), Some(datum));
+        assert_eq!(catalog.broken_off(LATER_RUN, "mesh", None), None);
+    }
+}
