@@ -8,13 +8,16 @@
 //! ```
 //! Every cell is computed by the same operations in the same order as in the serial program. So the mesh has the same bits for any
 //! number of chares and elements, and any placement; `--check` compares.
+//!
+//! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` so many nanoseconds a cell on hosts of
+//! 1 Gflop/s, so that two runs are the same.
 
 use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Placement, Value};
 use gridloom::{Error, Message};
 
 /// What `--help` would say.
-const USAGE: &str =
-    "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site] [--check]";
+const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site] [--check] \
+     [--cell-ns 0]";
 
 /// What blocks send one another.
 #[derive(Clone, Message)]
@@ -27,6 +30,9 @@ enum Ask {
 
 /// Where an edge comes from.
 const SIDES: [(u8, i32, i32); 4] = [(0, -1, 0), (1, 1, 0), (2, 0, -1), (3, 0, 1)];
+
+/// What an entry method takes beside the cells, nanoseconds: in simulation with `--cell-ns`.
+const ENTRY_NS: f64 = 200.0;
 
 /// Tags of results.
 const READY: u32 = 0;
@@ -119,15 +125,17 @@ struct Block {
     /// Memory of edges that are done with.
     spare: Vec<Vec<f64>>,
     began: f64,
+    /// What a cell takes in simulation; 0 for what it takes here.
+    cell_ns: f64,
 }
 
 impl Block {
-    fn new(size: usize, blocks: usize, at: Index) -> Block {
+    fn new(size: usize, blocks: usize, at: Index, cell_ns: f64) -> Block {
         let side = size / blocks;
         let mesh = Mesh::new(size, side, at[0] as usize * side, at[1] as usize * side);
         let blocks = blocks as i32;
         let (edges, early, spare) = Default::default();
-        Block { mesh, size, blocks, at, steps: 0, step: 0, edges, early, spare, began: 0.0 }
+        Block { mesh, size, blocks, at, steps: 0, step: 0, edges, early, spare, began: 0.0, cell_ns }
     }
 
     /// The neighbours, and the side of theirs on which this block is.
@@ -156,6 +164,7 @@ impl Block {
                 self.spare.push(cells);
             }
             self.mesh.step();
+            cx.compute(self.cell_ns * (self.mesh.side * self.mesh.side) as f64);
             self.step += 1;
             std::mem::swap(&mut self.edges, &mut self.early);
             if self.step < self.steps {
@@ -177,6 +186,9 @@ impl Chare for Block {
     type Message = Ask;
 
     fn entry(&mut self, message: Ask, cx: &mut Context<'_, Block>) {
+        if self.cell_ns > 0.0 {
+            cx.compute(ENTRY_NS);
+        }
         match message {
             Ask::Begin { steps } => {
                 self.steps = steps;
@@ -209,10 +221,12 @@ struct Options {
     steps: u32,
     placement: Placement,
     check: bool,
+    cell_ns: f64,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { size: 2048, blocks: 4, steps: 50, placement: Placement::Blocks, check: false };
+    let mut options =
+        Options { size: 2048, blocks: 4, steps: 50, placement: Placement::Blocks, check: false, cell_ns: 0.0 };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--check" {
@@ -224,6 +238,9 @@ fn options() -> Result<Options, String> {
         match word.as_str() {
             "--size" => options.size = number()?,
             "--chares" => options.blocks = number()?.isqrt(),
+            "--cell-ns" => {
+                options.cell_ns = value.parse().map_err(|error| format!("{word} {value}: {error}; {USAGE}"))?
+            }
             "--steps" => options.steps = number()? as u32,
             "--placement" => {
                 options.placement = match value.as_str() {
@@ -247,8 +264,8 @@ fn main() -> Result<(), Error> {
     let options = options().map_err(Error::Input)?;
     let Options { size, blocks, steps, check, .. } = options;
     let ended = chares::run(move |job| {
-        let Options { size, blocks, steps, placement, .. } = options.clone();
-        let mesh = job.array((blocks, blocks), placement, |at| Block::new(size, blocks, at))?;
+        let Options { size, blocks, steps, placement, cell_ns, .. } = options.clone();
+        let mesh = job.array((blocks, blocks), placement, |at| Block::new(size, blocks, at, cell_ns))?;
         job.start(|cx| cx.send(mesh.all(), Ask::Begin { steps }));
         Ok(())
     })?;

@@ -257,6 +257,13 @@ impl Core {
         self.tell(Pe(0), Control::AwaitQuiet(callback));
     }
 
+    /// At the first element: the program fails if all is quiet and no callback waits for that.
+    pub(crate) fn check_stall(&mut self) {
+        if let Some(wave) = self.quiescence.check_stall() {
+            self.probe(wave);
+        }
+    }
+
     /// The program ends, on all elements.
     pub(crate) fn exit(&mut self, value: Value) {
         if self.end.is_none() {
@@ -411,7 +418,7 @@ impl Core {
 /// Whether a record may give its receiver something to do that the program sees.
 fn is_counted(control: &Control) -> bool {
     match control {
-        Control::Partial { .. } | Control::Outcome { .. } => true,
-        Control::AwaitQuiet(_) | Control::Probe { .. } | Control::Report { .. } | Control::End(_) => false,
+        Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
+        Control::Probe { .. } | Control::Report { .. } | Control::End(_) => false,
     }
 }

@@ -13,7 +13,7 @@ use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe};
 use super::mail::Mail;
 use super::placement::{Elements, Placement};
-use super::proxy::{Callback, Proxy};
+use super::proxy::Proxy;
 use super::record;
 use super::reduction::Reduction;
 use super::shape::Shape;
@@ -148,10 +148,12 @@ impl Element {
         self.core.clock = Box::new(clock);
     }
 
-    /// The program fails if all is quiet, or as soon as it is: it can never end then. For an owner whose elements have had
-    /// nothing to do for long.
-    pub fn fail_if_quiet(&mut self) {
-        self.core.await_quiet(Callback::stalled());
+    /// The program fails if all is quiet now and no chare waits for that: it can never end then. For the owner of the first element
+    /// when that has had nothing to do for long; other elements do nothing.
+    pub fn check_stall(&mut self) {
+        if self.core.me == Pe(0) {
+            self.core.check_stall();
+        }
     }
 
     /// How many messages wait here.

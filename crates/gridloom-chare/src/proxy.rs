@@ -88,9 +88,13 @@ impl Callback {
         Callback { goal: Goal::Exit, tag: 0 }
     }
 
-    /// It ends the program with an error: for an owner of elements that waits long for quiescence to be broken.
+    /// It ends the program with an error, since nothing can make it go on.
     pub(crate) fn stalled() -> Callback {
         Callback { goal: Goal::Stalled, tag: 0 }
+    }
+
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.goal == Goal::Stalled
     }
 
     /// Tells this result from others of the same chare.

@@ -65,6 +65,12 @@ impl Quiescence {
         })
     }
 
+    /// At the first element: asks once whether the program has stalled, unless a callback waits that will make it go on. The wave
+    /// that is to go to all elements.
+    pub(crate) fn check_stall(&mut self) -> Option<u64> {
+        if self.waiting.is_empty() { self.await_quiet(Callback::stalled()) } else { None }
+    }
+
     fn next_wave(&mut self) -> u64 {
         self.wave += 1;
         (self.reports, self.sum) = (0, Counts::default());
@@ -92,8 +98,16 @@ impl Quiescence {
         if self.reports < elements {
             return Verdict::Wait;
         }
+        let is_check = self.waiting.iter().all(Callback::is_stalled);
         if self.sum.sent == self.sum.came && self.before == Some(self.sum) {
-            return Verdict::Quiet(std::mem::take(&mut self.waiting));
+            let mut callbacks = std::mem::take(&mut self.waiting);
+            // A callback of the program makes it go on.
+            callbacks.retain(|callback| is_check || !callback.is_stalled());
+            return Verdict::Quiet(callbacks);
+        }
+        if is_check && self.before.is_some() {
+            self.waiting.clear();
+            return Verdict::Wait;
         }
         self.before = Some(self.sum);
         Verdict::Ask { wave: self.next_wave() }
@@ -133,6 +147,20 @@ mod tests {
         assert_eq!(first.reported(report(2, 1, 3), 2), Verdict::Ask { wave: 3 }, "balanced, but not twice");
         first.reported(report(3, 6, 3), 2);
         assert_eq!(first.reported(report(3, 1, 4), 2), Verdict::Ask { wave: 4 }, "another balance");
+    }
+
+    #[test]
+    fn a_check_for_a_stall_is_dropped_if_something_moves_or_a_callback_waits() {
+        let mut first = Quiescence::default();
+        assert_eq!(first.check_stall(), Some(1));
+        assert_eq!(first.reported(report(1, 3, 2), 1), Verdict::Ask { wave: 2 });
+        assert_eq!(first.reported(report(2, 3, 3), 1), Verdict::Wait, "it is not asked for ever");
+        assert_eq!(first.check_stall(), Some(3));
+        assert_eq!(first.reported(report(3, 3, 3), 1), Verdict::Ask { wave: 4 });
+        assert_eq!(first.await_quiet(Callback::exit()), None);
+        assert_eq!(first.reported(report(4, 3, 3), 1), Verdict::Quiet(vec![Callback::exit()]));
+        first.await_quiet(Callback::exit());
+        assert_eq!(first.check_stall(), None);
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             Ok(class) => class,
             Err(failure) => return failure,
         },
+        Error::Chares(_) => "ChareError",
         Error::Usage(_) => "UsageError",
         Error::Input(_) => "InputError",
         Error::Stalled { seconds, .. } => match fields.set_item("seconds", seconds) {

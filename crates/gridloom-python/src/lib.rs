@@ -14,6 +14,7 @@
 //! | [`shared`], [`begun`] | shared data, by name; puts and gets of them under way |
 //! | [`calibrate`] | calibrations, with Python functions that make arguments and see progress |
 //! | [`process`] | processes that talk by messages |
+//! | [`chares`], [`chare`] | message-driven objects: what a program makes and runs; the objects and their messages |
 //! | [`message`] | objects as typed messages |
 //! | [`wait`] | waits that let other threads run and that an interrupt ends |
 //! | [`errors`] | Rust's errors as Python exceptions |
@@ -30,6 +31,8 @@
 
 mod begun;
 mod calibrate;
+mod chare;
+mod chares;
 mod convert;
 mod define;
 mod errors;
@@ -59,6 +62,12 @@ mod _gridloom {
 
     #[pymodule_export]
     use crate::begun::{RawBegun, begin_get_shared, begin_wait_shared};
+    #[pymodule_export]
+    use crate::chare::{
+        RawEntry, RawTarget, chare_compute, chare_contribute, chare_exit, chare_now, chare_target, chare_when_quiet,
+    };
+    #[pymodule_export]
+    use crate::chares::{RawJob, run_chares};
     #[pymodule_export]
     use crate::define::{RawSignature, build_signature};
     #[pymodule_export]

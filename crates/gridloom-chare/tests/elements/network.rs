@@ -39,6 +39,10 @@ impl Network {
                 self.elements[to.0 as usize].receive(from, &letter)?;
                 idle = 0;
             }
+            // A program that goes on has not stalled.
+            if self.below(30) == 0 {
+                self.elements[0].check_stall();
+            }
             let at = self.below(self.elements.len());
             let step = self.elements[at].step()?;
             self.ended[at] |= step == Step::Ended;

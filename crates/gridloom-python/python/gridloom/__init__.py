@@ -13,6 +13,7 @@
 
 from typing import TYPE_CHECKING
 
+from . import chares
 from ._c_types import (
     CType,
     Named,
@@ -38,6 +39,7 @@ from ._errors import (
     Cancelled,
     CannotConnect,
     CannotRun,
+    ChareError,
     ConnectError,
     ConnectionClosed,
     Crashed,
@@ -117,6 +119,7 @@ __all__ = [
     "CalibrationJump",
     "CalibrationPoint",
     "Cancelled",
+    "ChareError",
     "CannotConnect",
     "CannotRun",
     "Completed",
@@ -210,6 +213,7 @@ __all__ = [
     "c_ulong",
     "c_ulonglong",
     "c_ushort",
+    "chares",
     "connect",
     "function",
     "local",

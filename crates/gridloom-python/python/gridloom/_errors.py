@@ -53,6 +53,10 @@ class ProcessError(GridloomError):
     """A process that talks by messages cannot do what it was to do."""
 
 
+class ChareError(GridloomError):
+    """A program of message-driven objects (chares) cannot go on: an element is lost, or the program can never end."""
+
+
 class TimedOut(ProcessError, TimeoutError):
     """No message of that type came in time."""
 

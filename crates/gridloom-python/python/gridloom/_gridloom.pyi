@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import Any, TypeAlias, final
 
@@ -12,11 +12,13 @@ __all__ = [
     "REGROUP_BODIES_MAX",
     "Memory",
     "RawBegun",
+    "RawEntry",
     "RawFunction",
     "RawGraph",
     "RawGrid",
     "RawGroup",
     "RawHandle",
+    "RawJob",
     "RawLoop",
     "RawMessageType",
     "RawObject",
@@ -26,6 +28,7 @@ __all__ = [
     "RawQuestion",
     "RawReport",
     "RawSignature",
+    "RawTarget",
     "RawWaiting",
     "__version__",
     "begin_get_shared",
@@ -34,6 +37,12 @@ __all__ = [
     "begin_wait",
     "begin_wait_shared",
     "build_signature",
+    "chare_compute",
+    "chare_contribute",
+    "chare_exit",
+    "chare_now",
+    "chare_target",
+    "chare_when_quiet",
     "connect",
     "connect_servers",
     "delete_shared",
@@ -46,6 +55,7 @@ __all__ = [
     "print_to_program",
     "shared_exists",
     "read_settings",
+    "run_chares",
     "run_processes",
     "simulate",
     "tell_progress",
@@ -312,6 +322,41 @@ class RawProcess:
     def setting(self, name: str) -> str | None: ...
     def waiting(self) -> list[tuple[str, int]]: ...
 
+@final
+class RawTarget:
+    def __getitem__(self, index: int | tuple[int, ...], /) -> RawTarget: ...
+    def __getattribute__(self, name: str, /) -> RawEntry: ...
+    def __reduce__(self) -> tuple[Any, tuple[int, Any, bool]]: ...
+    def section(self, indices: Iterable[int | tuple[int, ...]]) -> RawTarget: ...
+
+@final
+class RawEntry:
+    def __call__(self, *arguments: Any, **named: Any) -> None: ...
+    def with_priority(self, priority: int) -> RawEntry: ...
+
+@final
+class RawJob:
+    @property
+    def element(self) -> int: ...
+    @property
+    def elements(self) -> int: ...
+    def array(
+        self,
+        name: str,
+        methods: list[str],
+        shape: Any,
+        is_sparse: bool,
+        placement: str | Callable[[tuple[int, ...], int], int],
+        make: Callable[[RawTarget, tuple[int, ...]], object],
+    ) -> RawTarget: ...
+
+def chare_target(array: int, indices: Any, is_section: bool) -> RawTarget: ...
+def chare_contribute(value: Any, reducer: str, callback: RawEntry | None, ordered: bool) -> None: ...
+def chare_when_quiet(callback: RawEntry | None) -> None: ...
+def chare_exit(value: Any) -> None: ...
+def chare_compute(flops: float) -> None: ...
+def chare_now() -> float: ...
+def run_chares(program: Callable[[RawJob], None]) -> tuple[Any, bool]: ...
 def read_settings(words: list[str]) -> list[str]: ...
 def run_processes(
     mains: dict[str, Callable[[RawProcess], None]], fits: Callable[[str, list[str]], str | None]

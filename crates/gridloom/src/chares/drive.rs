@@ -54,7 +54,7 @@ pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Pro
     }
     program(&mut element)?;
     let mut slice = Slice { steps: 1 };
-    let mut idle_since: Option<Time> = None;
+    let mut active_at = world.now();
     loop {
         links.deliver(world, &mut element)?;
         let ran = match links.is_full() {
@@ -66,26 +66,25 @@ pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Pro
             false => slice.run(&mut element)?,
         };
         links.post(world, &mut element)?;
-        let now = || world.now();
+        let now = world.now();
         let until = match ran {
             Ran::Ended => break,
-            Ran::Enough if !links.is_full() => {
-                idle_since = None;
-                Some(Time(0))
+            Ran::Enough => {
+                active_at = now;
+                if links.is_full() { links.next_due(now) } else { Some(Time(0)) }
             }
-            Ran::Enough => links.next_due(now()),
-            Ran::All => {
-                let since = *idle_since.get_or_insert_with(now);
-                // Only the first element asks, and only once in a while.
-                let stall = (element.me().0 == 0).then_some(since + STALL_NS);
-                links.next_due(now()).into_iter().chain(stall).min()
+            Ran::All { any } => {
+                if any {
+                    active_at = now;
+                }
+                let stall = (element.me().0 == 0).then_some(active_at + STALL_NS);
+                links.next_due(now).into_iter().chain(stall).min()
             }
         };
         let mut incoming = world.receive(until)?;
-        if incoming.is_none() && idle_since.is_some_and(|since| world.now() >= since + STALL_NS) && element.me().0 == 0
-        {
-            idle_since = Some(world.now());
-            element.fail_if_quiet();
+        if incoming.is_none() && world.now() >= active_at + STALL_NS {
+            active_at = world.now();
+            element.check_stall();
         }
         while let Some(came) = incoming {
             links.on_incoming(world, came)?;
@@ -100,8 +99,10 @@ pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Pro
 enum Ran {
     /// There may be more to run.
     Enough,
-    /// Nothing waits.
-    All,
+    /// Nothing waits; whether anything has run before.
+    All {
+        any: bool,
+    },
     Ended,
 }
 
@@ -113,10 +114,10 @@ struct Slice {
 impl Slice {
     fn run(&mut self, element: &mut Element) -> Result<Ran, ChareError> {
         let began = Instant::now();
-        for _ in 0..self.steps {
+        for step in 0..self.steps {
             match element.step()? {
                 Step::Ran(_) => {}
-                Step::Idle => return Ok(Ran::All),
+                Step::Idle => return Ok(Ran::All { any: step > 0 }),
                 Step::Ended => return Ok(Ran::Ended),
             }
         }
@@ -135,7 +136,7 @@ fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result
     let began = processor_time();
     let array = match element.step()? {
         Step::Ran(array) => array,
-        Step::Idle => return Ok(Ran::All),
+        Step::Idle => return Ok(Ran::All { any: false }),
         Step::Ended => return Ok(Ran::Ended),
     };
     let taken = processor_time().saturating_sub(began);

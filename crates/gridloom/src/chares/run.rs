@@ -29,8 +29,27 @@ pub struct Ended {
 /// # Errors
 /// What `program` gives; [`Error::Chares`] if the chares cannot go on, or another element is gone.
 pub fn run(program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Result<Ended, Error> {
+    run_on(StackKind::Coroutine, program)
+}
+
+/// Whether [`run`] would run all elements in simulation.
+///
+/// # Errors
+/// If `gridloom simulate` has left what cannot be read.
+pub fn is_simulated() -> Result<bool, Error> {
+    Ok(std::env::var_os(DEPLOY_VARIABLE).is_none() && SimulateConfig::from_environment(None)?.is_some())
+}
+
+/// As [`run`], with simulated elements on stacks of that kind.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on(
+    kind: StackKind,
+    program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + 'static,
+) -> Result<Ended, Error> {
     let make = move |element: &mut Element| program(&mut Job::new(element));
-    if std::env::var_os(DEPLOY_VARIABLE).is_none() && SimulateConfig::from_environment(None)?.is_none() {
+    if std::env::var_os(DEPLOY_VARIABLE).is_none() && !is_simulated()? {
         return Ok(Ended { value: alone(&make)?, is_first: true });
     }
     let ended = Arc::new(Mutex::new(Ended::default()));
@@ -44,7 +63,7 @@ pub fn run(program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + '
         *told = Ended { value, is_first: is_first || told.is_first };
         Ok(())
     });
-    process::run(&Mains::from([(ELEMENT_FUNCTION.to_string(), main)]), StackKind::Coroutine)?;
+    process::run(&Mains::from([(ELEMENT_FUNCTION.to_string(), main)]), kind)?;
     let ended = ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(ended)
 }

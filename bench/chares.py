@@ -1,0 +1,173 @@
+"""The stencil on message-driven objects, beside its serial loop, and on two sites.
+
+    python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
+    python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
+    python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python
+    python bench/chares.py sweep                       # simulated, 2 to 64 processors
+
+A round runs every case in turn. Each run has the serial loop beside it, in the same process.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GRIDLOOM = ROOT / "target" / "release" / "gridloom"
+STENCIL = ROOT / "target" / "release" / "examples" / "stencil"
+SIZE = 2048
+CELLS = SIZE * SIZE
+#: One way, ms. The last is that of the wide-area link of the field's experiments.
+LATENCIES_MS = [0, 0.5, 1, 2, 4, 8, 16, 29.37]
+#: The published one, injected there.
+PUBLISHED_MS = 1.725
+PLATFORM = """[[cluster]]
+name = "east"
+hosts = "east-[1-{half}]"
+speed = "1Gf"
+bandwidth = "10Gbps"
+latency = "5us"
+properties = {{ site = "east" }}
+
+[[cluster]]
+name = "west"
+hosts = "west-[1-{half}]"
+speed = "1Gf"
+bandwidth = "10Gbps"
+latency = "5us"
+properties = {{ site = "west" }}
+
+[[link]]
+name = "wan"
+bandwidth = "10Gbps"
+latency = "{latency}us"
+sharing = "splitduplex"
+
+[[connect]]
+from = "east"
+to = "west"
+links = ["wan:up"]
+"""
+
+
+def run(command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{command}: {done.stderr}")
+    found = re.search(r"([\d.]+) ms a step", done.stdout)
+    serial = re.search(r"serial: ([\d.]+) ms", done.stdout)
+    return float(found[1]), float(serial[1]) if serial else None
+
+
+def real(elements, chares, steps, *options):
+    """Milliseconds a step, and those of the serial loop."""
+    program = [STENCIL, "--chares", chares, "--steps", steps, "--check"]
+    return run([GRIDLOOM, "chares", "run", "-n", elements, *options, "--", *program])
+
+
+def simulated(elements, chares, steps, latency_ms, cell_ns):
+    """Milliseconds a step in virtual time."""
+    with tempfile.TemporaryDirectory() as folder:
+        platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
+        platform.write_text(PLATFORM.format(half=elements // 2, latency=latency_ms * 1000))
+        made = [GRIDLOOM, "chares", "deployment", "-p", platform]
+        deployment.write_text(subprocess.run(made, check=True, capture_output=True, text=True).stdout)
+        program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns]
+        return run([GRIDLOOM, "simulate", "-p", platform, "-d", deployment, "--", *program])[0]
+
+
+def spread(values):
+    return f"{statistics.median(values):.2f} ({min(values):.2f}..{max(values):.2f})"
+
+
+def stencil(rounds):
+    cases = [(elements, chares) for elements in (1, 2) for chares in (4, 16, 64, 256, 1024)]
+    found = {case: [] for case in cases}
+    for _ in range(rounds):
+        for case in cases:
+            found[case].append(real(*case, 100))
+    print("| elements | chares | ms a step | serial, ms | times the serial time / elements |\n|---|---|---|---|---|")
+    for (elements, chares), runs in found.items():
+        ratios = [ms * elements / serial for ms, serial in runs]
+        print(f"| {elements} | {chares} | {spread([ms for ms, _ in runs])} | {spread([s for _, s in runs])} | {spread(ratios)} |")
+    return {str(case): runs for case, runs in found.items()}
+
+
+def sites(rounds):
+    all_chares = (4, 16, 64, 256)
+    found = {(chares, latency): [] for latency in LATENCIES_MS for chares in all_chares}
+    for _ in range(rounds):
+        for chares, latency in found:
+            steps = 30 if latency else 60
+            far = real(2, chares, steps, "--sites", 2, "--latency", f"{latency}ms")
+            found[chares, latency].append(far[0])
+    print("| one way, ms | " + " | ".join(f"{chares} chares: real; simulated" for chares in all_chares) + " |")
+    print("|---" * (1 + len(all_chares)) + "|")
+    for latency in LATENCIES_MS:
+        row = f"| {latency} |"
+        for chares in all_chares:
+            # A cell takes what it took on two processors without latency, of that many chares.
+            cell_ns = statistics.median(found[chares, 0]) * 2e6 / CELLS
+            row += f" {spread(found[chares, latency])}; {simulated(2, chares, 30, latency, cell_ns):.2f} |"
+        print(row, flush=True)
+    return {str(case): runs for case, runs in found.items()}
+
+
+PLAYERS = """
+from gridloom import chares
+
+class Player(chares.Chare):
+    def ball(self, left):
+        if left == {count}:
+            self.began = chares.now()
+        if left:
+            self.array[1 - self.index[0]].ball(left - 1)
+        else:
+            chares.exit((chares.now() - self.began) / {count})
+
+print(chares.run(lambda job: job.array(Player, 2)[0].ball({count})).value * 1e6)
+"""
+
+
+def python(rounds):
+    program = PLAYERS.format(count=200_000)
+    found = [float(subprocess.check_output([sys.executable, "-c", program])) for _ in range(rounds)]
+    print(f"a message between two chares of an element in Python: {spread(found)} us")
+    return found
+
+
+def sweep():
+    """Processors, chares and latencies, with a cell's time of the serial loop."""
+    cell_ns = run([STENCIL, "--steps", 100, "--check"])[1] * 1e6 / CELLS
+    print(f"a cell takes {cell_ns:.3f} ns\n\n| processors | chares | " + " | ".join(f"{ms} ms" for ms in [*LATENCIES_MS, PUBLISHED_MS]) + " |")
+    print("|---" * (3 + len(LATENCIES_MS)) + "|")
+    found = {}
+    for processors, all_chares in {2: (4, 16, 64), 4: (4, 16, 64), 8: (16, 64, 256), 16: (16, 64, 256), 32: (64, 256, 1024), 64: (64, 256, 1024)}.items():
+        for chares in all_chares:
+            row = [simulated(processors, chares, 30, ms, cell_ns) for ms in [*LATENCIES_MS, PUBLISHED_MS]]
+            found[f"{processors}, {chares}"] = row
+            print(f"| {processors} | {chares} | " + " | ".join(f"{ms:.2f}" for ms in row) + " |", flush=True)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["stencil", "sites", "python", "sweep"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
+    subprocess.run(cargo, check=True, cwd=ROOT)
+    parts = {"stencil": lambda: stencil(options.rounds), "sites": lambda: sites(options.rounds), "python": lambda: python(options.rounds), "sweep": sweep}
+    found = parts[options.part]()
+    if options.json:
+        options.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

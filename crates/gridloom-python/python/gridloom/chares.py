@@ -1,0 +1,231 @@
+"""Message-driven objects (*chares*): many objects on each processor, each of which runs when a message for it is there.
+
+>>> from gridloom import chares
+>>> class Worker(chares.Chare):
+...     def square(self, of):
+...         own = of + self.index[0]
+...         self.contribute(own * own, "sum", chares.exit)
+>>> def program(job):
+...     workers = job.array(Worker, 4)
+...     workers.square(1.0)
+>>> chares.run(program).value
+30.0
+
+``gridloom chares run -n 4 -- python program.py`` runs a program on four processing elements, each a process; a program that is
+started by itself has one. Every element calls ``program``, which names the arrays; what it sends is sent once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from . import _gridloom
+from ._errors import UsageError
+from ._gridloom import RawEntry as Entry
+from ._gridloom import RawTarget as Target
+
+__all__ = ["Chare", "Ended", "Entry", "Index", "Job", "Target", "compute", "exit", "now", "run", "when_quiet"]
+
+#: Where a chare stands in its array: an integer, or 1 to 6 of them.
+Index: TypeAlias = "int | tuple[int, ...]"
+
+
+def exit(value: Any = None) -> None:  # noqa: A001
+    """End the program on all elements.
+
+    Messages that wait are dropped. As a callback, it ends the program with the result.
+
+    Parameters
+    ----------
+    value : object, optional
+        What `run` gives on every element; it is pickled.
+    """
+    _gridloom.chare_exit(value)
+
+
+Callback: TypeAlias = "Entry | Callable[[Any], None]"
+
+
+def _entry(callback: Callback) -> Entry | None:
+    if callback is exit:
+        return None
+    if not isinstance(callback, Entry):
+        raise UsageError(f"a callback is an entry method such as proxy[0].done, or chares.exit; got {callback!r}")
+    return callback
+
+
+def when_quiet(callback: Callback) -> None:
+    """Call back once no message waits or is on its way, on any element; never before.
+
+    Parameters
+    ----------
+    callback : entry method, or `exit`
+        Called without arguments.
+    """
+    _gridloom.chare_when_quiet(_entry(callback))
+
+
+def compute(flops: float) -> None:
+    """Charge the work of this entry method for the time that it takes in simulation; without a charge, its time here counts.
+
+    Parameters
+    ----------
+    flops : float
+        Floating-point operations.
+    """
+    _gridloom.chare_compute(flops)
+
+
+def now() -> float:
+    """Tell the time at which this entry method began, seconds: since 1970, or since the beginning in simulation."""
+    return _gridloom.chare_now()
+
+
+class Chare:
+    """A message-driven object: derive from it. Methods whose names do not begin with ``_`` are entry methods.
+
+    An entry method runs to its end, with no other of its element beside it, and must not wait. Within an element its arguments are
+    the sender's objects, which the sender must not change afterwards; from another element they come pickled.
+    """
+
+    #: The own index: a tuple.
+    index: tuple[int, ...]
+    #: All chares of the own array: ``array[i, j].method(...)`` sends to one, ``array.method(...)`` to all.
+    array: Target
+    #: The processing element, and how many there are.
+    element: int
+    elements: int
+
+    @property
+    def this(self) -> Target:
+        """This chare, for messages to itself."""
+        return self.array[self.index]
+
+    def contribute(
+        self, value: Any = None, reducer: str = "barrier", callback: Callback = exit, *, ordered: bool = False
+    ) -> None:
+        """Take part in the array's next reduction: each chare contributes once to each, all of them in the same order.
+
+        Parameters
+        ----------
+        value : number, sequence of numbers, or for ``"gather"`` any object, optional
+            What is combined, element by element. It is pickled to be gathered.
+        reducer : {"barrier", "sum", "min", "max", "gather"}, optional
+            How.
+        callback : entry method, or `exit`, optional
+            Where the result goes: a number, an array if there are several, a list in the order of the indices for ``"gather"``. That of a
+            barrier is called without arguments.
+        ordered : bool, optional
+            Whether to combine in the order of the indices, so that a sum of floats has the same bits for any placement.
+        """
+        _gridloom.chare_contribute(value, reducer, _entry(callback), ordered)
+
+
+class Job:
+    """One element of a program, while its arrays are named. Every element names the same ones, in the same order."""
+
+    def __init__(self, raw: _gridloom.RawJob) -> None:
+        self._raw = raw
+
+    @property
+    def element(self) -> int:
+        """Number of this processing element."""
+        return self._raw.element
+
+    @property
+    def elements(self) -> int:
+        """How many processing elements there are."""
+        return self._raw.elements
+
+    def array(
+        self,
+        cls: type[Chare],
+        shape: int | tuple[int, ...] | None = None,
+        args: tuple[Any, ...] = (),
+        *,
+        placement: str | Callable[[tuple[int, ...], int], int] = "blocks",
+        indices: Iterable[Index] | None = None,
+    ) -> Target:
+        """Name an array of chares.
+
+        Parameters
+        ----------
+        cls : subclass of Chare
+            Their class.
+        shape : int or tuple of up to 6 ints, optional
+            How many there are in each dimension.
+        args : tuple, optional
+            Arguments of its ``__init__``.
+        placement : {"blocks", "round-robin", "by-site"} or callable, optional
+            On which element each begins: ``placement(index, elements)`` gives an element's number.
+        indices : iterable of indices, optional
+            Instead of a shape: the indices of a sparse array.
+
+        Returns
+        -------
+        Target
+            All its chares.
+        """
+        if (shape is None) == (indices is None):
+            raise UsageError("an array has a shape or indices, one of them")
+        if not (isinstance(cls, type) and issubclass(cls, Chare)):
+            raise UsageError(f"{cls!r} is no class derived from gridloom.chares.Chare")
+        inherited = set(dir(Chare))
+        methods = [name for name in sorted(dir(cls)) if name not in inherited and callable(getattr(cls, name))]
+
+        def make(array: Target, index: tuple[int, ...]) -> Chare:
+            chare = cls.__new__(cls)
+            chare.index, chare.array, chare.element, chare.elements = index, array, self.element, self.elements
+            chare.__init__(*args)  # type: ignore[misc]
+            return chare
+
+        given = list(indices) if indices is not None else (shape,) if isinstance(shape, int) else shape
+        return self._raw.array(cls.__name__, methods, given, indices is not None, placement, make)
+
+    def group(self, cls: type[Chare], args: tuple[Any, ...] = ()) -> Target:
+        """Name an array with one chare on each element; its index is the element's number.
+
+        Parameters
+        ----------
+        cls : subclass of Chare
+            Their class.
+        args : tuple, optional
+            Arguments of its ``__init__``.
+        """
+        return self.array(cls, self.elements, args, placement="round-robin")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    #: What `exit` was given, or the result of the reduction that ended it.
+    value: Any
+    #: Whether this is the first element, so that one of them prints. In simulation it is.
+    is_first: bool
+
+
+def run(program: Callable[[Job], None]) -> Ended:
+    """Run a program of chares: its element, under ``gridloom chares run``; all elements, in simulation; else the only one.
+
+    Parameters
+    ----------
+    program : callable
+        Called with a `Job` on every element. It names the arrays, and sends the first messages.
+
+    Returns
+    -------
+    Ended
+        When a chare has ended the program.
+
+    Raises
+    ------
+    ChareError
+        If an element is lost, or the program can never end.
+    Exception
+        What an entry method raised on this element.
+    """
+    value, is_first = _gridloom.run_chares(lambda raw: program(Job(raw)))
+    return Ended(value, is_first)

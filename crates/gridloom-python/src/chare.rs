@@ -1,0 +1,457 @@
+//! Python objects as chares, their messages, and what they are sent to.
+//!
+//! An entry method is a method of the object; its message is the method's name and the arguments. Within an element these are
+//! handed over as they are. Another element gets them pickled.
+//!
+//! A method acts through functions of the module, which cannot have the scheduler's context. They note what is to be done, and it is
+//! done when the method returns.
+
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex};
+
+use gridloom::chares::{
+    Callback, Chare, Codec, Context, Contribution, Index, Payload, Priority, Proxy, Reducer, Target, Value,
+};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+
+use crate::errors::error;
+use crate::{import, lock};
+
+/// What a method asked for.
+pub(crate) enum Action {
+    Send { array: u32, to: Towards, priority: i32, message: PyMessage },
+    Contribute { contribution: Contribution, callback: Asked },
+    AwaitQuiet(Asked),
+    Exit(Value),
+    Compute(f64),
+}
+
+/// Where a result goes: to a method of chares, or the program ends with it.
+pub(crate) enum Asked {
+    Method { array: u32, to: Towards, tag: u32 },
+    Exit,
+}
+
+/// An array of this element.
+pub(crate) struct Known {
+    /// The names of the entry methods of its class, sorted: a result's tag is the number of one.
+    pub(crate) methods: Arc<Vec<Py<PyString>>>,
+    /// Once it is made.
+    pub(crate) proxy: Option<Proxy<PyChare>>,
+}
+
+thread_local! {
+    /// Of the method that runs on this thread.
+    static ACTIONS: RefCell<Vec<Action>> = const { RefCell::new(Vec::new()) };
+    static ARRAYS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static NOW: Cell<f64> = const { Cell::new(0.0) };
+}
+
+/// The exception that ended the program. Simulated elements have threads of their own.
+static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
+
+/// A Python object with entry methods.
+pub(crate) struct PyChare {
+    pub(crate) object: Py<PyAny>,
+    pub(crate) methods: Arc<Vec<Py<PyString>>>,
+}
+
+/// A call of an entry method.
+pub(crate) struct PyMessage {
+    method: Py<PyString>,
+    arguments: Py<PyTuple>,
+    named: Option<Py<PyDict>>,
+}
+
+impl Clone for PyMessage {
+    fn clone(&self) -> PyMessage {
+        Python::attach(|py| PyMessage {
+            method: self.method.clone_ref(py),
+            arguments: self.arguments.clone_ref(py),
+            named: self.named.as_ref().map(|named| named.clone_ref(py)),
+        })
+    }
+}
+
+impl Payload for PyMessage {
+    type Codec = Pickle;
+}
+
+/// Messages as pickles, opened by elements of the same program alone.
+pub(crate) struct Pickle;
+
+impl Codec<PyMessage> for Pickle {
+    fn new() -> Result<Pickle, String> {
+        Ok(Pickle)
+    }
+
+    fn encode(&mut self, message: &PyMessage, out: &mut Vec<u8>) -> Result<(), String> {
+        Python::attach(|py| {
+            let call = (&message.method, &message.arguments, &message.named);
+            let bytes = pickled(py, call.into_pyobject(py)?.as_any())?;
+            out.extend_from_slice(&bytes);
+            Ok(())
+        })
+        .map_err(|error: PyErr| error.to_string())
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<PyMessage, String> {
+        Python::attach(|py| {
+            let (method, arguments, named) = unpickled(py, bytes)?.extract()?;
+            Ok(PyMessage { method, arguments, named })
+        })
+        .map_err(|error: PyErr| error.to_string())
+    }
+}
+
+fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    import(py, "pickle")?.call_method1("dumps", (object, 5))?.extract()
+}
+
+fn unpickled<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    import(py, "pickle")?.call_method1("loads", (PyBytes::new(py, bytes),))
+}
+
+impl Chare for PyChare {
+    type Message = PyMessage;
+
+    fn entry(&mut self, message: PyMessage, cx: &mut Context<'_, PyChare>) {
+        NOW.set(cx.now());
+        Python::attach(|py| {
+            let (object, PyMessage { method, arguments, named }) = (self.object.bind(py), message);
+            let outcome = match &named {
+                None => object.call_method1(method.bind(py), arguments.bind(py)),
+                Some(named) => object.call_method(method.bind(py), arguments.bind(py), Some(named.bind(py))),
+            };
+            match outcome {
+                Ok(_) => act(cx),
+                Err(error) => self.failed(py, method.bind(py), error, cx),
+            }
+            drop((method, arguments, named));
+        });
+    }
+
+    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, PyChare>) {
+        NOW.set(cx.now());
+        Python::attach(|py| {
+            let method = self.methods[tag as usize].bind(py);
+            let called = match value {
+                Value::Nothing => self.object.bind(py).call_method0(method),
+                value => to_python(py, value).and_then(|value| self.object.bind(py).call_method1(method, (value,))),
+            };
+            match called {
+                Ok(_) => act(cx),
+                Err(error) => self.failed(py, method, error, cx),
+            }
+        });
+    }
+}
+
+impl PyChare {
+    fn failed(&self, py: Python<'_>, method: &Bound<'_, PyString>, error: PyErr, cx: &mut Context<'_, PyChare>) {
+        let class = self.object.bind(py).get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+        cx.fail(format!("{class}{}.{method}: {error}", cx.index()));
+        raise_later(error);
+    }
+}
+
+/// The program ends with that exception.
+pub(crate) fn raise_later(error: PyErr) {
+    lock(&RAISED).get_or_insert(error);
+}
+
+pub(crate) fn take_raised() -> Option<PyErr> {
+    lock(&RAISED).take()
+}
+
+/// Forgets what an earlier program left on this thread.
+pub(crate) fn reset() {
+    ACTIONS.take();
+    ARRAYS.take();
+}
+
+/// Notes an array; its number.
+pub(crate) fn add_array(known: Known) -> u32 {
+    ARRAYS.with_borrow_mut(|arrays| {
+        arrays.push(known);
+        arrays.len() as u32 - 1
+    })
+}
+
+pub(crate) fn made_array(number: u32, proxy: Proxy<PyChare>) {
+    ARRAYS.with_borrow_mut(|arrays| arrays[number as usize].proxy = Some(proxy));
+}
+
+pub(crate) fn methods_of(number: u32) -> Arc<Vec<Py<PyString>>> {
+    ARRAYS.with_borrow(|arrays| arrays[number as usize].methods.clone())
+}
+
+/// How many things were asked for and not done.
+pub(crate) fn actions() -> usize {
+    ACTIONS.with_borrow(Vec::len)
+}
+
+pub(crate) fn drop_actions() {
+    ACTIONS.take();
+}
+
+/// Does what was asked for in the program itself, which cannot contribute.
+pub(crate) fn act_at_start<C>(cx: &mut Context<'_, C>) {
+    for action in ACTIONS.take() {
+        match action {
+            Action::Contribute { .. } => cx.fail("only a chare contributes to a reduction"),
+            action => act_on(cx, action),
+        }
+    }
+}
+
+fn act(cx: &mut Context<'_, PyChare>) {
+    // The list keeps its memory.
+    let mut actions = ACTIONS.take();
+    for action in actions.drain(..) {
+        match action {
+            Action::Contribute { contribution, callback } => cx.contribute(contribution, callback.made()),
+            action => act_on(cx, action),
+        }
+    }
+    ACTIONS.set(actions);
+}
+
+fn act_on<C>(cx: &mut Context<'_, C>, action: Action) {
+    match action {
+        Action::Send { array, to, priority, message } => cx.send_with(Priority(priority), to.target(array), message),
+        Action::AwaitQuiet(callback) => cx.when_quiet(callback.made()),
+        Action::Exit(value) => cx.exit(value),
+        Action::Compute(flops) => cx.compute(flops),
+        Action::Contribute { .. } => unreachable!("the caller contributes"),
+    }
+}
+
+impl Asked {
+    fn made(self) -> Callback {
+        match self {
+            Asked::Method { array, to, tag } => Callback::to(to.target(array)).tagged(tag),
+            Asked::Exit => Callback::exit(),
+        }
+    }
+
+    fn read(entry: Option<&Bound<'_, RawEntry>>) -> PyResult<Asked> {
+        let Some(entry) = entry else { return Ok(Asked::Exit) };
+        let (py, entry) = (entry.py(), entry.get());
+        let methods = methods_of(entry.array);
+        let name = entry.name.to_str(py)?;
+        let is_it = |method: &Py<PyString>| method.to_str(py).is_ok_and(|method| method == name);
+        let Some(tag) = methods.iter().position(is_it) else {
+            return Err(PyAttributeError::new_err(format!("the array's class has no entry method '{name}'")));
+        };
+        Ok(Asked::Method { array: entry.array, to: entry.to.clone(), tag: tag as u32 })
+    }
+}
+
+/// Chares of an array.
+#[derive(Clone)]
+pub(crate) enum Towards {
+    One(Index),
+    All,
+    Section(Arc<[Index]>),
+}
+
+impl Towards {
+    fn target(&self, array: u32) -> Target<PyChare> {
+        let proxy =
+            ARRAYS.with_borrow(|arrays| arrays[array as usize].proxy).expect("no chare runs before all are made");
+        match self {
+            Towards::One(index) => proxy.at(*index),
+            Towards::All => proxy.all(),
+            Towards::Section(indices) => proxy.section(indices.iter().copied()),
+        }
+    }
+}
+
+/// An index from an integer or a tuple of them.
+pub(crate) fn index_of(object: &Bound<'_, PyAny>) -> PyResult<Index> {
+    if let Ok(one) = object.extract::<i32>() {
+        return Ok(one.into());
+    }
+    let integers: Vec<i32> = object
+        .extract()
+        .map_err(|_| PyTypeError::new_err("an index is an integer, or a tuple of 1 to 6 integers below 2^31"))?;
+    if integers.is_empty() || integers.len() > 6 {
+        return Err(PyValueError::new_err(format!("an index has 1 to 6 integers, not {}", integers.len())));
+    }
+    Ok(Index::new(&integers))
+}
+
+fn index_to_python<'py>(py: Python<'py>, index: &Index) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, index.as_slice())
+}
+
+/// The arguments of [`chare_target`].
+type Parts<'py> = (u32, Option<Bound<'py, PyAny>>, bool);
+
+/// Chares that messages go to: all of an array, one, or some.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawTarget {
+    array: u32,
+    to: Towards,
+}
+
+#[pymethods]
+impl RawTarget {
+    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> PyResult<RawTarget> {
+        Ok(RawTarget { array: self.array, to: Towards::One(index_of(index)?) })
+    }
+
+    fn section(&self, indices: &Bound<'_, PyAny>) -> PyResult<RawTarget> {
+        let indices = indices.try_iter()?.map(|index| index_of(&index?)).collect::<PyResult<Arc<[Index]>>>()?;
+        Ok(RawTarget { array: self.array, to: Towards::Section(indices) })
+    }
+
+    fn __getattr__(&self, name: Bound<'_, PyString>) -> PyResult<RawEntry> {
+        if name.to_str()?.starts_with('_') {
+            return Err(PyAttributeError::new_err(format!("no entry method begins with '_': '{name}'")));
+        }
+        Ok(RawEntry { array: self.array, to: self.to.clone(), name: name.unbind(), priority: 0 })
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Parts<'py>)> {
+        let make = import(py, "gridloom._gridloom")?.getattr("chare_target")?;
+        let (indices, is_section) = match &self.to {
+            Towards::All => (None, false),
+            Towards::One(index) => (Some(index_to_python(py, index)?.into_any()), false),
+            Towards::Section(indices) => {
+                let all = indices.iter().map(|index| index_to_python(py, index)).collect::<PyResult<Vec<_>>>()?;
+                (Some(all.into_pyobject(py)?.into_any()), true)
+            }
+        };
+        Ok((make, (self.array, indices, is_section)))
+    }
+}
+
+/// A target again, from its parts.
+#[pyfunction]
+pub(crate) fn chare_target(array: u32, indices: Option<&Bound<'_, PyAny>>, is_section: bool) -> PyResult<RawTarget> {
+    let all = RawTarget { array, to: Towards::All };
+    match indices {
+        None => Ok(all),
+        Some(indices) if is_section => all.section(indices),
+        Some(index) => all.__getitem__(index),
+    }
+}
+
+/// An entry method of chares: a call sends its message.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawEntry {
+    array: u32,
+    to: Towards,
+    name: Py<PyString>,
+    priority: i32,
+}
+
+#[pymethods]
+impl RawEntry {
+    #[pyo3(signature = (*arguments, **named))]
+    fn __call__(&self, py: Python<'_>, arguments: Py<PyTuple>, named: Option<Py<PyDict>>) {
+        let message = PyMessage { method: self.name.clone_ref(py), arguments, named };
+        let (array, to, priority) = (self.array, self.to.clone(), self.priority);
+        ask(Action::Send { array, to, priority, message });
+    }
+
+    fn with_priority(&self, py: Python<'_>, priority: i32) -> RawEntry {
+        RawEntry { array: self.array, to: self.to.clone(), name: self.name.clone_ref(py), priority }
+    }
+}
+
+fn ask(action: Action) {
+    ACTIONS.with_borrow_mut(|actions| actions.push(action));
+}
+
+#[pyfunction]
+pub(crate) fn chare_contribute(
+    py: Python<'_>,
+    value: &Bound<'_, PyAny>,
+    reducer: &str,
+    callback: Option<&Bound<'_, RawEntry>>,
+    ordered: bool,
+) -> PyResult<()> {
+    let (reducer, value) = match reducer {
+        "barrier" => (Reducer::Barrier, Value::Nothing),
+        "sum" => (Reducer::Sum, numbers(py, value)?),
+        "min" => (Reducer::Min, numbers(py, value)?),
+        "max" => (Reducer::Max, numbers(py, value)?),
+        "gather" => (Reducer::Gather, Value::Bytes(pickled(py, value)?)),
+        _ => {
+            let why = format!("reducer '{reducer}' is not known; there are barrier, sum, min, max, gather");
+            return Err(error(py, "UsageError", &why));
+        }
+    };
+    let contribution = Contribution::new(reducer, value);
+    let contribution = if ordered { contribution.ordered() } else { contribution };
+    ask(Action::Contribute { contribution, callback: Asked::read(callback)? });
+    Ok(())
+}
+
+#[pyfunction]
+pub(crate) fn chare_when_quiet(callback: Option<&Bound<'_, RawEntry>>) -> PyResult<()> {
+    ask(Action::AwaitQuiet(Asked::read(callback)?));
+    Ok(())
+}
+
+#[pyfunction]
+pub(crate) fn chare_exit(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    ask(Action::Exit(Value::Bytes(pickled(py, value)?)));
+    Ok(())
+}
+
+#[pyfunction]
+pub(crate) fn chare_compute(flops: f64) {
+    ask(Action::Compute(flops));
+}
+
+#[pyfunction]
+pub(crate) fn chare_now() -> f64 {
+    NOW.get()
+}
+
+/// A number, or several.
+fn numbers(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if let Ok(integer) = value.extract::<i64>() {
+        return Ok(Value::from(integer));
+    }
+    if let Ok(float) = value.extract::<f64>() {
+        return Ok(Value::from(float));
+    }
+    if let Ok(integers) = value.extract::<Vec<i64>>() {
+        return Ok(Value::from(integers));
+    }
+    value.extract::<Vec<f64>>().map(Value::from).map_err(|_| {
+        let given = value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
+        error(
+            py,
+            "UsageError",
+            &format!("'{given}' cannot be summed or compared: give a number, or one dimension of them"),
+        )
+    })
+}
+
+/// What a program sees of a value: several numbers are an array.
+pub(crate) fn to_python<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Nothing => Ok(py.None().into_bound(py)),
+        Value::Floats(floats) => match floats[..] {
+            [one] => Ok(one.into_pyobject(py)?.into_any()),
+            _ => import(py, "numpy")?.call_method1("array", (floats,)),
+        },
+        Value::Integers(integers) => match integers[..] {
+            [one] => Ok(one.into_pyobject(py)?.into_any()),
+            _ => import(py, "numpy")?.call_method1("array", (integers,)),
+        },
+        Value::Bytes(bytes) => unpickled(py, &bytes),
+        Value::Gathered(all) => {
+            let all = all.into_iter().map(|(_, value)| to_python(py, value)).collect::<PyResult<Vec<_>>>()?;
+            Ok(all.into_pyobject(py)?.into_any())
+        }
+    }
+}

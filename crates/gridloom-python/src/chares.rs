@@ -1,0 +1,163 @@
+//! Programs of Python chares: their arrays, and the run.
+
+use std::sync::{Arc, Mutex};
+
+use gridloom::Error;
+use gridloom::chares::{self, ChareError, Elements, Ended, Index, Job, Pe, Placement, Shape};
+use gridloom::process::StackKind;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::chare::{
+    Known, PyChare, RawTarget, act_at_start, actions, add_array, chare_target, drop_actions, index_of, made_array,
+    methods_of, raise_later, reset, take_raised, to_python,
+};
+use crate::errors::{OrRaise, error};
+use crate::lock;
+use crate::wait::interruptible;
+
+/// An array that the program wants.
+struct Wanted {
+    name: String,
+    /// Makes the object of an index.
+    make: Py<PyAny>,
+    shape: Shape,
+    placement: Placement,
+}
+
+/// One element of a program, while its arrays are named.
+#[pyclass(frozen, module = "gridloom._gridloom")]
+pub(crate) struct RawJob {
+    #[pyo3(get)]
+    element: u32,
+    #[pyo3(get)]
+    elements: u32,
+    wanted: Mutex<Vec<Wanted>>,
+}
+
+#[pymethods]
+impl RawJob {
+    #[allow(clippy::too_many_arguments, reason = "each is one of the caller's")]
+    /// An array whose objects `make(proxy, index)` makes. `shape` is a tuple of extents, or with `is_sparse` a list of indices.
+    fn array(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        methods: Vec<Py<PyString>>,
+        shape: &Bound<'_, PyAny>,
+        is_sparse: bool,
+        placement: &Bound<'_, PyAny>,
+        make: Py<PyAny>,
+    ) -> PyResult<RawTarget> {
+        let shape = match is_sparse {
+            true => Shape::sparse(shape.try_iter()?.map(|index| index_of(&index?)).collect::<PyResult<Vec<Index>>>()?),
+            false => Shape::of(&shape.extract::<Vec<usize>>()?),
+        };
+        let placement = placement_of(py, placement)?;
+        lock(&self.wanted).push(Wanted { name: name.into(), make, shape, placement });
+        chare_target(add_array(Known { methods: Arc::new(methods), proxy: None }), None, false)
+    }
+}
+
+fn placement_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Placement> {
+    if given.is_callable() {
+        let function = given.clone().unbind();
+        let place = move |index: Index, elements: &Elements| {
+            Python::attach(|py| {
+                let at = PyTuple::new(py, index.as_slice()).and_then(|at| function.call1(py, (at, elements.count())));
+                match at.and_then(|element| element.extract(py)) {
+                    Ok(element) => Pe(element),
+                    Err(error) => {
+                        raise_later(error);
+                        Pe(u32::MAX)
+                    }
+                }
+            })
+        };
+        return Ok(Placement::custom(place));
+    }
+    match given.extract::<String>()?.as_str() {
+        "blocks" => Ok(Placement::Blocks),
+        "round-robin" => Ok(Placement::RoundRobin),
+        "by-site" => Ok(Placement::BySite),
+        other => {
+            let why =
+                format!("placement '{other}' is not known; there are blocks, round-robin, by-site, or a function");
+            Err(error(py, "UsageError", &why))
+        }
+    }
+}
+
+/// Runs a program, which is called with a `RawJob` on each element; the value with which it ended, and whether this is the first
+/// element.
+#[pyfunction]
+pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
+    let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+    let kept = raised.clone();
+    let make = move |job: &mut Job<'_>| {
+        let made = Python::attach(|py| make_arrays(py, &program, job));
+        made.map_err(|error| {
+            let text = error.to_string();
+            raise_later(error);
+            Error::Chares(ChareError::Failed(text))
+        })
+    };
+    drop(take_raised());
+    let body = move || -> Result<Ended, Error> {
+        let outcome = chares::run_on(StackKind::Thread, make);
+        *lock(&kept) = take_raised();
+        outcome
+    };
+    // Real elements run here, where Python's signals come; simulated ones have threads of their own.
+    let is_simulated = chares::is_simulated().or_raise(py)?;
+    let outcome = if is_simulated { interruptible(py, body)? } else { py.detach(body) };
+    if let (Err(_), Some(error)) = (&outcome, lock(&raised).take()) {
+        return Err(error);
+    }
+    let Ended { value, is_first } = outcome.or_raise(py)?;
+    Ok((to_python(py, value)?, is_first))
+}
+
+fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResult<()> {
+    reset();
+    let (element, elements) = (job.element().0, job.elements().count());
+    let raw = Py::new(py, RawJob { element, elements, wanted: Mutex::default() })?;
+    program.call1(py, (raw.clone_ref(py),))?;
+    let wanted = std::mem::take(&mut *lock(&raw.get().wanted));
+    let asked = actions();
+    for (number, wanted) in wanted.into_iter().enumerate() {
+        make_array(py, number as u32, wanted, job)?;
+    }
+    if actions() > asked {
+        return Err(error(
+            py,
+            "UsageError",
+            "a chare's __init__ cannot send: its array is not there yet; send in an entry method",
+        ));
+    }
+    // Every element runs the program, and the first one sends.
+    job.start(act_at_start);
+    drop_actions();
+    Ok(())
+}
+
+fn make_array(py: Python<'_>, number: u32, wanted: Wanted, job: &mut Job<'_>) -> PyResult<()> {
+    let Wanted { name, make, shape, placement } = wanted;
+    let methods = methods_of(number);
+    let proxy = Py::new(py, chare_target(number, None, false)?)?;
+    let mut failed = None;
+    let object = |index: Index| {
+        let made = PyTuple::new(py, index.as_slice()).and_then(|at| make.call1(py, (proxy.clone_ref(py), at)));
+        let object = made.unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            py.None()
+        });
+        PyChare { object, methods: methods.clone() }
+    };
+    let made = job.array_named(&name, shape, placement, object);
+    if let Some(error) = failed.or_else(take_raised) {
+        return Err(error);
+    }
+    made_array(number, made.or_raise(py)?);
+    Ok(())
+}

@@ -1,0 +1,213 @@
+"""Message-driven objects in Python: alone, as several processes, and in simulation."""
+
+import doctest
+import os
+import pathlib
+import subprocess
+import sys
+
+import gridloom as gl
+import numpy as np
+import pytest
+from gridloom import chares
+
+PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+STENCIL = ROOT / "examples" / "stencil" / "stencil.py"
+
+
+def gridloom(*words, **options):
+    command = [str(word) for word in (PROGRAM, *words)]
+    environment = {**os.environ, "GRIDLOOM_SECRET": "of the tests"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **options)
+
+
+class Keeper(chares.Chare):
+    """Keeps what it was given."""
+
+    def __init__(self, first=()):
+        self.kept = list(first)
+
+    def keep(self, *what, **named):
+        self.kept += [*what, *sorted(named.items())]
+
+    def tell(self):
+        self.contribute(self.kept, "gather", chares.exit)
+
+    def reduce(self, reducer, ordered=False):
+        self.contribute(self.index[0] + 0.5, reducer, self.array[0].reduced, ordered=ordered)
+
+    def reduced(self, value):
+        chares.exit(value)
+
+    def vector(self):
+        self.contribute(np.arange(3) + self.index[0], "sum", chares.exit)
+
+    def quiet(self):
+        chares.exit(self.kept)
+
+    def fall(self):
+        raise LookupError("it is gone")
+
+    def wrong(self, what):
+        what(self)
+
+
+def ended(program):
+    return chares.run(program).value
+
+
+def test_the_module_s_example():
+    assert doctest.testmod(chares).failed == 0
+
+
+def test_messages_go_to_one_to_some_and_to_all():
+    def program(job):
+        keepers = job.array(Keeper, (2, 2), ([0],))
+        keepers.keep(1)
+        keepers[1, 0].keep("a", b=2)
+        keepers.section([(0, 0), (1, 1)]).keep(3)
+        keepers.tell()
+
+    assert ended(program) == [[0, 1, 3], [0, 1], [0, 1, "a", ("b", 2)], [0, 1, 3]]
+
+
+def test_priorities_and_sparse_arrays():
+    def program(job):
+        keepers = job.array(Keeper, indices=[7, -2])
+        for number, priority in [(1, 0), (2, 5), (3, -1)]:
+            keepers[-2].keep.with_priority(priority)(number)
+        chares.when_quiet(keepers[-2].quiet)
+
+    assert ended(program) == [3, 1, 2]
+
+
+@pytest.mark.parametrize(("reducer", "value"), [("sum", 8.0), ("min", 0.5), ("max", 3.5)])
+def test_reductions(reducer, value):
+    def program(job):
+        job.array(Keeper, 4).reduce(reducer, ordered=True)
+
+    assert ended(program) == value
+
+
+def test_arrays_are_reduced_element_by_element():
+    assert ended(lambda job: job.array(Keeper, 4).vector()).tolist() == [6, 10, 14]
+
+
+def test_a_group_and_a_placement_of_the_program_s_own():
+    def program(job):
+        assert (job.element, job.elements) == (0, 1)
+        job.array(Keeper, 3, placement=lambda index, elements: index[0] % elements)
+        job.group(Keeper, (["own"],)).tell()
+
+    assert ended(program) == [["own"]]
+
+
+def test_an_exception_in_an_entry_method_ends_the_program_with_it():
+    with pytest.raises(LookupError, match="it is gone") as raised:
+        ended(lambda job: job.array(Keeper, 2)[1].fall())
+    assert raised.traceback[-1].name == "fall"
+    assert ended(lambda job: job.array(Keeper, 1).tell()) == [[]], "another program runs after it"
+
+
+def test_what_a_program_does_wrong():
+    class Eager(chares.Chare):
+        def __init__(self):
+            self.array.hello()
+
+        def hello(self):
+            pass
+
+    wrong = [
+        (gl.UsageError, "a chare's __init__ cannot send", lambda job: job.array(Eager, 1)),
+        (gl.UsageError, "placement 'near' is not known", lambda job: job.array(Keeper, 1, placement="near")),
+        (gl.UsageError, "has a shape or indices", lambda job: job.array(Keeper)),
+        (gl.UsageError, "is no class derived from", lambda job: job.array(dict, 1)),
+        (gl.ChareError, "the program can never end", lambda job: job.array(Keeper, 1)),
+        (gl.ChareError, r"array Keeper has no chare \(5\)", lambda job: job.array(Keeper, 2)[5].tell()),
+        (gl.ChareError, "puts (.*) on element 7, and there are 1", lambda job: job.array(Keeper, 2, placement=lambda *_: 7)),
+        (ZeroDivisionError, "division", lambda job: job.array(Keeper, 2, placement=lambda index, _: 1 // index[0])),
+        (AttributeError, "no entry method 'missing'", lambda job: chares.when_quiet(job.array(Keeper, 2).missing)),
+        (AttributeError, "no entry method begins with '_'", lambda job: job.array(Keeper, 2)._private()),
+        (AttributeError, "missing", lambda job: job.array(Keeper, 2)[0].missing()),
+        (gl.UsageError, "a callback is an entry method", lambda job: chares.when_quiet(print)),
+        (TypeError, "an index is an integer", lambda job: job.array(Keeper, 2)["a"].tell()),
+        (gl.ChareError, "only a chare contributes", lambda job: Keeper.contribute(job.array(Keeper, 1))),
+    ]
+    for error, text, program in wrong:
+        with pytest.raises(error, match=text):
+            ended(program)
+
+
+def test_what_a_chare_does_wrong():
+    wrong = [
+        (gl.UsageError, "reducer 'product' is not known", lambda chare: chare.contribute(1, "product")),
+        (gl.UsageError, "'str' cannot be summed", lambda chare: chare.contribute("1", "sum")),
+    ]
+    for error, text, call in wrong:
+        with pytest.raises(error, match=text):
+            ended(lambda job, call=call: job.array(Keeper, 1)[0].wrong(call))
+
+
+def test_elements_that_are_processes(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+from gridloom import chares
+
+class Ring(chares.Chare):
+    def go(self, told, ring):
+        told = [*told, (self.index[0], self.element)]
+        if len(told) == 6:
+            chares.exit(told)
+        else:
+            ring[(self.index[0] + 1) % 3].go(told, ring=ring)
+
+def program(job):
+    ring = job.array(Ring, 3)
+    ring[0].go([], ring=ring)
+
+ended = chares.run(program)
+if ended.is_first:
+    print(ended.value)
+"""
+    )
+    done = gridloom("chares", "run", "-n", 3, "--", sys.executable, program)
+    assert done.stdout == f"element@0| {[(at % 3, at % 3) for at in range(6)]}\n", done.stderr
+    one = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    assert one.stdout == f"{[(at % 3, 0) for at in range(6)]}\n", one.stderr
+
+
+def test_an_exception_of_an_element_ends_the_others(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from gridloom import chares\n"
+        "class Fall(chares.Chare):\n"
+        "    def fall(self):\n"
+        "        assert self.index[0] != 1, 'this one'\n"
+        "chares.run(lambda job: job.array(Fall, 2).fall())\n"
+    )
+    done = gridloom("chares", "run", "-n", 2, "--", sys.executable, program)
+    assert done.returncode == 1
+    assert "element@1| AssertionError: this one" in done.stderr
+    assert "ChareError: element 1 was lost before the program ended" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("chares", "run", "-n", 2, "--")])
+def test_the_stencil_is_that_of_the_serial_program(words):
+    program = [sys.executable, STENCIL, "--size", "96", "--steps", "12", "--chares", "9", "--placement", "round-robin", "--check"]
+    done = gridloom(*words, *program) if words else subprocess.run([str(w) for w in program], capture_output=True, text=True)
+    assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
+
+
+def test_the_stencil_in_simulation(tmp_path):
+    platform = tmp_path / "platform.toml"
+    platform.write_text(
+        "[[cluster]]\nname = 'c'\nhosts = 'node-[0-3]'\nspeed = '1Gf'\nbandwidth = '1Gbps'\nlatency = '50us'\n"
+    )
+    deployment = tmp_path / "elements.toml"
+    deployment.write_text(gridloom("chares", "deployment", "-p", platform).stdout)
+    program = [sys.executable, STENCIL, "--size", "96", "--steps", "5", "--check"]
+    done = gridloom("simulate", "-p", platform, "-d", deployment, "--", *program)
+    assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
+    assert "trace hash" in done.stdout
