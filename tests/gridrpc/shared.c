@@ -215,8 +215,8 @@ static void without_a_session(void) {
 
 static void begun_puts(void) {
     enum { PUTS = 20 };
-    const int hints[] = {0, OMST_POINT2POINT, OMST_BROADCAST, OMST_ALL_EXCHANGE};
-    const int wrong[] = {-1, 3, 8, OMST_BROADCAST | 512, OMST_BROADCAST | OMST_ALL_EXCHANGE};
+    const int hints[] = {0, OMST_POINT2POINT | OMST_SWARM_NP, OMST_BROADCAST | OMST_TREE_NP, OMST_ALL_EXCHANGE | OMST_DIRECT_NP};
+    const int wrong[] = {-1, 3, 8, OMST_BROADCAST | 512, OMST_BROADCAST | OMST_ALL_EXCHANGE, OMST_BROADCAST | 0x4000};
     OmstRequest requests[PUTS];
     char name[32];
     fill();

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::DATUM_NAME_BYTES_MAX;
-use crate::{DatumId, Meta, TaskId};
+use crate::{DatumId, Meta, Method, TaskId};
 
 /// A version of a shared name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct Named {
     pub replicas: u16,
     /// They keep it also when they end, until it is deleted.
     pub is_durable: bool,
+    /// How it gets to the servers that read it.
+    pub method: Method,
     /// Which call has put it, if a function did.
     pub made_by: Option<Maker>,
 }

@@ -4,6 +4,7 @@
 //! functions are described by [`IDL`]; [`C_SOURCE`] has their bodies for the world that runs them.
 
 mod names;
+mod slices;
 mod stage;
 
 use gridloom_base::limits::{PARTS, SILENCE_NS_MAX};
@@ -48,7 +49,7 @@ pub type Case = (&'static str, fn(&mut dyn World));
 
 /// All cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    CALLS.iter().chain(names::CASES)
+    CALLS.iter().chain(names::CASES).chain(slices::CASES)
 }
 
 const CALLS: &[Case] = &[

@@ -26,11 +26,18 @@ extern "C" {
  *   OMST_BROADCAST     OmstWait also has all servers get it, from one another; readers find it at their server
  *   OMST_ALL_EXCHANGE  nothing, as OMST_POINT2POINT
  *   OMST_DURABLE_NP    of our own, to be OR-ed with one of these: as GRPC_DURABLE_NP of grpc_shared.h
- * The bits of a method of transfer, to be OR-ed with it, are for later: they are errors. */
+ * A method of transfer, of our own too, can be OR-ed with it: how the datum gets to servers that read it.
+ *   OMST_DIRECT_NP     from servers that have it, and from no others
+ *   OMST_TREE_NP       also from servers that it comes to, part by part
+ *   OMST_SWARM_NP      in two slices at a time, each from another server
+ * Without one, it is the one that takes the least time, as predicted. */
 #define OMST_POINT2POINT 1
 #define OMST_BROADCAST 2
 #define OMST_ALL_EXCHANGE 4
 #define OMST_DURABLE_NP 0x100
+#define OMST_DIRECT_NP 0x1000
+#define OMST_TREE_NP 0x2000
+#define OMST_SWARM_NP 0x3000
 
 /* ---- Putting and getting
  * -------------------------------------------------------------------------------------------------- */

@@ -200,7 +200,7 @@ impl Writer {
 
     /// The datum is not to outlive the process.
     pub(crate) fn remove(&self, datum: DatumId) {
-        if let Some(jobs) = self.0.as_ref().filter(|_| datum.is_shared()) {
+        if let Some(jobs) = self.0.as_ref().filter(|_| datum.is_shared() && datum.slice().is_none()) {
             // A thread that is gone takes the process with it.
             let _ = jobs.send(Job::Remove(datum));
         }
@@ -246,6 +246,7 @@ mod tests {
             meta: Meta::Bytes { size_bytes },
             replicas: 1,
             is_durable: true,
+            method: gridloom_base::Method::Auto,
             made_by: None,
         }
     }

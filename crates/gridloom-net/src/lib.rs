@@ -11,6 +11,7 @@ pub mod payload;
 mod pid;
 pub mod process;
 pub mod segment;
+mod sliced;
 mod spilling;
 mod spin;
 pub mod store;

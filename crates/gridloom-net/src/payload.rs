@@ -46,9 +46,7 @@ impl Payload {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Inline(bytes) => bytes,
-            Payload::Segment { segment, offset, size_bytes } => {
-                &segment.bytes()[*offset as usize..(*offset + *size_bytes) as usize]
-            }
+            Payload::Segment { segment, offset, size_bytes } => segment.part(*offset, *size_bytes),
             Payload::Foreign(memory) => memory.bytes(),
         }
     }

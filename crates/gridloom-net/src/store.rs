@@ -10,12 +10,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, Meta};
+use gridloom_base::{DatumId, Meta, SLICES, slice_bytes};
 
 use crate::moving::Moving;
 use crate::partials::Partials;
 use crate::payload::Payload;
-use crate::segment::{Filling, Pool, Segment};
+use crate::segment::{Filler, Filling, Pool, Segment};
+use crate::sliced::{Sliced, joined};
 use crate::uploads::Uploads;
 
 /// A datum in shared memory: its description, the memory, the first byte there, the number of bytes.
@@ -32,6 +33,7 @@ pub struct Store {
     has_more: Condvar,
     /// What comes and may be passed on meanwhile.
     coming: Mutex<BTreeMap<DatumId, (Meta, Arc<Filling>)>>,
+    sliced: Sliced,
 }
 
 /// A datum comes, until this is dropped.
@@ -61,8 +63,8 @@ struct Stored {
 impl Store {
     /// An empty store that takes its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        let (uploads, moving, partials, held, has_more, coming) = Default::default();
-        Store { pool, uploads, moving, partials, held, has_more, coming }
+        let (uploads, moving, partials, held, has_more, coming, sliced) = Default::default();
+        Store { pool, uploads, moving, partials, held, has_more, coming, sliced }
     }
 
     /// The same, with a limit on what is sent in bulk.
@@ -132,6 +134,39 @@ impl Store {
             Payload::Segment { segment, offset, size_bytes } => Ok(Some((meta, segment, offset, size_bytes))),
             Payload::Inline(_) | Payload::Foreign(_) => unreachable!("it was made as a segment above"),
         }
+    }
+
+    /// A datum, or a slice of one, with the description of the whole.
+    pub fn to_send(&self, datum: &DatumId) -> Option<(Meta, Payload)> {
+        self.get(datum).or_else(|| {
+            let (number, (meta, whole)) = (datum.slice()?, self.get(&datum.whole())?);
+            let bytes = slice_bytes(whole.size_bytes(), number);
+            Some((meta, whole.part(bytes.start, bytes.end - bytes.start)?))
+        })
+    }
+
+    // ---- what comes in slices
+
+    /// Where a slice of a datum of that description is to lie: beside the others.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn room_of_slice(&self, slice: DatumId, meta: &Meta) -> io::Result<Filler> {
+        self.sliced.room(&self.pool, slice, meta.size_bytes())
+    }
+
+    /// All slices of a datum of that description are there: so is the whole. They are copied only if they lie apart.
+    pub fn join(&self, whole: DatumId, meta: Meta) {
+        let slices: Vec<Payload> = whole.slices().iter().filter_map(|slice| Some(self.get(slice)?.1)).collect();
+        if slices.len() == SLICES {
+            self.put(whole, meta, joined(&self.pool, &slices));
+        }
+        self.sliced.forget(whole);
+    }
+
+    /// A slice is of no use any more.
+    pub fn forget_slice(&self, slice: DatumId) {
+        self.sliced.forget(slice.whole());
     }
 
     // ---- what lies on the disk

@@ -1,4 +1,4 @@
-//! The limit on what a node sends in bulk to other hosts: all its streams together stay below a rate, so that others who share its way
+//! The limit on what a node sends in bulk to other hosts: all its streams together stay below a rate, so that others which share its way
 //! have room.
 //!
 //! Each part waits as long as a link of that rate would take for it, behind the parts of all other streams. So a probe finds that rate,

@@ -24,9 +24,9 @@ pub(crate) fn begin_put_shared(
     grid: &RawGrid,
     name: String,
     object: &Bound<'_, PyAny>,
-    options: (bool, u16, bool),
+    options: (bool, u16, bool, String),
 ) -> PyResult<RawBegun> {
-    let options = PutOptions { replaces: options.0, replicas: options.1, is_durable: options.2 };
+    let options = put_options(py, options)?;
     let (session, grid) = grid.live(py)?;
     // Errors name it.
     let what = format!("put of '{name}'");
@@ -54,9 +54,9 @@ pub(crate) fn begin_put_file_shared(
     grid: &RawGrid,
     name: String,
     path: std::path::PathBuf,
-    options: (bool, u16, bool),
+    options: (bool, u16, bool, String),
 ) -> PyResult<RawBegun> {
-    let options = PutOptions { replaces: options.0, replicas: options.1, is_durable: options.2 };
+    let options = put_options(py, options)?;
     let (session, grid) = grid.live(py)?;
     begin_put(py, &session, grid, move |grid| {
         let read = std::fs::read(&path);
@@ -64,6 +64,14 @@ pub(crate) fn begin_put_file_shared(
             read.map_err(|error| gridloom::Error::Usage(format!("cannot read '{}': {error}", path.display())))?;
         grid.shared().begin_put(&name, &Value::from(Arc::<[u8]>::from(bytes)), options)
     })
+}
+
+fn put_options(
+    py: Python<'_>,
+    (replaces, replicas, is_durable, method): (bool, u16, bool, String),
+) -> PyResult<PutOptions> {
+    let method = method.parse().map_err(gridloom::Error::Usage).or_raise(py)?;
+    Ok(PutOptions { replaces, replicas, is_durable, method })
 }
 
 fn begin_put(

@@ -508,3 +508,44 @@ def test_calls_go_where_what_they_declare_to_get_is(tmp_path):
             (ran,) = group.report().tasks
             assert (ran.server,) == put.servers
             assert grid.names(name)[0].servers == put.servers, "it went nowhere"
+
+
+STAR = """
+[[host]]
+name = "client"
+speed = "1Gf"
+properties = {{ role = "client, agent" }}
+{hosts}
+[[star]]
+name = "lan"
+hosts = ["client", {names}]
+bandwidth = "12.5MBps"
+latency = "100us"
+"""
+
+
+@pytest.mark.parametrize(("method", "sends"), [("direct", 7), ("tree", 1), ("swarm", 1), ("auto", 1)])
+def test_a_method_of_transfer_is_chosen(tmp_path, method, sends):
+    host = '[[host]]\nname = "s{0}"\nspeed = "1Gf"\nproperties = {{ role = "server", memory = "1GiB" }}\n'
+    hosts, names = "".join(map(host.format, range(8))), ", ".join(f'"s{number}"' for number in range(8))
+    (tmp_path / "star.toml").write_text(STAR.format(hosts=hosts, names=names))
+    size = 16 << 20
+    with gl.simulate(tmp_path / "star.toml") as grid:
+        grid.advance(30)
+        grid.put("mesh", np.broadcast_to(np.uint8(0), (size,)), method=method)
+        begun = grid.now()
+        grid.place("mesh")
+        takes = (grid.now() - begun) / (size / 12.5e6)
+        uploads = [of for link, of in grid.simulation().bytes_by_link.items() if link.startswith("lan") and "_UP" in link]
+    # The client has sent it once.
+    assert sorted(uploads)[-1] == pytest.approx(sends * size, rel=0.05)
+    assert takes == pytest.approx(sends, rel=0.15)
+
+
+def test_a_method_that_is_none_is_named(agent):
+    with gl.connect(agent) as grid:
+        with pytest.raises(gl.UsageError, match="'swam' is no method of transfer; did you mean 'swarm'"):
+            grid.put("mesh", 1.0, method="swam")
+        with pytest.raises(gl.ArgumentError, match="method"):
+            grid.put("mesh", 1.0, method=3)
+        assert not grid.exists("mesh")

@@ -81,6 +81,14 @@ impl Simulation {
                     self.kernel.note(|trace, now| trace.stored(now, node, part, &value));
                 }
             }
+            Effect::JoinSlices { datum, meta } => {
+                let store = &mut self.nodes.node_mut(node).store;
+                let slices: Option<Vec<StoredValue>> =
+                    datum.slices().into_iter().map(|slice| store.value(slice).cloned()).collect();
+                let value = StoredValue::joined(meta, &slices.expect("all slices are there"));
+                store.put(datum, value.clone());
+                self.kernel.note(|trace, now| trace.stored(now, node, datum, &value));
+            }
             Effect::StartTask { task } => self.start_task(node, task),
             // Simulated slots take one task at a time.
             Effect::WithdrawTask { .. } => {}
@@ -123,7 +131,7 @@ impl Simulation {
     }
 
     fn send_datum(&mut self, node: NodeId, to: NodeId, datum: DatumId) {
-        if let Some(value) = self.node(node).store.value(datum).cloned() {
+        if let Some(value) = self.node(node).store.value_to_send(datum) {
             if self.sessions.share_memory(node, to) {
                 return self.hand_over(node, to, datum, value);
             }

@@ -195,6 +195,7 @@ impl Session {
             replaces: used.does == Does::Replace,
             replicas: 1,
             is_durable: false,
+            method: gridloom_base::Method::Auto,
             made_by,
             task: TaskId { client, serial: copy },
             group: GroupId { client, serial: group },

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Meta};
+use gridloom_base::{DatumId, Meta, slice_bytes};
 
 /// A value: its bytes are `None` where only its size counts.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,6 +16,12 @@ pub(crate) struct StoredValue {
 }
 
 impl StoredValue {
+    /// A value of that description, made of all bytes of its slices.
+    pub(crate) fn joined(meta: Meta, slices: &[StoredValue]) -> StoredValue {
+        let bytes: Option<Vec<&[u8]>> = slices.iter().map(|slice| slice.bytes.as_deref()).collect();
+        StoredValue { meta, bytes: bytes.map(|bytes| bytes.concat().into()) }
+    }
+
     /// Its bytes from that one on, as a value of that description, if it has them.
     pub(crate) fn part(&self, from_byte: u64, meta: &Meta) -> Option<StoredValue> {
         let end = from_byte.checked_add(meta.size_bytes()).filter(|end| *end <= self.meta.size_bytes())?;
@@ -56,6 +62,16 @@ impl Store {
 
     pub(crate) fn value(&self, datum: DatumId) -> Option<&StoredValue> {
         self.values.get(&datum)
+    }
+
+    /// A value, or a slice of one that is there.
+    pub(crate) fn value_to_send(&self, datum: DatumId) -> Option<StoredValue> {
+        let sliced = || {
+            let (whole, number) = (self.values.get(&datum.whole())?, datum.slice()?);
+            let bytes = slice_bytes(whole.meta.size_bytes(), number);
+            whole.part(bytes.start, &Meta::Bytes { size_bytes: bytes.end - bytes.start })
+        };
+        self.values.get(&datum).cloned().or_else(sliced)
     }
 
     pub(crate) fn remove(&mut self, datum: DatumId) {

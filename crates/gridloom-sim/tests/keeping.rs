@@ -4,7 +4,7 @@ mod lan;
 
 use gridloom_base::limits::{KEEPER_RESTS_NS_MAX, KEEPER_RESTS_NS_MIN};
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, SplitMix64, TaskId};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, SplitMix64, TaskId};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
@@ -57,7 +57,9 @@ impl Stage {
         let (name, meta) = (name.to_string(), Meta::array(Dtype::Uint8, &[SIZE]));
         self.sim.put(client, datum, meta.clone(), None);
         let (replaces, is_durable, made_by) = (false, true, None);
-        let command = NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by, task, group };
+        let method = Method::Auto;
+        let command =
+            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by, task, group };
         self.sim.command(client, Command::Name { ask, command });
         let event = wait_for(
             &mut self.sim,

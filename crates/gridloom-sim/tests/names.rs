@@ -107,6 +107,7 @@ impl Stage {
             replaces: false,
             replicas: 1,
             is_durable: false,
+            method: gridloom_base::Method::Auto,
             made_by: None,
             task,
             group,

@@ -94,6 +94,7 @@ fn name_json(one: &SharedName) -> Value {
         "size_bytes": one.meta.size_bytes(),
         "replicas": one.replicas,
         "durable": one.is_durable,
+        "method": one.method.to_string(),
         "servers": one.servers,
     })
 }

@@ -2,7 +2,7 @@
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Output, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand, World};
@@ -12,7 +12,7 @@ use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
     ("what one client puts another finds and reads, also when the first is gone", outlives_its_client),
-    ("a name has one version at a time, and who reads an old one keeps it", versions),
+    ("a name has one version at a time, and readers of an old one keep it", versions),
     ("a find waits for a put, and an unknown name is told with those like it", waits),
     ("what is awaited comes by itself, or ends at its limit; a put that is forgotten leaves nothing", awaits),
     ("calls read shared data on any server", calls_read),
@@ -41,13 +41,22 @@ impl Stage<'_> {
         })
     }
 
-    fn named(&mut self, command: NameCommand) -> Answer {
+    pub(super) fn named(&mut self, command: NameCommand) -> Answer {
         let ask = self.ask(command);
         self.answer(ask)
     }
 
     fn put_command(&mut self, name: &str, replaces: bool, replicas: u16) -> NameCommand {
-        let (datum, meta) = self.array();
+        let array = self.array();
+        self.put_command_of(array, name, (replaces, replicas, Method::Auto))
+    }
+
+    pub(super) fn put_command_of(
+        &mut self,
+        (datum, meta): (DatumId, Meta),
+        name: &str,
+        (replaces, replicas, method): (bool, u16, Method),
+    ) -> NameCommand {
         let client = self.name;
         let task = TaskId { client, serial: self.serial() };
         let group = GroupId { client, serial: self.serial() };
@@ -58,6 +67,7 @@ impl Stage<'_> {
             replaces,
             replicas,
             is_durable: false,
+            method,
             made_by: None,
             task,
             group,
@@ -69,7 +79,7 @@ impl Stage<'_> {
         self.named(command)
     }
 
-    fn find(&mut self, name: &str) -> Result<DatumId, NameError> {
+    pub(super) fn find(&mut self, name: &str) -> Result<DatumId, NameError> {
         match self.named(NameCommand::Find { name: name.into(), waits: false })? {
             CatalogAnswer::Found { named, .. } => Ok(named.datum),
             other => panic!("a find gives {other:?}"),
@@ -324,8 +334,18 @@ fn durable(world: &mut dyn World) {
         else {
             unreachable!("it is a put")
         };
-        let command =
-            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by: None, task, group };
+        let command = NameCommand::Put {
+            name,
+            datum,
+            meta,
+            replaces,
+            replicas,
+            is_durable,
+            method: Method::Auto,
+            made_by: None,
+            task,
+            group,
+        };
         assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
     }
     assert_eq!(stage.named(NameCommand::Delete { name: "deleted".into() }), Ok(CatalogAnswer::Deleted));

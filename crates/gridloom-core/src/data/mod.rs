@@ -17,21 +17,23 @@ mod catalog;
 mod copies;
 mod description;
 mod mode;
-mod spread;
+mod transfer;
 mod uri;
 
 pub use catalog::{Catalog, Content, News, Question, Standing, Stored, VersionReport};
 pub use copies::{CLIENT, Copies, Status};
 pub use description::{Description, Kind};
 pub use mode::Mode;
-pub use spread::{Candidate, Source, Spread, Verdict};
+pub use transfer::{Batch, Candidate, Reader, SLICED_BYTES_MIN, Source, Spread, Verdict};
 pub use uri::{InvalidData, Uri};
 
 mod dropped;
+mod evicting;
 
 use std::collections::BTreeMap;
 
 use dropped::Dropped;
+pub use evicting::Evicted;
 use gridloom_base::limits::INLINE_BYTES_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
@@ -63,15 +65,6 @@ struct Replica {
     fetchers: Vec<Asker>,
     /// For eviction: when it was last read.
     last_used: Time,
-}
-
-/// A copy that was given up to make room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Evicted {
-    pub datum: DatumId,
-    /// What it was here for.
-    pub origin: Origin,
-    pub size_bytes: u64,
 }
 
 /// A peer that asks for a datum.
@@ -301,6 +294,13 @@ impl Replicas {
         replica.here
     }
 
+    /// It is used.
+    pub fn touch(&mut self, datum: DatumId, now: Time) {
+        if let Some(replica) = self.replicas.get_mut(&datum) {
+            replica.last_used = now;
+        }
+    }
+
     /// A peer asks for it.
     pub fn fetch(&mut self, datum: DatumId, asker: Asker, now: Time) -> Fetch {
         match self.replicas.get_mut(&datum) {
@@ -446,35 +446,6 @@ impl Replicas {
     /// Whether it needs no place here once no task here reads it.
     pub fn may_go(&self, datum: DatumId) -> bool {
         self.replicas.get(&datum).is_some_and(|replica| replica.released || replica.origin != Origin::Made)
-    }
-
-    /// Gives up copies that exist elsewhere, that no admitted task here reads and that are not to be kept (`is_kept`
-    /// tells), until `more_bytes` fit: first those that no task will read (`is_read` tells), and of these the least
-    /// recently used.
-    pub fn evict(
-        &mut self,
-        more_bytes: u64,
-        is_kept: impl Fn(DatumId) -> bool,
-        is_read: impl Fn(DatumId) -> bool,
-    ) -> Vec<Evicted> {
-        let mut candidates: Vec<(bool, Time, DatumId)> = self
-            .replicas
-            .iter()
-            .filter(|(_, r)| r.here && r.origin != Origin::Made && !r.kept && r.readers == 0 && r.fetchers.is_empty())
-            .filter(|(datum, _)| !is_kept(**datum))
-            .map(|(datum, r)| (is_read(*datum), r.last_used, *datum))
-            .collect();
-        candidates.sort_unstable();
-        let mut evicted = Vec::new();
-        for (_, _, datum) in candidates {
-            if self.fits(more_bytes) {
-                break;
-            }
-            let Replica { origin, size_bytes, .. } = self.replicas[&datum];
-            self.discard(datum);
-            evicted.push(Evicted { datum, origin, size_bytes });
-        }
-        evicted
     }
 
     fn drop_if_done(&mut self, datum: DatumId) -> bool {

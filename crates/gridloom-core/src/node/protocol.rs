@@ -18,6 +18,8 @@
 //!    the datum can be sent on: `SendDatum` sends what has come and then what comes. If it breaks off here, what was sent on breaks
 //!    off too. What breaks off leaves nothing in a store. A datum that can no longer be sent breaks off at its receiver.
 //!    A world may keep what has come of it, and have the rest alone sent when its node fetches the datum again, from whomever.
+//!    A slice of a shared datum is sent from the whole, if that is in the store. What comes of slices is in the store as they are, and
+//!    `JoinSlices` makes the whole of them.
 //!    A client sends its own data alone: a connection on which it sends another's is lost, and nothing of it arrives.
 //! 7. A timer fires once, not before its time; a cancelled timer does not fire.
 
@@ -33,7 +35,9 @@ use crate::node::message::{
     CatalogAnswer, MapRequest, Message, Output, OutputQuery, ServerStatus, TaskReport, TransferReport,
 };
 use crate::node::{LogLine, Timer};
-use gridloom_base::{DatumId, GroupId, Maker, Meta, NameError, Named, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_base::{
+    DatumId, GroupId, Maker, Meta, Method, NameError, Named, NodeId, ObjectId, TaskError, TaskId, Time,
+};
 use gridloom_idl::Signature;
 use gridloom_map::{MapBy, MapError, Plan, Seen, Stop};
 use gridloom_perf::{FunctionModel, GridView, LinkReport};
@@ -164,7 +168,7 @@ pub enum Effect {
     HangUp { peer: NodeId },
     /// Send a message.
     Send { to: NodeId, message: Message },
-    /// Send a datum of the store, or one that has begun to come.
+    /// Send a datum of the store or a slice of one, or one that has begun to come.
     SendDatum { to: NodeId, datum: DatumId },
     /// Send so many bytes the way data go, to measure it.
     SendProbe {
@@ -178,6 +182,9 @@ pub enum Effect {
     NameDatum { datum: DatumId, named: DatumId },
     /// Bytes of a datum of the store, from that one on, are a datum of that description as well. They are not copied if they are many.
     TakePart { datum: DatumId, from_byte: u64, part: DatumId, meta: Meta },
+    /// All slices of a datum of that description are in the store: the whole is in it, too, from now on. They are not copied if their
+    /// memory lies side by side.
+    JoinSlices { datum: DatumId, meta: Meta },
     /// Write a shared datum of the store to the disk, where it outlives the node. It ends in exactly one `MadeDurable`. The place of its
     /// bytes may change.
     MakeDurable { named: Box<Named> },
@@ -311,6 +318,8 @@ pub enum NameCommand {
         replicas: u16,
         /// They are to keep it also when they end.
         is_durable: bool,
+        /// How it gets to servers that read it.
+        method: Method,
         /// Which call puts it, if a function does.
         made_by: Option<Maker>,
         /// Names for the task that takes it there, and for its group.

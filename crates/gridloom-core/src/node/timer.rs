@@ -23,6 +23,8 @@ pub enum AgentTimer {
     Directory,
     /// Transfers that moved at the same time are all reported: links are learned from them.
     Settled,
+    /// Servers that want the same datum at about the same time have asked for it.
+    Batches,
     /// A turn to measure a link has taken long.
     Turns,
     /// A mapping has taken long.

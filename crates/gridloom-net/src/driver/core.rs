@@ -115,6 +115,9 @@ impl Core {
             Effect::DropDatum { datum } => {
                 self.store.remove(&datum);
                 self.store.partials().forget(datum);
+                if datum.slice().is_some() {
+                    self.store.forget_slice(datum);
+                }
                 self.durable.remove(datum);
             }
             Effect::MakeDurable { named } => {
@@ -138,6 +141,7 @@ impl Core {
                     self.store.put(part, meta, payload);
                 }
             }
+            Effect::JoinSlices { datum, meta } => self.store.join(datum, meta),
             Effect::StartTask { task } => self.pending.extend(self.workers.start(task, &self.store)),
             Effect::StopTask { task } => self.workers.stop(task),
             Effect::WithdrawTask { task } => self.workers.withdraw(task),
@@ -198,7 +202,7 @@ impl Core {
         if !self.contacts.is_up(to) {
             return;
         }
-        match self.store.get(&datum) {
+        match self.store.to_send(&datum) {
             None => match self.store.coming(&datum) {
                 Some((meta, coming)) => self.streams.pass_on(to, datum, meta, coming),
                 None => {

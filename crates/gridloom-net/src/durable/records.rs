@@ -14,7 +14,7 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefini
 use serde::{Deserialize, Serialize};
 
 /// The number tells the layout of a record from others.
-pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 2");
+pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 3");
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Record {
@@ -179,7 +179,19 @@ mod tests {
     fn record(serial: u64) -> Record {
         let (datum, meta) = (DatumId { client: NodeId::CATALOG, serial }, Meta::Bytes { size_bytes: 1 });
         let (name, version, replicas, is_durable, made_by) = (format!("n{serial}"), 1, 1, true, None);
-        Record { named: Named { datum, name, version, meta, replicas, is_durable, made_by }, digest: [0; 32] }
+        Record {
+            named: Named {
+                datum,
+                name,
+                version,
+                meta,
+                replicas,
+                is_durable,
+                method: gridloom_base::Method::Auto,
+                made_by,
+            },
+            digest: [0; 32],
+        }
     }
 
     #[test]

@@ -6,10 +6,14 @@
 //!  | any reader       | the one writer         |
 //!  +------------------+------------------------+
 //! ```
-//! **Invariants.** Bytes before `filled` are not written any more, and nobody reads those behind it. `filled` never goes back. A
+//! Memory may be filled in several ranges, each with a filling of its own.
+//!
+//! **Invariants.** The ranges of fillings of the same memory have no byte in common. Bytes before `filled` are not written any more, and
+//! nobody reads those behind it. `filled` never goes back. A
 //! filling ends whole or broken: its writer says that it is whole, and it is broken if the writer is dropped before. What has been
 //! filled of a broken one can be kept: another filling goes on behind it.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{Segment, SegmentMut};
@@ -18,6 +22,8 @@ use crate::payload::Payload;
 /// What readers see.
 pub struct Filling {
     segment: Arc<Segment>,
+    /// Where in it.
+    range: Range<usize>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -41,14 +47,47 @@ pub struct Filler {
 }
 
 impl SegmentMut {
-    /// Fills it from its first byte to its last, for those who read it meanwhile.
+    /// Fills it from its first byte to its last, for readers meanwhile.
     pub fn fill(self) -> Filler {
-        let state = Mutex::new(State { filled: 0, end: None });
-        Filler { filling: Arc::new(Filling { segment: self.freeze(), state, changed: Condvar::new() }), filled: 0 }
+        let range = 0..self.segment().len() as usize;
+        Filler::of(self.freeze(), range, 0)
+    }
+
+    /// The ranges in which it is filled: they cover it, one behind the other, each for as many bytes as given.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn in_ranges<const N: usize>(self, bytes: [u64; N]) -> [Unfilled; N] {
+        assert_eq!(bytes.iter().sum::<u64>(), self.segment().len(), "the ranges cover the memory");
+        let (segment, mut from) = (self.freeze(), 0);
+        bytes.map(|bytes| {
+            let range = from..from + bytes as usize;
+            from = range.end;
+            Unfilled { segment: segment.clone(), range }
+        })
+    }
+}
+
+/// A range of memory that is to be filled.
+pub struct Unfilled {
+    segment: Arc<Segment>,
+    range: Range<usize>,
+}
+
+impl Unfilled {
+    /// Fills it from its first byte to its last, for readers meanwhile.
+    pub fn fill(self) -> Filler {
+        Filler::of(self.segment, self.range, 0)
     }
 }
 
 impl Filler {
+    /// The one writer of those bytes, of which the first are filled.
+    fn of(segment: Arc<Segment>, range: Range<usize>, filled: usize) -> Filler {
+        let state = Mutex::new(State { filled, end: None });
+        Filler { filling: Arc::new(Filling { segment, range, state, changed: Condvar::new() }), filled }
+    }
+
     /// What others read.
     pub fn filling(&self) -> &Arc<Filling> {
         &self.filling
@@ -56,12 +95,14 @@ impl Filler {
 
     /// The next bytes to fill, at most so many; none if all are filled.
     pub fn next_mut(&mut self, at_most: usize) -> &mut [u8] {
-        let segment = &self.filling.segment;
-        let count = at_most.min(segment.len() as usize - self.filled);
-        // SAFETY: the segment was made of a `SegmentMut`, so its mapping is writable, has `len` bytes and no other segment. No
-        // slice of this filling, of one before it or of a `Partial` reaches behind `filled` but this one (`Filling::read` stops there, and the segment itself is given out only when
-        // all is filled), and `&mut self` of the one writer makes this the only slice here.
-        unsafe { std::slice::from_raw_parts_mut(segment.as_ptr().add(self.filled), count) }
+        let Filling { segment, range, .. } = &*self.filling;
+        let from = range.start + self.filled;
+        let count = at_most.min(range.end - from);
+        // SAFETY: the segment was made of a `SegmentMut`, so its mapping is writable, has `len` bytes and no other segment. Ranges of it
+        // have no byte in common. No slice of this filling, of one before it or of a `Partial` reaches behind `filled` but this one
+        // (`Filling::read` stops there, and the bytes of the range are given out only when all are filled), and `&mut self` of the one
+        // writer makes this the only slice here.
+        unsafe { std::slice::from_raw_parts_mut(segment.as_ptr().add(from), count) }
     }
 
     /// So many of the next bytes are filled.
@@ -70,7 +111,7 @@ impl Filler {
     /// If there are fewer.
     pub fn advance(&mut self, count: usize) {
         let filled = self.filled + count;
-        assert!(filled as u64 <= self.filling.segment.len(), "more bytes are filled than there are");
+        assert!(filled <= self.filling.range.len(), "more bytes are filled than there are");
         self.filled = filled;
         self.filling.lock().filled = filled;
         self.filling.changed.notify_all();
@@ -79,23 +120,24 @@ impl Filler {
     /// No more comes: what has come is kept.
     pub fn break_off(self) -> Partial {
         self.filling.end(End::Broken);
-        Partial { segment: self.filling.segment.clone(), filled: self.filled }
+        Partial { segment: self.filling.segment.clone(), range: self.filling.range.clone(), filled: self.filled }
     }
 
     /// All is filled, and is what it should be.
     ///
     /// # Panics
     /// If bytes are left.
-    pub fn finish(self) -> Arc<Segment> {
-        assert_eq!(self.filled as u64, self.filling.segment.len(), "bytes are left");
+    pub fn finish(self) -> Payload {
+        assert_eq!(self.filled, self.filling.range.len(), "bytes are left");
         self.filling.end(End::Whole);
-        self.filling.segment.clone()
+        self.filling.payload()
     }
 }
 
 /// What has been filled of memory before it broke off.
 pub struct Partial {
     segment: Arc<Segment>,
+    range: Range<usize>,
     filled: usize,
 }
 
@@ -103,21 +145,17 @@ impl Partial {
     /// What has been filled.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: as in `Filling::read`.
-        unsafe { std::slice::from_raw_parts(self.segment.as_ptr(), self.filled) }
+        unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(self.range.start), self.filled) }
     }
 
     /// Bytes of the whole.
     pub fn size_bytes(&self) -> u64 {
-        self.segment.len()
+        self.range.len() as u64
     }
 
     /// Fills the rest. There is one writer again: this was made of the one before, and cannot be cloned.
     pub fn fill_on(self) -> Filler {
-        let state = Mutex::new(State { filled: self.filled, end: None });
-        Filler {
-            filling: Arc::new(Filling { segment: self.segment, state, changed: Condvar::new() }),
-            filled: self.filled,
-        }
+        Filler::of(self.segment, self.range, self.filled)
     }
 }
 
@@ -134,14 +172,15 @@ impl Filling {
         let state = *self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
         let is_more = state.end != Some(End::Broken) && state.filled > from;
         // SAFETY: the first `filled` bytes are within the mapping, which lives as long as `self`, and are written no more.
-        is_more.then(|| unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(from), state.filled - from) })
+        let at = self.range.start + from;
+        is_more.then(|| unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(at), state.filled - from) })
     }
 
-    /// Waits for its end: the memory, if it is whole.
-    pub fn whole(&self) -> Option<Arc<Segment>> {
+    /// Waits for its end: the bytes, if all are there.
+    pub fn whole(&self) -> Option<Payload> {
         let waiting = |state: &mut State| state.end.is_none();
         let state = self.changed.wait_while(self.lock(), waiting).unwrap_or_else(PoisonError::into_inner);
-        (state.end == Some(End::Whole)).then(|| self.segment.clone())
+        (state.end == Some(End::Whole)).then(|| self.payload())
     }
 
     /// Whether it is neither whole nor broken.
@@ -151,12 +190,18 @@ impl Filling {
 
     /// Whether those bytes are what it was filled with.
     pub fn is_of(&self, payload: &Payload) -> bool {
-        matches!(payload, Payload::Segment { segment, .. } if Arc::ptr_eq(segment, &self.segment))
+        let is_here = |offset: &u64| *offset as usize == self.range.start;
+        matches!(payload, Payload::Segment { segment, offset, .. } if Arc::ptr_eq(segment, &self.segment) && is_here(offset))
     }
 
     /// Bytes when it is whole.
     pub fn size_bytes(&self) -> u64 {
-        self.segment.len()
+        self.range.len() as u64
+    }
+
+    fn payload(&self) -> Payload {
+        let (offset, size_bytes) = (self.range.start as u64, self.size_bytes());
+        Payload::Segment { segment: self.segment.clone(), offset, size_bytes }
     }
 
     fn end(&self, end: End) {
@@ -190,7 +235,7 @@ mod tests {
             while let Some(more) = filling.read(read.len()) {
                 read.extend_from_slice(more);
             }
-            (read, filling.whole().map(|segment| segment.bytes().to_vec()))
+            (read, filling.whole().map(|whole| whole.bytes().to_vec()))
         });
         for value in 1..=10 {
             let part = filler.next_mut(100);
@@ -218,6 +263,26 @@ mod tests {
         filler.next_mut(1000).fill(2);
         filler.advance(600);
         assert_eq!(filler.finish().bytes(), [[1; 400].to_vec(), [2; 600].to_vec()].concat());
+    }
+
+    #[test]
+    fn ranges_are_filled_side_by_side() {
+        let [first, second] = Pool::new(0).allocate(1000).unwrap().in_ranges([600, 400]);
+        let (mut first, mut second) = (first.fill(), second.fill());
+        second.next_mut(400).fill(2);
+        first.next_mut(1000).fill(1);
+        second.advance(400);
+        assert!(first.filling().is_coming());
+        let second = second.finish();
+        first.advance(200);
+        assert_eq!((first.filling().read(0), second.bytes()), (Some(&[1; 200][..]), &[2; 400][..]));
+        assert!(!first.filling().is_of(&second));
+        let mut first = first.break_off().fill_on();
+        assert_eq!(first.next_mut(1000).len(), 400);
+        first.advance(400);
+        let whole = first.filling().clone();
+        assert_eq!(first.finish().bytes(), [1; 600]);
+        assert_eq!(whole.whole().unwrap().size_bytes(), 600);
     }
 
     #[test]

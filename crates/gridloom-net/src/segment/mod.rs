@@ -33,7 +33,7 @@ use self::pool::Shared;
 pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit};
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
-pub use filling::{Filler, Filling, Partial};
+pub use filling::{Filler, Filling, Partial, Unfilled};
 pub(crate) use mapping::PAGE_BYTES;
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
@@ -156,6 +156,16 @@ impl Segment {
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.memory().mapping.bytes()[..self.len as usize]
+    }
+
+    /// So many of its bytes from that one on. Others may be written meanwhile ([`Filling`]).
+    ///
+    /// # Panics
+    /// If it has not as many.
+    pub fn part(&self, from: u64, size_bytes: u64) -> &[u8] {
+        assert!(from.checked_add(size_bytes).is_some_and(|end| end <= self.len), "the part lies within");
+        // SAFETY: within the mapping, which lives as long as `self`. What was given out of a segment is written no more.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().add(from as usize), size_bytes as usize) }
     }
 
     /// Where its bytes lie, for a foreign array. Writing is sound only if it was imported, and then stays here.

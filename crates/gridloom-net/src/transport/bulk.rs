@@ -19,8 +19,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::DatumId;
 use gridloom_base::limits::PARTS;
+use gridloom_base::{DatumId, Meta, slice_bytes};
 use gridloom_channel::tags::{Changed, TAG_BYTES, Tagged, Tagger};
 use gridloom_channel::{Key, frame};
 use gridloom_core::node::Role;
@@ -31,7 +31,7 @@ use super::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader, GoesOn};
 use crate::moving::Moving;
 use crate::payload::Payload;
-use crate::segment::{Filler, Filling, Segment};
+use crate::segment::{Filler, Filling, SegmentMut};
 use crate::store::{Coming, Store};
 use crate::uploads::Uploads;
 
@@ -166,11 +166,18 @@ pub fn check_header(header: &CargoHeader, last_serial: u64) -> io::Result<()> {
         return Err(invalid(format!("bulk number {} after {last_serial} (replayed or injected)", header.serial)));
     }
     match &header.cargo {
-        Cargo::Datum { meta, .. } if meta.checked_size_bytes() != Some(header.size_bytes) => {
+        Cargo::Datum { datum, meta } if described_bytes(*datum, meta) != Some(header.size_bytes) => {
             Err(invalid(format!("a description of {meta} with {} bytes", header.size_bytes)))
         }
         Cargo::Datum { .. } | Cargo::Probe => check_goes_on(header),
     }
+}
+
+/// Bytes of a datum of that description, or of a slice of such a one.
+fn described_bytes(datum: DatumId, meta: &Meta) -> Option<u64> {
+    let whole_bytes = meta.checked_size_bytes()?;
+    let of_slice = |number| slice_bytes(whole_bytes, number);
+    Some(datum.slice().map_or(whole_bytes, |number| of_slice(number).end - of_slice(number).start))
 }
 
 fn check_goes_on(header: &CargoHeader) -> io::Result<()> {
@@ -255,11 +262,11 @@ impl Receiver {
         match self.filler(&header) {
             Ok(filler) => {
                 let started = Instant::now();
-                let segment = self.read((stream, tagger), &header, filler)?;
+                let payload = self.read((stream, tagger), &header, filler)?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 // The time of the rest says nothing of what the whole would take.
                 let took_ns = if header.goes_on.is_some() { 0 } else { took_ns };
-                self.arrived(header, Payload::segment(segment), took_ns);
+                self.arrived(header, payload, took_ns);
             }
             Err((no_memory, why)) => {
                 read_past(stream, tagger, &header)?;
@@ -278,8 +285,11 @@ impl Receiver {
         }
         let (Some(GoesOn { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.goes_on, &header.cargo)
         else {
-            let memory = self.store.pool().allocate_for_data(size_bytes).map_err(|error| no_room(error.to_string()))?;
-            return Ok(memory.fill());
+            let filler = match &header.cargo {
+                Cargo::Datum { datum, meta } if datum.slice().is_some() => self.store.room_of_slice(*datum, meta),
+                _ => self.store.pool().allocate_for_data(size_bytes).map(SegmentMut::fill),
+            };
+            return filler.map_err(|error| no_room(error.to_string()));
         };
         let partial = self.store.partials().take(*datum, meta, *from_byte).filter(|_| self.may_come(*datum));
         let partial = partial.ok_or_else(|| (false, format!("its first {from_byte} bytes are here no longer")))?;
@@ -311,7 +321,7 @@ impl Receiver {
         (stream, tagger): (&mut TcpStream, &mut Tagger),
         header: &CargoHeader,
         mut filler: Filler,
-    ) -> Result<Arc<Segment>, StreamEnd> {
+    ) -> Result<Payload, StreamEnd> {
         let (size_bytes, mut filled) = (header.size_bytes, header.had_bytes());
         let part_bytes = part_bytes(header);
         let datum = header.cargo.datum().filter(|_| size_bytes > part_bytes as u64);
@@ -421,7 +431,7 @@ fn invalid(why: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_base::{Dtype, Meta, NodeId};
+    use gridloom_base::{Dtype, NodeId};
 
     use super::*;
     use crate::segment::Pool;

@@ -77,7 +77,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 36. requests for plans name the shared data that functions get and put
 /// 37. what is passed on as it comes holds nothing else up
 /// 38. clients tell the agent which servers could not take what they put
-pub const VERSIONS: (u16, u16) = (38, 38);
+/// 39. shared data have methods of transfer, and come in slices
+pub const VERSIONS: (u16, u16) = (39, 39);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.
@@ -317,7 +318,7 @@ impl Handshake {
         if id_of(&peer.key) != peer.node {
             return Err(refuse(format!("node {} {OTHER_NODE}", peer.node), out));
         }
-        // Servers obey the agent that they have dialled, and nobody who calls himself one.
+        // Servers obey the agent that they have dialled, and no node that calls itself one.
         if !self.dialler && peer.purpose == Purpose::Control && peer.role == Role::Agent {
             return Err(refuse(AGENT_DIALS.into(), out));
         }

@@ -341,11 +341,13 @@ fn granted(
             return Ok((segment.clone(), *offset));
         }
         Source::Coming(coming) => {
-            let segment = coming.whole().ok_or_else(broken_off)?;
-            if !segment.is_on_disk() {
-                return Ok((segment, 0));
+            let whole = coming.whole().ok_or_else(broken_off)?;
+            match &whole {
+                Payload::Segment { segment, offset, .. } if !segment.is_on_disk() => {
+                    return Ok((segment.clone(), *offset));
+                }
+                _ => Some(whole),
             }
-            Some(Payload::segment(segment))
         }
         Source::Whole(_) | Source::Zeros => None,
     };

@@ -111,6 +111,7 @@ class SharedData:
         replace: bool = False,
         replicas: int = 1,
         durable: bool = False,
+        method: str = "auto",
     ) -> None:
         """Put a value on a server under a name. When this returns, every program of the grid finds it.
 
@@ -133,6 +134,10 @@ class SharedData:
         durable : bool, optional
             Whether its servers keep it also when they end: on servers that have a folder for that (``gridloom serve --durable DIR``). The
             put ends when it is on their disks.
+        method : str, optional
+            How it gets to the servers that read it: ``"direct"`` from servers that have it, ``"tree"`` also from servers that it comes
+            to, ``"swarm"`` in two slices at a time, each from another server, or ``"auto"``: the one that takes the least time,
+            as predicted.
 
         Raises
         ------
@@ -142,7 +147,7 @@ class SharedData:
             If too few servers have room: shared data take at most half of what a server stores. With `durable`, if too few servers have
             a folder for such data.
         ArgumentError
-            If `name` or `value` is none.
+            If `name` or `value` is none, or there is no such method.
 
         Examples
         --------
@@ -151,7 +156,7 @@ class SharedData:
         ...     grid.get("mesh").sum()
         15.0
         """
-        put = self._begin_put(name, value, replace, replicas, durable)
+        put = self._begin_put(name, value, (replace, replicas, durable, method))
         try:
             put.result(None)
         except KeyboardInterrupt:
@@ -167,6 +172,7 @@ class SharedData:
         replace: bool = False,
         replicas: int = 1,
         durable: bool = False,
+        method: str = "auto",
     ) -> Future:
         """Begin a `put`, and do not wait. Several go on at once.
 
@@ -174,7 +180,7 @@ class SharedData:
 
         Parameters
         ----------
-        name, value, replace, replicas, durable
+        name, value, replace, replicas, durable, method
             As for `put`.
 
         Returns
@@ -193,10 +199,12 @@ class SharedData:
         >>> puts = [grid.begin_put(f"part/{i}", part) for i, part in enumerate(parts)]     # doctest: +SKIP
         >>> gl.wait(puts)                                        # doctest: +SKIP
         """
-        return Future(self._begin_put(name, value, replace, replicas, durable), self._ends, f"put of '{name}'")
+        put = self._begin_put(name, value, (replace, replicas, durable, method))
+        return Future(put, self._ends, f"put of '{name}'")
 
-    def _begin_put(self, name: str, value: Any, replace: bool, replicas: int, durable: bool) -> _gridloom.RawBegun:
-        options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX), bool(durable))
+    def _begin_put(self, name: str, value: Any, how: tuple[bool, int, bool, str]) -> _gridloom.RawBegun:
+        replace, replicas, durable, method = how
+        options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX), bool(durable), _text("method", method))
         if isinstance(value, os.PathLike):
             return _gridloom.begin_put_file_shared(self._raw, _text("name", name), os.fspath(value), options)
         return _gridloom.begin_put_shared(self._raw, _text("name", name), value, options)

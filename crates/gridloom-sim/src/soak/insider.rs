@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, Named, NodeId, SplitMix64, TaskError, TaskId, Time};
+use gridloom_base::{
+    DatumId, Dtype, GroupId, METHODS, Machine, Meta, Named, NodeId, SplitMix64, TaskError, TaskId, Time,
+};
 use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind, Terms};
 use gridloom_core::node::message::{
     CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, DataMessage, DirectoryToAgent,
@@ -217,6 +219,7 @@ impl Insider {
             meta: self.meta(),
             replicas: 2,
             is_durable: true,
+            method: gridloom_base::Method::Auto,
             made_by: None,
         };
         self.shared.get(at).cloned().unwrap_or_else(made_up)
@@ -363,9 +366,21 @@ impl Insider {
                 let refused = self.many(|insider| (insider.node(), "x".repeat(insider.below(4) as usize)));
                 let replicas = [1, 1, 2, u16::MAX][self.below(4) as usize];
                 let is_durable = self.below(2) == 0;
-                let made_by = None;
-                ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, before, refused }
-                    .into()
+                let (method, made_by) = (METHODS[self.below(METHODS.len() as u64) as usize].method, None);
+                ClientToCatalog::Put {
+                    ask,
+                    name,
+                    meta,
+                    replaces,
+                    replicas,
+                    is_durable,
+                    method,
+                    made_by,
+                    at,
+                    before,
+                    refused,
+                }
+                .into()
             }
             9 => {
                 let data = self.many(|insider| (insider.shared_datum(), insider.below(4)));

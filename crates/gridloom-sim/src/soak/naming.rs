@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{DatumId, GroupId, NodeId, SplitMix64, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Method, NodeId, SplitMix64, TaskId, Time};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, NameCommand};
 
@@ -44,6 +44,8 @@ enum Act {
     Get,
     /// Asks for some elements of what it has found, of any server.
     GetRows,
+    /// Has all servers take copies of what it has found.
+    Spread,
     /// Has a group read what it has found.
     Read,
     Release,
@@ -51,7 +53,7 @@ enum Act {
     End,
 }
 
-const DRAWN: [Act; 15] = [
+const DRAWN: [Act; 16] = [
     Act::Put,
     Act::Put,
     Act::Replace,
@@ -65,6 +67,7 @@ const DRAWN: [Act; 15] = [
     Act::List,
     Act::Get,
     Act::GetRows,
+    Act::Spread,
     Act::Read,
     Act::Release,
 ];
@@ -78,6 +81,8 @@ pub(super) enum Deed {
     Await(DatumId),
     /// Have a part of the first datum made the second, and wait for it.
     TakePart(DatumId, DatumId),
+    /// Have all servers take copies, and wait for the datum.
+    Spread(DatumId),
 }
 
 /// The part of a program.
@@ -186,6 +191,13 @@ impl Naming {
                     return Some(Deed::Await(datum));
                 }
             }
+            Act::Spread => {
+                if let Some(datum) = self.one_found() {
+                    self.awaited.insert(datum);
+                    sim.command(self.node, Command::Get { datum });
+                    return Some(Deed::Spread(datum));
+                }
+            }
             Act::GetRows => {
                 let known = self.one_found().and_then(|datum| Some((datum, ledger.shared.versions.get(&datum)?.value)));
                 if let Some((datum, value)) = known {
@@ -266,8 +278,10 @@ impl Naming {
         let asked = Asked::Put { name: name.clone(), value, replaces };
         let replicas = if self.random.below(3) == 0 { 2 } else { 1 };
         let is_durable = self.random.below(3) == 0;
+        let method = [Method::Auto, Method::Direct, Method::Tree, Method::Swarm, Method::Swarm, Method::Swarm]
+            [self.random.below(6) as usize];
         let command =
-            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by: None, task, group };
+            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by: None, task, group };
         self.ask(sim, ledger, asked, command)
     }
 

@@ -245,6 +245,11 @@ impl Player {
                 Deed::Run(work) => self.hand_over(sim, ledger, *work),
                 Deed::Await(datum) => _ = self.asked.insert(datum),
                 Deed::TakePart(datum, part) => self.take_part(sim, ledger, datum, part),
+                Deed::Spread(datum) => {
+                    self.asked.insert(datum);
+                    let servers = self.servers.clone();
+                    servers.into_iter().for_each(|server| self.place_at(sim, ledger, (datum, server), true, None));
+                }
             }
         }
         self.end_if_done(sim);

@@ -58,7 +58,7 @@ impl Stage {
         let mut field = Field { agent: (AGENT.into(), host(AGENT_HOST)), ..Field::default() };
         ledger.is_tight = random.below(3) == 0;
         // Small arrays travel unasked.
-        let elements = [100, 3_000, 8_000, 8_000][random.below(4) as usize];
+        let elements = [100, 3_000, 14_000, 14_000][random.below(4) as usize];
         for number in 1..=SERVERS as u32 {
             // A roomy one has room for all that a client holds, for three clients and one that means ill.
             let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 540 };

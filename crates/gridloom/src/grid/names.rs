@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, REPLICAS_MAX};
-use gridloom_base::{DatumId, GroupId, Maker, Meta, NameError, Named, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, GroupId, Maker, Meta, Method, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::node::message::{CatalogAnswer, Listed};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
@@ -93,6 +93,8 @@ pub struct SharedName {
     pub replicas: u16,
     /// Also when they end.
     pub is_durable: bool,
+    /// How it gets to servers that read it.
+    pub method: Method,
     /// Names of servers with a copy.
     pub servers: Vec<String>,
 }
@@ -106,11 +108,13 @@ pub struct PutOptions {
     pub replicas: u16,
     /// They keep it also when they end, in their folders for durable data, until it is deleted.
     pub is_durable: bool,
+    /// How it gets to servers that read it.
+    pub method: Method,
 }
 
 impl Default for PutOptions {
     fn default() -> PutOptions {
-        PutOptions { replaces: false, replicas: 1, is_durable: false }
+        PutOptions { replaces: false, replicas: 1, is_durable: false, method: Method::Auto }
     }
 }
 
@@ -178,7 +182,7 @@ impl SharedData<'_> {
         options: PutOptions,
         made_by: Option<Maker>,
     ) -> Result<BegunPut, Error> {
-        let PutOptions { replaces, replicas, is_durable } = options;
+        let PutOptions { replaces, replicas, is_durable, method } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
             return Err(Error::Usage(format!(
                 "'{name}' is to have {replicas} replicas; it can have 1 to {REPLICAS_MAX}"
@@ -194,6 +198,7 @@ impl SharedData<'_> {
             replaces,
             replicas,
             is_durable,
+            method,
             made_by,
             task: TaskId { client, serial: self.0.next_serial() },
             group: GroupId { client, serial: self.0.next_serial() },
@@ -374,12 +379,20 @@ impl SharedData<'_> {
 
     fn listed(
         &self,
-        Listed { named: Named { name, version, meta, replicas, is_durable, .. }, holders }: Listed,
+        Listed { named: Named { name, version, meta, replicas, is_durable, method, .. }, holders }: Listed,
     ) -> SharedName {
         let state = self.0.state();
         let names = state.directory.names();
         let name_of = |node| names.get(&node).cloned().unwrap_or_else(|| format!("{node}"));
-        SharedName { name, version, meta, replicas, is_durable, servers: holders.into_iter().map(name_of).collect() }
+        SharedName {
+            name,
+            version,
+            meta,
+            replicas,
+            is_durable,
+            method,
+            servers: holders.into_iter().map(name_of).collect(),
+        }
     }
 
     fn begin_ask(&self, command: NameCommand) -> u64 {
@@ -428,6 +441,7 @@ pub(super) mod tests {
             meta: Meta::Bytes { size_bytes: 3 },
             replicas: 1,
             is_durable: false,
+            method: Method::Auto,
             made_by: None,
         };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom::PutOptions;
+use gridloom_base::Method;
 
 use super::super::code::{Failed, Outcome, run, run_for};
 use super::super::hosted::by_worker;
@@ -15,23 +16,31 @@ const BROADCAST: c_int = 2;
 const ALL_EXCHANGE: c_int = 4;
 /// Of our own, OR-ed with one of these.
 const DURABLE: c_int = 0x100;
+/// Where a hint has a method of transfer.
+const METHOD: c_int = 0xF000;
+const METHODS: [(c_int, Method); 4] =
+    [(0, Method::Auto), (0x1000, Method::Direct), (0x2000, Method::Tree), (0x3000, Method::Swarm)];
 
 /// How long `OmstGetData` waits: seconds, as bits.
 static LIMIT: AtomicU64 = AtomicU64::new((-1.0f64).to_bits());
 
 /// How a hint has it put, and whether all servers are to get it.
 fn meaning(hint: c_int) -> Outcome<(PutOptions, bool)> {
-    let is_for_all = match hint & !DURABLE {
-        0 | POINT2POINT | ALL_EXCHANGE => false,
-        BROADCAST => true,
-        _ => {
-            return Err(Failed::other(format!(
-                "hint {hint} is none: give OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
-                 OMST_DURABLE_NP, and no method of transfer"
-            )));
-        }
+    let method = METHODS.iter().find(|(bits, _)| *bits == hint & METHOD).map(|(_, method)| *method);
+    let is_for_all = match hint & !DURABLE & !METHOD {
+        0 | POINT2POINT | ALL_EXCHANGE => Some(false),
+        BROADCAST => Some(true),
+        _ => None,
     };
-    Ok((PutOptions { is_durable: hint & DURABLE != 0, ..PutOptions::default() }, is_for_all))
+    match (is_for_all, method) {
+        (Some(is_for_all), Some(method)) => {
+            Ok((PutOptions { is_durable: hint & DURABLE != 0, method, ..PutOptions::default() }, is_for_all))
+        }
+        _ => Err(Failed::other(format!(
+            "hint {hint:#x} is none: give OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
+             OMST_DURABLE_NP and one of OMST_DIRECT_NP, OMST_TREE_NP and OMST_SWARM_NP"
+        ))),
+    }
 }
 
 /// See `omst.h`.

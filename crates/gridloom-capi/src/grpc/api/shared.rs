@@ -66,7 +66,12 @@ pub(super) fn put_options(flags: c_int, replicas: c_int) -> Outcome<PutOptions> 
     }
     // What is no such number is 0, which the grid refuses as any that cannot be.
     let replicas = u16::try_from(replicas).unwrap_or(0);
-    Ok(PutOptions { replaces: flags & REPLACES != 0, replicas, is_durable: flags & DURABLE != 0 })
+    Ok(PutOptions {
+        replaces: flags & REPLACES != 0,
+        replicas,
+        is_durable: flags & DURABLE != 0,
+        ..PutOptions::default()
+    })
 }
 
 /// Gets what has exactly that size, if it has one, and hands the bytes on.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use gridloom::SharedExplained;
-use gridloom_base::{NodeId, Shown};
+use gridloom_base::{Method, NodeId, Shown};
 use gridloom_core::data::{Standing, Verdict, VersionReport};
 use gridloom_core::node::message::{Basis, CandidateReport, CopyReport};
 use gridloom_perf::LinkEstimate;
@@ -47,6 +47,7 @@ fn to_json(name: &str, explained: &SharedExplained) -> Value {
             "size_bytes": one.named.meta.size_bytes(),
             "replicas": one.named.replicas,
             "durable": one.named.is_durable,
+            "method": one.named.method.to_string(),
             "servers": names(&one.holders),
             "keepers": names(&one.keepers),
             "coming_to": names(&one.coming_to),
@@ -134,7 +135,11 @@ fn version_lines(explained: &SharedExplained, version: &VersionReport) -> String
     let (number, meta, standing) = (version.named.version, &version.named.meta, state(version.standing));
     let size = scaled(meta.size_bytes() as f64, "B");
     let durable = if version.named.is_durable { ", durable" } else { "" };
-    let mut text = format!("version {number}, {standing}{durable}: {meta}, {size}\n");
+    let method = match version.named.method {
+        Method::Auto => String::new(),
+        method => format!(", method {method}"),
+    };
+    let mut text = format!("version {number}, {standing}{durable}{method}: {meta}, {size}\n");
     let wanted = version.named.replicas;
     let kept = if version.keepers.is_empty() { "none".to_string() } else { names(&mut version.keepers.iter()) };
     text += &format!("  kept by {kept}{}\n", if wanted > 1 { format!(" ({wanted} are to)") } else { String::new() });
@@ -174,7 +179,8 @@ fn link_text(link: LinkEstimate, of: Basis) -> String {
 fn why(explained: &SharedExplained, copy: &CopyReport) -> String {
     let best = &copy.candidates[0];
     let mut text = match (copy.is_coming, copy.candidates.get(1)) {
-        (true, _) => "it is on its way".to_string(),
+        (true, None) => "it is on its way".to_string(),
+        (true, Some(next)) => format!("it is on its way in slices, also from {}", explained.name_of(next.from)),
         (false, None) => "the only source".to_string(),
         (false, Some(next)) => {
             let name = explained.name_of(next.from);

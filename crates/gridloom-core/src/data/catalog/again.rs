@@ -93,7 +93,12 @@ mod tests {
 
     fn content(digest: u8) -> Content {
         let made_by = Some(Maker { task: TaskId { client: NodeId(1), serial: 5 }, digest: [digest; 32] });
-        Content { meta: Meta::array(Dtype::Uint8, &[5]), is_durable: false, made_by }
+        Content {
+            meta: Meta::array(Dtype::Uint8, &[5]),
+            is_durable: false,
+            method: gridloom_base::Method::Auto,
+            made_by,
+        }
     }
 
     fn joined(joined: Vec<Question>, is_put: bool) -> News {

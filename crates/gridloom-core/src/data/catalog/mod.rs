@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use away::Away;
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
-use gridloom_base::{DatumId, Fnv, Maker, Meta, NameError, Named, NodeId, check_name};
+use gridloom_base::{DatumId, Fnv, Maker, Meta, Method, NameError, Named, NodeId, check_name};
 pub use news::{News, Question, Stored};
 pub use reports::{Standing, VersionReport};
 use version::{Stage, Version};
@@ -35,6 +35,7 @@ use waits::Waits;
 pub struct Content {
     pub meta: Meta,
     pub is_durable: bool,
+    pub method: Method,
     pub made_by: Option<Maker>,
 }
 
@@ -170,12 +171,12 @@ impl Catalog {
         self.serial += 1;
         let mut hash = Fnv::default();
         [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
-        let datum = DatumId { client: NodeId::CATALOG, serial: hash.0 };
+        let datum = DatumId::shared(hash.0);
         let former = self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
         let replicas = places.len().try_into().unwrap_or(u16::MAX);
-        let Content { meta, is_durable, made_by } = content;
+        let Content { meta, is_durable, method, made_by } = content;
         let version = former.saturating_add(1);
-        let named = Named { datum, name: name.into(), version, meta, replicas, is_durable, made_by };
+        let named = Named { datum, name: name.into(), version, meta, replicas, is_durable, method, made_by };
         self.insert(named, places[0], Stage::Coming(question), true);
         places.iter().for_each(|server| self.keep_at(datum, *server));
         self.by_client.insert((question.client, datum));
@@ -226,7 +227,7 @@ impl Catalog {
         }
     }
 
-    /// A version is put no longer. Gives who put it.
+    /// A version is put no longer. Gives the question that put it.
     pub fn not_put(&mut self, datum: DatumId) -> Option<(Question, Named)> {
         let question = self.versions.get(&datum)?.coming()?;
         let version = self.remove(datum)?;

@@ -11,7 +11,7 @@ const READER: Question = Question { client: NodeId(8), ask: 1 };
 const WRITER: Question = Question { client: NodeId(7), ask: 1 };
 
 fn content(meta: Meta) -> Content {
-    Content { meta, is_durable: false, made_by: None }
+    Content { meta, is_durable: false, method: Method::Auto, made_by: None }
 }
 
 fn array(length: u64) -> Meta {

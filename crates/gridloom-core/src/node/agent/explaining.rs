@@ -1,6 +1,6 @@
 //! Explains shared data: where the versions of a name are, and from whom each server without a copy gets one, or would get one.
 //!
-//! The sources are those that servers are named: see [`crate::data::Spread`]. An explanation begins no transfer.
+//! The sources are those that servers are named: see [`crate::data::Spread`]. One to which the datum comes in slices has a source of each. An explanation begins no transfer.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -39,9 +39,12 @@ impl Agent {
     fn copy_to(&self, now: Time, datum: DatumId, server: NodeId) -> CopyReport {
         let (none_comes, none_failed) = (Spread::default(), BTreeMap::new());
         let spread = self.spread_of(datum).unwrap_or(&none_comes);
-        if let Some(source) = spread.coming(server) {
-            let candidates = vec![self.candidate(now, server, source, (0, Verdict::Taken))];
-            return CopyReport { server, is_coming: true, count: 1, candidates };
+        let slices = datum.slices().into_iter().filter_map(|slice| self.spread_of(slice)?.coming(server));
+        let coming: Vec<Source> = spread.coming(server).into_iter().chain(slices).collect();
+        if !coming.is_empty() {
+            let taken = |source| self.candidate(now, server, source, (0, Verdict::Taken));
+            let candidates: Vec<CandidateReport> = coming.into_iter().map(taken).collect();
+            return CopyReport { server, is_coming: true, count: candidates.len() as u32, candidates };
         }
         let failed = self.failed_for(datum, server).unwrap_or(&none_failed);
         let all = self.candidates(now, datum, server, spread, failed);
@@ -70,7 +73,7 @@ mod tests {
     use crate::node::message::{Basis, Held, ServerToCatalog, SupplyFault, TaskToClient};
     use crate::node::protocol::Input;
     use gridloom_base::time::SECOND_NS;
-    use gridloom_base::{Dtype, Machine, Meta, Named};
+    use gridloom_base::{Dtype, Machine, Meta, Method, Named};
 
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
 
@@ -97,6 +100,7 @@ mod tests {
             meta,
             replicas: 1,
             is_durable: false,
+            method: Method::Auto,
             made_by: None,
         };
         heard(&mut agent, holder, ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] });

@@ -3,6 +3,7 @@
 //! Its knowledge is soft: servers register again with an agent that was started anew. It is on the path neither of data
 //! nor of a running plan.
 
+mod batches;
 mod explaining;
 mod keeping;
 mod links;
@@ -268,6 +269,7 @@ impl Agent {
         match timer {
             AgentTimer::Heartbeat => self.on_heartbeat(now, out),
             AgentTimer::Settled => self.on_settled(now, out),
+            AgentTimer::Batches => self.answer_batches(now, out),
             AgentTimer::Measured => self.map_waiting(now, out),
             AgentTimer::Turns => self.on_turns_timer(now, out),
             AgentTimer::Mapping => {

@@ -67,10 +67,22 @@ impl Agent {
             ClientToCatalog::Put { ask, before: Some(datum), .. } if self.names.catalog.is_whole(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
-            ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, refused, .. } => {
+            ClientToCatalog::Put {
+                ask,
+                name,
+                meta,
+                replaces,
+                replicas,
+                is_durable,
+                method,
+                made_by,
+                at,
+                refused,
+                ..
+            } => {
                 let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
                 let replicas = replicas.clamp(1, REPLICAS_MAX);
-                let content = Content { meta, is_durable, made_by };
+                let content = Content { meta, is_durable, method, made_by };
                 let refused = refused.iter().take(KEEPERS_TRIED_MAX);
                 let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
                 let wanted = Wanted { content, replaces, replicas, at, refused };
@@ -182,13 +194,13 @@ impl Agent {
 
     /// Servers with copies that can be reached.
     pub(super) fn holders_of(&self, datum: DatumId) -> Vec<(NodeId, String)> {
-        let holders = self.names.catalog.holders(datum);
+        let holders = self.names.catalog.holders(datum.whole());
         let known = holders.filter_map(|node| Some((node, self.servers.get(&node)?.registration.address.clone())));
         known.collect()
     }
 
     pub(super) fn why_lost(&self, datum: DatumId) -> String {
-        match self.names.catalog.named(datum) {
+        match self.names.catalog.named(datum.whole()) {
             Some(named) => format!("no server has '{}' any more", named.name),
             None => "it was deleted or replaced".into(),
         }
@@ -325,6 +337,9 @@ impl Agent {
                 }
                 for report in transfers.iter().filter(|report| report.to == server) {
                     self.names.searches.coming_no_more(report.datum, server);
+                    if report.datum.slice().is_some() {
+                        continue;
+                    }
                     self.copy_at(now, report.datum, server, out);
                 }
             }
@@ -365,7 +380,7 @@ mod tests {
     use super::*;
     use crate::node::message::{CatalogMessage, Message};
     use crate::node::protocol::Input;
-    use gridloom_base::{Dtype, Machine, Meta};
+    use gridloom_base::{Dtype, Machine, Meta, Method};
 
     const CLIENT: NodeId = NodeId(9);
 
@@ -392,6 +407,7 @@ mod tests {
             replaces,
             replicas,
             is_durable: false,
+            method: Method::Auto,
             made_by: None,
             at,
             before,

@@ -1,16 +1,20 @@
 //! From whom servers get shared data: a server that cannot get a copy is named another source.
 //!
+//! Those that ask for the same large datum at about the same time may get it in slices: see [`super::batches`]. A slice is one more datum
+//! here; its holders are those of the whole.
+//!
 //! **Invariant:** a server that asks where a datum is gets an answer within [`SEARCH_NS_MAX`] and a heartbeat, and within
 //! [`RETURN_NS_MAX`] and a heartbeat if no server has it: until then one that was lost may come back.
 
 use std::collections::BTreeMap;
 
+use super::batches::Batches;
 use super::{Agent, send};
-use crate::data::{Candidate, Source, Spread};
+use crate::data::{Candidate, Reader, Source, Spread};
 use crate::node::message::{Basis, CatalogToServer, Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX};
-use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_base::{DatumId, NodeId, Time, slice_bytes};
 use gridloom_perf::{LinkEstimate, Tree};
 
 /// The way between servers that could not reach one another: taken if there is no other.
@@ -26,6 +30,7 @@ pub(super) struct Searches {
     spreads: BTreeMap<DatumId, Spread>,
     /// What is expected of links between hosts, as of that time.
     links: Option<(Time, Tree<String>)>,
+    pub(super) batches: Batches,
 }
 
 /// A server's search for a source.
@@ -36,22 +41,44 @@ struct Search {
     failed: BTreeMap<NodeId, Time>,
     /// When another was named.
     answered: Option<Time>,
+    /// Servers behind this one were named other sources, so that it may get the datum from them.
+    has_freed: bool,
 }
 
 impl Searches {
     pub(super) fn len(&self) -> usize {
-        self.searches.len() + self.spreads.len()
+        self.searches.len() + self.spreads.len() + self.batches.len()
     }
 
     /// A datum is at a server, or does not come there any more.
     pub(super) fn coming_no_more(&mut self, datum: DatumId, server: NodeId) {
-        self.searches.remove(&(datum, server));
-        if let Some(spread) = self.spreads.get_mut(&datum) {
-            spread.ended(server);
-            if spread.is_empty() {
-                self.spreads.remove(&datum);
+        let slices = datum.slices().into_iter().filter(|_| datum.slice().is_none() && datum.is_shared());
+        for datum in [datum].into_iter().chain(slices) {
+            self.searches.remove(&(datum, server));
+            if let Some(spread) = self.spreads.get_mut(&datum) {
+                spread.ended(server);
+                if spread.is_empty() {
+                    self.spreads.remove(&datum);
+                }
             }
         }
+        self.batches.forget(datum, server);
+    }
+
+    /// Whether a server waits for a source of a slice of a datum.
+    fn seeks_slice(&self, datum: DatumId, server: NodeId) -> bool {
+        datum.slice().is_none() && datum.slices().iter().any(|slice| self.searches.contains_key(&(*slice, server)))
+    }
+
+    /// A server gets a slice of a datum from there from now on, and has been told so.
+    pub(super) fn begin(&mut self, slice: DatumId, server: NodeId, source: Source) {
+        self.spreads.entry(slice).or_default().begin(server, source);
+    }
+
+    /// A server has been named sources of a datum. False if it does not wait for any.
+    pub(super) fn answered(&mut self, now: Time, datum: DatumId, server: NodeId) -> bool {
+        let search = self.searches.get_mut(&(datum, server)).filter(|search| search.answered.is_none());
+        search.map(|search| search.answered = Some(now)).is_some()
     }
 
     /// A server is gone.
@@ -61,6 +88,7 @@ impl Searches {
             spread.ended(node);
             !spread.is_empty()
         });
+        self.batches.server_lost(node);
     }
 
     /// The senders and receivers of all that is on its way.
@@ -70,11 +98,14 @@ impl Searches {
 
     pub(super) fn given_up(&mut self, datum: DatumId) {
         self.spreads.remove(&datum);
+        datum.slices().iter().for_each(|slice| _ = self.spreads.remove(slice));
+        self.batches.given_up(datum);
     }
 
-    fn of(&self, datum: DatumId) -> Vec<NodeId> {
-        let of_it = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
-        self.searches.range(of_it).map(|((_, server), _)| *server).collect()
+    fn of(&self, datum: DatumId) -> Vec<(DatumId, NodeId)> {
+        let of_one = |datum: DatumId| self.searches.range((datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX)));
+        let slices = datum.slices().into_iter().filter(|_| datum.is_shared());
+        [datum].into_iter().chain(slices).flat_map(of_one).map(|(search, _)| *search).collect()
     }
 }
 
@@ -86,22 +117,31 @@ impl Agent {
         (datum, server, from): (DatumId, NodeId, NodeId),
         out: &mut Vec<Effect>,
     ) {
-        let search = Search { since: now, failed: BTreeMap::new(), answered: None };
+        let search = Search { since: now, failed: BTreeMap::new(), answered: None, has_freed: false };
         let search = self.names.searches.searches.entry((datum, server)).or_insert(search);
         search.answered = None;
-        if self.servers.contains_key(&from) {
+        // One that was told of no source names itself.
+        if from != server && self.servers.contains_key(&from) {
             search.failed.insert(from, now);
         }
         self.seek(now, datum, server, out);
     }
 
-    /// Names a source to a server that waits for a datum, or says that there is none.
+    /// Names a source to a server that waits for a datum, or says that there is none; or waits whether others want it, too.
     fn seek(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let is_first = |search: &Search| search.answered.is_none() && search.failed.is_empty();
+        let is_first = self.names.searches.searches.get(&(datum, server)).is_some_and(is_first);
+        if !(is_first && self.waits_for_others(now, datum, server, out)) {
+            self.name_source(now, datum, server, out);
+        }
+    }
+
+    pub(super) fn name_source(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let Some(search) = self.names.searches.searches.get(&(datum, server)) else { return };
         let waited_ns = now.since(search.since);
         if let Some(answered) = search.answered {
-            // It comes, or its task is gone.
-            if now.since(answered) >= SEARCH_NS_MAX {
+            // It comes, or its task is gone; or a slice of it is still looked for.
+            if now.since(answered) >= SEARCH_NS_MAX && !self.names.searches.seeks_slice(datum, server) {
                 self.names.searches.coming_no_more(datum, server);
             }
             return;
@@ -110,7 +150,7 @@ impl Agent {
         let source = self.source_for(now, datum, server, &failed);
         let has_holders = !self.holders_of(datum).is_empty();
         let limit_ns = if has_holders { SEARCH_NS_MAX } else { RETURN_NS_MAX };
-        match (self.names.catalog.named(datum), source) {
+        match (self.names.catalog.named(datum.whole()), source) {
             (Some(named), Some(source)) if waited_ns < SEARCH_NS_MAX => {
                 let (from, hops) = (source.node, source.hops);
                 let address = self.servers[&from].registration.address.clone();
@@ -119,9 +159,9 @@ impl Agent {
                 let search = self.names.searches.searches.get_mut(&(datum, server)).expect("found above");
                 search.answered = Some(now);
             }
-            (Some(_), None) if waited_ns < limit_ns => {}
+            (Some(_), None) if waited_ns < limit_ns => self.free_those_behind(now, datum, server, out),
             _ => {
-                self.names.searches.coming_no_more(datum, server);
+                self.names.searches.coming_no_more(datum.whole(), server);
                 let why = match has_holders {
                     true => "it cannot reach the servers that have it".into(),
                     false => self.why_lost(datum),
@@ -129,6 +169,18 @@ impl Agent {
                 send(out, server, CatalogToServer::Gone { datum, why });
             }
         }
+    }
+
+    /// A server reaches none that has a datum. Those that are to get it from there are named other sources: one of them may pass it on.
+    fn free_those_behind(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let search = self.names.searches.searches.get_mut(&(datum, server));
+        if search.is_none_or(|search| search.failed.is_empty() || std::mem::replace(&mut search.has_freed, true)) {
+            return;
+        }
+        let behind: Vec<NodeId> = self.spread_of(datum).map_or(Vec::new(), |spread| {
+            spread.moving().filter(|(from, _)| *from == server).map(|(_, to)| to).collect()
+        });
+        behind.into_iter().for_each(|one| self.supply_failed(now, (datum, one, server), out));
     }
 
     /// The node from which a server is to get a datum: a holder, or another server that gets it.
@@ -160,12 +212,14 @@ impl Agent {
         spread: &Spread,
         failed: &BTreeMap<NodeId, Time>,
     ) -> Vec<Candidate> {
-        let Some(size_bytes) = self.names.catalog.named(datum).map(|named| named.meta.size_bytes()) else {
-            return Vec::new();
-        };
+        let Some(named) = self.names.catalog.named(datum.whole()) else { return Vec::new() };
+        let whole_bytes = named.meta.size_bytes();
+        let bytes = datum.slice().map_or(0..whole_bytes, |number| slice_bytes(whole_bytes, number));
         let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
         let candidates = |is_usable: &dyn Fn(NodeId) -> bool| {
-            spread.candidates(now.seconds(), server, size_bytes, &holders, is_usable, |a, b| self.way(a, b).0)
+            let (now_s, size_bytes, way) = (now.seconds(), bytes.end - bytes.start, &|a, b| self.way(a, b).0);
+            let reader = Reader { now_s, server, size_bytes, holders: &holders, is_usable, way };
+            spread.candidates(named.method, &reader)
         };
         let has_rested = |node: NodeId| failed.get(&node).is_none_or(|at| now.since(*at) >= HEARTBEAT_NS);
         match candidates(&|node| !failed.contains_key(&node)) {
@@ -215,7 +269,8 @@ impl Agent {
 
     /// Copies of a datum have come to be, or all have gone: servers that wait for a source may be answered.
     pub(super) fn seek_again(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        self.names.searches.of(datum).into_iter().for_each(|server| self.seek(now, datum, server, out));
+        let waiting = self.names.searches.of(datum);
+        waiting.into_iter().for_each(|(datum, server)| self.seek(now, datum, server, out));
     }
 
     /// Time has passed.
@@ -234,7 +289,7 @@ mod tests {
     use crate::node::protocol::Input;
     use crate::node::{AgentTimer, Timer};
     use gridloom_base::time::SECOND_NS;
-    use gridloom_base::{Dtype, Machine, Meta, Named};
+    use gridloom_base::{Dtype, Machine, Meta, Method, Named};
 
     const SEEKER: NodeId = NodeId(4);
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
@@ -272,6 +327,7 @@ mod tests {
                 meta: meta.clone(),
                 replicas: 2,
                 is_durable: false,
+                method: Method::Auto,
                 made_by: None,
             };
             let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();

@@ -162,7 +162,7 @@ impl Names {
 impl Client {
     pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
-            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, made_by, task, group } => {
+            NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by, task, group } => {
                 let (stage, tried, attempts, refused) = (Stage::Asked, None, 1, Vec::new());
                 Ask::Put(Box::new(Put {
                     name,
@@ -171,6 +171,7 @@ impl Client {
                     replaces,
                     replicas,
                     is_durable,
+                    method,
                     made_by,
                     task,
                     group,

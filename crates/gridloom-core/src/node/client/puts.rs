@@ -1,7 +1,7 @@
 //! What the program puts under names.
 
 use crate::node::message::ClientToCatalog;
-use gridloom_base::{DatumId, GroupId, Maker, Meta, Named, NodeId, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Maker, Meta, Method, Named, NodeId, TaskId, Time};
 
 /// A datum that the program puts under a name.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub(super) struct Put {
     pub(super) replaces: bool,
     pub(super) replicas: u16,
     pub(super) is_durable: bool,
+    pub(super) method: Method,
     pub(super) made_by: Option<Maker>,
     pub(super) task: TaskId,
     pub(super) group: GroupId,
@@ -41,8 +42,8 @@ pub(super) enum Stage {
 impl Put {
     /// What the catalog is asked. Servers have copies `at` those.
     pub(super) fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
-        let Put { replaces, replicas, is_durable, made_by, tried, .. } = *self;
+        let Put { replaces, replicas, is_durable, method, made_by, tried, .. } = *self;
         let (name, meta, before, refused) = (self.name.clone(), self.meta.clone(), tried, self.refused.clone());
-        ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, made_by, at, before, refused }
+        ClientToCatalog::Put { ask, name, meta, replaces, replicas, is_durable, method, made_by, at, before, refused }
     }
 }

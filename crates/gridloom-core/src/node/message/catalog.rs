@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Message;
 use crate::data::{Verdict, VersionReport};
-use gridloom_base::{DatumId, Maker, Meta, NameError, Named, NodeId};
+use gridloom_base::{DatumId, Maker, Meta, Method, NameError, Named, NodeId};
 use gridloom_perf::LinkEstimate;
 
 /// What concerns shared names.
@@ -47,6 +47,8 @@ pub enum ClientToCatalog {
         replicas: u16,
         /// They are to keep it also when they end.
         is_durable: bool,
+        /// How it gets to servers.
+        method: Method,
         /// Which call puts it, if a function does.
         made_by: Option<Maker>,
         /// Servers with a copy of it.
@@ -143,7 +145,7 @@ pub struct CopyReport {
     pub is_coming: bool,
     /// From how many servers it may get it.
     pub count: u32,
-    /// The best of them, the one that it gets it from first.
+    /// The best of them, the one that it gets it from first. If it is on its way, those that it comes from: one of each slice.
     pub candidates: Vec<CandidateReport>,
 }
 

@@ -160,6 +160,7 @@ impl Server {
     ) -> T {
         let mut outputs = Vec::new();
         let given = act(&mut self.admission, &self.members, &mut outputs);
+        self.admission.end_unawaited_slices(now, &mut outputs);
         for output in outputs {
             match output {
                 Output::Effect(Effect::DropDatum { datum }) => {

@@ -7,13 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use super::admission::Admission;
+use super::admission::{Admission, Arrived};
 use super::durable::Durable;
 use super::{Server, not_taken, send};
 use crate::graph::{Task, TaskKind};
-use crate::node::message::{CatalogToServer, Held, ServerToCatalog};
+use crate::node::ServerTimer;
+
+use crate::node::message::{CatalogToServer, Held, ServerToCatalog, TransferReport};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::{RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
+use gridloom_base::limits::{RATE_REPORT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX};
 use gridloom_base::{DatumId, Named, NodeId, TaskError, TaskId, Time};
 
 /// Data that are here under names.
@@ -147,7 +149,25 @@ impl Server {
                 self.shared.durable.set_former(datum);
                 self.shared.set_former(datum, out);
             }
-            CatalogToServer::Gone { datum, why } => self.shared_gone(now, datum, &why, out),
+            CatalogToServer::Gone { datum, why } => self.shared_gone(now, datum.whole(), &why, out),
+        }
+    }
+
+    /// A slice of a shared datum has come.
+    pub(super) fn on_slice_arrived(&mut self, now: Time, from: NodeId, slice: DatumId, out: &mut Vec<Effect>) {
+        let arrived = self.admitting(now, out, |admission, _, out| admission.slice_arrived(now, slice, out));
+        let (bytes, whole) = match arrived {
+            Arrived::InVain => return,
+            Arrived::One { bytes } => (bytes, None),
+            Arrived::Whole { bytes, meta } => (bytes, Some(meta)),
+        };
+        // Slices share their ways: the time of one says little of a link.
+        let report = TransferReport { datum: slice, from, to: self.config.id, size_bytes: bytes, run_ns: 0, age_ns: 0 };
+        if self.reports.transferred(now, report, false) {
+            out.push(Effect::SetTimer { timer: ServerTimer::Transfers.into(), at: now + RATE_REPORT_NS });
+        }
+        if let Some(meta) = whole {
+            self.on_arrived(now, from, slice.whole(), &meta, 0, out);
         }
     }
 

@@ -172,6 +172,9 @@ impl Server {
         took_ns: u64,
         out: &mut Vec<Effect>,
     ) {
+        if datum.slice().is_some() {
+            return self.on_slice_arrived(now, from, datum, out);
+        }
         let size_bytes = meta.size_bytes();
         let taken = self.admitting(now, out, |admission, _, out| admission.take_arrived(now, datum, size_bytes, out));
         let Some((origin, hops)) = taken else { return };

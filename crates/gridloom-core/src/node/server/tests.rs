@@ -216,6 +216,7 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
         meta: meta.clone(),
         replicas: 1,
         is_durable: false,
+        method: gridloom_base::Method::Auto,
         made_by: None,
     };
     let arrived = Input::DatumArrived { from: CLIENT, datum: own, meta: meta.clone(), took_ns: 1 };

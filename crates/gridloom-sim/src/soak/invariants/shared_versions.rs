@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_base::{DatumId, NodeId, Time, slice_bytes};
 use gridloom_core::node::Event;
 use gridloom_core::node::message::CatalogAnswer;
 
@@ -28,12 +28,27 @@ struct Versions {
     whole: BTreeSet<DatumId>,
     found: BTreeSet<(NodeId, DatumId)>,
     brought: u64,
+    slices: u64,
 }
 
 impl Check for Versions {
     fn see(&mut self, sim: &Simulation, ledger: &Ledger, _: Time, event: &SimEvent) -> Result<(), String> {
         match event {
-            SimEvent::Stored { datum, .. } if ledger.shared.of_insiders.contains(datum) => Ok(()),
+            SimEvent::Stored { datum, .. } if ledger.shared.of_insiders.contains(&datum.whole()) => Ok(()),
+            SimEvent::Stored { node, datum, value } if datum.slice().is_some() => {
+                let version = ledger.shared.versions.get(&datum.whole());
+                let is_slice = |number| {
+                    let bytes = version.map(|version| slice_bytes(version.named.meta.size_bytes(), number));
+                    let is_first = number > 0
+                        || version.is_some_and(|version| value.bytes.as_deref().map(first) == Some(version.value));
+                    bytes.is_some_and(|bytes| bytes.end - bytes.start == value.meta.size_bytes()) && is_first
+                };
+                self.slices += 1;
+                match datum.slice().is_some_and(is_slice) {
+                    true => Ok(()),
+                    false => Err(format!("{datum} is at {node}, and is no slice of what a client put")),
+                }
+            }
             SimEvent::Stored { node, datum, value } if datum.is_shared() => {
                 let Some(version) = ledger.shared.versions.get(datum) else {
                     return Err(format!("{datum} is at {node}, and no client was to put it"));
@@ -76,6 +91,7 @@ impl Check for Versions {
         vec![
             ("a shared version was whole", self.whole.len() as u64),
             ("a program found a shared version", self.found.len() as u64),
+            ("a slice of shared data came to a server", self.slices),
             ("shared data came to a program", self.brought),
         ]
     }

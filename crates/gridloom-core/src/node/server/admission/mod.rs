@@ -9,6 +9,7 @@ mod naming;
 mod parts;
 mod room;
 mod shares;
+mod slices;
 mod supply;
 
 use std::collections::BTreeSet;
@@ -26,6 +27,8 @@ use gridloom_base::limits::{CALLED_BACK_NS_MAX, HEARTBEAT_NS};
 use gridloom_base::{DatumId, NodeId, ObjectId, TaskError, TaskId, Time};
 use parts::Parts;
 use room::Homeward;
+pub(super) use slices::Arrived;
+use slices::Slices;
 
 /// Tasks, the store's accounting, and what is asked of others.
 #[derive(Debug)]
@@ -37,6 +40,7 @@ pub(super) struct Admission {
     pub(super) fetches: Fetches,
     homeward: Homeward,
     parts: Parts,
+    slices: Slices,
     /// When a datum last became available here or a task last ended.
     last_progress: Time,
     /// When a task was last let in, or came while none was held.
@@ -80,6 +84,7 @@ impl Admission {
             fetches: Fetches::new(config.clone()),
             homeward: Homeward::default(),
             parts: Parts::default(),
+            slices: Slices::default(),
             last_progress: Time::ZERO,
             last_admitted: Time::ZERO,
             config,
@@ -434,6 +439,7 @@ impl Admission {
         self.replicas.check()?;
         self.fetches.check()?;
         self.check_parts()?;
+        self.check_slices()?;
         for entry in self.executor.tasks() {
             // The inputs of a task that has begun are dropped if its client is lost. A result has no place while the task that
             // makes it is held back.

@@ -36,32 +36,32 @@ impl Admission {
         out: &mut Vec<Output>,
     ) {
         for Supply { datum, meta, from, address, hops } in supplies {
+            if datum.slice().is_some() {
+                self.expect_slice(now, client, Supply { datum, meta, from, address, hops }, members, out);
+                continue;
+            }
             let is_needed = self.executor.reads(datum) || self.fetches.is_awaited(datum);
             if datum.client != client || !is_needed || self.replicas.is_here(datum) {
                 continue;
             }
+            self.end_slices(now, datum, out);
             let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
             let is_due = self.replicas.is_known(datum);
             let origin = self.fetches.get(datum).map_or(Origin::Copied, |awaited| awaited.origin);
             self.fetches.expect(datum, Awaited::new(size_bytes, origin, (from, address, hops)));
             if is_due {
                 self.answer_askers(datum, out);
-                self.make_room_and_ask(now, datum, size_bytes, members, out);
+                if self.make_room_for(now, datum, size_bytes, out) {
+                    self.fetches.ask(datum, members, out);
+                }
             }
         }
     }
 
-    /// Asks for a datum that admitted tasks wait for. Its place may be too small for it, if it was made before its size was
+    /// Whether a datum that admitted tasks wait for can come. Its place may be too small for it, if it was made before its size was
     /// known: if there is no room for the rest, tasks behind them make way, or else they do. The first in order never does
     /// for another, so that two tasks cannot keep taking each other's room.
-    fn make_room_and_ask(
-        &mut self,
-        now: Time,
-        datum: DatumId,
-        size_bytes: u64,
-        members: &Members<Role>,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn make_room_for(&mut self, now: Time, datum: DatumId, size_bytes: u64, out: &mut Vec<Output>) -> bool {
         let more_bytes = self.replicas.lacks_bytes(datum, size_bytes);
         let (readers, behind) = self.executor.waiting_for(datum);
         self.evict(more_bytes, &BTreeSet::new(), out);
@@ -69,12 +69,13 @@ impl Admission {
             self.hold_back(now, behind, out);
             self.evict(more_bytes, &BTreeSet::new(), out);
         }
-        if self.replicas.fits(more_bytes) {
+        let fits = self.replicas.fits(more_bytes);
+        if fits {
             self.replicas.grow(datum, size_bytes);
-            self.fetches.ask(datum, members, out);
         } else {
             self.hold_back(now, readers, out);
         }
+        fits
     }
 
     /// Peers that ask for a datum which is to come here, and from elsewhere. They get it as it comes once it has begun to: what comes
@@ -100,6 +101,9 @@ impl Admission {
 
     /// A peer asks for a datum.
     pub fn fetch(&mut self, now: Time, datum: DatumId, asker: Asker, out: &mut Vec<Output>) {
+        if datum.slice().is_some() && self.has_slice(now, datum) {
+            return out.push(Effect::SendDatum { to: asker.peer, datum }.into());
+        }
         match self.replicas.fetch(datum, asker, now) {
             Fetch::Now => out.push(Effect::SendDatum { to: asker.peer, datum }.into()),
             Fetch::Later => self.answer_askers(datum, out),

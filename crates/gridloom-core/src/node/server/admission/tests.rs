@@ -192,6 +192,7 @@ fn a_copy_that_was_here_before_stays_when_it_gets_a_name() {
             meta: meta.clone(),
             replicas: 1,
             is_durable: false,
+            method: gridloom_base::Method::Auto,
             made_by: None,
         }));
         let publish = Task { kind, outputs: Vec::new(), ..task(1, &[5], 11, 1) };

@@ -1,0 +1,89 @@
+//! Methods of transfer: how a shared datum gets to the servers that read it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::near::{did_you_mean, near_names};
+
+/// How a shared datum gets to the servers that read it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub enum Method {
+    /// The one that takes the least time, by what is known of size, readers and links.
+    #[default]
+    Auto,
+    /// From servers that have it, and from no others.
+    Direct,
+    /// Also from servers that it comes to: along a chain or a tree, part by part.
+    Tree,
+    /// In two slices, each along a tree of its own. Each server passes on one of them.
+    Swarm,
+}
+
+/// A method with its name and what it does.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodEntry {
+    pub method: Method,
+    pub name: &'static str,
+    pub about: &'static str,
+}
+
+/// All methods.
+pub const METHODS: [MethodEntry; 4] = [
+    MethodEntry { method: Method::Auto, name: "auto", about: "the one that takes the least time, as predicted" },
+    MethodEntry { method: Method::Direct, name: "direct", about: "from servers that have it, and from no others" },
+    MethodEntry {
+        method: Method::Tree,
+        name: "tree",
+        about: "also from servers that it comes to, along a chain or a tree, part by part",
+    },
+    MethodEntry {
+        method: Method::Swarm,
+        name: "swarm",
+        about: "in two slices, each along a tree of its own; each server passes on one of them",
+    },
+];
+
+impl Method {
+    fn entry(self) -> &'static MethodEntry {
+        METHODS.iter().find(|entry| entry.method == self).expect("each has an entry")
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.entry().name)
+    }
+}
+
+impl FromStr for Method {
+    type Err = String;
+
+    /// Reads what it is printed as.
+    fn from_str(text: &str) -> Result<Method, String> {
+        let found = METHODS.iter().find(|entry| entry.name == text);
+        found.map(|entry| entry.method).ok_or_else(|| {
+            let known: Vec<&str> = METHODS.iter().map(|entry| entry.name).collect();
+            let near = did_you_mean(&near_names(text, known.iter().copied()));
+            format!("'{text}' is no method of transfer{near}; there are {}", known.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_are_read_as_they_are_printed() {
+        for entry in METHODS {
+            assert_eq!(entry.method.to_string().parse(), Ok(entry.method));
+        }
+        let error = "sworm".parse::<Method>().unwrap_err();
+        assert_eq!(
+            error,
+            "'sworm' is no method of transfer; did you mean 'swarm'?; there are auto, direct, tree, swarm"
+        );
+    }
+}

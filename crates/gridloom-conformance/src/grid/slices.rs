@@ -1,0 +1,71 @@
+//! Shared data that come to servers in slices.
+
+use gridloom_base::{DatumId, GroupId, Meta, Method, TaskId};
+use gridloom_core::graph::{Argument, Copies, Task, TaskKind};
+use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::{NameCommand, World};
+
+use super::stage::Stage;
+use super::{Case, LARGE_ELEMENTS};
+
+pub(super) const CASES: &[Case] = &[
+    ("a datum comes to servers in slices", in_slices),
+    ("slices that a killed server was to pass on come from elsewhere", passed_on_by_a_killed_server),
+];
+
+const SERVERS: u32 = 5;
+
+/// Has all servers take a datum that is at one of them, whose place is given, too.
+fn to_all(stage: &mut Stage<'_>) -> ((DatumId, Meta), usize, Vec<GroupId>) {
+    let array = stage.array_of(LARGE_ELEMENTS);
+    let meta = array.1.clone();
+    let command = stage.put_command_of(array, "mesh", (false, 1, Method::Swarm));
+    assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
+    let found = stage.named(NameCommand::Find { name: "mesh".into(), waits: false });
+    let Ok(CatalogAnswer::Found { named, holders }) = found else { panic!("{found:?}") };
+    let (mesh, holder) = (named.datum, holders[0].0);
+    let holder = (0..SERVERS as usize).find(|place| stage.node_of(*place) == holder).expect("it is one of them");
+    let to = |place: u32| {
+        let task = Task {
+            id: TaskId { client: stage.name, serial: stage.serial() },
+            kind: TaskKind::Replicate(Copies::Kept),
+            args: vec![Argument::Datum(mesh)],
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Default::default(),
+        };
+        stage.follow(task, place as usize, (mesh, meta.clone()), None)
+    };
+    let groups = (0..SERVERS).map(to).collect();
+    ((mesh, meta), holder, groups)
+}
+
+/// Each server that is left doubles what came.
+fn doubled(stage: &mut Stage<'_>, (mesh, meta): &(DatumId, Meta), places: impl Iterator<Item = usize>) {
+    for place in places {
+        let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[*mesh], 1);
+        task.outputs[0].meta = meta.clone();
+        let y = task.outputs[0].datum;
+        let group = stage.follow(task, place, (*mesh, meta.clone()), None);
+        stage.group_end(group);
+        stage.expect(y, |i| 2.0 * i);
+    }
+}
+
+fn in_slices(world: &mut dyn World) {
+    let mut stage = Stage::new(world, SERVERS);
+    let (mesh, _, groups) = to_all(&mut stage);
+    groups.into_iter().for_each(|group| stage.group_end(group));
+    assert!(stage.ended.values().all(|report| report.outcome.is_ok()), "{:?}", stage.ended);
+    doubled(&mut stage, &mesh, 0..SERVERS as usize);
+}
+
+fn passed_on_by_a_killed_server(world: &mut dyn World) {
+    let mut stage = Stage::new(world, SERVERS);
+    let (mesh, holder, groups) = to_all(&mut stage);
+    let killed = (0..SERVERS as usize).find(|place| *place != holder).expect("there are more");
+    stage.world.kill(stage.servers[killed]);
+    let others = || (0..SERVERS as usize).filter(|place| *place != killed);
+    others().for_each(|place| stage.group_end(groups[place]));
+    doubled(&mut stage, &mesh, others());
+}

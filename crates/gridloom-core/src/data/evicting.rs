@@ -1,0 +1,45 @@
+//! Eviction: which copies make way.
+
+use gridloom_base::{DatumId, Time};
+
+use super::{Origin, Replica, Replicas};
+
+/// A copy that was given up to make room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Evicted {
+    pub datum: DatumId,
+    /// What it was here for.
+    pub origin: Origin,
+    pub size_bytes: u64,
+}
+
+impl Replicas {
+    /// Gives up copies that exist elsewhere, that no admitted task here reads and that are not to be kept (`is_kept`
+    /// tells), until `more_bytes` fit: first those that no task will read (`is_read` tells), and of these the least
+    /// recently used.
+    pub fn evict(
+        &mut self,
+        more_bytes: u64,
+        is_kept: impl Fn(DatumId) -> bool,
+        is_read: impl Fn(DatumId) -> bool,
+    ) -> Vec<Evicted> {
+        let mut candidates: Vec<(bool, Time, DatumId)> = self
+            .replicas
+            .iter()
+            .filter(|(_, r)| r.here && r.origin != Origin::Made && !r.kept && r.readers == 0 && r.fetchers.is_empty())
+            .filter(|(datum, _)| !is_kept(**datum))
+            .map(|(datum, r)| (is_read(*datum), r.last_used, *datum))
+            .collect();
+        candidates.sort_unstable();
+        let mut evicted = Vec::new();
+        for (_, _, datum) in candidates {
+            if self.fits(more_bytes) {
+                break;
+            }
+            let Replica { origin, size_bytes, .. } = self.replicas[&datum];
+            self.discard(datum);
+            evicted.push(Evicted { datum, origin, size_bytes });
+        }
+        evicted
+    }
+}

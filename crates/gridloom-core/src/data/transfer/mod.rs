@@ -1,0 +1,177 @@
+//! Methods of transfer: from whom each server gets a shared datum, when several want it.
+//!
+//! One file each. A method is arithmetic: bytes, holders, readers and ways go in, and sources come out. Nothing moves here, and nothing
+//! is known of time but what is given.
+//!
+//! | method | file | servers get it |
+//! |---|---|---|
+//! | `direct` | [`direct`] | from servers that have it |
+//! | `tree` | [`tree`] | also from servers that it comes to |
+//! | `swarm` | [`swarm`] | in two slices, each along a tree of its own |
+//! | `auto` | here | by `swarm` where that ends earlier for all that want it at about the same time, else by `tree` |
+//!
+//! Predictions are no better than what is known of links. So of sources that end nearly as early ([`NEAR_EARLIEST`]), those with
+//! narrow ways are left out ([`NEAR_WIDEST`]): a narrow way, as between two sites, is shared by more than is known here.
+//!
+//! **Invariant:** no server gets a datum, or a slice of it, from one that gets that from this one, however far behind.
+
+mod direct;
+mod swarm;
+mod tree;
+
+use std::collections::BTreeMap;
+
+use gridloom_base::{Method, NodeId};
+use gridloom_perf::LinkEstimate;
+use serde::{Deserialize, Serialize};
+pub use swarm::{Batch, SLICED_BYTES_MIN};
+
+/// Times as long as the earliest source takes.
+const NEAR_EARLIEST: f64 = 1.25;
+/// Part of the widest way's bandwidth. Above a half: the way between two sites often has half the width of cards, or a third, and what is
+/// known of both is off by a tenth.
+const NEAR_WIDEST: f64 = 0.7;
+
+/// The node from which a server gets a datum.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Source {
+    pub node: NodeId,
+    /// Sends from a server that has it to this one.
+    pub hops: u16,
+    /// When it will be whole, seconds.
+    pub end_s: f64,
+}
+
+/// A source that a server may take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Candidate {
+    pub source: Source,
+    /// The way from there.
+    pub way: LinkEstimate,
+    /// To how many others it sends it already.
+    pub sends: u32,
+    pub verdict: Verdict,
+}
+
+/// Why a source is taken, or is not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Verdict {
+    Taken,
+    /// The one that is taken ends earlier, or has fewer hops, or a lesser number.
+    Behind,
+    /// It sends it to more others.
+    Busier,
+    /// Its way is much narrower.
+    Narrower,
+    /// It ends much later.
+    Later,
+}
+
+/// A server that wants a datum, or a slice of one.
+pub struct Reader<'a> {
+    pub now_s: f64,
+    pub server: NodeId,
+    pub size_bytes: u64,
+    /// Servers that have it.
+    pub holders: &'a [NodeId],
+    pub is_usable: &'a dyn Fn(NodeId) -> bool,
+    pub way: &'a dyn Fn(NodeId, NodeId) -> LinkEstimate,
+}
+
+/// One datum, or a slice of one, on its way to servers.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Spread {
+    coming: BTreeMap<NodeId, Source>,
+}
+
+impl Spread {
+    /// Whether it is on its way to nobody.
+    pub fn is_empty(&self) -> bool {
+        self.coming.is_empty()
+    }
+
+    /// It is whole at a server, or does not come there any more.
+    pub fn ended(&mut self, server: NodeId) {
+        self.coming.remove(&server);
+    }
+
+    /// The senders and receivers of what is on its way.
+    pub fn moving(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
+        self.coming.iter().map(|(server, source)| (source.node, *server))
+    }
+
+    /// The node from which it is on its way to a server.
+    pub fn coming(&self, server: NodeId) -> Option<Source> {
+        self.coming.get(&server).copied()
+    }
+
+    /// A server gets it from there from now on.
+    pub fn begin(&mut self, server: NodeId, source: Source) {
+        self.coming.insert(server, source);
+    }
+
+    /// From whom a server that it is not on its way to may get it by a method. The one to take is first; none, if there is none.
+    pub fn candidates(&self, method: Method, reader: &Reader<'_>) -> Vec<Candidate> {
+        let candidates = match method {
+            Method::Direct => direct::candidates(self, reader),
+            // What comes in slices comes by the method's own plan; a server that has to be named another source takes the best there is.
+            Method::Auto | Method::Tree | Method::Swarm => tree::candidates(self, reader),
+        };
+        judged(reader.now_s, candidates)
+    }
+
+    /// When it is whole everywhere, seconds; 0 if it is on its way to nobody.
+    fn end_s(&self) -> f64 {
+        self.coming.values().map(|source| source.end_s).fold(0.0, f64::max)
+    }
+
+    /// To how many others each source sends it.
+    fn sends(&self, now_s: f64) -> BTreeMap<NodeId, u32> {
+        let mut sends = BTreeMap::new();
+        for source in self.coming.values().filter(|source| source.end_s > now_s) {
+            *sends.entry(source.node).or_default() += 1;
+        }
+        sends
+    }
+
+    /// Whether a server gets it from another, perhaps through more.
+    fn is_behind(&self, server: NodeId, other: NodeId) -> bool {
+        let mut at = server;
+        for _ in 0..=self.coming.len() {
+            match self.coming.get(&at) {
+                Some(source) if source.node == other => return true,
+                Some(source) => at = source.node,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Gives each candidate its verdict. The best is first.
+fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let earliest_s = candidates.iter().map(|one| one.source.end_s - now_s).min_by(f64::total_cmp).unwrap_or(0.0);
+    let is_late = |one: &Candidate| one.source.end_s - now_s > earliest_s * NEAR_EARLIEST;
+    let in_time = candidates.iter().filter(|one| !is_late(one));
+    let widest = in_time.map(|one| one.way.bandwidth).max_by(f64::total_cmp).unwrap_or(0.0);
+    for one in &mut candidates {
+        one.verdict = match (is_late(one), one.way.bandwidth < widest * NEAR_WIDEST) {
+            (true, _) => Verdict::Later,
+            (false, true) => Verdict::Narrower,
+            (false, false) => Verdict::Taken,
+        };
+    }
+    candidates.sort_by(|a, b| {
+        let by_end = a.sends.cmp(&b.sends).then(a.source.end_s.total_cmp(&b.source.end_s));
+        let by_source = by_end.then((a.source.hops, a.source.node).cmp(&(b.source.hops, b.source.node)));
+        a.verdict.cmp(&b.verdict).then(by_source)
+    });
+    let fewest = candidates.first().map_or(0, |best| best.sends);
+    for one in candidates.iter_mut().skip(1).filter(|one| one.verdict == Verdict::Taken) {
+        one.verdict = if one.sends > fewest { Verdict::Busier } else { Verdict::Behind };
+    }
+    candidates
+}
+
+#[cfg(test)]
+mod tests;

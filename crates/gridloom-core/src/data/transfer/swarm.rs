@@ -1,0 +1,194 @@
+//! `swarm`: a datum comes to each server in two slices, at the same time, each along a tree of its own.
+//!
+//! In a chain each server passes on all that it gets, and the last is as many parts behind as there are servers. In a tree
+//! that is only as deep as the logarithm, but a server that passes all on to two others has half its bandwidth for each. With two trees
+//! each server passes on one slice, to two others, and is a leaf of the other tree. So each card sends and receives the datum once.
+//!
+//! With `s` bytes, a part of `p` bytes, ways of bandwidth `b` and latency `l`, and `d` sends to the last server:
+//!
+//! ```text
+//! end = s / b + d (l + 2 p / b)       d is about the logarithm of the number of servers to the base 2
+//! ```
+//! For this the readers have to be known together: of those that come one after another each can only be put behind the one before.
+//! So the catalog waits for a moment.
+//!
+//! Source: SplitStream (Castro et al., SOSP 2003): trees of which the inner nodes are disjoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::{Method, NodeId, SLICES, slice_bytes};
+use gridloom_perf::LinkEstimate;
+
+use super::{NEAR_EARLIEST, NEAR_WIDEST, Reader, Source, Spread, tree};
+
+/// Smaller data are not sliced.
+pub const SLICED_BYTES_MIN: u64 = 3 * EAGER_BYTES_MAX;
+/// `swarm` is taken for `tree` only if it saves that part of the time: it has more messages, and more that can fail.
+const SAVES_MIN: f64 = 0.05;
+
+/// Servers that want a datum at about the same time.
+pub struct Batch<'a> {
+    pub now_s: f64,
+    pub size_bytes: u64,
+    pub holders: &'a [NodeId],
+    pub readers: &'a [NodeId],
+    pub way: &'a dyn Fn(NodeId, NodeId) -> LinkEstimate,
+}
+
+impl Batch<'_> {
+    /// From whom each reader gets each slice, if that is the way to go by that method; else each reader gets the whole.
+    pub fn in_slices(&self, method: Method) -> Option<[Spread; SLICES]> {
+        let is_sliced = self.size_bytes >= SLICED_BYTES_MIN && matches!(method, Method::Auto | Method::Swarm);
+        // One reader gains from a second source alone.
+        if !is_sliced || self.holders.is_empty() || self.readers.len() + self.holders.len() < 3 {
+            return None;
+        }
+        let slices = self.slices();
+        if method == Method::Auto {
+            let end_s = slices.iter().map(Spread::end_s).fold(0.0, f64::max);
+            let whole_s = self.whole().end_s();
+            if (end_s - self.now_s) > (whole_s - self.now_s) * (1.0 - SAVES_MIN) {
+                return None;
+            }
+        }
+        Some(slices)
+    }
+
+    /// The readers by `tree`, in their order.
+    fn whole(&self) -> Spread {
+        let mut spread = Spread::default();
+        for server in self.readers {
+            let Batch { now_s, size_bytes, holders, way, .. } = *self;
+            let reader = Reader { now_s, server: *server, size_bytes, holders, is_usable: &|_| true, way };
+            if let Some(best) = spread.candidates(Method::Tree, &reader).first() {
+                spread.begin(*server, best.source);
+            }
+        }
+        spread
+    }
+
+    fn slices(&self) -> [Spread; SLICES] {
+        let mut sent = BTreeMap::new();
+        std::array::from_fn(|number| self.slice(number, &mut sent))
+    }
+
+    /// Servers that pass the slice on come first, so that the tree is as flat as it can be. `sent` is what each server sends of slices
+    /// before this one: see [`Growing::load`].
+    fn slice(&self, number: usize, sent: &mut BTreeMap<NodeId, f64>) -> Spread {
+        let readers = |of_it: bool| {
+            let of = self.readers.iter().enumerate().filter(move |(at, _)| (at % SLICES == number) == of_it);
+            of.map(|(_, server)| *server)
+        };
+        let bytes = slice_bytes(self.size_bytes, number);
+        let mut growing = Growing {
+            batch: self,
+            size_bytes: bytes.end - bytes.start,
+            spread: Spread::default(),
+            inner: readers(true).collect(),
+            open: self.holders.iter().copied().collect(),
+            widest: 0.0,
+            sent_by_holders: self.holders.iter().map(|holder| (*holder, 0.0)).collect(),
+            sent,
+        };
+        readers(true).chain(readers(false)).for_each(|server| growing.add(server));
+        growing.spread
+    }
+}
+
+/// The tree of a slice, while readers are added.
+struct Growing<'a> {
+    batch: &'a Batch<'a>,
+    size_bytes: u64,
+    spread: Spread,
+    /// Readers that pass it on. Others do so only where these have narrow ways.
+    inner: BTreeSet<NodeId>,
+    /// Those that have bandwidth left.
+    open: BTreeSet<NodeId>,
+    /// Bandwidth of the widest way that was looked at.
+    widest: f64,
+    sent_by_holders: BTreeMap<NodeId, f64>,
+    sent: &'a mut BTreeMap<NodeId, f64>,
+}
+
+/// A source of a slice, and its way.
+type Sender = (Source, LinkEstimate);
+
+impl Growing<'_> {
+    fn add(&mut self, server: NodeId) {
+        let open = self.best(server, &mut self.open.iter().copied());
+        // Rather one that sends much already than one behind a narrow way.
+        let is_wide = |(_, way): &Sender| way.bandwidth >= self.widest * NEAR_WIDEST;
+        let Some((source, way)) = open.filter(is_wide).or_else(|| self.best(server, &mut self.placed().into_iter()))
+        else {
+            return;
+        };
+        self.spread.begin(server, source);
+        // Within a host it takes no card.
+        let bandwidth = if way.bandwidth.is_finite() { way.bandwidth } else { 0.0 };
+        self.widest = self.widest.max(bandwidth);
+        let load = if bandwidth > 0.0 { bandwidth / self.widest } else { 0.0 };
+        self.sent_by_holders.entry(source.node).and_modify(|sent| *sent += load);
+        *self.sent.entry(source.node).or_default() += load;
+        if !self.has_bandwidth(source.node) {
+            self.open.remove(&source.node);
+        }
+        if self.has_bandwidth(server) {
+            self.open.insert(server);
+        }
+    }
+
+    fn placed(&self) -> BTreeSet<NodeId> {
+        self.batch.holders.iter().chain(self.spread.coming.keys()).copied().collect()
+    }
+
+    /// What shares a server's card, of the widest way: 1 for each slice that it sends over such a way, less for one over a narrow way. A
+    /// holder has one send of each slice, as others have two of one.
+    fn load(&self, node: NodeId) -> f64 {
+        match self.sent_by_holders.get(&node) {
+            Some(sent) => SLICES as f64 * sent,
+            None => self.sent.get(&node).copied().unwrap_or(0.0),
+        }
+    }
+
+    /// Whether one more send would end about when the datum is whole there. Behind a slow way there is time for many.
+    fn has_bandwidth(&self, node: NodeId) -> bool {
+        if self.widest == 0.0 {
+            return true;
+        }
+        let takes_s = self.size_bytes as f64 * (self.load(node) + 1.0) / self.widest;
+        let comes_s = self.spread.coming(node).map(|source| source.end_s - self.batch.now_s);
+        takes_s <= NEAR_EARLIEST * comes_s.unwrap_or(self.batch.size_bytes as f64 / self.widest)
+    }
+
+    /// The source with the fewest hops, of those with wide ways that end nearly as early as the earliest.
+    fn best(&self, server: NodeId, nodes: &mut dyn Iterator<Item = NodeId>) -> Option<Sender> {
+        let all: Vec<Sender> = nodes.filter(|node| *node != server).map(|node| self.sender(node, server)).collect();
+        let takes_s = |(source, _): &Sender| source.end_s - self.batch.now_s;
+        let earliest_s = all.iter().map(takes_s).min_by(f64::total_cmp)?;
+        let in_time = || all.iter().filter(|sender| takes_s(sender) <= earliest_s * NEAR_EARLIEST);
+        let widest = in_time().map(|(_, way)| way.bandwidth).max_by(f64::total_cmp)?;
+        let wide = in_time().filter(|(_, way)| way.bandwidth >= widest * NEAR_WIDEST);
+        let is_leaf = |node| self.spread.coming(node).is_some() && !self.inner.contains(&node);
+        let rank = |source: &Source| (is_leaf(source.node), source.hops);
+        let last = |source: &Source| (self.sent.get(&source.node).copied().unwrap_or(0.0), source.node);
+        wide.min_by(|(a, _), (b, _)| {
+            let by_end = rank(a).cmp(&rank(b)).then(a.end_s.total_cmp(&b.end_s));
+            let ((sent, node), (other_sent, other)) = (last(a), last(b));
+            by_end.then(sent.total_cmp(&other_sent)).then(node.cmp(&other))
+        })
+        .copied()
+    }
+
+    fn sender(&self, node: NodeId, server: NodeId) -> Sender {
+        let Batch { now_s, way, size_bytes: whole_bytes, .. } = *self.batch;
+        let way = way(node, server);
+        let coming = self.spread.coming(node);
+        let (source_end_s, hops) = coming.map_or((now_s, 0), |source| (source.end_s, source.hops));
+        let sends = self.load(node).round() as u32;
+        let end_s = tree::end_s(now_s, self.size_bytes, (sends, source_end_s), way);
+        // The other slices come by the same card.
+        let end_s = end_s.max(now_s + way.seconds(whole_bytes));
+        (Source { node, hops: hops + 1, end_s }, way)
+    }
+}

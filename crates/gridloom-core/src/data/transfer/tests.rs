@@ -1,0 +1,209 @@
+use super::*;
+use gridloom_base::SLICES;
+
+const SIZE: u64 = 64 << 20;
+
+/// All sources are usable.
+fn all(_: NodeId) -> bool {
+    true
+}
+
+fn equal(_: NodeId, _: NodeId) -> LinkEstimate {
+    LinkEstimate { bandwidth: 12.5e6, latency_s: 1e-4 }
+}
+
+/// Hosts of two sites: those of even numbers and the others. One link between them is ten times as slow.
+fn sites(a: NodeId, b: NodeId) -> LinkEstimate {
+    let bandwidth = if a.0 % 2 == b.0 % 2 { 12.5e6 } else { 1.25e6 };
+    LinkEstimate { bandwidth, latency_s: 1e-4 }
+}
+
+fn candidates(
+    spread: &Spread,
+    (now_s, server, size_bytes): (f64, NodeId, u64),
+    holders: &[NodeId],
+    is_usable: impl Fn(NodeId) -> bool,
+    way: impl Fn(NodeId, NodeId) -> LinkEstimate,
+) -> Vec<Candidate> {
+    let reader = Reader { now_s, server, size_bytes, holders, is_usable: &is_usable, way: &way };
+    spread.candidates(Method::Tree, &reader)
+}
+
+impl Spread {
+    /// Has a server get it.
+    fn choose(
+        &mut self,
+        now_s: f64,
+        server: NodeId,
+        size_bytes: u64,
+        holders: &[NodeId],
+        is_usable: impl Fn(NodeId) -> bool,
+        way: impl Fn(NodeId, NodeId) -> LinkEstimate,
+    ) -> Option<Source> {
+        self.ended(server);
+        let source = candidates(self, (now_s, server, size_bytes), holders, is_usable, way).first()?.source;
+        self.begin(server, source);
+        Some(source)
+    }
+}
+
+fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate) -> Vec<Source> {
+    let mut spread = Spread::default();
+    (2..readers + 2)
+        .map(|reader| spread.choose(0.0, NodeId(reader), size_bytes, &[NodeId(1)], all, way).unwrap())
+        .collect()
+}
+
+#[test]
+fn each_source_has_a_verdict() {
+    // 2 sends it to 8 and 4 to 6, the way from 1 is narrow, and those from 9 and 11 are long.
+    let mut spread = Spread::default();
+    let holders = [1, 2, 4, 9, 11].map(NodeId);
+    for (server, node, end_s) in [(6, 4, 100.0), (8, 2, 5.0)] {
+        spread.begin(NodeId(server), Source { node: NodeId(node), hops: 1, end_s });
+    }
+    let way = |from: NodeId, _| LinkEstimate {
+        bandwidth: if from == NodeId(1) { 6e6 } else { 12.5e6 },
+        latency_s: if holders[3..].contains(&from) { 1.0 } else { 1e-4 },
+    };
+    let candidates = candidates(&spread, (0.0, NodeId(10), 10 << 20), &holders, all, way);
+    let verdicts: Vec<(u64, Verdict)> = candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect();
+    let expected = [
+        (9, Verdict::Taken),
+        (11, Verdict::Behind),
+        (2, Verdict::Busier),
+        (4, Verdict::Busier),
+        (1, Verdict::Narrower),
+        (8, Verdict::Later),
+        (6, Verdict::Later),
+    ];
+    assert_eq!(verdicts, expected);
+}
+
+#[test]
+fn on_equal_links_a_large_datum_goes_along_a_chain() {
+    let sources = spread(SIZE, 16, equal);
+    assert_eq!(sources.iter().map(|source| source.node.0).collect::<Vec<_>>(), (1..=16).collect::<Vec<_>>());
+    let alone_s = SIZE as f64 / 12.5e6;
+    assert!(sources.last().unwrap().end_s < 1.25 * alone_s);
+}
+
+#[test]
+fn a_small_datum_goes_along_a_tree() {
+    let sources = spread(1 << 19, 15, equal);
+    assert_eq!(sources.iter().map(|source| source.hops).max(), Some(4));
+    let alone_s = f64::from(1 << 19) / 12.5e6;
+    assert!(sources.iter().map(|source| source.end_s).fold(0.0, f64::max) < 5.1 * alone_s);
+}
+
+#[test]
+fn a_slow_link_is_crossed_once() {
+    let sources = spread(SIZE, 15, sites);
+    let crossings = (2..).zip(&sources).filter(|(reader, source)| reader % 2 != source.node.0 % 2).count();
+    assert_eq!(crossings, 1);
+}
+
+#[test]
+fn a_link_of_about_half_the_width_is_crossed_once() {
+    // As measured: the link between the sites has 6.25 MB/s.
+    let measured = |a: NodeId, b: NodeId| LinkEstimate {
+        bandwidth: if a.0 % 2 == b.0 % 2 { 11.9e6 } else { 6.4e6 },
+        latency_s: if a.0 % 2 == b.0 % 2 { 2e-4 } else { 1e-2 },
+    };
+    let sources = spread(SIZE, 15, measured);
+    let crossings = (2..).zip(&sources).filter(|(reader, source)| reader % 2 != source.node.0 % 2).count();
+    assert_eq!(crossings, 1);
+}
+
+#[test]
+fn no_circle_closes_when_a_source_fails() {
+    let mut spread = Spread::default();
+    for reader in 2..5 {
+        spread.choose(0.0, NodeId(reader), SIZE, &[NodeId(1)], all, equal);
+    }
+    // 2 had it from 1, 3 from 2, 4 from 3.
+    let again = spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], |node| node != NodeId(1), equal);
+    assert_eq!(again, None, "all others are behind it");
+    spread.choose(1.0, NodeId(2), SIZE, &[NodeId(1)], all, equal).unwrap();
+    let again = spread.choose(1.0, NodeId(3), SIZE, &[NodeId(1)], |node| node != NodeId(2), equal).unwrap();
+    assert_eq!((again.node, again.hops), (NodeId(1), 1));
+    spread.ended(NodeId(2));
+    assert_eq!(spread.choose(1.0, NodeId(9), SIZE, &[], all, equal).unwrap().node, NodeId(4));
+    assert_eq!(Spread::default().choose(1.0, NodeId(9), SIZE, &[], all, equal), None);
+}
+
+#[test]
+fn direct_takes_those_that_have_it() {
+    let mut spread = Spread::default();
+    for server in [2, 3, 4].map(NodeId) {
+        let reader =
+            Reader { now_s: 0.0, server, size_bytes: SIZE, holders: &[NodeId(1)], is_usable: &all, way: &equal };
+        let candidates = spread.candidates(Method::Direct, &reader);
+        assert_eq!(candidates.iter().map(|one| one.source.node.0).collect::<Vec<_>>(), [1]);
+        spread.begin(server, candidates[0].source);
+    }
+}
+
+const WIDE: fn(NodeId, NodeId) -> LinkEstimate = |_, _| LinkEstimate { bandwidth: 125e6, latency_s: 2e-4 };
+
+fn slices(
+    method: Method,
+    readers: u64,
+    holders: &[NodeId],
+    way: fn(NodeId, NodeId) -> LinkEstimate,
+) -> Option<[Spread; SLICES]> {
+    let readers: Vec<NodeId> = (100..readers + 100).map(NodeId).collect();
+    Batch { now_s: 0.0, size_bytes: SIZE, holders, readers: &readers, way: &way }.in_slices(method)
+}
+
+/// Sends of each slice by each node.
+fn sends(slices: &[Spread; SLICES]) -> BTreeMap<NodeId, [u32; SLICES]> {
+    let mut sends: BTreeMap<NodeId, [u32; SLICES]> = BTreeMap::new();
+    for (number, slice) in slices.iter().enumerate() {
+        slice.moving().for_each(|(from, _)| sends.entry(from).or_default()[number] += 1);
+    }
+    sends
+}
+
+#[test]
+fn in_a_swarm_each_card_sends_no_more_than_the_datum() {
+    for readers in [2, 3, 7, 16, 100, 1000] {
+        let slices = slices(Method::Swarm, readers, &[NodeId(1)], WIDE).unwrap();
+        for (node, sends) in sends(&slices) {
+            assert!(sends.iter().sum::<u32>() <= 2, "{node} of {readers}: {sends:?}");
+        }
+        let alone_s = SIZE as f64 / 125e6;
+        for slice in &slices {
+            assert_eq!(slice.moving().count() as u64, readers);
+            assert!(slice.end_s() < 1.1 * alone_s, "{readers}: {}", slice.end_s() / alone_s);
+            let deepest = slice.coming.values().map(|source| source.hops).max().unwrap();
+            assert!(f64::from(deepest) <= (readers as f64).log2() + 2.0, "{readers}: {deepest} sends");
+            // No circle.
+            slice.coming.keys().for_each(|node| assert!(!slice.is_behind(*node, *node)));
+        }
+    }
+}
+
+#[test]
+fn two_holders_send_a_slice_each() {
+    let slices = slices(Method::Swarm, 1, &[NodeId(1), NodeId(2)], WIDE).unwrap();
+    assert_eq!(
+        sends(&slices).into_iter().map(|(node, sends)| (node.0, sends)).collect::<Vec<_>>(),
+        [(1, [1, 0]), (2, [0, 1])]
+    );
+}
+
+#[test]
+fn a_slow_link_is_crossed_by_each_slice_once() {
+    for slice in slices(Method::Swarm, 16, &[NodeId(2)], sites).unwrap() {
+        assert_eq!(slice.moving().filter(|(from, to)| from.0 % 2 != to.0 % 2).count(), 1);
+    }
+}
+
+#[test]
+fn auto_takes_a_swarm_for_many_readers_alone() {
+    let is_sliced = |readers| slices(Method::Auto, readers, &[NodeId(1)], WIDE).is_some();
+    assert_eq!([2, 8, 64, 256].map(is_sliced), [false, false, true, true]);
+    assert!(slices(Method::Swarm, 1, &[NodeId(1)], WIDE).is_none(), "one reader has one source");
+    assert!(slices(Method::Tree, 64, &[NodeId(1)], WIDE).is_none());
+}

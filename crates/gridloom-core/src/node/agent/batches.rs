@@ -1,0 +1,240 @@
+//! Servers that ask for the same large datum at about the same time: from whom each gets it is decided for all of them together.
+//!
+//! A server that asks first waits for [`BATCH_NS`] whether others ask, too. That is a small part of the time that the datum takes. What
+//! is decided then is [`Batch::in_slices`]: they get it in slices, or each the whole, one after the other.
+//!
+//! **Invariant:** a server is in one batch of a datum at most, and is named a source when it ends.
+
+use std::collections::BTreeMap;
+
+use super::{Agent, send};
+use crate::data::{Batch, SLICED_BYTES_MIN, Source};
+use crate::node::AgentTimer;
+use crate::node::message::{Supply, TaskToServer};
+use crate::node::protocol::Effect;
+use gridloom_base::{DatumId, Method, NodeId, Time};
+
+/// How long the first one waits.
+const BATCH_NS: u64 = 10_000_000;
+/// A datum that takes less is not waited for, unless its method is `swarm`.
+const TAKES_S_MIN: f64 = 0.2;
+/// Servers of one batch. A further one is answered at once.
+const SERVERS_MAX: usize = 4096;
+
+/// Those that wait.
+#[derive(Debug, Default)]
+pub(super) struct Batches(BTreeMap<DatumId, Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    until: Time,
+    servers: Vec<NodeId>,
+}
+
+impl Batches {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A server does not wait any more.
+    pub(super) fn forget(&mut self, datum: DatumId, server: NodeId) {
+        if let Some(waiting) = self.0.get_mut(&datum) {
+            waiting.servers.retain(|one| *one != server);
+        }
+    }
+
+    pub(super) fn server_lost(&mut self, node: NodeId) {
+        self.0.values_mut().for_each(|waiting| waiting.servers.retain(|one| *one != node));
+    }
+
+    pub(super) fn given_up(&mut self, datum: DatumId) {
+        self.0.remove(&datum);
+    }
+
+    fn take_due(&mut self, now: Time) -> Vec<(DatumId, Vec<NodeId>)> {
+        let is_due = |(_, waiting): &(&DatumId, &Waiting)| waiting.until <= now;
+        let due: Vec<DatumId> = self.0.iter().filter(is_due).map(|(datum, _)| *datum).collect();
+        due.into_iter().filter_map(|datum| Some((datum, self.0.remove(&datum)?.servers))).collect()
+    }
+}
+
+impl Agent {
+    /// Whether a server that asks for a datum waits for others that do.
+    pub(super) fn waits_for_others(
+        &mut self,
+        now: Time,
+        datum: DatumId,
+        server: NodeId,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        if let Some(waiting) = self.names.searches.batches.0.get_mut(&datum) {
+            let is_there = waiting.servers.contains(&server);
+            if !is_there && waiting.servers.len() < SERVERS_MAX {
+                waiting.servers.push(server);
+                return true;
+            }
+            return is_there;
+        }
+        if !self.is_worth_waiting(now, datum, server) {
+            return false;
+        }
+        let until = now + BATCH_NS;
+        self.names.searches.batches.0.insert(datum, Waiting { until, servers: vec![server] });
+        out.push(Effect::SetTimer { timer: AgentTimer::Batches.into(), at: until });
+        true
+    }
+
+    fn is_worth_waiting(&mut self, now: Time, datum: DatumId, server: NodeId) -> bool {
+        let Some(named) = self.names.catalog.named(datum).filter(|_| datum.slice().is_none()) else { return false };
+        let (size_bytes, method) = (named.meta.size_bytes(), named.method);
+        let is_alone = self.servers.len() < 3;
+        if is_alone || size_bytes < SLICED_BYTES_MIN || !matches!(method, Method::Auto | Method::Swarm) {
+            return false;
+        }
+        if method == Method::Swarm {
+            return true;
+        }
+        self.refresh_ways(now);
+        // From a server of the same host it takes no time.
+        let takes_s = |node| self.way(node, server).0.seconds(size_bytes);
+        let earliest_s = self.holders_of(datum).into_iter().map(|(node, _)| takes_s(node)).min_by(f64::total_cmp);
+        earliest_s.is_some_and(|takes_s| takes_s >= TAKES_S_MIN)
+    }
+
+    /// Time has passed: those that have waited are named sources.
+    pub(super) fn answer_batches(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (datum, servers) in self.names.searches.batches.take_due(now) {
+            if !self.answer_in_slices(now, datum, &servers, out) {
+                servers.into_iter().for_each(|server| self.name_source(now, datum, server, out));
+            }
+        }
+        let next = self.names.searches.batches.0.values().map(|waiting| waiting.until).min();
+        out.extend(next.map(|at| Effect::SetTimer { timer: AgentTimer::Batches.into(), at }));
+    }
+
+    /// False if they are to get the whole.
+    fn answer_in_slices(&mut self, now: Time, datum: DatumId, servers: &[NodeId], out: &mut Vec<Effect>) -> bool {
+        let Some(named) = self.names.catalog.named(datum).cloned() else { return false };
+        self.refresh_ways(now);
+        let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
+        let (size_bytes, way) = (named.meta.size_bytes(), &|a, b| self.way(a, b).0);
+        let batch = Batch { now_s: now.seconds(), size_bytes, holders: &holders, readers: servers, way };
+        let Some(slices) = batch.in_slices(named.method) else { return false };
+        for server in servers {
+            let sources: Vec<(DatumId, Source)> = datum
+                .slices()
+                .into_iter()
+                .zip(&slices)
+                .filter_map(|(slice, spread)| Some((slice, spread.coming(*server)?)))
+                .collect();
+            if sources.len() < slices.len() || !self.names.searches.answered(now, datum, *server) {
+                self.name_source(now, datum, *server, out);
+                continue;
+            }
+            let supply = |(slice, source): &(DatumId, Source)| {
+                let address = self.servers[&source.node].registration.address.clone();
+                Supply { datum: *slice, meta: named.meta.clone(), from: source.node, address, hops: source.hops }
+            };
+            let supplies = sources.iter().map(supply).collect();
+            send(out, *server, TaskToServer::Resupply { supplies });
+            sources.into_iter().for_each(|(slice, source)| self.names.searches.begin(slice, *server, source));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::tests::{agent, register};
+    use super::*;
+    use crate::node::message::{Held, Message, ServerToCatalog, SupplyFault, TaskMessage, TaskToClient};
+    use crate::node::protocol::Input;
+    use crate::node::{AgentTimer, Timer};
+    use gridloom_base::time::SECOND_NS;
+    use gridloom_base::{Machine, Meta, Named};
+
+    const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
+    const HOLDER: NodeId = NodeId(2);
+
+    /// Some servers, of which one has a datum.
+    fn with_holder(servers: u64, method: Method) -> Agent {
+        let mut agent = agent();
+        (2..servers + 2).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
+        let named = Named {
+            datum: DATUM,
+            name: "mesh".into(),
+            version: 1,
+            meta: Meta::Bytes { size_bytes: 64 << 20 },
+            replicas: 1,
+            is_durable: false,
+            method,
+            made_by: None,
+        };
+        let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
+        agent.handle(Time(10), Input::Received { from: HOLDER, message }, &mut Vec::new());
+        agent
+    }
+
+    /// What servers are named in answer to an input: the datum or its slice, and the source.
+    fn named(agent: &mut Agent, at: u64, input: Input) -> BTreeMap<NodeId, Vec<(DatumId, NodeId)>> {
+        let mut out = Vec::new();
+        agent.handle(Time(SECOND_NS + at), input, &mut out);
+        let of = |effect| match effect {
+            Effect::Send { to, message: Message::Task(TaskMessage::ToServer(TaskToServer::Resupply { supplies })) } => {
+                Some((to, supplies.iter().map(|supply| (supply.datum, supply.from)).collect()))
+            }
+            _ => None,
+        };
+        out.into_iter().filter_map(of).collect()
+    }
+
+    fn asks(datum: DatumId, server: u64, from: NodeId) -> Input {
+        let fault = SupplyFault::Unreachable;
+        let message = TaskToClient::SupplyFailed { datum, from, fault, why: String::new() }.into();
+        Input::Received { from: NodeId(server), message }
+    }
+
+    fn fire() -> Input {
+        Input::Timer(Timer::Agent(AgentTimer::Batches))
+    }
+
+    #[test]
+    fn those_that_ask_at_about_the_same_time_get_slices_from_one_another() {
+        let mut agent = with_holder(4, Method::Swarm);
+        for server in 3..=5 {
+            assert!(named(&mut agent, 0, asks(DATUM, server, NodeId(server))).is_empty());
+        }
+        let told = named(&mut agent, BATCH_NS, fire());
+        let [first, second] = DATUM.slices();
+        assert!(told.len() == 3 && told.values().all(|of| of.len() == 2), "{told:?}");
+        assert_eq!(told[&NodeId(3)], [(first, HOLDER), (second, NodeId(4))]);
+        assert_eq!(told[&NodeId(4)], [(first, NodeId(3)), (second, HOLDER)]);
+        // One more, later: the whole, from one that has it or gets it.
+        assert!(named(&mut agent, 2 * BATCH_NS, asks(DATUM, 5, NodeId(3))).values().all(|of| of[0].0 == DATUM));
+    }
+
+    #[test]
+    fn one_alone_and_others_by_another_method_get_the_whole() {
+        let mut agent = with_holder(4, Method::Swarm);
+        assert!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3))).is_empty());
+        assert_eq!(named(&mut agent, BATCH_NS, fire())[&NodeId(3)], [(DATUM, HOLDER)]);
+        assert_eq!(agent.names.searches.batches.len(), 0);
+        let mut agent = with_holder(4, Method::Tree);
+        assert_eq!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3)))[&NodeId(3)], [(DATUM, HOLDER)]);
+    }
+
+    /// Found by the soak (seed 3107): a server that could not reach the holder of a slice was to pass it on to all others.
+    #[test]
+    fn a_server_that_reaches_no_source_gets_it_from_those_that_were_behind_it() {
+        let mut agent = with_holder(4, Method::Swarm);
+        (3..=5).for_each(|server| _ = named(&mut agent, 0, asks(DATUM, server, NodeId(server))));
+        named(&mut agent, BATCH_NS, fire());
+        let [first, _] = DATUM.slices();
+        // 3 has the first slice from the holder, 4 from 3.
+        let told = named(&mut agent, 2 * BATCH_NS, asks(first, 3, HOLDER));
+        assert_eq!(told[&NodeId(4)], [(first, HOLDER)], "{told:?}");
+        let beat = Input::Timer(Timer::Agent(AgentTimer::Heartbeat));
+        let told = named(&mut agent, 3 * BATCH_NS, beat);
+        assert!(told[&NodeId(3)].iter().all(|(datum, from)| *datum == first && *from != HOLDER), "{told:?}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Memory of data that come in slices: the slices lie side by side, so that the whole needs no copy.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gridloom_base::{DatumId, SLICES, slice_bytes};
+
+use crate::payload::Payload;
+use crate::segment::{Filler, Pool, Unfilled};
+
+/// Data of which a slice has come and others have not: their memory is kept for so many.
+const SLICED_MAX: usize = 16;
+
+/// What is not filled of each, by the whole.
+#[derive(Default)]
+pub struct Sliced(Mutex<BTreeMap<DatumId, [Option<Unfilled>; SLICES]>>);
+
+impl Sliced {
+    /// Where a slice of so many bytes of the whole is to lie. If its place is taken, as by what broke off, it has memory of its own.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn room(&self, pool: &Pool, slice: DatumId, whole_bytes: u64) -> io::Result<Filler> {
+        let number = slice.slice().ok_or(io::ErrorKind::InvalidInput)?;
+        let bytes = |number| slice_bytes(whole_bytes, number).end - slice_bytes(whole_bytes, number).start;
+        let mut all = self.lock();
+        if !all.contains_key(&slice.whole()) && all.len() < SLICED_MAX {
+            let memory = pool.allocate_for_data(whole_bytes)?;
+            let ranges = memory.in_ranges(std::array::from_fn::<u64, SLICES, _>(bytes));
+            all.insert(slice.whole(), ranges.map(Some));
+        }
+        let own = all.get_mut(&slice.whole()).and_then(|ranges| ranges[number].take());
+        drop(all);
+        match own {
+            Some(range) => Ok(range.fill()),
+            None => Ok(pool.allocate_for_data(bytes(number))?.fill()),
+        }
+    }
+
+    /// The whole is here, or does not come in slices any more.
+    pub fn forget(&self, whole: DatumId) {
+        // Unmapping gigabytes takes a while: after the lock.
+        let forgotten = self.lock().remove(&whole);
+        drop(forgotten);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<DatumId, [Option<Unfilled>; SLICES]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The whole of slices, in their memory if they lie side by side.
+pub fn joined(pool: &Pool, slices: &[Payload]) -> Payload {
+    side_by_side(slices).unwrap_or_else(|| {
+        let size_bytes = slices.iter().map(Payload::size_bytes).sum();
+        match pool.allocate_for_data(size_bytes) {
+            Ok(mut memory) => {
+                let mut left = memory.bytes_mut();
+                for slice in slices {
+                    left.split_off_mut(..slice.size_bytes() as usize)
+                        .expect("there is room for all")
+                        .copy_from_slice(slice.bytes());
+                }
+                Payload::segment(memory.freeze())
+            }
+            // In the heap, so that what has come is not lost.
+            Err(_) => Payload::Inline(slices.iter().flat_map(|slice| slice.bytes()).copied().collect()),
+        }
+    })
+}
+
+fn side_by_side(slices: &[Payload]) -> Option<Payload> {
+    let (mut first, mut end) = (None, 0);
+    for slice in slices {
+        let Payload::Segment { segment, offset, size_bytes } = slice else { return None };
+        let (of, from) = first.get_or_insert((segment, *offset));
+        if segment.key() != of.key() || *offset != *from + end {
+            return None;
+        }
+        end += size_bytes;
+    }
+    first.map(|(segment, offset)| Payload::Segment { segment: segment.clone(), offset, size_bytes: end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: u64 = 10_000;
+
+    fn filled(mut filler: Filler, with: u8) -> Payload {
+        let room = filler.next_mut(usize::MAX);
+        room.fill(with);
+        let bytes = room.len();
+        filler.advance(bytes);
+        filler.finish()
+    }
+
+    fn whole(slices: [Payload; SLICES]) -> (Vec<u8>, bool) {
+        let is_copied = side_by_side(&slices).is_none();
+        (joined(&Pool::new(0), &slices).bytes().to_vec(), is_copied)
+    }
+
+    #[test]
+    fn slices_that_lie_side_by_side_are_not_copied() {
+        let (sliced, pool, datum) = (Sliced::default(), Pool::new(0), DatumId::shared(5));
+        let room = |number: usize| sliced.room(&pool, datum.slices()[number], BYTES).unwrap();
+        let (second, first) = (filled(room(1), 2), filled(room(0), 1));
+        let all = [vec![1; 8192], vec![2; BYTES as usize - 8192]].concat();
+        assert_eq!(whole([first.clone(), second.clone()]), (all.clone(), false));
+        // What broke off, and came again.
+        let again = filled(room(0), 1);
+        assert_eq!(whole([again, second]), (all, true));
+        sliced.forget(datum);
+        assert!(sliced.lock().is_empty());
+        assert!(sliced.room(&pool, datum, BYTES).is_err(), "it is no slice");
+    }
+}

@@ -1,0 +1,173 @@
+//! A shared datum that comes to many servers in slices, while one of them is killed.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NodeId, SplitMix64, TaskId, Time};
+use gridloom_core::graph::{Argument, Copies, Group, Source, Task, TaskKind};
+use gridloom_core::node::message::CatalogAnswer;
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::node::{Command, Event, NameCommand};
+use gridloom_platform::{HostId, Platform};
+use gridloom_sim::faults::Scenario;
+use gridloom_sim::{SimConfig, Simulation};
+
+const PLATFORM: &str = r#"
+[[cluster]]
+name = "lan"
+hosts = "host-[0-13]"
+speed = "1Gf"
+bandwidth = "100MBps"
+latency = "100us"
+"#;
+const SERVERS: u32 = 12;
+/// 32 MB, which take 0.33 s.
+const ELEMENTS: u64 = 4_000_000;
+const PATIENCE_NS: u64 = 200 * SECOND_NS;
+
+struct Stage {
+    sim: Simulation,
+    servers: Vec<NodeId>,
+    client: NodeId,
+    next: u64,
+    ended: BTreeMap<TaskId, bool>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let platform = Platform::parse(PLATFORM, "slices.toml", &mut |_| Err("no files".into())).unwrap();
+        let mut sim = Simulation::new(platform.into(), SimConfig::default());
+        sim.add_agent(HostId(0), "agent");
+        let server = |host| ServerSpec {
+            name: format!("server-{host}"),
+            slots: 1,
+            plain: false,
+            memory_bytes: 1 << 30,
+            functions: Vec::new(),
+        };
+        let servers: Vec<NodeId> = (1..=SERVERS).map(|host| sim.add_server(HostId(host), server(host))).collect();
+        let client = sim.add_client(HostId(SERVERS + 1), "client");
+        let mut stage = Stage { sim, servers, client, next: 0, ended: BTreeMap::new() };
+        stage.until(|event| match event {
+            Event::Directory { grid, .. } => (grid.servers.len() == SERVERS as usize).then_some(()),
+            _ => None,
+        });
+        // They measure the links between them.
+        stage.sim.advance(30 * SECOND_NS);
+        stage
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn until<T>(&mut self, mut is_it: impl FnMut(&Event) -> Option<T>) -> T {
+        let deadline = self.sim.now() + PATIENCE_NS;
+        loop {
+            let event = self.sim.next_event(self.client, Some(deadline)).expect("it comes in time");
+            if let Event::TaskEnded { report, .. } = &event {
+                self.ended.insert(report.task, report.outcome.is_ok());
+            }
+            if let Some(found) = is_it(&event) {
+                return found;
+            }
+        }
+    }
+
+    fn ask(&mut self, command: NameCommand) -> Result<CatalogAnswer, gridloom_base::NameError> {
+        let ask = self.serial();
+        self.sim.command(self.client, Command::Name { ask, command });
+        self.until(|event| match event {
+            Event::Named { ask: answered, answer } if *answered == ask => Some(answer.clone()),
+            _ => None,
+        })
+    }
+
+    /// Puts a datum that two servers keep.
+    fn put(&mut self) -> (DatumId, Vec<NodeId>) {
+        let (client, serial, meta) = (self.client, self.serial(), Meta::array(Dtype::Float64, &[ELEMENTS]));
+        let datum = DatumId { client, serial };
+        self.sim.put(client, datum, meta.clone(), None);
+        let (task, group) = (TaskId { client, serial }, GroupId { client, serial });
+        let (name, method) = ("mesh".to_string(), Method::Swarm);
+        let put = NameCommand::Put {
+            name: name.clone(),
+            datum,
+            meta,
+            replaces: false,
+            replicas: 2,
+            is_durable: false,
+            method,
+            made_by: None,
+            task,
+            group,
+        };
+        assert_eq!(self.ask(put), Ok(CatalogAnswer::Put));
+        match self.ask(NameCommand::Find { name, waits: false }) {
+            Ok(CatalogAnswer::Found { named, holders }) => {
+                (named.datum, holders.into_iter().map(|(node, _)| node).collect())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Has a server take a copy.
+    fn place(&mut self, datum: DatumId, server: NodeId) -> TaskId {
+        let (client, serial) = (self.client, self.serial());
+        let id = TaskId { client, serial };
+        let task = Task {
+            id,
+            kind: TaskKind::Replicate(Copies::Kept),
+            args: vec![Argument::Datum(datum)],
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Default::default(),
+        };
+        let meta = Meta::array(Dtype::Float64, &[ELEMENTS]);
+        let sources = [(datum, Source { meta, at: Vec::new() })].into();
+        let group = Group { id: GroupId { client, serial }, tasks: vec![task], sources, wanted: Vec::new() };
+        let from = Default::default();
+        self.sim.command(client, Command::Follow { group, server, from, heuristic: "heft".into(), plan: None });
+        id
+    }
+
+    fn ended(&mut self, task: TaskId) -> bool {
+        if let Some(is_ok) = self.ended.get(&task) {
+            return *is_ok;
+        }
+        self.until(|event| match event {
+            Event::TaskEnded { report, .. } if report.task == task => Some(report.outcome.is_ok()),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn a_killed_relay_seed_or_reader_keeps_nobody_from_the_datum() {
+    let (mut in_slices, mut hit) = (0, 0);
+    for seed in 0..100 {
+        let mut random = SplitMix64::new(seed);
+        let mut stage = Stage::new();
+        let (datum, holders) = stage.put();
+        let servers = stage.servers.clone();
+        let tasks: Vec<(NodeId, TaskId)> =
+            servers.iter().map(|server| (*server, stage.place(datum, *server))).collect();
+        let (killed, at_ms) = (random.below(u64::from(SERVERS)) as usize, random.below(500));
+        let scenario = Scenario::parse(&format!("at {at_ms}ms kill server-{}", killed + 1), "faults").unwrap();
+        let strikes = scenario.strikes(&Default::default(), &mut random, stage.sim.now());
+        stage.sim.schedule(strikes);
+        for (_, task) in tasks.iter().filter(|(server, _)| *server != servers[killed]) {
+            assert!(stage.ended(*task), "seed {seed}");
+        }
+        for server in servers.iter().filter(|server| **server != servers[killed]) {
+            assert!(stage.sim.value(*server, datum).is_some(), "seed {seed}: {server} has nothing");
+            let is_left = datum.slices().iter().any(|slice| stage.sim.value(*server, *slice).is_some());
+            assert!(!is_left, "seed {seed}: {server} has a slice still");
+        }
+        stage.sim.check();
+        hit += u32::from(at_ms < 400 && !holders.contains(&servers[killed]));
+        in_slices += u32::from(stage.sim.now() < Time(60 * SECOND_NS));
+    }
+    assert!(hit > 50 && in_slices == 100, "{hit} relays were hit, {in_slices} of 100 ended soon");
+}
