@@ -64,31 +64,7 @@ impl Agent {
             return send(out, client, answer);
         }
         let answered = match message {
-            ClientToCatalog::Put { ask, before: Some(datum), .. } if self.names.catalog.is_whole(datum) => {
-                (ask, Ok(Some(CatalogAnswer::Put)))
-            }
-            ClientToCatalog::Put {
-                ask,
-                name,
-                meta,
-                replaces,
-                replicas,
-                is_durable,
-                method,
-                made_by,
-                at,
-                refused,
-                ..
-            } => {
-                let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
-                let replicas = replicas.clamp(1, REPLICAS_MAX);
-                let content = Content { meta, is_durable, method, made_by };
-                let refused = refused.iter().take(KEEPERS_TRIED_MAX);
-                let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
-                let wanted = Wanted { content, replaces, replicas, at, refused };
-                self.note_refused(now, &wanted, out);
-                (ask, self.begin_put(now, Question { client, ask }, &name, wanted, out))
-            }
+            ClientToCatalog::Put { ask, .. } => (ask, self.on_put(now, client, message, out)),
             ClientToCatalog::AskPut { ask, datum } if self.names.catalog.is_whole(datum) => {
                 (ask, Ok(Some(CatalogAnswer::Put)))
             }
@@ -131,6 +107,43 @@ impl Agent {
             (ask, Err(error)) => send(out, client, CatalogToClient::Answer { ask, answer: Err(error) }),
         }
         self.tell_news(now, out);
+    }
+
+    /// A client asks where to put a datum.
+    fn on_put(
+        &mut self,
+        now: Time,
+        client: NodeId,
+        message: ClientToCatalog,
+        out: &mut Vec<Effect>,
+    ) -> Result<Option<CatalogAnswer>, NameError> {
+        let ClientToCatalog::Put {
+            ask,
+            name,
+            meta,
+            replaces,
+            replicas,
+            is_durable,
+            method,
+            made_by,
+            at,
+            before,
+            refused,
+        } = message
+        else {
+            return Ok(None);
+        };
+        if before.is_some_and(|datum| self.names.catalog.is_whole(datum)) {
+            return Ok(Some(CatalogAnswer::Put));
+        }
+        let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
+        let replicas = replicas.clamp(1, REPLICAS_MAX);
+        let content = Content { meta, is_durable, method, made_by };
+        let refused = refused.iter().take(KEEPERS_TRIED_MAX);
+        let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
+        let wanted = Wanted { content, replaces, replicas, at, refused };
+        self.note_refused(now, &wanted, out);
+        self.begin_put(now, Question { client, ask }, &name, wanted, out)
     }
 
     /// Chooses the servers that keep a new version of a name. Nothing, if the call that puts it has put it before.
