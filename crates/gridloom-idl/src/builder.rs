@@ -6,7 +6,7 @@
 use crate::parse::lexer::{IdlError, Lexer, Token};
 use crate::parse::{parse_expression, parse_name};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
-use crate::uses::{Does, SharedUse};
+use crate::uses::{Does, Kept, SharedUse};
 use gridloom_base::Dtype;
 
 /// Makes a [`Signature`] step by step; mistakes are told at [`SignatureBuilder::build`].
@@ -17,7 +17,7 @@ pub struct SignatureBuilder {
     outputs: Vec<Declared>,
     work: Option<String>,
     /// What it does, with which name, of which size.
-    uses: Vec<(Does, String, String)>,
+    uses: Vec<(Does, String, String, Kept)>,
     about: String,
 }
 
@@ -60,8 +60,13 @@ impl SignatureBuilder {
 
     /// Shared data that it gets or puts, of so many bytes: an expression as an extent. The name may have expressions and inputs that
     /// are strings in braces, `part/{i}`.
-    pub fn uses(mut self, does: Does, name: &str, size_bytes: &str) -> SignatureBuilder {
-        self.uses.push((does, name.to_string(), size_bytes.to_string()));
+    pub fn uses(self, does: Does, name: &str, size_bytes: &str) -> SignatureBuilder {
+        self.uses_kept(does, name, size_bytes, Kept::default())
+    }
+
+    /// The same of what is put, and how servers keep it.
+    pub fn uses_kept(mut self, does: Does, name: &str, size_bytes: &str, kept: Kept) -> SignatureBuilder {
+        self.uses.push((does, name.to_string(), size_bytes.to_string(), kept));
         self
     }
 
@@ -115,10 +120,10 @@ impl SignatureBuilder {
             params.push(param);
         }
         let work = work.map(|text| expression("work", &text)).transpose()?;
-        let declared = uses.into_iter().map(|(does, shared, size_bytes)| {
+        let declared = uses.into_iter().map(|(does, shared, size_bytes, kept)| {
             let size_bytes = expression(&format!("size of {shared:?}"), &size_bytes)?;
             let wrong = |why| fail(format!("{} {shared:?}: {why}", does.word()));
-            Ok(SharedUse { does, name: parse_name(&shared, &params).map_err(wrong)?, size_bytes })
+            Ok(SharedUse { does, name: parse_name(&shared, &params).map_err(wrong)?, size_bytes, kept })
         });
         let uses = declared.collect::<Result<_, _>>()?;
         let signature = Signature { name: name.clone(), params, callbacks: Vec::new(), work, uses, about };

@@ -5,9 +5,11 @@ use crate::expr::postfix::Token;
 use crate::expr::{EXPRESSION_NODES_MAX, Expr};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
 use crate::slice::Slice;
-use crate::uses::{NamePart, SharedUse};
+use crate::uses::{Kept, NamePart, SharedUse};
 use crate::values::Values;
-use gridloom_base::limits::{CALLBACKS_MAX, DATUM_NAME_BYTES_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX};
+use gridloom_base::limits::{
+    CALLBACKS_MAX, DATUM_NAME_BYTES_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX, REPLICAS_MAX,
+};
 use gridloom_base::{Dtype, Fnv};
 
 impl Signature {
@@ -113,6 +115,7 @@ impl Signature {
                 checked.map_err(|why| format!("{}: {why}", what()))?;
             }
             check_expression(&used.size_bytes, &self.params, Use::Size).map_err(|why| format!("{}: {why}", what()))?;
+            check_kept(used).map_err(|why| format!("{}: {why}", what()))?;
         }
         Ok(())
     }
@@ -280,8 +283,23 @@ impl Signature {
             hash.text(used.does.word());
             hash.text(&self.pattern(used));
             hash.expression(&used.size_bytes);
+            if used.kept != Kept::default() {
+                hash.number(u64::from(used.kept.replicas));
+                hash.byte(u8::from(used.kept.is_durable));
+            }
         }
         hash.0
+    }
+}
+
+fn check_kept(used: &SharedUse) -> Result<(), String> {
+    let Kept { replicas, .. } = used.kept;
+    if !(1..=REPLICAS_MAX).contains(&replicas) {
+        return Err(format!("{replicas} replicas: expected 1 to {REPLICAS_MAX}"));
+    }
+    match used.does.puts() || used.kept == Kept::default() {
+        true => Ok(()),
+        false => Err("only what is put has replicas, or is durable".into()),
     }
 }
 

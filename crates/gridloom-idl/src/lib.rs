@@ -51,5 +51,5 @@ pub use parse::{IdlFile, parse, parse_expression, parse_file};
 pub use prototype::Passed;
 pub use signature::{ArrayOrder, BaseType, Body, CallArgument, Callback, Definition, Language, Mode, Param, Signature};
 pub use slice::Slice;
-pub use uses::{Does, NamePart, SharedUse, UsedName};
+pub use uses::{Does, Kept, NamePart, SharedUse, UsedName};
 pub use values::Values;

@@ -7,6 +7,7 @@ use crate::names::is_name;
 use crate::signature::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Param, Signature};
 use crate::slice::Slice;
 use crate::type_words::type_name;
+use crate::uses::Kept;
 use crate::values::Values;
 use gridloom_base::{Dtype, Order};
 
@@ -131,7 +132,12 @@ impl fmt::Display for Definition {
         }
         for used in &signature.uses {
             let (name, size_bytes) = (quoted(&signature.pattern(used)), used.size_bytes.display(&signature.params));
-            writeln!(f, "{}({name}, {size_bytes})", used.does.word())?;
+            write!(f, "{}({name}, {size_bytes}", used.does.word())?;
+            let Kept { replicas, is_durable } = used.kept;
+            if replicas != 1 {
+                write!(f, ", replicas {replicas}")?;
+            }
+            writeln!(f, "{})", if is_durable { ", durable" } else { "" })?;
         }
         match &self.body {
             Body::Native { language, symbol, args, result } => {

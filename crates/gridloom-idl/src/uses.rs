@@ -14,6 +14,23 @@ pub struct SharedUse {
     pub name: Vec<NamePart>,
     /// How many bytes it has.
     pub size_bytes: Expr,
+    /// How it is kept, if it is put.
+    pub kept: Kept,
+}
+
+/// How servers keep what is put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// By so many of them.
+    pub replicas: u16,
+    /// Also when they end.
+    pub is_durable: bool,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { replicas: 1, is_durable: false }
+    }
 }
 
 /// What a function does with a name.
@@ -41,6 +58,7 @@ pub struct UsedName {
     pub does: Does,
     pub name: String,
     pub size_bytes: u64,
+    pub kept: Kept,
 }
 
 impl Does {

@@ -61,15 +61,15 @@ pub struct Datum {
     pub readers: u32,
     /// Whether it has to come to the client.
     pub wanted: bool,
-    /// Functions get and put it by its name.
-    pub is_shared: bool,
+    /// The name by which functions get and put it, if it is shared.
+    pub name: Option<Box<str>>,
     holders: Range<u32>,
 }
 
 impl Datum {
     /// What it counts for in the size of a task that reads or makes it.
     fn argument_bytes(&self) -> u64 {
-        if self.is_shared { 0 } else { self.size_bytes }
+        if self.name.is_some() { 0 } else { self.size_bytes }
     }
 }
 

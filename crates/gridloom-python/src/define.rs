@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gridloom_base::Dtype;
-use gridloom_idl::{ArrayOrder, BaseType, Body, Definition, Does, Signature, SignatureBuilder};
+use gridloom_idl::{ArrayOrder, BaseType, Body, Definition, Does, Kept, Signature, SignatureBuilder};
 use pyo3::prelude::*;
 
 use crate::errors::error;
@@ -48,7 +48,7 @@ pub(crate) fn build_signature(
     inputs: Vec<Declared>,
     outputs: Vec<Declared>,
     work: Option<&str>,
-    uses: Vec<(String, String, String)>,
+    uses: Vec<(String, String, String, u16, bool)>,
     about: &str,
 ) -> PyResult<RawSignature> {
     let mut builder = SignatureBuilder::new(name).about(about);
@@ -78,13 +78,14 @@ pub(crate) fn build_signature(
     if let Some(work) = work {
         builder = builder.work(work);
     }
-    for (does, name, size_bytes) in &uses {
+    for (does, name, size_bytes, replicas, is_durable) in &uses {
         let does = match does.as_str() {
             "gets" => Does::Get,
             "puts" => Does::Put,
             _ => Does::Replace,
         };
-        builder = builder.uses(does, name, size_bytes);
+        let kept = Kept { replicas: *replicas, is_durable: *is_durable };
+        builder = builder.uses_kept(does, name, size_bytes, kept);
     }
     // The function's name stands for the file; lines mean nothing here.
     let signature =

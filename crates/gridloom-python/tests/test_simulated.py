@@ -104,6 +104,83 @@ def test_calls_get_and_put_what_their_functions_declare(platform, tmp_path):
     for wrong, why in [(["mesh"], "expected names and sizes"), ({"mesh/{": "8"}, "has no '}'"), ({"mesh": "n"}, "unknown name 'n'")]:
         with pytest.raises(gl.InputError, match=why):
             gl.function(gets=wrong)(nothing)
+    for wrong, why in [
+        ({"size": "8", "copies": 2}, "unknown key 'copies'"),
+        ({"size": "8", "replicas": "2"}, "expected names and sizes"),
+        ({"size": "8", "replicas": 17}, "expected 1 to 16"),
+        ({"replicas": 2}, "expected names and sizes"),
+    ]:
+        with pytest.raises(gl.InputError, match=why):
+            gl.function(puts={"mesh": wrong})(nothing)
+
+
+KEPT = """
+import gridloom as gl
+
+
+@gl.function(work="1e9", puts={"kept": {"size": "8*n", "replicas": 2, "durable": True}})
+def make(n: int) -> None: ...
+"""
+
+
+def test_what_is_put_is_kept_as_declared(platform, tmp_path):
+    (tmp_path / "kept.py").write_text(KEPT)
+    with gl.simulate(platform, functions=[tmp_path / "kept.py"]) as grid:
+        grid.function("kept/make")(1000)
+        (name,) = grid.names()
+        assert (name.replicas, len(name.servers)) == (2, 2)
+
+
+def test_a_plan_names_the_shared_data_that_move(platform, tmp_path):
+    (tmp_path / "shares.py").write_text(SHARES)
+    with gl.simulate(platform, functions=[tmp_path / "shares.py"]) as grid:
+        make, read = grid.function("shares/make"), grid.function("shares/read")
+        with grid.group() as group:
+            make.on("s0")(3, 1_000_000)
+            read.on("s1")("part/3", 1_000_000)
+            plan = group.plan()
+        assert [moved.datum for moved in plan.transfers if moved.size_bytes == 8_000_000] == ["part/3"]
+        assert "'part/3' from s0 to s1" in str(plan.critical_path())
+
+
+QUIET = """
+import gridloom as gl
+
+
+@gl.function
+def both() -> None:
+    with gl.connect() as grid:
+        grid.put("sum", grid.get("mesh"))
+
+
+@gl.function(gets={"mesh": "8"})
+def half() -> None:
+    def inner():
+        with gl.connect() as grid:
+            grid.begin_put("sum", grid.get("mesh")).get()
+
+    inner()
+
+
+@gl.function(gets={"mesh": "8"}, replaces={"sum": "8"})
+def told() -> None:
+    with gl.connect() as grid:
+        grid.put("sum", grid.get("mesh"), replace=True)
+
+
+@gl.function
+def other() -> None:
+    {}.get("mesh")
+"""
+
+
+@pytest.mark.parametrize("execute", [False, True])
+def test_python_functions_that_do_not_declare_what_they_share_are_told(platform, tmp_path, capfd, execute):
+    (tmp_path / "quiet.py").write_text(QUIET)
+    with gl.simulate(platform, functions=[tmp_path / "quiet.py"], execute=execute):
+        pass
+    said = [line for line in capfd.readouterr().err.splitlines() if "does not declare" in line]
+    assert [line.split()[1:3] for line in said] == ([] if execute else [["'quiet/both'", "gets"], ["'quiet/both'", "puts"], ["'quiet/half'", "puts"]])
 
 
 def test_functions_that_do_not_declare_what_they_share_are_told(platform, tmp_path, capfd):

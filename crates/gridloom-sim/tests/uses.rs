@@ -2,6 +2,7 @@
 
 mod lan;
 
+use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_base::{Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Group, Task, TaskKind, Terms};
@@ -14,7 +15,8 @@ const IDL: &str = "Module t;\n\
     Define puts(IN int i, IN int bytes) CalcOrder 1e9 Puts(\"part/{i}\", bytes) Calls \"C\" p(i, bytes);\n\
     Define replaces(IN int i, IN int bytes) CalcOrder 1e9 Replaces(\"part/{i}\", bytes) Calls \"C\" p(i, bytes);\n\
     Define gets(IN int i, IN int j) CalcOrder 1e9 Gets(\"part/{i}\", 0) Gets(\"part/{j}\", 0) Calls \"C\" p(i, j);\n\
-    Define both(IN int i, IN int bytes) CalcOrder 1e9 Gets(\"part/{i}\", bytes) Puts(\"part/{i+1}\", bytes) Calls \"C\" p(i, bytes);\n";
+    Define both(IN int i, IN int bytes) CalcOrder 1e9 Gets(\"part/{i}\", bytes) Puts(\"part/{i+1}\", bytes) Calls \"C\" p(i, bytes);\n\
+    Define keeps(IN int i, IN int bytes) CalcOrder 1e9 Puts(\"part/{i}\", bytes, replicas 2, durable) Calls \"C\" p(i, bytes);\n";
 /// 1 s over a link of the network.
 const LARGE: i32 = 100_000_000;
 const SMALL: i32 = 800;
@@ -219,6 +221,8 @@ fn a_call_whose_server_is_lost_gets_and_puts_elsewhere() {
     let seconds = stage.call("both", 1, [1, LARGE]);
     assert!(is_near(seconds, 1.0), "{seconds}");
     assert_eq!(stage.named("part/2").2, [stage.servers[1]]);
+    // The session of the lost server might come back.
+    stage.sim.advance(RETURN_NS_MAX);
     stage.nothing_is_left(&["part/1", "part/2"]);
 }
 
@@ -247,4 +251,15 @@ fn calls_are_planned_with_what_they_get_and_put() {
     stage.call("puts", 0, [9, SMALL]);
     lan::wait_for(&mut stage.sim, stage.client, |event| matches!(event, Event::GroupEnded { .. }));
     stage.nothing_is_left(&["part/1", "part/2", "part/3", "part/4", "part/9", "part/10", "part/11"]);
+}
+
+#[test]
+fn what_is_put_is_kept_as_declared() {
+    let mut stage = Stage::new();
+    stage.call("keeps", 0, [1, SMALL]);
+    let list = NameCommand::List { prefix: String::new(), after: String::new() };
+    let Ok(CatalogAnswer::Listed { names, .. }) = stage.ask(list) else { panic!("no list") };
+    let [one] = &names[..] else { panic!("{names:?}") };
+    assert_eq!((one.named.replicas, one.named.is_durable, one.holders.len()), (2, true, 2));
+    stage.nothing_is_left(&["part/1"]);
 }

@@ -407,10 +407,10 @@ impl State {
             Event::Links { links } => self.links.on_answer(links),
             // A server's.
             Event::Learned { .. } => {}
-            Event::GroupPlanned { at, group, plan, tasks, data, map_ns, seen } => {
-                let names = self.directory.names();
+            Event::GroupPlanned { at, group, plan, tasks, data, names, map_ns, seen } => {
+                let servers = self.directory.names();
                 let record = |record: &mut GroupRecord| {
-                    let mut plan = record.planned(at, &plan, &tasks, &data, map_ns, names);
+                    let mut plan = record.planned(at, &plan, &tasks, (&data, &names), map_ns, servers);
                     plan.basis = seen.map(|seen| Arc::new(Basis::new(seen, &tasks, &data)));
                     plan
                 };

@@ -70,7 +70,7 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
         }
     }
     if !offer.modules.is_empty() {
-        for definition in describe(&offer.modules, python)? {
+        for definition in describe(&offer.modules, python, bodies)? {
             let Body::Python { module, .. } = &definition.body else { continue };
             offer.define(&module.clone(), [definition])?;
         }
@@ -157,10 +157,11 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
     offer.define(&file.display().to_string(), parsed.definitions.into_iter().chain(methods))
 }
 
-fn describe(modules: &[PathBuf], python: &Path) -> Result<Vec<Definition>, Error> {
+fn describe(modules: &[PathBuf], python: &Path, bodies: InlineBodies) -> Result<Vec<Definition>, Error> {
     let output = Command::new(python)
         .env_remove(SECRET_VARIABLE)
         .args(["-m", "gridloom.describe"])
+        .args((bodies == InlineBodies::Unused).then_some("--undeclared"))
         .args(modules)
         .stderr(Stdio::inherit())
         .output()

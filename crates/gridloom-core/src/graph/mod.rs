@@ -187,6 +187,14 @@ pub struct Outlined {
     pub data: Vec<DatumId>,
 }
 
+impl Outlined {
+    /// The names of shared data that functions get and put, by datum index.
+    pub fn names(&self) -> BTreeMap<u32, String> {
+        let named = (0..).zip(&self.outline.data).filter_map(|(index, datum)| Some((index, datum.name.as_deref()?)));
+        named.map(|(index, name)| (index, name.to_string())).collect()
+    }
+}
+
 /// What an outline has of a shared datum.
 fn outlined_share(used: &UsedName, producer: Option<u32>) -> OutlineDatum {
     let name = Some(used.name.as_str().into());
@@ -285,8 +293,12 @@ mod tests {
     use super::*;
 
     fn task(serial: u64, uses: &[(Does, &str)]) -> Task {
-        let used =
-            |(does, name): &(Does, &str)| UsedName { does: *does, name: (*name).into(), size_bytes: 100 + serial };
+        let used = |(does, name): &(Does, &str)| UsedName {
+            does: *does,
+            name: (*name).into(),
+            size_bytes: 100 + serial,
+            kept: Default::default(),
+        };
         Task {
             id: TaskId { client: NodeId(9), serial },
             kind: TaskKind::call("m/f", 0),

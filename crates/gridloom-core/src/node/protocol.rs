@@ -389,6 +389,8 @@ pub enum Event {
         tasks: Vec<TaskId>,
         /// Data of the plan's outline.
         data: Vec<DatumId>,
+        /// Names of those that are shared, by their place there.
+        names: BTreeMap<u32, String>,
         /// Nanoseconds from the request for the plan to its arrival.
         map_ns: u64,
         /// What it was made of, if the group was only to be planned.

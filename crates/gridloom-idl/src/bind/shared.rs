@@ -51,7 +51,7 @@ impl Sizes<'_> {
         check_name(&name).map_err(|error| wrong(error.to_string()))?;
         let size_bytes =
             used.size_bytes.evaluate_extent(params, &value).map_err(|error| self.eval_error(error, what()))?;
-        Ok(Some(UsedName { does: used.does, name, size_bytes }))
+        Ok(Some(UsedName { does: used.does, name, size_bytes, kept: used.kept }))
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use gridloom_base::{Dtype, Meta};
 
     use crate::parse::parse;
-    use crate::uses::{Does, UsedName};
+    use crate::uses::{Does, Kept, UsedName};
     use crate::{Actual, ArrayOrder, BaseType, Signature, SignatureBuilder};
 
     const TEXT: &str = "Module m; Define f(IN int i, IN int n, IN string name, OUT int *r) \"d\" CalcOrder 1 \
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn used(does: Does, name: &str, size_bytes: u64) -> UsedName {
-        UsedName { does, name: name.into(), size_bytes }
+        UsedName { does, name: name.into(), size_bytes, kept: Kept::default() }
     }
 
     #[test]
@@ -98,6 +98,24 @@ mod tests {
         assert_eq!(again.signature, signature);
         let without = Signature { uses: Vec::new(), ..signature.clone() };
         assert_ne!(signature.hash(), without.hash());
+    }
+
+    #[test]
+    fn how_they_are_kept_is_declared() {
+        let text = "Module m; Define f(IN int n) CalcOrder 1 Puts(\"a\", n, durable, replicas 2) Replaces(\"b\", n, replicas 3) \
+                    Puts(\"c\", n) Calls \"C\" f(n);";
+        let definition = parse(text, "m.idl").unwrap().remove(0);
+        let kept: Vec<Kept> =
+            definition.signature.bind(&[number(5)], &[]).unwrap().uses.iter().map(|used| used.kept).collect();
+        let twice = Kept { replicas: 2, is_durable: true };
+        assert_eq!(kept, [twice, Kept { replicas: 3, is_durable: false }, Kept::default()]);
+        assert_eq!(parse(&definition.to_string(), "m.idl").unwrap().remove(0).signature, definition.signature);
+        let built = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", twice).build().unwrap();
+        assert_eq!(built.uses[0].kept, twice);
+        let many = Kept { replicas: 17, is_durable: false };
+        let wrong = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", many).build().unwrap_err();
+        assert!(wrong.message.contains("1 to 16"), "{}", wrong.message);
+        assert!(SignatureBuilder::new("m/f").uses_kept(Does::Get, "a", "8", twice).build().is_err());
     }
 
     #[test]
@@ -127,6 +145,10 @@ mod tests {
             ("Gets(\"a\")", "','"),
             ("Gets(\"a\", x)", "'x'"),
             ("Puts(\"a}\", n)", "has no '{'"),
+            ("Puts(\"a\", n, lasting)", "'durable' or 'replicas'"),
+            ("Puts(\"a\", n, replicas 17)", "expected 1 to 16"),
+            ("Puts(\"a\", n, replicas x)", "how many servers"),
+            ("Gets(\"a\", n, durable)", "')'"),
             ("Puts(\"{x}\", n)", "'x'"),
         ] {
             let text = format!("Module m; Define f(IN int n, IN double x[n]) {wrong} Calls \"C\" f(n, x);");

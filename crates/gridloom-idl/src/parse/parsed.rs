@@ -4,7 +4,7 @@ use super::lexer::Position;
 use crate::expr::Expr;
 use crate::ranks::OnRanks;
 use crate::signature::Param;
-use crate::uses::Does;
+use crate::uses::{Does, Kept};
 
 /// An expression in which [`Expr::Param`] are still indices into [`Parser::uses`](super::cursor::Parser).
 #[derive(Clone)]
@@ -45,6 +45,7 @@ pub(crate) struct ParsedUse {
     pub(crate) name: String,
     pub(crate) place: Position,
     pub(crate) size_bytes: ParsedExpr,
+    pub(crate) kept: Kept,
 }
 
 /// A callback with extents that wait likewise.

@@ -1,4 +1,6 @@
-//! Shared data that a function gets and puts: `Gets("part/{i}", n * 8)`.
+//! Shared data that a function gets and puts: `Gets("part/{i}", n * 8)`, `Puts("sum", 8, replicas 2, durable)`.
+
+use gridloom_base::limits::REPLICAS_MAX;
 
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
@@ -6,7 +8,7 @@ use super::parse_expression;
 use super::parsed::ParsedUse;
 use crate::expr::eval::Use;
 use crate::signature::{BaseType, Param};
-use crate::uses::{Does, NamePart, SharedUse, split};
+use crate::uses::{Does, Kept, NamePart, SharedUse, split};
 
 impl Parser<'_> {
     /// What follows `Gets`, `Puts` or `Replaces`.
@@ -24,8 +26,33 @@ impl Parser<'_> {
         };
         self.mark(",")?;
         let size_bytes = self.expression()?;
+        let mut kept = Kept::default();
+        while self.take_mark(",")? {
+            self.how_kept(does, &mut kept)?;
+        }
         self.mark(")")?;
-        Ok(ParsedUse { does, name, place, size_bytes })
+        Ok(ParsedUse { does, name, place, size_bytes, kept })
+    }
+
+    /// `durable` or `replicas 2`, of what is put.
+    fn how_kept(&mut self, does: Does, kept: &mut Kept) -> Result<(), IdlError> {
+        let (token, place) = self.next()?;
+        match &token {
+            Token::Name(word) if does.puts() && word == "durable" => kept.is_durable = true,
+            Token::Name(word) if does.puts() && word == "replicas" => {
+                let (token, place) = self.next()?;
+                let Token::Integer(replicas) = token else {
+                    return Err(self.expected("how many servers keep it", &token, place));
+                };
+                if !(1.0..=f64::from(REPLICAS_MAX)).contains(&replicas) {
+                    return Err(self.error(place, format!("{replicas} replicas: expected 1 to {REPLICAS_MAX}")));
+                }
+                kept.replicas = replicas as u16;
+            }
+            _ if does.puts() => return Err(self.expected("'durable' or 'replicas'", &token, place)),
+            _ => return Err(self.expected("')'", &token, place)),
+        }
+        Ok(())
     }
 
     /// The same, now that the parameters are known.
@@ -38,7 +65,7 @@ impl Parser<'_> {
         let size_bytes = self.indexed(parsed.size_bytes.expr.clone(), names)?;
         self.check_expression(&size_bytes, &parsed.size_bytes, params, names, Use::Size)?;
         let name = parse_name(&parsed.name, params).map_err(|message| self.error(parsed.place, message))?;
-        Ok(SharedUse { does: parsed.does, name, size_bytes })
+        Ok(SharedUse { does: parsed.does, name, size_bytes, kept: parsed.kept })
     }
 }
 

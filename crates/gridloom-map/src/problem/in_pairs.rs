@@ -102,7 +102,7 @@ impl Made {
         let first = self.holders.len() as u32;
         self.holders.extend_from_slice(holders);
         let (readers, holders) = (u32::from(!wanted), first..self.holders.len() as u32);
-        self.data.push(Datum { size_bytes, producer, readers, wanted, is_shared: false, holders });
+        self.data.push(Datum { size_bytes, producer, readers, wanted, name: None, holders });
         self.data.len() as u32 - 1
     }
 }

@@ -122,7 +122,7 @@ impl Problem {
             producer: datum.producer,
             readers: 0,
             wanted: datum.wanted,
-            is_shared: datum.name.is_some(),
+            name: datum.name.clone(),
             holders: first as u32..self.holders.len() as u32,
         });
         Ok(())

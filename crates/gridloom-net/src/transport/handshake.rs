@@ -78,7 +78,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 37. what is passed on as it comes holds nothing else up
 /// 38. clients tell the agent which servers could not take what they put
 /// 39. shared data have methods of transfer, and come in slices
-pub const VERSIONS: (u16, u16) = (39, 39);
+/// 40. functions declare how what they put is kept
+pub const VERSIONS: (u16, u16) = (40, 40);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,13 @@ F = "F"
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
+# A size in bytes, or also how what is put is kept.
+Put: TypeAlias = str | Mapping[str, Any]
+
+_EXPECTED = (
+    'expected names and sizes in bytes, such as {"part/{i}": "8*n"}, and of what is put also '
+    '{"sum": {"size": "8", "replicas": 2, "durable": True}}'
+)
 _ATTRIBUTE = "__gridloom__"
 _PYTHON_TYPES: dict[Any, str] = {
     bool: "bool",
@@ -161,8 +168,8 @@ def function(
     module: str | None = None,
     work: str | None = None,
     gets: Mapping[str, str] | None = None,
-    puts: Mapping[str, str] | None = None,
-    replaces: Mapping[str, str] | None = None,
+    puts: Mapping[str, Put] | None = None,
+    replaces: Mapping[str, Put] | None = None,
 ) -> Callable[[_Callable], _Callable]: ...
 
 
@@ -174,8 +181,8 @@ def function(
     module: str | None = None,
     work: str | None = None,
     gets: Mapping[str, str] | None = None,
-    puts: Mapping[str, str] | None = None,
-    replaces: Mapping[str, str] | None = None,
+    puts: Mapping[str, Put] | None = None,
+    replaces: Mapping[str, Put] | None = None,
 ) -> Any:
     """Mark a function of a module as one that ``gridloom serve`` offers.
 
@@ -191,10 +198,11 @@ def function(
     work : str, optional
         Work of one call in floating-point operations: an expression over integer and real parameters and extents, such
         as ``"2*m*n*k"``. It tells the mapper how long the call takes.
-    gets, puts, replaces : mapping of str to str, optional
+    gets, puts, replaces : mapping, optional
         Names of shared data that a call gets, puts, or puts with ``replace=True``, each with its size in bytes: an expression over
         integer parameters and extents, such as ``"8*n"``. A name may have such expressions and ``str`` parameters in braces:
-        ``"part/{i}"``. Plans are made with them, and they move in simulation.
+        ``"part/{i}"``. Plans are made with them, and they move in simulation. Of what is put, the size may be a mapping that also says
+        how it is kept: ``puts={"sum": {"size": "8", "replicas": 2, "durable": True}}``.
 
     Returns
     -------
@@ -234,7 +242,7 @@ def _signature(
     name: str | None,
     module: str | None,
     work: str | None,
-    shared: Mapping[str, Mapping[str, str] | None],
+    shared: Mapping[str, Mapping[str, str] | Mapping[str, Put] | None],
 ) -> _gridloom.RawSignature:
     code = getattr(body, "__code__", None)
     if not isinstance(body, types.FunctionType) or code is None:
@@ -267,8 +275,7 @@ def _signature(
         outputs.append(_declared(place, f"result '{given}'", given, annotation))
     uses = []
     for does, names in shared.items():
-        for given, size in _pairs(place, does, names):
-            uses.append((does, given, size))
+        uses += _uses(place, does, names)
     about = (inspect.getdoc(body) or "").partition("\n")[0]
     try:
         return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, uses, about)
@@ -276,13 +283,22 @@ def _signature(
         raise InputError(f"{place}: {error}") from None
 
 
-def _pairs(place: str, does: str, names: Mapping[str, str] | None) -> list[tuple[str, str]]:
-    """Names of shared data with their sizes."""
-    if names is None:
-        return []
-    if not isinstance(names, Mapping) or not all(isinstance(text, str) for pair in names.items() for text in pair):
-        raise InputError(f'{place}: {does}={names!r}: expected names and sizes in bytes, such as {{"part/{{i}}": "8*n"}}')
-    return list(names.items())
+def _uses(place: str, does: str, names: Mapping[str, Any] | None) -> list[tuple[str, str, str, int, bool]]:
+    """Names of shared data with their sizes, replicas, and whether they are durable."""
+    uses = []
+    if names is not None and not isinstance(names, Mapping):
+        raise InputError(f"{place}: {does}={names!r}: {_EXPECTED}")
+    for given, said in (names or {}).items():
+        size, replicas, durable = said, 1, False
+        if isinstance(said, Mapping) and does != "gets":
+            if unknown := set(said) - {"size", "replicas", "durable"}:
+                raise InputError(f"{place}: {does}={names!r}: unknown key {min(map(repr, unknown))}; {_EXPECTED}")
+            size, replicas, durable = said.get("size"), said.get("replicas", 1), said.get("durable", False)
+        is_whole = isinstance(replicas, int) and not isinstance(replicas, bool) and 0 <= replicas < 1 << 16
+        if not (isinstance(given, str) and isinstance(size, str) and is_whole and isinstance(durable, bool)):
+            raise InputError(f"{place}: {does}={names!r}: {_EXPECTED}")
+        uses.append((does, given, size, replicas, durable))
+    return uses
 
 
 def _cannot_run(body: types.FunctionType) -> str | None:

@@ -80,7 +80,7 @@ def build_signature(
     inputs: list[tuple[str, str, list[str] | None, str]],
     outputs: list[tuple[str, str, list[str] | None, str]],
     work: str | None,
-    uses: list[tuple[str, str, str]],
+    uses: list[tuple[str, str, str, int, bool]],
     about: str,
 ) -> RawSignature: ...
 

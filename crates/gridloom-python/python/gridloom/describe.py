@@ -1,7 +1,11 @@
-"""``python -m gridloom.describe FILE…``: what Python files offer, as one line of JSON on the standard output."""
+"""``python -m gridloom.describe [--undeclared] FILE…``: what Python files offer, as one line of JSON on the standard output.
+
+``--undeclared`` also says on the standard error which functions get or put shared data and do not declare it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
@@ -14,8 +18,8 @@ from ._modules import load
 from ._offered import DEFINITIONS
 
 
-def definitions(path: str) -> list[str]:
-    """Definitions of the functions that a file marks, as JSON, in order of their appearance.
+def definitions(path: str) -> list[tuple[str, types.CodeType]]:
+    """Definitions of the functions that a file marks, as JSON, and their code, in order of their appearance.
 
     Parameters
     ----------
@@ -24,7 +28,7 @@ def definitions(path: str) -> list[str]:
 
     Returns
     -------
-    list of str
+    list of (str, types.CodeType)
         One definition each.
 
     Raises
@@ -34,15 +38,66 @@ def definitions(path: str) -> list[str]:
     """
     file = str(Path(path).resolve()) if path.endswith(".py") else path
     module = load(file)
-    found = list(getattr(module, DEFINITIONS, ()))
+    made = getattr(module, DEFINITIONS, ())
+    found = [(one, vars(module)[json.loads(one)["body"]["Python"]["function"]].__code__) for one in made]
     for name, value in vars(module).items():
         signature = getattr(value, _ATTRIBUTE, None)
         if isinstance(value, types.FunctionType) and isinstance(signature, _gridloom.RawSignature):
             if value.__module__ == module.__name__:
-                found.append(signature.definition(file, name))
+                found.append((signature.definition(file, name), value.__code__))
     if not found:
         raise LookupError("no function is marked with @gridloom.function")
     return found
+
+
+UNDECLARED = "--undeclared"
+_GETS = frozenset({"get", "begin_get", "find"})
+_PUTS = frozenset({"put", "begin_put"})
+
+
+def undeclared(definition: str, body: types.CodeType) -> list[str]:
+    """What a function does with shared data, by its text, and does not declare: ``gets``, ``puts`` or both.
+
+    Parameters
+    ----------
+    definition : str
+        Its definition, as JSON.
+    body : types.CodeType
+        Its code. What it does by other functions is not seen.
+
+    Returns
+    -------
+    list of str
+        The words by which it would be declared.
+    """
+    names = _names(body)
+    # Dictionaries have `get`, too: a function that shares data has a session of its own.
+    if "connect" not in names:
+        return []
+    declared = {use["does"] for use in json.loads(definition)["signature"]["uses"]}
+    found = []
+    if names & _GETS and "Get" not in declared:
+        found.append("gets")
+    if names & _PUTS and not declared & {"Put", "Replace"}:
+        found.append("puts")
+    return found
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _warn(found: list[tuple[str, types.CodeType]]) -> None:
+    """Say what functions share and do not declare: in simulation their calls do not move it."""
+    for definition, body in found:
+        for word in undeclared(definition, body):
+            name, verb = json.loads(definition)["signature"]["name"], word.removesuffix("s")
+            print(
+                f"gridloom: '{name}' {word} shared data that it does not declare: in simulation its calls do not {verb} them; "
+                f"declare them by {word}=",
+                file=sys.stderr,
+            )
 
 
 def main(files: list[str]) -> int:
@@ -65,14 +120,19 @@ def main(files: list[str]) -> int:
     if not files:
         print("gridloom.describe: expected files, got none", file=sys.stderr)
         return 2
-    lines: list[str] = []
+    # For a simulation that runs no bodies.
+    warns = files[0] == UNDECLARED
+    files = files[1:] if warns else files
+    found: list[tuple[str, types.CodeType]] = []
     for file in files:
         try:
-            lines += definitions(file)
+            found += definitions(file)
         except (Exception, SystemExit) as error:
             print(f"gridloom.describe: {_where(file, error)}", file=sys.stderr)
             return 2
-    output.write(f"[{', '.join(lines)}]\n")
+    if warns:
+        _warn(found)
+    output.write(f"[{', '.join(one for one, _ in found)}]\n")
     output.close()
     return 0
 

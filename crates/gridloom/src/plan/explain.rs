@@ -152,9 +152,10 @@ fn possible(server: String, outcome: &Outcome, problem: &Problem) -> Alternative
 /// A datum by the name that the program's author knows.
 fn datum_words(datum: u32, problem: &Problem) -> String {
     let facts = &problem.data()[datum as usize];
-    match facts.producer {
-        Some(task) => format!("result of task {task}"),
-        None => format!("an argument of {}", bytes(facts.size_bytes)),
+    match (&facts.name, facts.producer) {
+        (Some(name), _) => format!("'{name}'"),
+        (None, Some(task)) => format!("result of task {task}"),
+        (None, None) => format!("an argument of {}", bytes(facts.size_bytes)),
     }
 }
 

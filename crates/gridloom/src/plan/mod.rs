@@ -190,7 +190,10 @@ impl PlanRecord {
             client: Some(basis.seen.client),
             name: &|node| problem.place(node).map_or_else(|| node.to_string(), |place| problem.name(place).to_string()),
             tasks: &|task| (basis.tasks[task].to_string(), problem.function(task).to_string()),
-            datum: &|datum| basis.data[datum].to_string(),
+            datum: &|datum| match &problem.data()[datum].name {
+                Some(name) => name.to_string(),
+                None => basis.data[datum].to_string(),
+            },
             map_s: self.map_seconds,
         }
         .record();

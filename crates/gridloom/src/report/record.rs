@@ -130,16 +130,16 @@ impl GroupRecord {
         at: Time,
         plan: &Plan,
         tasks: &[TaskId],
-        data: &[DatumId],
+        (data, names): (&[DatumId], &BTreeMap<u32, String>),
         map_ns: u64,
-        names: &BTreeMap<NodeId, String>,
+        servers: &BTreeMap<NodeId, String>,
     ) -> PlanRecord {
         let named = Named {
             plan,
             client: tasks.first().map(|task| task.client),
-            name: &|node| names.get(&node).cloned().unwrap_or_else(|| node.to_string()),
+            name: &|node| servers.get(&node).cloned().unwrap_or_else(|| node.to_string()),
             tasks: &|task| (tasks[task].serial.to_string(), self.function(tasks[task])),
-            datum: &|datum| data[datum].serial.to_string(),
+            datum: &|datum| names.get(&(datum as u32)).cloned().unwrap_or_else(|| data[datum].serial.to_string()),
             map_s: ns_to_seconds(map_ns),
         };
         let record = named.record();

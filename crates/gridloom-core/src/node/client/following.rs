@@ -75,7 +75,7 @@ impl Client {
             lower_bound_s: 0.0,
             guesses: Vec::new(),
         };
-        let mapping = Mapping { round: 0, asked: None, tasks, data: outlined.data };
+        let mapping = Mapping { round: 0, asked: None, tasks, names: outlined.names(), data: outlined.data };
         self.dispatch(now, &plan, &mapping, out);
         self.after_dispatch(now, out);
     }

@@ -39,7 +39,8 @@ impl Client {
         let outlined = group.outline();
         let tasks = group.tasks.iter().map(|task| task.id).collect();
         self.round += 1;
-        let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data };
+        let names = outlined.names();
+        let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data, names };
         let run = GroupRun {
             heuristic: heuristic.clone(),
             is_given: false,
@@ -97,7 +98,8 @@ impl Client {
             // A plan that is on its way is void: what waits for it waits for this one.
             let waiting = run.mapping.take().map_or_else(Vec::new, |mapping| mapping.tasks);
             let tasks: BTreeSet<TaskId> = tasks.into_iter().chain(waiting).collect();
-            run.mapping = Some(Mapping { round: 0, asked: None, tasks: tasks.into_iter().collect(), data: Vec::new() });
+            let (tasks, data, names) = (tasks.into_iter().collect(), Vec::new(), BTreeMap::new());
+            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data, names });
         }
         self.try_map(now, group, out);
     }
@@ -153,6 +155,7 @@ impl Client {
             self.round += 1;
             mapping.round = self.round;
             mapping.asked = Some(now);
+            mapping.names = outlined.names();
             mapping.data = outlined.data;
             let heuristic = self.groups.get_mut(&group).expect("found above").heuristic.take();
             let request = self.map_request(group, outlined.outline, heuristic);
@@ -289,6 +292,7 @@ impl Client {
             plan: plan.clone(),
             tasks: mapping.tasks.clone(),
             data: mapping.data.clone(),
+            names: mapping.names.clone(),
             map_ns: now.since(mapping.asked.unwrap_or(now)),
             seen: seen.map(Arc::from),
         }));

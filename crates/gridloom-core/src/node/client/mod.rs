@@ -133,6 +133,8 @@ struct Mapping {
     asked: Option<Time>,
     tasks: Vec<TaskId>,
     data: Vec<DatumId>,
+    /// Of shared data that functions get and put, by place in `data`.
+    names: BTreeMap<u32, String>,
 }
 
 #[derive(Debug)]
