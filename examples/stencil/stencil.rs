@@ -28,8 +28,11 @@ enum Ask {
     Edge { step: u32, side: u8, cells: Vec<f64> },
 }
 
-/// Where an edge comes from.
-const SIDES: [(u8, i32, i32); 4] = [(0, -1, 0), (1, 1, 0), (2, 0, -1), (3, 0, 1)];
+/// The sides of a block, with the step to the neighbour there. That of number `side` lies on this block's side `side ^ 1` for it.
+const SIDES: [(i32, i32); 4] = [(-1, 0), (1, 0), (0, -1), (0, 1)];
+
+/// The cells beside a block, or those at its rim, by side.
+type Edges = [Vec<f64>; 4];
 
 /// What an entry method takes beside the cells, nanoseconds: in simulation with `--cell-ns`.
 const ENTRY_NS: f64 = 200.0;
@@ -38,7 +41,7 @@ const ENTRY_NS: f64 = 200.0;
 const READY: u32 = 0;
 const DONE: u32 = 1;
 
-/// A square of cells with a frame around it, before and after a step.
+/// A square of cells, before and after a step.
 struct Mesh {
     side: usize,
     cells: Vec<f64>,
@@ -48,61 +51,67 @@ struct Mesh {
 impl Mesh {
     /// The part of a mesh of `size` by `size` cells that begins at that row and column.
     fn new(size: usize, side: usize, row: usize, column: usize) -> Mesh {
-        let width = side + 2;
-        let mut cells = vec![0.0; width * width];
-        for (i, j) in (0..side).flat_map(|i| (0..side).map(move |j| (i, j))) {
-            let wave = |at: usize| (std::f64::consts::PI * (at + 1) as f64 / (size + 1) as f64).sin();
-            cells[(i + 1) * width + j + 1] =
-                wave(row + i) * wave(column + j) + ((row + i) * 31 + column + j) as f64 % 7.0;
-        }
+        let wave = |at: usize| (std::f64::consts::PI * (at + 1) as f64 / (size + 1) as f64).sin();
+        let (down, across): (Vec<f64>, Vec<f64>) = (0..side).map(|at| (wave(row + at), wave(column + at))).unzip();
+        let cell = |i: usize, j: usize| down[i] * across[j] + ((row + i) * 31 + column + j) as f64 % 7.0;
+        let cells: Vec<f64> = (0..side).flat_map(|i| (0..side).map(move |j| (i, j))).map(|(i, j)| cell(i, j)).collect();
         Mesh { side, next: cells.clone(), cells }
     }
 
-    /// Each cell becomes the mean of its four neighbours.
-    fn step(&mut self) {
-        let (side, width) = (self.side, self.side + 2);
-        for row in 1..=side {
-            let line = |row: usize, from: usize| &self.cells[row * width + from..][..side];
-            let (above, below, left, right) = (line(row - 1, 1), line(row + 1, 1), line(row, 0), line(row, 2));
-            let next = &mut self.next[row * width + 1..][..side];
-            for column in 0..side {
-                next[column] = 0.25 * (above[column] + below[column] + left[column] + right[column]);
+    /// Each cell becomes the mean of its four neighbours, of which those outside are `edges`. What is at the rim then goes to
+    /// `rim`. So the block passes the caches once.
+    fn step(&mut self, edges: &Edges, rim: &mut Edges) {
+        let (side, last) = (self.side, self.side - 1);
+        let row_of = |row: usize| &self.cells[row * side..][..side];
+        rim[2].clear();
+        rim[3].clear();
+        for row in 0..side {
+            let above = if row == 0 { &edges[0][..side] } else { row_of(row - 1) };
+            let below = if row == last { &edges[1][..side] } else { row_of(row + 1) };
+            let (own, next) = (row_of(row), &mut self.next[row * side..][..side]);
+            let mean = |at: usize, left: f64, right: f64| 0.25 * (above[at] + below[at] + left + right);
+            for at in 1..last {
+                next[at] = mean(at, own[at - 1], own[at + 1]);
             }
+            next[0] = mean(0, edges[2][row], if last == 0 { edges[3][row] } else { own[1] });
+            if last > 0 {
+                next[last] = mean(last, own[last - 1], edges[3][row]);
+            }
+            rim[2].push(next[0]);
+            rim[3].push(next[last]);
         }
         std::mem::swap(&mut self.cells, &mut self.next);
+        self.rows_at_rim(rim);
     }
 
-    /// The cells next to the neighbour on that side, in the memory of an edge before.
-    fn edge(&self, side: u8, mut edge: Vec<f64>) -> Vec<f64> {
-        let width = self.side + 2;
-        edge.clear();
-        match side {
-            0 => edge.extend_from_slice(&self.cells[width + 1..][..self.side]),
-            1 => edge.extend_from_slice(&self.cells[self.side * width + 1..][..self.side]),
-            2 => edge.extend((1..=self.side).map(|row| self.cells[row * width + 1])),
-            _ => edge.extend((1..=self.side).map(|row| self.cells[row * width + self.side])),
+    fn rows_at_rim(&self, rim: &mut Edges) {
+        let rows = [&self.cells[..self.side], &self.cells[(self.side - 1) * self.side..]];
+        for (rim, row) in rim.iter_mut().zip(rows) {
+            rim.clear();
+            rim.extend_from_slice(row);
         }
-        edge
     }
 
-    /// The edge of the neighbour on that side becomes the frame.
-    fn put_frame(&mut self, side: u8, edge: &[f64]) {
-        let width = self.side + 2;
-        match side {
-            0 => self.cells[1..][..self.side].copy_from_slice(edge),
-            1 => self.cells[(self.side + 1) * width + 1..][..self.side].copy_from_slice(edge),
-            2 => edge.iter().enumerate().for_each(|(row, cell)| self.cells[(row + 1) * width] = *cell),
-            _ => edge.iter().enumerate().for_each(|(row, cell)| self.cells[(row + 2) * width - 1] = *cell),
-        }
+    /// What is at the rim before the first step.
+    fn rim(&self) -> Edges {
+        let mut rim = Edges::default();
+        self.rows_at_rim(&mut rim);
+        rim[2].extend(self.cells.iter().step_by(self.side));
+        rim[3].extend(self.cells.iter().skip(self.side - 1).step_by(self.side));
+        rim
+    }
+
+    /// Outside of the whole mesh all is zero.
+    fn nothing_outside(&self) -> Edges {
+        std::array::from_fn(|_| vec![0.0; self.side])
     }
 
     /// Sums up the bits of all cells and where they are. The sum of several blocks is that of the whole mesh.
     fn checksum(&self, size: usize, row: usize, column: usize) -> i64 {
-        let width = self.side + 2;
         let cell = |(i, j): (usize, usize)| {
             let at = ((row + i) * size + column + j) as u64;
-            let mixed = (self.cells[(i + 1) * width + j + 1].to_bits() ^ at.rotate_left(40))
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed =
+                (self.cells[i * self.side + j].to_bits() ^ at.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) as i64
         };
         (0..self.side).flat_map(|i| (0..self.side).map(move |j| (i, j))).map(cell).fold(0, i64::wrapping_add)
@@ -117,13 +126,17 @@ struct Block {
     blocks: i32,
     at: Index,
     steps: u32,
+    /// Whether all blocks have begun. Edges of neighbours that know it earlier may come before.
+    is_ready: bool,
     step: u32,
-    /// Edges of this step. They are put into the frame together, so that the block passes the caches once a step.
-    edges: Vec<(u8, Vec<f64>)>,
-    /// Edges of the next step: a neighbour may be one step ahead.
-    early: Vec<(u8, Vec<f64>)>,
-    /// Memory of edges that are done with.
-    spare: Vec<Vec<f64>>,
+    /// The edges of neighbours for this step, and how many of them are there.
+    edges: Edges,
+    there: usize,
+    /// Those for the next step: a neighbour may be one step ahead.
+    early: [Option<Vec<f64>>; 4],
+    /// What goes to neighbours next, and memory for what goes there after it: that of edges that are done with.
+    rim: Edges,
+    spare: Edges,
     began: f64,
     /// What a cell takes in simulation; 0 for what it takes here.
     cell_ns: f64,
@@ -134,43 +147,62 @@ impl Block {
         let side = size / blocks;
         let mesh = Mesh::new(size, side, at[0] as usize * side, at[1] as usize * side);
         let blocks = blocks as i32;
-        let (edges, early, spare) = Default::default();
-        Block { mesh, size, blocks, at, steps: 0, step: 0, edges, early, spare, began: 0.0, cell_ns }
+        let (edges, rim) = (mesh.nothing_outside(), mesh.rim());
+        let (early, spare) = Default::default();
+        Block {
+            mesh,
+            size,
+            blocks,
+            at,
+            steps: 0,
+            is_ready: false,
+            step: 0,
+            edges,
+            there: 0,
+            early,
+            rim,
+            spare,
+            began: 0.0,
+            cell_ns,
+        }
     }
 
-    /// The neighbours, and the side of theirs on which this block is.
-    fn neighbours(&self) -> impl Iterator<Item = (u8, Index)> + use<> {
+    /// The sides on which there are neighbours, and their indices.
+    fn neighbours(&self) -> impl Iterator<Item = (usize, Index)> + use<> {
         let (at, blocks) = (self.at, self.blocks);
-        SIDES.into_iter().filter_map(move |(side, down, right)| {
+        SIDES.into_iter().enumerate().filter_map(move |(side, (down, right))| {
             let (row, column) = (at[0] + down, at[1] + right);
             let is_inside = (0..blocks).contains(&row) && (0..blocks).contains(&column);
             is_inside.then(|| (side, (row, column).into()))
         })
     }
 
-    fn send_edges(&mut self, cx: &mut Context<'_, Block>) {
+    fn send_rim(&mut self, cx: &mut Context<'_, Block>) {
         for (side, neighbour) in self.neighbours() {
-            let cells = self.mesh.edge(side, self.spare.pop().unwrap_or_default());
-            // What lies above this block has this block below it.
-            cx.send(cx.array().at(neighbour), Ask::Edge { step: self.step, side: side ^ 1, cells });
+            let cells = std::mem::replace(&mut self.rim[side], std::mem::take(&mut self.spare[side]));
+            cx.send(cx.array().at(neighbour), Ask::Edge { step: self.step, side: (side ^ 1) as u8, cells });
         }
     }
 
     /// Computes while the edges of a step are there.
     fn go_on(&mut self, cx: &mut Context<'_, Block>) {
-        while self.step < self.steps && self.edges.len() == self.neighbours().count() {
-            for (side, cells) in self.edges.drain(..) {
-                self.mesh.put_frame(side, &cells);
-                self.spare.push(cells);
-            }
-            self.mesh.step();
+        while self.is_ready && self.step < self.steps && self.there == self.neighbours().count() {
+            self.mesh.step(&self.edges, &mut self.rim);
             cx.compute(self.cell_ns * (self.mesh.side * self.mesh.side) as f64);
             self.step += 1;
-            std::mem::swap(&mut self.edges, &mut self.early);
-            if self.step < self.steps {
-                self.send_edges(cx);
-            } else {
-                self.contribute_checksum(cx);
+            if self.step == self.steps {
+                return self.contribute_checksum(cx);
+            }
+            for (side, _) in self.neighbours() {
+                self.spare[side] = std::mem::take(&mut self.edges[side]);
+            }
+            self.send_rim(cx);
+            self.there = 0;
+            for (side, early) in self.early.iter_mut().enumerate() {
+                if let Some(cells) = early.take() {
+                    self.edges[side] = cells;
+                    self.there += 1;
+                }
             }
         }
     }
@@ -195,17 +227,18 @@ impl Chare for Block {
                 cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
             }
             Ask::Edge { step, side, cells } if step == self.step => {
-                self.edges.push((side, cells));
+                self.edges[usize::from(side)] = cells;
+                self.there += 1;
                 self.go_on(cx);
             }
-            Ask::Edge { side, cells, .. } => self.early.push((side, cells)),
+            Ask::Edge { side, cells, .. } => self.early[usize::from(side)] = Some(cells),
         }
     }
 
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Block>) {
         if tag == READY {
-            self.began = cx.now();
-            self.send_edges(cx);
+            (self.is_ready, self.began) = (true, cx.now());
+            self.send_rim(cx);
             return self.go_on(cx);
         }
         let taken_ns = ((cx.now() - self.began) * 1e9) as i64;
@@ -280,8 +313,9 @@ fn main() -> Result<(), Error> {
     );
     if check {
         let mut mesh = Mesh::new(size, size, 0, 0);
+        let (edges, mut rim) = (mesh.nothing_outside(), mesh.rim());
         let began = std::time::Instant::now();
-        (0..steps).for_each(|_| mesh.step());
+        (0..steps).for_each(|_| mesh.step(&edges, &mut rim));
         let ms = began.elapsed().as_secs_f64() * 1e3 / f64::from(steps.max(1));
         let serial = mesh.checksum(size, 0, 0);
         println!("serial: {ms:.3} ms a step, checksum {serial:016x}");

@@ -274,6 +274,17 @@ impl Core {
         }
     }
 
+    /// Tells all others why this element ends.
+    pub(crate) fn tell_failure(&mut self, failure: &ChareError) {
+        let (from, why) = match failure {
+            ChareError::Elsewhere { element, why } => (*element, why.clone()),
+            own => (self.me, own.to_string()),
+        };
+        for element in self.others() {
+            self.tell(element, Control::Fail { from, why: why.clone() });
+        }
+    }
+
     /// Nothing waits here. Whether another element was waiting to be told so.
     pub(crate) fn report_idle(&mut self) -> bool {
         let Some(report) = self.quiescence.idle() else { return false };
@@ -353,6 +364,7 @@ impl Core {
             },
             // Each element that ends tells all others before it closes, so that none takes the close for a failure.
             Control::End(value) => self.exit(value),
+            Control::Fail { from, why } => return Err(ChareError::Elsewhere { element: from, why }),
         }
         Ok(())
     }
@@ -419,6 +431,6 @@ impl Core {
 fn is_counted(control: &Control) -> bool {
     match control {
         Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
-        Control::Probe { .. } | Control::Report { .. } | Control::End(_) => false,
+        Control::Probe { .. } | Control::Report { .. } | Control::End(_) | Control::Fail { .. } => false,
     }
 }

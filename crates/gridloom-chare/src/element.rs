@@ -156,6 +156,11 @@ impl Element {
         }
     }
 
+    /// Tells all others why this element ends, so that they do not take it for lost: letters that its owner sends before it ends.
+    pub fn tell_failure(&mut self, failure: &ChareError) {
+        self.core.tell_failure(failure);
+    }
+
     /// How many messages wait here.
     pub fn waiting(&self) -> usize {
         self.core.ready.len()

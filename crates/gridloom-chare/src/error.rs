@@ -32,6 +32,9 @@ pub enum ChareError {
     /// Its process ended, or its connection broke.
     #[error("element {} was lost before the program ended: {why}", .element.0)]
     Lost { element: Pe, why: String },
+    /// Another element says why it ends.
+    #[error("element {} has ended the program: {why}", .element.0)]
+    Elsewhere { element: Pe, why: String },
     /// Found by quiescence.
     #[error(
         "the program can never end: on {elements} elements no message waits or is on its way, and no chare has called \

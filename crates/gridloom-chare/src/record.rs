@@ -73,6 +73,11 @@ pub(crate) enum Control {
     },
     /// The program has ended with that value.
     End(Value),
+    /// It has failed on that element.
+    Fail {
+        from: Pe,
+        why: String,
+    },
 }
 
 /// Begins a record; `close` with what this gives ends it.

@@ -190,7 +190,7 @@ def test_an_exception_of_an_element_ends_the_others(tmp_path):
     done = gridloom("chares", "run", "-n", 2, "--", sys.executable, program)
     assert done.returncode == 1
     assert "element@1| AssertionError: this one" in done.stderr
-    assert "ChareError: element 1 was lost before the program ended" in done.stderr, done.stderr
+    assert "ChareError: element 1 has ended the program: Fall(1).fall: AssertionError: this one" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("words", [(), ("chares", "run", "-n", 2, "--")])

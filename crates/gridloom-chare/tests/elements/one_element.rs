@@ -165,6 +165,22 @@ fn letters_that_no_element_sends_are_refused() {
 }
 
 #[test]
+fn an_element_that_fails_tells_the_others_why() {
+    let all = Arc::new(Elements::alike(3));
+    let mut elements: Vec<Element> = all.all().map(|me| Element::new(me, all.clone())).collect();
+    elements[1].tell_failure(&ChareError::Failed("no more".into()));
+    for _ in 0..2 {
+        let (to, letter) = elements[1].take_letter().unwrap();
+        let told = elements[to.0 as usize].receive(Pe(1), &letter).unwrap_err();
+        assert_eq!(told, ChareError::Elsewhere { element: Pe(1), why: "no more".into() });
+        // It is passed on as it was said first.
+        elements[to.0 as usize].tell_failure(&told);
+        let (to, letter) = elements[to.0 as usize].take_letter().unwrap();
+        assert_eq!(elements[to.0 as usize].receive(Pe(0), &letter), Err(told));
+    }
+}
+
+#[test]
 fn an_ordered_sum_is_that_of_the_serial_loop() {
     let mut element = element();
     let keepers = keepers(&mut element, 100);

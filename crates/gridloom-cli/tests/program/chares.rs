@@ -140,7 +140,9 @@ fn a_program_that_can_never_end_fails_and_says_why() {
     let output = chares_run("nothing", &["-n", "2"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");
-    assert!(error.contains("element@0| failed: the program can never end: on 2 elements no message waits"), "{error}");
+    let why = "the program can never end: on 2 elements no message waits";
+    assert!(error.contains(&format!("element@0| failed: {why}")), "{error}");
+    assert!(error.contains(&format!("element@1| failed: element 0 has ended the program: {why}")), "{error}");
 }
 
 #[test]

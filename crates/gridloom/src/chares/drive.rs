@@ -52,23 +52,44 @@ pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Pro
         }),
         false => element.set_clock(move || began.1 + began.0.elapsed().as_nanos() as u64),
     }
-    program(&mut element)?;
+    let outcome = program(&mut element).and_then(|()| {
+        let on_step = |world: &mut dyn ProcessWorld| clock.set(world.now());
+        drive(world, &mut element, &mut links, on_step)
+    });
+    match &outcome {
+        Ok(()) => {}
+        Err(Error::Chares(failure)) => element.tell_failure(failure),
+        Err(other) => element.tell_failure(&ChareError::Failed(other.to_string())),
+    }
+    // If the connections fail now, the first error is the one to tell.
+    let finished = links.finish(world, &mut element);
+    outcome.and(finished)?;
+    Ok(element.end().cloned().unwrap_or_default())
+}
+
+/// Runs entry methods until the program has ended.
+fn drive(
+    world: &mut dyn ProcessWorld,
+    element: &mut Element,
+    links: &mut Links,
+    on_step: impl Fn(&mut dyn ProcessWorld),
+) -> Result<(), Error> {
     let mut slice = Slice { steps: 1 };
     let mut active_at = world.now();
     loop {
-        links.deliver(world, &mut element)?;
+        links.deliver(world, element)?;
         let ran = match links.is_full() {
             true => Ran::Enough,
             false if world.is_simulated() => {
-                clock.set(world.now());
-                simulated_step(world, &mut element)?
+                on_step(world);
+                simulated_step(world, element)?
             }
-            false => slice.run(&mut element)?,
+            false => slice.run(element)?,
         };
-        links.post(world, &mut element)?;
+        links.post(world, element)?;
         let now = world.now();
         let until = match ran {
-            Ran::Ended => break,
+            Ran::Ended => return Ok(()),
             Ran::Enough => {
                 active_at = now;
                 if links.is_full() { links.next_due(now) } else { Some(Time(0)) }
@@ -91,8 +112,6 @@ pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Pro
             incoming = world.arrived()?;
         }
     }
-    links.finish(world, &mut element)?;
-    Ok(element.end().cloned().unwrap_or_default())
 }
 
 /// What came of some steps.
