@@ -103,7 +103,7 @@ def sites(rounds):
     found = {(chares, latency): [] for latency in LATENCIES_MS for chares in all_chares}
     for _ in range(rounds):
         for chares, latency in found:
-            steps = 30 if latency else 60
+            steps = 100 if latency <= 4 else 60
             far = real(2, chares, steps, "--sites", 2, "--latency", f"{latency}ms")
             found[chares, latency].append(far[0])
     print("| one way, ms | " + " | ".join(f"{chares} chares: real; simulated" for chares in all_chares) + " |")
