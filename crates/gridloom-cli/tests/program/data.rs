@@ -59,7 +59,7 @@ fn names_are_listed_and_deleted() {
     let names: Vec<&Value> = told["names"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["run/1", "run/2"]);
     let first = json!({
-        "name": "run/1", "version": 1, "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "servers": ["one"],
+        "name": "run/1", "version": 1, "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "method": "auto", "servers": ["one"],
     });
     assert_eq!(told["names"][0], first);
     let none = succeeds(grid.command(&["data", "x"]));
@@ -90,7 +90,7 @@ fn a_name_is_explained() {
     let (_two, _three) = (serve(&grid, "two"), serve(&grid, "three"));
     let told = grid.json(&["data", "explain", "mesh"]);
     let version = json!({
-        "version": 2, "state": "current", "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "servers": ["one"],
+        "version": 2, "state": "current", "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "method": "auto", "servers": ["one"],
         "keepers": ["one"], "coming_to": [], "readers": 0, "lost": null,
     });
     assert_eq!((&told["name"], &told["versions"]), (&json!("mesh"), &json!([version])));
