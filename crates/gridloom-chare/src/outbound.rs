@@ -25,7 +25,7 @@ impl Outbound {
         self.begun.is_empty() && self.sealed.is_empty()
     }
 
-    /// Adds a record, whose body `write` appends.
+    /// Adds a record; `write` appends its body.
     ///
     /// # Errors
     /// That of `write`, or if the body is too long. Nothing goes then.

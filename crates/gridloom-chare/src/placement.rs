@@ -53,7 +53,7 @@ pub enum Placement {
     /// Consecutive numbers on consecutive elements.
     RoundRobin,
     /// Runs of consecutive numbers to the sites, as many as each has elements; round-robin inside a site. So the chares at the
-    /// edge of a site, whose neighbours are far, are spread over its elements.
+    /// edge of a site, with far neighbours, are spread over its elements.
     BySite,
     /// By a function of the program, which gives the same on every element.
     Custom(Place),

@@ -38,7 +38,7 @@ pub(crate) struct RawJob {
 #[pymethods]
 impl RawJob {
     #[allow(clippy::too_many_arguments, reason = "each is one of the caller's")]
-    /// An array whose objects `make(proxy, index)` makes. `shape` is a tuple of extents, or with `is_sparse` a list of indices.
+    /// An array; `make(proxy, index)` makes its objects. `shape` is a tuple of extents, or with `is_sparse` a list of indices.
     fn array(
         &self,
         py: Python<'_>,

@@ -84,7 +84,7 @@ def now() -> float:
 
 
 class Chare:
-    """A message-driven object: derive from it. Methods whose names do not begin with ``_`` are entry methods.
+    """A message-driven object: derive from it. A method is an entry method unless its name begins with ``_``.
 
     An entry method runs to its end, with no other of its element beside it, and must not wait. Within an element its arguments are
     the sender's objects, which the sender must not change afterwards; from another element they come pickled.

@@ -137,7 +137,7 @@ impl Links {
             Some(number) if self.peers[number as usize].is_none() && number != self.places.number => {
                 self.join(Pe(number), peer);
             }
-            // Somebody else with the secret, who has the wrong port.
+            // Another program with the secret has the wrong port.
             _ => world.close(peer),
         }
         Ok(())
