@@ -120,11 +120,6 @@ impl Spread {
         judged(reader.now_s, candidates)
     }
 
-    /// When it is whole everywhere, seconds; 0 if it is on its way to nobody.
-    fn end_s(&self) -> f64 {
-        self.coming.values().map(|source| source.end_s).fold(0.0, f64::max)
-    }
-
     /// To how many others each source sends it.
     fn sends(&self, now_s: f64) -> BTreeMap<NodeId, u32> {
         let mut sends = BTreeMap::new();

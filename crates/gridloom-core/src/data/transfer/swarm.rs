@@ -16,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{Method, NodeId, SLICES, slice_bytes};
 use gridloom_perf::LinkEstimate;
 
@@ -46,9 +46,9 @@ impl Batch<'_> {
         }
         let slices = self.slices();
         if method == Method::Auto {
-            let end_s = slices.iter().map(Spread::end_s).fold(0.0, f64::max);
-            let whole_s = self.whole().end_s();
-            if (end_s - self.now_s) > (whole_s - self.now_s) * (1.0 - SAVES_MIN) {
+            let slice_bytes = std::array::from_fn::<_, SLICES, _>(|number| slice_bytes(self.size_bytes, number));
+            let takes_s = self.takes_s(slices.iter().zip(slice_bytes.map(|bytes| bytes.end - bytes.start)));
+            if takes_s > self.takes_s([(&self.whole(), self.size_bytes)]) * (1.0 - SAVES_MIN) {
                 return None;
             }
         }
@@ -66,6 +66,38 @@ impl Batch<'_> {
             }
         }
         spread
+    }
+
+    /// Seconds until all of it is everywhere, with all that each server sends.
+    fn takes_s<'s>(&self, spreads: impl IntoIterator<Item = (&'s Spread, u64)> + Clone) -> f64 {
+        // Bytes by source, and its widest way.
+        let mut cards: BTreeMap<NodeId, (f64, f64)> = BTreeMap::new();
+        for (spread, bytes) in spreads.clone() {
+            for (from, to) in spread.moving() {
+                let (sent, widest) = cards.entry(from).or_default();
+                *sent += bytes as f64;
+                *widest = widest.max((self.way)(from, to).bandwidth);
+            }
+        }
+        let mut last_s = 0.0_f64;
+        for (spread, bytes) in spreads {
+            let mut coming: Vec<(&NodeId, &Source)> = spread.coming.iter().collect();
+            coming.sort_by_key(|(server, source)| (source.hops, **server));
+            let mut ends_s: BTreeMap<NodeId, f64> = BTreeMap::new();
+            for (server, source) in coming {
+                let (way, (sent, widest)) = ((self.way)(source.node, *server), cards[&source.node]);
+                let alone_s = way.latency_s + (bytes as f64 / way.bandwidth).max(sent / widest);
+                let source_s = ends_s.get(&source.node).copied().unwrap_or(0.0);
+                let end_s = match PARTS.passes_on(bytes) {
+                    true if source_s > 0.0 => alone_s.max(source_s + way.seconds(PARTS.of(bytes))),
+                    true => alone_s,
+                    false => source_s + alone_s,
+                };
+                ends_s.insert(*server, end_s);
+                last_s = last_s.max(end_s).max(way.seconds(self.size_bytes));
+            }
+        }
+        last_s
     }
 
     fn slices(&self) -> [Spread; SLICES] {

@@ -1,7 +1,8 @@
 //! Servers that ask for the same large datum at about the same time: from whom each gets it is decided for all of them together.
 //!
-//! A server that asks first waits for [`BATCH_NS`] whether others ask, too. That is a small part of the time that the datum takes. What
-//! is decided then is [`Batch::in_slices`]: they get it in slices, or each the whole, one after the other.
+//! A server that asks first waits whether others ask, too: for a small part of the time that the datum takes
+//! ([`PART_OF_TIME`]), and at least about as long as messages are on their way. What is decided then is [`Batch::in_slices`]: they get it in
+//! slices, or each the whole, one after the other.
 //!
 //! **Invariant:** a server is in one batch of a datum at most, and is named a source when it ends.
 
@@ -12,12 +13,13 @@ use crate::data::{Batch, SLICED_BYTES_MIN, Source};
 use crate::node::AgentTimer;
 use crate::node::message::{Supply, TaskToServer};
 use crate::node::protocol::Effect;
+use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, Method, NodeId, Time};
 
-/// How long the first one waits.
-const BATCH_NS: u64 = 10_000_000;
-/// A datum that takes less is not waited for, unless its method is `swarm`.
-const TAKES_S_MIN: f64 = 0.2;
+/// The first one waits for that part of the time that one transfer takes, within these bounds.
+const PART_OF_TIME: f64 = 0.05;
+const WAITS_S_MIN: f64 = 0.0005;
+const WAITS_S_MAX: f64 = 0.01;
 /// Servers of one batch. A further one is answered at once.
 const SERVERS_MAX: usize = 4096;
 
@@ -75,30 +77,27 @@ impl Agent {
             }
             return is_there;
         }
-        if !self.is_worth_waiting(now, datum, server) {
-            return false;
-        }
-        let until = now + BATCH_NS;
+        let Some(waits_s) = self.waits_s(now, datum, server) else { return false };
+        let until = now + seconds_to_ns(waits_s);
         self.names.searches.batches.0.insert(datum, Waiting { until, servers: vec![server] });
         out.push(Effect::SetTimer { timer: AgentTimer::Batches.into(), at: until });
         true
     }
 
-    fn is_worth_waiting(&mut self, now: Time, datum: DatumId, server: NodeId) -> bool {
-        let Some(named) = self.names.catalog.named(datum).filter(|_| datum.slice().is_none()) else { return false };
+    /// How long a server waits that is the first to ask; `None` if it does not.
+    fn waits_s(&mut self, now: Time, datum: DatumId, server: NodeId) -> Option<f64> {
+        let named = self.names.catalog.named(datum).filter(|_| datum.slice().is_none())?;
         let (size_bytes, method) = (named.meta.size_bytes(), named.method);
         let is_alone = self.servers.len() < 3;
         if is_alone || size_bytes < SLICED_BYTES_MIN || !matches!(method, Method::Auto | Method::Swarm) {
-            return false;
-        }
-        if method == Method::Swarm {
-            return true;
+            return None;
         }
         self.refresh_ways(now);
-        // From a server of the same host it takes no time.
         let takes_s = |node| self.way(node, server).0.seconds(size_bytes);
-        let earliest_s = self.holders_of(datum).into_iter().map(|(node, _)| takes_s(node)).min_by(f64::total_cmp);
-        earliest_s.is_some_and(|takes_s| takes_s >= TAKES_S_MIN)
+        let earliest_s = self.holders_of(datum).into_iter().map(|(node, _)| takes_s(node)).min_by(f64::total_cmp)?;
+        // From a server of the same host it takes no time.
+        let is_near = earliest_s < WAITS_S_MIN && method == Method::Auto;
+        (!is_near).then(|| (earliest_s * PART_OF_TIME).clamp(WAITS_S_MIN, WAITS_S_MAX))
     }
 
     /// Time has passed: those that have waited are named sources.
@@ -155,6 +154,7 @@ mod tests {
 
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
     const HOLDER: NodeId = NodeId(2);
+    const BATCH_NS: u64 = 10_000_000;
 
     /// Some servers, of which one has a datum.
     fn with_holder(servers: u64, method: Method) -> Agent {

@@ -70,6 +70,7 @@ impl Agent {
 mod tests {
     use super::super::models::tests::{agent, register};
     use super::*;
+    use crate::node::AgentTimer;
     use crate::node::message::{Basis, Held, ServerToCatalog, SupplyFault, TaskToClient};
     use crate::node::protocol::Input;
     use gridloom_base::time::SECOND_NS;
@@ -114,6 +115,9 @@ mod tests {
         let fault = SupplyFault::Unreachable;
         let asks = TaskToClient::SupplyFailed { datum: DATUM, from: NodeId::CATALOG, fault, why: String::new() };
         heard(&mut agent, NodeId(3), asks);
+        // It has waited for others.
+        let fired = Input::Timer(AgentTimer::Batches.into());
+        agent.handle(Time(SECOND_NS + SECOND_NS / 10), fired, &mut Vec::new());
         let (told, has_more) = copies(&mut agent, None);
         let before = format!("{agent:?}");
         assert!(!has_more && told.iter().map(|one| one.server.0).eq([3, 4]), "{told:?}");
