@@ -1,8 +1,8 @@
 //! Servers that ask for the same large datum at about the same time: from whom each gets it is decided for all of them together.
 //!
 //! A server that asks first waits whether others ask, too: for a small part of the time that the datum takes
-//! ([`PART_OF_TIME`]), and at least about as long as messages are on their way. What is decided then is [`Batch::in_slices`]: they get it in
-//! slices, or each the whole, one after the other.
+//! ([`PART_OF_TIME`]), if that is about as long as messages are on their way. What is decided then is [`Batch::in_slices`]: they get it in
+//! slices, or each the whole, one after the other. What takes less time is not waited for, as most data have one reader at a time.
 //!
 //! **Invariant:** a server is in one batch of a datum at most, and is named a source when it ends.
 
@@ -16,9 +16,10 @@ use crate::node::protocol::Effect;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, Method, NodeId, Time};
 
-/// The first one waits for that part of the time that one transfer takes, within these bounds.
+/// The first one waits for that part of the time that one transfer takes.
 const PART_OF_TIME: f64 = 0.05;
-const WAITS_S_MIN: f64 = 0.0005;
+/// It does not wait for less, unless the method is `swarm`; and not for more.
+const WAITS_S_MIN: f64 = 0.000_25;
 const WAITS_S_MAX: f64 = 0.01;
 /// Servers of one batch. A further one is answered at once.
 const SERVERS_MAX: usize = 4096;
@@ -95,9 +96,8 @@ impl Agent {
         self.refresh_ways(now);
         let takes_s = |node| self.way(node, server).0.seconds(size_bytes);
         let earliest_s = self.holders_of(datum).into_iter().map(|(node, _)| takes_s(node)).min_by(f64::total_cmp)?;
-        // From a server of the same host it takes no time.
-        let is_near = earliest_s < WAITS_S_MIN && method == Method::Auto;
-        (!is_near).then(|| (earliest_s * PART_OF_TIME).clamp(WAITS_S_MIN, WAITS_S_MAX))
+        let part_s = earliest_s * PART_OF_TIME;
+        (part_s >= WAITS_S_MIN || method == Method::Swarm).then(|| part_s.clamp(WAITS_S_MIN, WAITS_S_MAX))
     }
 
     /// Time has passed: those that have waited are named sources.
@@ -158,13 +158,17 @@ mod tests {
 
     /// Some servers, of which one has a datum.
     fn with_holder(servers: u64, method: Method) -> Agent {
+        with_holder_of(64 << 20, servers, method)
+    }
+
+    fn with_holder_of(size_bytes: u64, servers: u64, method: Method) -> Agent {
         let mut agent = agent();
         (2..servers + 2).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
         let named = Named {
             datum: DATUM,
             name: "mesh".into(),
             version: 1,
-            meta: Meta::Bytes { size_bytes: 64 << 20 },
+            meta: Meta::Bytes { size_bytes },
             replicas: 1,
             is_durable: false,
             method,
@@ -221,6 +225,14 @@ mod tests {
         assert_eq!(agent.names.searches.batches.len(), 0);
         let mut agent = with_holder(4, Method::Tree);
         assert_eq!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3)))[&NodeId(3)], [(DATUM, HOLDER)]);
+    }
+
+    #[test]
+    fn nobody_waits_for_others_longer_than_it_may_pay() {
+        let mut agent = with_holder_of(100 << 10, 4, Method::Auto);
+        assert_eq!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3)))[&NodeId(3)], [(DATUM, HOLDER)]);
+        let mut agent = with_holder(4, Method::Auto);
+        assert!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3))).is_empty());
     }
 
     /// Found by the soak (seed 3107): a server that could not reach the holder of a slice was to pass it on to all others.
