@@ -54,6 +54,12 @@ impl Batches {
         self.0.remove(&datum);
     }
 
+    /// One timer serves all: it fires for the batch that ends first.
+    fn set_timer(&self, out: &mut Vec<Effect>) {
+        let next = self.0.values().map(|waiting| waiting.until).min();
+        out.extend(next.map(|at| Effect::SetTimer { timer: AgentTimer::Batches.into(), at }));
+    }
+
     fn take_due(&mut self, now: Time) -> Vec<(DatumId, Vec<NodeId>)> {
         let is_due = |(_, waiting): &(&DatumId, &Waiting)| waiting.until <= now;
         let due: Vec<DatumId> = self.0.iter().filter(is_due).map(|(datum, _)| *datum).collect();
@@ -81,7 +87,7 @@ impl Agent {
         let Some(waits_s) = self.waits_s(now, datum, server) else { return false };
         let until = now + seconds_to_ns(waits_s);
         self.names.searches.batches.0.insert(datum, Waiting { until, servers: vec![server] });
-        out.push(Effect::SetTimer { timer: AgentTimer::Batches.into(), at: until });
+        self.names.searches.batches.set_timer(out);
         true
     }
 
@@ -107,8 +113,7 @@ impl Agent {
                 servers.into_iter().for_each(|server| self.name_source(now, datum, server, out));
             }
         }
-        let next = self.names.searches.batches.0.values().map(|waiting| waiting.until).min();
-        out.extend(next.map(|at| Effect::SetTimer { timer: AgentTimer::Batches.into(), at }));
+        self.names.searches.batches.set_timer(out);
     }
 
     /// False if they are to get the whole.
@@ -154,7 +159,7 @@ mod tests {
 
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
     const HOLDER: NodeId = NodeId(2);
-    const BATCH_NS: u64 = 10_000_000;
+    const WAITS_NS_MAX: u64 = 10_000_000;
 
     /// Some servers, of which one has a datum.
     fn with_holder(servers: u64, method: Method) -> Agent {
@@ -164,9 +169,14 @@ mod tests {
     fn with_holder_of(size_bytes: u64, servers: u64, method: Method) -> Agent {
         let mut agent = agent();
         (2..servers + 2).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
+        hold(&mut agent, DATUM, size_bytes, method);
+        agent
+    }
+
+    fn hold(agent: &mut Agent, datum: DatumId, size_bytes: u64, method: Method) {
         let named = Named {
-            datum: DATUM,
-            name: "mesh".into(),
+            datum,
+            name: format!("mesh {}", datum.serial),
             version: 1,
             meta: Meta::Bytes { size_bytes },
             replicas: 1,
@@ -176,7 +186,6 @@ mod tests {
         };
         let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
         agent.handle(Time(10), Input::Received { from: HOLDER, message }, &mut Vec::new());
-        agent
     }
 
     /// What servers are named in answer to an input: the datum or its slice, and the source.
@@ -208,20 +217,20 @@ mod tests {
         for server in 3..=5 {
             assert!(named(&mut agent, 0, asks(DATUM, server, NodeId(server))).is_empty());
         }
-        let told = named(&mut agent, BATCH_NS, fire());
+        let told = named(&mut agent, WAITS_NS_MAX, fire());
         let [first, second] = DATUM.slices();
         assert!(told.len() == 3 && told.values().all(|of| of.len() == 2), "{told:?}");
         assert_eq!(told[&NodeId(3)], [(first, HOLDER), (second, NodeId(4))]);
         assert_eq!(told[&NodeId(4)], [(first, NodeId(3)), (second, HOLDER)]);
         // One more, later: the whole, from one that has it or gets it.
-        assert!(named(&mut agent, 2 * BATCH_NS, asks(DATUM, 5, NodeId(3))).values().all(|of| of[0].0 == DATUM));
+        assert!(named(&mut agent, 2 * WAITS_NS_MAX, asks(DATUM, 5, NodeId(3))).values().all(|of| of[0].0 == DATUM));
     }
 
     #[test]
     fn one_alone_and_others_by_another_method_get_the_whole() {
         let mut agent = with_holder(4, Method::Swarm);
         assert!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3))).is_empty());
-        assert_eq!(named(&mut agent, BATCH_NS, fire())[&NodeId(3)], [(DATUM, HOLDER)]);
+        assert_eq!(named(&mut agent, WAITS_NS_MAX, fire())[&NodeId(3)], [(DATUM, HOLDER)]);
         assert_eq!(agent.names.searches.batches.len(), 0);
         let mut agent = with_holder(4, Method::Tree);
         assert_eq!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3)))[&NodeId(3)], [(DATUM, HOLDER)]);
@@ -235,18 +244,40 @@ mod tests {
         assert!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3))).is_empty());
     }
 
+    #[test]
+    fn a_batch_that_begins_later_does_not_hold_up_one_before_it() {
+        // 6 MiB: 5 % of the time that they take is less than 10 ms.
+        let mut agent = with_holder_of(6 << 20, 4, Method::Auto);
+        let other = DatumId { serial: 2, ..DATUM };
+        hold(&mut agent, other, 256 << 20, Method::Auto);
+        let timers = |agent: &mut Agent, datum| {
+            let mut out = Vec::new();
+            agent.handle(Time(SECOND_NS), asks(datum, 3, NodeId(3)), &mut out);
+            let at = |effect| match effect {
+                Effect::SetTimer { timer, at } if timer == AgentTimer::Batches.into() => Some(at.0 - SECOND_NS),
+                _ => None,
+            };
+            out.into_iter().filter_map(at).collect::<Vec<u64>>()
+        };
+        let first = timers(&mut agent, DATUM);
+        assert!(first.len() == 1 && first[0] < WAITS_NS_MAX, "{first:?}");
+        assert_eq!(timers(&mut agent, other), first, "the first one is due first");
+        assert_eq!(named(&mut agent, first[0], fire())[&NodeId(3)], [(DATUM, HOLDER)]);
+        assert_eq!(named(&mut agent, WAITS_NS_MAX, fire())[&NodeId(3)], [(other, HOLDER)]);
+    }
+
     /// Found by the soak (seed 3107): a server that could not reach the holder of a slice was to pass it on to all others.
     #[test]
     fn a_server_that_reaches_no_source_gets_it_from_those_that_were_behind_it() {
         let mut agent = with_holder(4, Method::Swarm);
         (3..=5).for_each(|server| _ = named(&mut agent, 0, asks(DATUM, server, NodeId(server))));
-        named(&mut agent, BATCH_NS, fire());
+        named(&mut agent, WAITS_NS_MAX, fire());
         let [first, _] = DATUM.slices();
         // 3 has the first slice from the holder, 4 from 3.
-        let told = named(&mut agent, 2 * BATCH_NS, asks(first, 3, HOLDER));
+        let told = named(&mut agent, 2 * WAITS_NS_MAX, asks(first, 3, HOLDER));
         assert_eq!(told[&NodeId(4)], [(first, HOLDER)], "{told:?}");
         let beat = Input::Timer(Timer::Agent(AgentTimer::Heartbeat));
-        let told = named(&mut agent, 3 * BATCH_NS, beat);
+        let told = named(&mut agent, 3 * WAITS_NS_MAX, beat);
         assert!(told[&NodeId(3)].iter().all(|(datum, from)| *datum == first && *from != HOLDER), "{told:?}");
     }
 }
