@@ -2,7 +2,7 @@
 
     python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
     python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
-    python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python
+    python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python, plain and awaited
     python bench/chares.py sweep                       # simulated, 2 to 64 processors
 
 A round runs every case in turn. Each run has the serial loop beside it, in the same process.
@@ -134,10 +134,37 @@ print(chares.run(lambda job: job.array(Player, 2)[0].ball({count})).value * 1e6)
 """
 
 
+WAITERS = """
+from gridloom import chares
+
+class Player(chares.Chare):
+    ball = chares.Mailbox()
+
+    async def play(self):
+        other, began = self.array[1 - self.index[0]], chares.now()
+        for number in range({count} // 2):
+            if self.index[0] == 0:
+                other.ball(number)
+                await self.ball.receive(number)
+            else:
+                await self.ball.receive(number)
+                other.ball(number)
+        if self.index[0] == 0:
+            chares.exit((chares.now() - began) / {count})
+
+print(chares.run(lambda job: job.array(Player, 2).play()).value * 1e6)
+"""
+
+
 def python(rounds):
-    program = PLAYERS.format(count=200_000)
-    found = [float(subprocess.check_output([sys.executable, "-c", program])) for _ in range(rounds)]
-    print(f"a message between two chares of an element in Python: {spread(found)} us")
+    programs = {"plain": PLAYERS, "awaited": WAITERS}
+    found = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, program in programs.items():
+            done = subprocess.check_output([sys.executable, "-c", program.format(count=200_000)])
+            found[name].append(float(done))
+    for name, times in found.items():
+        print(f"a message between two chares of an element in Python, {name}: {spread(times)} us")
     return found
 
 

@@ -35,51 +35,30 @@ def step(cells):
 class Block(chares.Chare):
     """A square of the mesh."""
 
+    edge = chares.Mailbox()
+
     def __init__(self, size, blocks):
         side, (row, column) = size // blocks, self.index
         self.cells = mesh(size, np.arange(row * side, (row + 1) * side), np.arange(column * side, (column + 1) * side))
         inside = lambda at: all(0 <= one < blocks for one in at)  # noqa: E731
         at = {side: (row + down, column + right) for side, (down, right) in SIDES.items()}
         self.neighbours = {side: self.array[there] for side, there in at.items() if inside(there)}
-        self.step, self.edges, self.is_ready = 0, {}, False
 
-    def begin(self, steps):
-        self.steps = steps
-        self.contribute(callback=self.array.ready)
-
-    def ready(self):
-        # Edges of neighbours that were told earlier may have come before.
-        self.is_ready, self.began = True, chares.now()
-        self.send_edges()
-        self.go_on()
-
-    def send_edges(self):
-        edge = {"above": self.cells[1, 1:-1], "below": self.cells[-2, 1:-1], "left": self.cells[1:-1, 1], "right": self.cells[1:-1, -2]}
-        for side, neighbour in self.neighbours.items():
-            neighbour.edge(self.step, OPPOSITE[side], edge[side].copy())
-
-    def edge(self, step, side, cells):
-        # A neighbour may be one step ahead.
-        self.edges.setdefault(step, {})[side] = cells
-        self.go_on()
-
-    def go_on(self):
-        while self.is_ready and self.step < self.steps and len(self.edges.get(self.step, {})) == len(self.neighbours):
-            edges = self.edges.pop(self.step, {})
-            frame = {
-                "above": self.cells[0, 1:-1],
-                "below": self.cells[-1, 1:-1],
-                "left": self.cells[1:-1, 0],
-                "right": self.cells[1:-1, -1],
-            }
-            for side, cells in edges.items():
-                frame[side][:] = cells
-            self.cells = step(self.cells)
-            self.step += 1
-            if self.step < self.steps:
-                self.send_edges()
-            else:
-                self.contribute(self.cells[1:-1, 1:-1], "gather", self.array[0, 0].done)
+    async def run(self, steps):
+        await self.all_reduce()
+        self.began = chares.now()
+        for number in range(steps):
+            cells = self.cells
+            own = {"above": cells[1, 1:-1], "below": cells[-2, 1:-1], "left": cells[1:-1, 1], "right": cells[1:-1, -2]}
+            for side, neighbour in self.neighbours.items():
+                neighbour.edge(number, OPPOSITE[side], own[side].copy())
+            frame = {"above": cells[0, 1:-1], "below": cells[-1, 1:-1], "left": cells[1:-1, 0], "right": cells[1:-1, -1]}
+            for _ in self.neighbours:
+                # A neighbour may be one step ahead: its edges wait in the mailbox.
+                side, edge = await self.edge.receive(number)
+                frame[side][:] = edge
+            self.cells = step(cells)
+        self.contribute(self.cells[1:-1, 1:-1], "gather", self.array[0, 0].done)
 
     def done(self, blocks):
         chares.exit((blocks, chares.now() - self.began))
@@ -97,7 +76,7 @@ def main():
 
     def program(job):
         array = job.array(Block, (blocks, blocks), (size, blocks), placement=options.placement)
-        array.begin(steps)
+        array.run(steps)
 
     ended = chares.run(program)
     if not ended.is_first:

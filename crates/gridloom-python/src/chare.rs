@@ -14,8 +14,9 @@ use gridloom::chares::{
 };
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
+use crate::chare_value::{numbers, pickled, to_python, unpickled};
 use crate::errors::error;
 use crate::{import, lock};
 
@@ -106,14 +107,6 @@ impl Codec<PyMessage> for Pickle {
     }
 }
 
-fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    import(py, "pickle")?.call_method1("dumps", (object, 5))?.extract()
-}
-
-fn unpickled<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    import(py, "pickle")?.call_method1("loads", (PyBytes::new(py, bytes),))
-}
-
 impl Chare for PyChare {
     type Message = PyMessage;
 
@@ -126,7 +119,7 @@ impl Chare for PyChare {
                 Some(named) => object.call_method(method.bind(py), arguments.bind(py), Some(named.bind(py))),
             };
             match outcome {
-                Ok(_) => act(cx),
+                Ok(outcome) => self.go_on(py, method.bind(py), &outcome, cx),
                 Err(error) => self.failed(py, method.bind(py), error, cx),
             }
             drop((method, arguments, named));
@@ -136,20 +129,53 @@ impl Chare for PyChare {
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, PyChare>) {
         NOW.set(cx.now());
         Python::attach(|py| {
-            let method = self.methods[tag as usize].bind(py);
-            let called = match value {
-                Value::Nothing => self.object.bind(py).call_method0(method),
-                value => to_python(py, value).and_then(|value| self.object.bind(py).call_method1(method, (value,))),
+            let object = self.object.bind(py);
+            let value = match value {
+                Value::Nothing => Ok(PyTuple::empty(py)),
+                value => to_python(py, value).and_then(|value| PyTuple::new(py, [value])),
             };
+            // Beyond the methods are the chare's futures.
+            let future = tag.checked_sub(self.methods.len() as u32);
+            let method = match future {
+                None => self.methods[tag as usize].bind(py).clone(),
+                Some(_) => PyString::intern(py, "_reply"),
+            };
+            let called = value.and_then(|value| match future {
+                None => object.call_method1(&method, value),
+                Some(number) => {
+                    let number = number.into_pyobject(py)?.into_any();
+                    object.call_method1(
+                        &method,
+                        PyTuple::new(py, std::iter::once(number).chain(value).collect::<Vec<_>>())?,
+                    )
+                }
+            });
             match called {
-                Ok(_) => act(cx),
-                Err(error) => self.failed(py, method, error, cx),
+                Ok(outcome) => self.go_on(py, &method, &outcome, cx),
+                Err(error) => self.failed(py, &method, error, cx),
             }
         });
     }
 }
 
 impl PyChare {
+    /// A method has returned: a coroutine is driven until it waits.
+    fn go_on(
+        &self,
+        py: Python<'_>,
+        method: &Bound<'_, PyString>,
+        outcome: &Bound<'_, PyAny>,
+        cx: &mut Context<'_, PyChare>,
+    ) {
+        if !outcome.is_none() {
+            let begin = import(py, "gridloom._awaits").and_then(|awaits| awaits.getattr("begin"));
+            if let Err(error) = begin.and_then(|begin| begin.call1((self.object.bind(py), outcome))) {
+                return self.failed(py, method, error, cx);
+            }
+        }
+        act(cx);
+    }
+
     fn failed(&self, py: Python<'_>, method: &Bound<'_, PyString>, error: PyErr, cx: &mut Context<'_, PyChare>) {
         let class = self.object.bind(py).get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
         cx.fail(format!("{class}{}.{method}: {error}", cx.index()));
@@ -241,6 +267,10 @@ impl Asked {
         let Some(entry) = entry else { return Ok(Asked::Exit) };
         let (py, entry) = (entry.py(), entry.get());
         let methods = methods_of(entry.array);
+        if let Some(number) = entry.future {
+            let tag = methods.len() as u32 + number;
+            return Ok(Asked::Method { array: entry.array, to: entry.to.clone(), tag });
+        }
         let name = entry.name.to_str(py)?;
         let is_it = |method: &Py<PyString>| method.to_str(py).is_ok_and(|method| method == name);
         let Some(tag) = methods.iter().position(is_it) else {
@@ -313,7 +343,7 @@ impl RawTarget {
         if name.to_str()?.starts_with('_') {
             return Err(PyAttributeError::new_err(format!("no entry method begins with '_': '{name}'")));
         }
-        Ok(RawEntry { array: self.array, to: self.to.clone(), name: name.unbind(), priority: 0 })
+        Ok(RawEntry { array: self.array, to: self.to.clone(), name: name.unbind(), priority: 0, future: None })
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Parts<'py>)> {
@@ -341,6 +371,14 @@ pub(crate) fn chare_target(array: u32, indices: Option<&Bound<'_, PyAny>>, is_se
     }
 }
 
+/// An entry method of the package's own, whose name may begin with '_'.
+#[pyfunction]
+#[pyo3(signature = (target, name, future=None))]
+pub(crate) fn chare_entry(target: &Bound<'_, RawTarget>, name: Bound<'_, PyString>, future: Option<u32>) -> RawEntry {
+    let RawTarget { array, to } = target.get();
+    RawEntry { array: *array, to: to.clone(), name: name.unbind(), priority: 0, future }
+}
+
 /// An entry method of chares: a call sends its message.
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawEntry {
@@ -348,6 +386,8 @@ pub(crate) struct RawEntry {
     to: Towards,
     name: Py<PyString>,
     priority: i32,
+    /// As a callback, it gives that future of the chare its value.
+    future: Option<u32>,
 }
 
 #[pymethods]
@@ -360,7 +400,8 @@ impl RawEntry {
     }
 
     fn with_priority(&self, py: Python<'_>, priority: i32) -> RawEntry {
-        RawEntry { array: self.array, to: self.to.clone(), name: self.name.clone_ref(py), priority }
+        let (to, name) = (self.to.clone(), self.name.clone_ref(py));
+        RawEntry { array: self.array, to, name, priority, future: self.future }
     }
 }
 
@@ -413,45 +454,4 @@ pub(crate) fn chare_compute(flops: f64) {
 #[pyfunction]
 pub(crate) fn chare_now() -> f64 {
     NOW.get()
-}
-
-/// A number, or several.
-fn numbers(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
-    if let Ok(integer) = value.extract::<i64>() {
-        return Ok(Value::from(integer));
-    }
-    if let Ok(float) = value.extract::<f64>() {
-        return Ok(Value::from(float));
-    }
-    if let Ok(integers) = value.extract::<Vec<i64>>() {
-        return Ok(Value::from(integers));
-    }
-    value.extract::<Vec<f64>>().map(Value::from).map_err(|_| {
-        let given = value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
-        error(
-            py,
-            "UsageError",
-            &format!("'{given}' cannot be summed or compared: give a number, or one dimension of them"),
-        )
-    })
-}
-
-/// What a program sees of a value: several numbers are an array.
-pub(crate) fn to_python<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny>> {
-    match value {
-        Value::Nothing => Ok(py.None().into_bound(py)),
-        Value::Floats(floats) => match floats[..] {
-            [one] => Ok(one.into_pyobject(py)?.into_any()),
-            _ => import(py, "numpy")?.call_method1("array", (floats,)),
-        },
-        Value::Integers(integers) => match integers[..] {
-            [one] => Ok(one.into_pyobject(py)?.into_any()),
-            _ => import(py, "numpy")?.call_method1("array", (integers,)),
-        },
-        Value::Bytes(bytes) => unpickled(py, &bytes),
-        Value::Gathered(all) => {
-            let all = all.into_iter().map(|(_, value)| to_python(py, value)).collect::<PyResult<Vec<_>>>()?;
-            Ok(all.into_pyobject(py)?.into_any())
-        }
-    }
 }

@@ -10,8 +10,9 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::chare::{
     Known, PyChare, RawTarget, act_at_start, actions, add_array, chare_target, drop_actions, index_of, made_array,
-    methods_of, raise_later, reset, take_raised, to_python,
+    methods_of, raise_later, reset, take_raised,
 };
+use crate::chare_value::to_python;
 use crate::errors::{OrRaise, error};
 use crate::lock;
 use crate::wait::interruptible;

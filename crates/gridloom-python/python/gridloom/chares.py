@@ -22,11 +22,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from . import _gridloom
-from ._errors import UsageError
+from ._awaits import Channel, Future, Mailbox, Replies, forget, told_waiting
+from ._errors import ChareError, UsageError
 from ._gridloom import RawEntry as Entry
 from ._gridloom import RawTarget as Target
 
-__all__ = ["Chare", "Ended", "Entry", "Index", "Job", "Target", "compute", "exit", "now", "run", "when_quiet"]
+__all__ = [
+    "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Target", "compute", "exit", "now", "run", "when_quiet",
+]  # fmt: skip
 
 #: Where a chare stands in its array: an integer, or 1 to 6 of them.
 Index: TypeAlias = "int | tuple[int, ...]"
@@ -45,14 +48,16 @@ def exit(value: Any = None) -> None:  # noqa: A001
     _gridloom.chare_exit(value)
 
 
-Callback: TypeAlias = "Entry | Callable[[Any], None]"
+Callback: TypeAlias = "Entry | Future | Callable[[Any], None]"
 
 
 def _entry(callback: Callback) -> Entry | None:
     if callback is exit:
         return None
+    if isinstance(callback, Future):
+        return callback.entry
     if not isinstance(callback, Entry):
-        raise UsageError(f"a callback is an entry method such as proxy[0].done, or chares.exit; got {callback!r}")
+        raise UsageError(f"a callback is an entry method such as proxy[0].done, a future, or chares.exit; got {callback!r}")
     return callback
 
 
@@ -86,7 +91,8 @@ def now() -> float:
 class Chare:
     """A message-driven object: derive from it. A method is an entry method unless its name begins with ``_``.
 
-    An entry method runs to its end, with no other of its element beside it, and must not wait. Within an element its arguments are
+    An entry method runs with no other of its element beside it, and must not block. One that is ``async def`` waits by ``await``, while
+    others run: for messages of a `Mailbox` or a `Channel`, for a `Future`, for a reduction (`all_reduce`). Within an element its arguments are
     the sender's objects, which the sender must not change afterwards; from another element they come pickled.
     """
 
@@ -97,6 +103,7 @@ class Chare:
     #: The processing element, and how many there are.
     element: int
     elements: int
+    _replies: Replies | None = None
 
     @property
     def this(self) -> Target:
@@ -121,6 +128,33 @@ class Chare:
             Whether to combine in the order of the indices, so that a sum of floats has the same bits for any placement.
         """
         _gridloom.chare_contribute(value, reducer, _entry(callback), ordered)
+
+    def all_reduce(self, value: Any = None, reducer: str = "barrier", *, ordered: bool = False) -> Future:
+        """Contribute as `contribute` does; each chare of the array gets the result.
+
+        Returns
+        -------
+        Future
+            Of the result, or of ``None`` for a barrier.
+        """
+        future = self._made_replies().shared()
+        self.contribute(value, reducer, future, ordered=ordered)
+        return future
+
+    def future(self) -> Future:
+        """Make a future, for this chare to await and for any chare to send its value."""
+        return self._made_replies().future()
+
+    def _made_replies(self) -> Replies:
+        if self._replies is None:
+            self._replies = Replies(self)
+        return self._replies
+
+    def _reply(self, number: int, value: Any = None) -> None:
+        self._made_replies().put(number, value)
+
+    def _channel(self, key: Any, number: int, message: tuple[Any, ...]) -> None:
+        self._made_replies().pipe(key).put(number, message)
 
 
 class Job:
@@ -173,7 +207,8 @@ class Job:
         if not (isinstance(cls, type) and issubclass(cls, Chare)):
             raise UsageError(f"{cls!r} is no class derived from gridloom.chares.Chare")
         inherited = set(dir(Chare))
-        methods = [name for name in sorted(dir(cls)) if name not in inherited and callable(getattr(cls, name))]
+        members = ((name, getattr(cls, name)) for name in sorted(dir(cls)) if name not in inherited)
+        methods = [name for name, member in members if callable(member) or isinstance(member, Mailbox)]
 
         def make(array: Target, index: tuple[int, ...]) -> Chare:
             chare = cls.__new__(cls)
@@ -227,5 +262,12 @@ def run(program: Callable[[Job], None]) -> Ended:
     Exception
         What an entry method raised on this element.
     """
-    value, is_first = _gridloom.run_chares(lambda raw: program(Job(raw)))
+    try:
+        value, is_first = _gridloom.run_chares(lambda raw: program(Job(raw)))
+    except ChareError as error:
+        if "can never end" in str(error) and (waiting := told_waiting()):
+            raise ChareError(f"{error}; here {waiting}") from None
+        raise
+    finally:
+        forget()
     return Ended(value, is_first)
