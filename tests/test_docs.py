@@ -64,6 +64,14 @@ def test_the_page_on_python_functions(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+def test_the_page_on_programs(tmp_path):
+    whole, declared = blocks("programs.md", "python")
+    (tmp_path / "program.py").write_text(whole + declared)
+    done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout == "b'3\\n'\n", done.stderr
+    passes("programs.md", None)
+
+
 def test_the_page_on_any_function(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with gl.local(servers=1) as grid:

@@ -27,7 +27,7 @@ def run(*command, **kwargs):
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["first", "own_functions"])
+@pytest.mark.parametrize("name", ["first", "own_functions", "words"])
 def test_example(name):
     assert run(sys.executable, f"examples/{name}.py") == (EXPECTED / f"{name}.txt").read_text()
 

@@ -18,6 +18,8 @@ pub struct SignatureBuilder {
     work: Option<String>,
     /// What it does, with which name, of which size.
     uses: Vec<(Does, String, String, Kept)>,
+    /// Result and its likely size.
+    likely: Vec<(String, String)>,
     about: String,
 }
 
@@ -31,7 +33,8 @@ impl SignatureBuilder {
     /// A function `module/function` without parameters.
     pub fn new(name: &str) -> SignatureBuilder {
         let (inputs, outputs) = (Vec::new(), Vec::new());
-        SignatureBuilder { name: name.to_string(), inputs, outputs, work: None, uses: Vec::new(), about: String::new() }
+        let (uses, likely) = (Vec::new(), Vec::new());
+        SignatureBuilder { name: name.to_string(), inputs, outputs, work: None, uses, likely, about: String::new() }
     }
 
     /// An `IN` parameter: an array of these extents (none: of 0 dimensions), or one value without `dims`.
@@ -70,6 +73,12 @@ impl SignatureBuilder {
         self
     }
 
+    /// Bytes that a result which is a text, bytes or a file is likely to have: an expression as the work.
+    pub fn likely(mut self, output: &str, size_bytes: &str) -> SignatureBuilder {
+        self.likely.push((output.to_string(), size_bytes.to_string()));
+        self
+    }
+
     /// One line of description.
     pub fn about(mut self, text: &str) -> SignatureBuilder {
         self.about = text.to_string();
@@ -82,7 +91,7 @@ impl SignatureBuilder {
     /// If an expression or the whole is wrong; the file of the error is the function's name, and the column is that in
     /// the expression.
     pub fn build(self) -> Result<Signature, IdlError> {
-        let SignatureBuilder { name, inputs, outputs, work, uses, about } = self;
+        let SignatureBuilder { name, inputs, outputs, work, uses, likely, about } = self;
         let fail = |message: String| IdlError { file: name.clone(), line: 1, column: 1, message };
         let declared: Vec<&str> = inputs.iter().chain(&outputs).map(|one| one.param.name.as_str()).collect();
         let mut hidden: Vec<String> = Vec::new();
@@ -118,6 +127,13 @@ impl SignatureBuilder {
                 param.dims.push(expression(&format!("extent of '{}'", param.name), dim)?);
             }
             params.push(param);
+        }
+        for (output, size_bytes) in likely {
+            let size = expression(&format!("likely size of '{output}'"), &size_bytes)?;
+            match params.iter_mut().find(|param| param.name == output && param.is_output()) {
+                Some(param) => param.likely_bytes = Some(size),
+                None => return Err(fail(format!("likely size of '{output}': there is no result of that name"))),
+            }
         }
         let work = work.map(|text| expression("work", &text)).transpose()?;
         let declared = uses.into_iter().map(|(does, shared, size_bytes, kept)| {

@@ -78,6 +78,15 @@ impl Signature {
         }
         self.check_slices(param)?;
         self.check_values(param)?;
+        if let Some(likely) = &param.likely_bytes {
+            if param.mode != Mode::Out || param.is_array || param.unknown_result(0).is_none() {
+                return Err(
+                    "its size is known from its type; a likely one is for a result that is a text, bytes or a file"
+                        .into(),
+                );
+            }
+            check_expression(likely, &self.params, Use::Work).map_err(|why| format!("likely size: {why}"))?;
+        }
         let used = if param.mode == Mode::VarOut { Use::SizeAfter } else { Use::Size };
         param.dims.iter().try_for_each(|dim| check_expression(dim, &self.params, used))
     }
@@ -270,6 +279,10 @@ impl Signature {
                     hash.text(letters);
                 }
                 values.expressions().for_each(|expr| hash.expression(expr));
+            }
+            if let Some(likely) = &param.likely_bytes {
+                hash.byte(4);
+                hash.expression(likely);
             }
         }
         for callback in &self.callbacks {

@@ -107,6 +107,9 @@ pub struct Param {
     pub slices: Option<Vec<Slice>>,
     /// Which values it, or each of its elements, may have, if that is said. It is an input then.
     pub values: Option<Values>,
+    /// Of a result whose size is known after the call only (a text, bytes, a file): bytes that it is likely to have. Plans
+    /// count with it, and in simulation it is the size.
+    pub likely_bytes: Option<Expr>,
 }
 
 impl fmt::Display for Mode {
@@ -135,6 +138,7 @@ impl Param {
             hidden: false,
             slices: None,
             values: None,
+            likely_bytes: None,
         }
     }
 
@@ -168,14 +172,14 @@ impl Param {
         if self.order == ArrayOrder::F { Order::F } else { Order::C }
     }
 
-    /// The description of a result of which nothing is known before the call.
-    pub fn unknown_result(&self) -> Option<Meta> {
+    /// The description of a result whose size is known after the call only: it likely has so many bytes.
+    pub fn unknown_result(&self, size_bytes: u64) -> Option<Meta> {
         match (self.mode, self.base) {
             (Mode::VarOut, _) => Some(Meta::Bytes { size_bytes: 0 }),
             (_, BaseType::Number(_)) => None,
             _ if self.is_list() => Some(Meta::List { size_bytes: 0 }),
-            (_, BaseType::Text | BaseType::String) => Some(Meta::Text { size_bytes: 0 }),
-            (_, BaseType::Bytes | BaseType::File | BaseType::Stream) => Some(Meta::Bytes { size_bytes: 0 }),
+            (_, BaseType::Text | BaseType::String) => Some(Meta::Text { size_bytes }),
+            (_, BaseType::Bytes | BaseType::File | BaseType::Stream) => Some(Meta::Bytes { size_bytes }),
         }
     }
 }

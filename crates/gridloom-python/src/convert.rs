@@ -4,6 +4,7 @@
 //! An array of `Grid.empty` goes in without a copy. Results are shown where they lie. The bits of every element stay as they
 //! are: byte order and NaNs too.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -393,10 +394,12 @@ pub(crate) fn empty<'py>(py: Python<'py>, segment: Arc<Segment>, meta: Meta) -> 
 
 /// A result as Python sees it. `is_kept` says that the session keeps the value too.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value, is_kept: bool) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = || value.payload().map_or(&[][..], Payload::bytes);
+    // Zeros stand for what a simulated function has made.
+    let absent = || Cow::Owned(vec![0; value.meta().size_bytes() as usize]);
+    let bytes = || value.payload().map_or_else(absent, |payload| Cow::Borrowed(payload.bytes()));
     match value.meta() {
-        Meta::Text { .. } => Ok(PyString::new(py, &String::from_utf8_lossy(bytes())).into_any()),
-        Meta::Bytes { .. } => Ok(PyBytes::new(py, bytes()).into_any()),
+        Meta::Text { .. } => Ok(PyString::new(py, &String::from_utf8_lossy(&bytes())).into_any()),
+        Meta::Bytes { .. } => Ok(PyBytes::new(py, &bytes()).into_any()),
         Meta::List { .. } => {
             let item = |item: &Option<&[u8]>| match item.map(|bytes| (bytes, std::str::from_utf8(bytes))) {
                 None => py.None().into_bound(py),
@@ -406,7 +409,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value, is_kept: bool) -> P
             let items = value.items().unwrap_or_default();
             Ok(PyList::new(py, items.iter().map(item))?.into_any())
         }
-        Meta::Scalar { dtype, byte_order } => number(py, *dtype, *byte_order, bytes()),
+        Meta::Scalar { dtype, byte_order } => number(py, *dtype, *byte_order, &bytes()),
         Meta::Array { .. } => match value.payload() {
             Some(payload) => array(py, value.meta(), payload, is_kept),
             None => zeros(py, value.meta()),

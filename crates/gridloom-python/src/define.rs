@@ -49,6 +49,7 @@ pub(crate) fn build_signature(
     outputs: Vec<Declared>,
     work: Option<&str>,
     uses: Vec<(String, String, String, u16, bool)>,
+    sizes: Vec<(String, String)>,
     about: &str,
 ) -> PyResult<RawSignature> {
     let mut builder = SignatureBuilder::new(name).about(about);
@@ -58,6 +59,7 @@ pub(crate) fn build_signature(
         let base = match base.as_str() {
             "str" => BaseType::Text,
             "bytes" => BaseType::Bytes,
+            "file" => BaseType::File,
             number => BaseType::Number(Dtype::from_name(number).ok_or_else(|| {
                 let known = Dtype::ALL.map(Dtype::name).join(", ");
                 let what = format!("{name}: '{param}': no element type is named '{number}'; there are {known}");
@@ -86,6 +88,9 @@ pub(crate) fn build_signature(
         };
         let kept = Kept { replicas: *replicas, is_durable: *is_durable };
         builder = builder.uses_kept(does, name, size_bytes, kept);
+    }
+    for (output, size_bytes) in &sizes {
+        builder = builder.likely(output, size_bytes);
     }
     // The function's name stands for the file; lines mean nothing here.
     let signature =

@@ -9,7 +9,7 @@ use std::path::Path;
 use gridloom_base::{ByteOrder, Dtype, Meta, TaskError};
 use gridloom_idl::scalar::Scalar;
 use gridloom_idl::{Body, Definition};
-use gridloom_net::worker::{ArgView, Functions, OutView, Program, Room, inherited, nested, serve};
+use gridloom_net::worker::{ArgView, Functions, OutView, Program, Room, Setup, inherited, nested, serve};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
@@ -59,6 +59,14 @@ struct Loaded {
 }
 
 impl Functions for PythonFunctions {
+    fn setup(&mut self, setup: &Setup) -> Result<(), String> {
+        Python::attach(|py| {
+            let told = import(py, "gridloom._program_run")
+                .and_then(|module| module.call_method1("keep_folders_in", (&setup.scratch,)));
+            told.map(drop).map_err(|error| error.to_string())
+        })
+    }
+
     fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String> {
         let Body::Python { module, function: name } = &definition.body else {
             return Err("it is no Python function".into());

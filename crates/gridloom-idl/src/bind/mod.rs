@@ -81,16 +81,22 @@ impl Signature {
             }
         }
         binding.0.check_scalars()?;
+        let given_bytes = |index: usize| actual(index).map(|actual| actual.meta.size_bytes() as f64);
         let mut outputs = Vec::new();
         for (index, param) in self.params.iter().enumerate() {
             if param.is_output() || param.mode == Mode::Work {
-                let meta = binding.output(index, actual(index))?;
+                let likely = param
+                    .likely_bytes
+                    .as_ref()
+                    .map(|size| binding.estimate(size, &given_bytes, &format!("likely size of '{}'", param.name)));
+                let meta = binding.output(index, actual(index), likely.transpose()?.map_or(0, |bytes| bytes as u64))?;
                 if param.is_output() {
                     outputs.push((index, meta));
                 }
             }
         }
-        let work_flops = self.work.as_ref().map(|work| binding.work(work)).transpose()?;
+        let work_flops =
+            self.work.as_ref().map(|work| binding.estimate(work, &given_bytes, "work (CalcOrder)")).transpose()?;
         let actual_of = self.inputs().map(|index| given[index]).collect();
         let uses = binding.0.uses()?;
         Ok(Bound { scalars: binding.0.scalars, outputs, work_flops, uses, actual_of })
@@ -305,9 +311,9 @@ impl Binding<'_> {
         }
     }
 
-    fn output(&self, index: usize, actual: Option<&Actual>) -> Result<Meta, BindError> {
+    fn output(&self, index: usize, actual: Option<&Actual>, likely_bytes: u64) -> Result<Meta, BindError> {
         let param = &self.0.signature.params[index];
-        let dtype = match (param.unknown_result(), param.base) {
+        let dtype = match (param.unknown_result(likely_bytes), param.base) {
             (Some(unknown), _) => return Ok(unknown),
             (None, BaseType::Number(dtype)) => dtype,
             (None, _) => unreachable!("only a number's size is known before"),
@@ -333,21 +339,23 @@ impl Binding<'_> {
         Ok(meta)
     }
 
-    fn work(&self, work: &Expr) -> Result<f64, BindError> {
-        let value = |index| scalar_value(&self.0.scalars, index).and_then(Scalar::real);
-        let flops = work
-            .evaluate_real(&self.0.signature.params, &value)
-            .map_err(|error| self.0.eval_error(error, "work (CalcOrder)".to_string()))?;
-        if flops.is_finite() && flops >= 0.0 {
-            return Ok(flops);
+    /// The work, or a likely size. Of a text, bytes or a file it uses the size in bytes.
+    fn estimate(&self, expr: &Expr, given_bytes: &dyn Fn(usize) -> Option<f64>, what: &str) -> Result<f64, BindError> {
+        let params = &self.0.signature.params;
+        let value = |index: usize| match params[index].base {
+            BaseType::Number(_) => scalar_value(&self.0.scalars, index).and_then(Scalar::real),
+            _ => given_bytes(index),
+        };
+        let found = expr.evaluate_real(params, &value).map_err(|error| self.0.eval_error(error, what.to_string()))?;
+        if found.is_finite() && found >= 0.0 {
+            return Ok(found);
         }
-        if flops.is_nan() {
+        if found.is_nan() {
             // n log n of nothing.
             return Ok(0.0);
         }
-        let text = work.display(&self.0.signature.params);
-        let why = format!("expression '{text}' is {flops}, expected a finite number of operations, 0 or more");
-        Err(BindError::Value { function: self.0.function(), what: "work (CalcOrder)".to_string(), why })
+        let why = format!("expression '{}' is {found}, expected a finite number, 0 or more", expr.display(params));
+        Err(BindError::Value { function: self.0.function(), what: what.to_string(), why })
     }
 
     fn kind_error(&self, param: &Param, got: Dtype, want: Dtype) -> BindError {

@@ -238,7 +238,7 @@ fn extents_and_work_without_a_value_are_named() {
     );
     assert_eq!(
         refusal(diff.bind(&[array(&[1])], &[])),
-        "linalg/diff: work (CalcOrder): expression 'n-2' is -1, expected a finite number of operations, 0 or more"
+        "linalg/diff: work (CalcOrder): expression 'n-2' is -1, expected a finite number, 0 or more"
     );
     let huge = signature("Define huge(IN long n, OUT double y[n][n]) Calls f(n, y);");
     assert!(refusal(huge.bind(&[int(1 << 40)], &[])).contains("array 'y' of shape [n, n]: float64["));
@@ -311,4 +311,34 @@ fn strings_and_files_are_text_or_bytes() {
     assert_eq!(refused, "linalg/f: argument 'f' is a string, expected the content of a file (bytes)");
     let refused = refusal(bind(text(b"a\0b"), bytes(b"")));
     assert!(refused.contains("argument 's': its byte 2 is zero, where a string of C ends"), "{refused}");
+}
+
+#[test]
+fn a_result_of_unknown_size_has_a_likely_one() {
+    let built = |size: &str| {
+        let builder = SignatureBuilder::new("m/f").input("query", BaseType::File, None, ArrayOrder::Any);
+        let builder = builder.input("times", BaseType::Number(Dtype::Int64), None, ArrayOrder::Any);
+        builder
+            .output("out", BaseType::Bytes, None, ArrayOrder::Any)
+            .work("query*log2(query)")
+            .likely("out", size)
+            .build()
+    };
+    let query = |size_bytes| Actual { meta: Meta::Bytes { size_bytes }, inline: None };
+    let bound = built("query*times/2").unwrap().bind(&[query(1024), int(3)], &[]).unwrap();
+    assert_eq!(bound.outputs, [(2, Meta::Bytes { size_bytes: 1536 })]);
+    assert_eq!(bound.work_flops, Some(10_240.0));
+    // The file may be one that is made later: what it is likely to have counts.
+    assert_eq!(built("0*times").unwrap().bind(&[query(0), int(3)], &[]).unwrap().work_flops, Some(0.0));
+    let error = built("times").unwrap().bind(&[query(1), int(-3)], &[]).unwrap_err().to_string();
+    assert!(
+        error.contains("likely size of 'out': expression 'times' is -3, expected a finite number, 0 or more"),
+        "{error}"
+    );
+    assert_ne!(built("times").unwrap().hash(), built("2*times").unwrap().hash());
+    let number = SignatureBuilder::new("m/f").output("n", BaseType::Number(Dtype::Int64), None, ArrayOrder::Any);
+    assert!(number.likely("n", "3").build().unwrap_err().message.contains("known from its type"));
+    assert!(
+        SignatureBuilder::new("m/f").likely("n", "3").build().unwrap_err().message.contains("no result of that name")
+    );
 }

@@ -213,7 +213,7 @@ pub enum Use {
     Size,
     /// A size of a `VAROUT` array, which may use results, too.
     SizeAfter,
-    /// The work.
+    /// The work, or the likely size of a result: of a text, bytes or a file it uses the size in bytes.
     Work,
 }
 
@@ -244,6 +244,7 @@ fn usable(param: &Param, used: Use) -> Result<(), String> {
             Err(format!("parameter '{name}' is {dtype}, and expressions use only integer and real numbers"))
         }
         BaseType::Number(dtype) => Err(format!("parameter '{name}' is {dtype}, and sizes use only integers")),
+        BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File | BaseType::Stream if real => Ok(()),
         BaseType::Text | BaseType::Bytes | BaseType::String | BaseType::File | BaseType::Stream => {
             Err(format!("parameter '{name}' is a {}, and expressions use only numbers", type_name(param.base)))
         }

@@ -92,6 +92,8 @@ from ._models import Model, ModelPoint, Models
 from ._options import Options
 from ._plan import Alternative, Explanation, Plan, Step, TaskRecord, TransferRecord
 from ._process_run import ProcessRun, process, read_settings, run_processes
+from ._program import program
+from ._program_run import ProgramFailed
 from ._report import Difference, Report
 from ._run_future import RunFuture
 from ._said import Said, progress
@@ -167,6 +169,7 @@ __all__ = [
     "ProcessEnded",
     "ProcessError",
     "ProcessRun",
+    "ProgramFailed",
     "Ref",
     "Refused",
     "RemoteError",
@@ -221,6 +224,7 @@ __all__ = [
     "message_declaration",
     "message_dtype",
     "process",
+    "program",
     "progress",
     "read_settings",
     "register_joblib",

@@ -170,6 +170,7 @@ def function(
     gets: Mapping[str, str] | None = None,
     puts: Mapping[str, Put] | None = None,
     replaces: Mapping[str, Put] | None = None,
+    sizes: Mapping[str, str] | None = None,
 ) -> Callable[[_Callable], _Callable]: ...
 
 
@@ -183,6 +184,7 @@ def function(
     gets: Mapping[str, str] | None = None,
     puts: Mapping[str, Put] | None = None,
     replaces: Mapping[str, Put] | None = None,
+    sizes: Mapping[str, str] | None = None,
 ) -> Any:
     """Mark a function of a module as one that ``gridloom serve`` offers.
 
@@ -203,6 +205,10 @@ def function(
         integer parameters and extents, such as ``"8*n"``. A name may have such expressions and ``str`` parameters in braces:
         ``"part/{i}"``. Plans are made with them, and they move in simulation. Of what is put, the size may be a mapping that also says
         how it is kept: ``puts={"sum": {"size": "8", "replicas": 2, "durable": True}}``.
+    sizes : mapping, optional
+        Of results that are ``str`` or ``bytes``: the size in bytes that each is likely to have, an expression as `work`, such as
+        ``{"out0": "2*text"}``. Without it, plans count with 0 bytes, and in simulation the result is empty. In both expressions a
+        parameter that is ``str`` or ``bytes`` stands for its size in bytes.
 
     Returns
     -------
@@ -231,7 +237,7 @@ def function(
     """
 
     def mark(body: Any) -> Any:
-        setattr(body, _ATTRIBUTE, _signature(body, name, module, work, {"gets": gets, "puts": puts, "replaces": replaces}))
+        setattr(body, _ATTRIBUTE, _signature(body, name, module, work, {"gets": gets, "puts": puts, "replaces": replaces}, sizes))
         return body
 
     return mark if body is None else mark(body)
@@ -243,6 +249,7 @@ def _signature(
     module: str | None,
     work: str | None,
     shared: Mapping[str, Mapping[str, str] | Mapping[str, Put] | None],
+    sizes: Mapping[str, str] | None,
 ) -> _gridloom.RawSignature:
     code = getattr(body, "__code__", None)
     if not isinstance(body, types.FunctionType) or code is None:
@@ -278,9 +285,19 @@ def _signature(
         uses += _uses(place, does, names)
     about = (inspect.getdoc(body) or "").partition("\n")[0]
     try:
-        return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, uses, about)
+        return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, uses, sizes_of(place, sizes), about)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
+
+
+def sizes_of(place: str, sizes: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    """Likely sizes of results, by name."""
+    if sizes is not None and not isinstance(sizes, Mapping):
+        raise InputError(f"{place}: sizes={sizes!r}: expected names of results and sizes in bytes, such as {{'out': '2*n'}}")
+    for name, size in (sizes or {}).items():
+        if not (isinstance(name, str) and isinstance(size, str)):
+            raise InputError(f"{place}: sizes={sizes!r}: expected names of results and sizes in bytes, such as {{'out': '2*n'}}")
+    return list((sizes or {}).items())
 
 
 def _uses(place: str, does: str, names: Mapping[str, Any] | None) -> list[tuple[str, str, str, int, bool]]:

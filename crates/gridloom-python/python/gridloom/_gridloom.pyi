@@ -82,6 +82,7 @@ def build_signature(
     outputs: list[tuple[str, str, list[str] | None, str]],
     work: str | None,
     uses: list[tuple[str, str, str, int, bool]],
+    sizes: list[tuple[str, str]],
     about: str,
 ) -> RawSignature: ...
 

@@ -50,7 +50,9 @@ def declared() -> list[types.ModuleType]:
 
 
 def format_traceback(error: BaseException, frames: types.TracebackType | None) -> str:
-    """Text of an exception with its traceback."""
+    """Text of an exception with its traceback; nothing if the traceback tells nothing of it."""
+    if not getattr(error, "has_traceback", True):
+        return ""
     while frames is not None and frames.tb_frame.f_code.co_filename == _RUN_CODE:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
