@@ -44,10 +44,16 @@ class Block(chares.Chare):
         at = {side: (row + down, column + right) for side, (down, right) in SIDES.items()}
         self.neighbours = {side: self.array[there] for side, there in at.items() if inside(there)}
 
-    async def run(self, steps):
-        await self.all_reduce()
-        self.began = chares.now()
-        for number in range(steps):
+    async def run(self, steps, move_every, first=0):
+        if first == 0:
+            await self.all_reduce()
+            self.began = chares.now()
+        for number in range(first, steps):
+            if move_every and number > first and number % move_every == 0:
+                # A chare whose entry method waits cannot move: this one ends, and goes on there.
+                self.migrate_to((self.element + 1) % self.elements)
+                self.this.run(steps, move_every, number)
+                return
             cells = self.cells
             own = {"above": cells[1, 1:-1], "below": cells[-2, 1:-1], "left": cells[1:-1, 1], "right": cells[1:-1, -2]}
             for side, neighbour in self.neighbours.items():
@@ -70,13 +76,14 @@ def main():
     parser.add_argument("--chares", type=int, default=16)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--placement", default="blocks")
+    parser.add_argument("--move-every", type=int, default=0, help="each chare moves to the next element after so many steps")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     size, blocks, steps = options.size, math.isqrt(options.chares), options.steps
 
     def program(job):
         array = job.array(Block, (blocks, blocks), (size, blocks), placement=options.placement)
-        array.run(steps)
+        array.run(steps, options.move_every)
 
     ended = chares.run(program)
     if not ended.is_first:

@@ -7,23 +7,25 @@
 //! gridloom chares run -n 2 --sites 2 --latency 16ms -- target/release/examples/stencil --chares 64
 //! ```
 //! Every cell is computed by the same operations in the same order as in the serial program. So the mesh has the same bits for any
-//! number of chares and elements, and any placement; `--check` compares.
+//! number of chares and elements, and any placement; `--check` compares. With `--move-every 5` each chare moves to the next element
+//! after every fifth step.
 //!
 //! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` so many nanoseconds a cell on hosts of
 //! 1 Gflop/s, so that two runs are the same.
 
-use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Placement, Value};
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Migrate, Pe, Placement, Value};
 use gridloom::{Error, Message};
+use serde::{Deserialize, Serialize};
 
 /// What `--help` would say.
 const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site] [--check] \
-     [--cell-ns 0]";
+     [--cell-ns 0] [--move-every 0]";
 
 /// What blocks send one another.
 #[derive(Clone, Message)]
 enum Ask {
     /// All arrays are there.
-    Begin { steps: u32 },
+    Begin,
     /// The edge of a neighbour, before its step of that number.
     Edge { step: u32, side: u8, cells: Vec<f64> },
 }
@@ -120,12 +122,18 @@ impl Mesh {
 
 /// A chare: a block of the mesh.
 struct Block {
-    mesh: Mesh,
-    /// Cells and blocks of the whole mesh in each direction.
-    size: usize,
-    blocks: i32,
+    options: Options,
     at: Index,
-    steps: u32,
+    mesh: Mesh,
+    progress: Progress,
+    /// What goes to neighbours next, and memory for what goes there after it: that of edges that are done with.
+    rim: Edges,
+    spare: Edges,
+}
+
+/// Where a block is in its steps.
+#[derive(Clone, Serialize, Deserialize)]
+struct Progress {
     /// Whether all blocks have begun. Edges of neighbours that know it earlier may come before.
     is_ready: bool,
     step: u32,
@@ -134,42 +142,43 @@ struct Block {
     there: usize,
     /// Those for the next step: a neighbour may be one step ahead.
     early: [Option<Vec<f64>>; 4],
-    /// What goes to neighbours next, and memory for what goes there after it: that of edges that are done with.
-    rim: Edges,
-    spare: Edges,
     began: f64,
-    /// What a cell takes in simulation; 0 for what it takes here.
-    cell_ns: f64,
+}
+
+/// What goes along when a block moves.
+#[derive(Serialize, Deserialize)]
+struct Moving {
+    cells: Vec<f64>,
+    progress: Progress,
+}
+
+impl Migrate for Block {
+    type State = Moving;
+
+    fn pack(&self) -> Moving {
+        Moving { cells: self.mesh.cells.clone(), progress: self.progress.clone() }
+    }
 }
 
 impl Block {
-    fn new(size: usize, blocks: usize, at: Index, cell_ns: f64) -> Block {
-        let side = size / blocks;
-        let mesh = Mesh::new(size, side, at[0] as usize * side, at[1] as usize * side);
-        let blocks = blocks as i32;
-        let (edges, rim) = (mesh.nothing_outside(), mesh.rim());
-        let (early, spare) = Default::default();
-        Block {
-            mesh,
-            size,
-            blocks,
-            at,
-            steps: 0,
-            is_ready: false,
-            step: 0,
-            edges,
-            there: 0,
-            early,
-            rim,
-            spare,
-            began: 0.0,
-            cell_ns,
-        }
+    /// A block that begins, or one that comes from another element.
+    fn new(options: Options, at: Index, moving: Option<Moving>) -> Block {
+        let side = options.size / options.blocks;
+        let (mesh, progress) = match moving {
+            Some(Moving { cells, progress }) => (Mesh { side, next: cells.clone(), cells }, progress),
+            None => {
+                let mesh = Mesh::new(options.size, side, at[0] as usize * side, at[1] as usize * side);
+                let edges = mesh.nothing_outside();
+                let (early, began) = Default::default();
+                (mesh, Progress { is_ready: false, step: 0, edges, there: 0, early, began })
+            }
+        };
+        Block { options, at, rim: mesh.rim(), mesh, progress, spare: Edges::default() }
     }
 
     /// The sides on which there are neighbours, and their indices.
     fn neighbours(&self) -> impl Iterator<Item = (usize, Index)> + use<> {
-        let (at, blocks) = (self.at, self.blocks);
+        let (at, blocks) = (self.at, self.options.blocks as i32);
         SIDES.into_iter().enumerate().filter_map(move |(side, (down, right))| {
             let (row, column) = (at[0] + down, at[1] + right);
             let is_inside = (0..blocks).contains(&row) && (0..blocks).contains(&column);
@@ -178,38 +187,44 @@ impl Block {
     }
 
     fn send_rim(&mut self, cx: &mut Context<'_, Block>) {
+        let step = self.progress.step;
         for (side, neighbour) in self.neighbours() {
             let cells = std::mem::replace(&mut self.rim[side], std::mem::take(&mut self.spare[side]));
-            cx.send(cx.array().at(neighbour), Ask::Edge { step: self.step, side: (side ^ 1) as u8, cells });
+            cx.send(cx.array().at(neighbour), Ask::Edge { step, side: (side ^ 1) as u8, cells });
         }
     }
 
     /// Computes while the edges of a step are there.
     fn go_on(&mut self, cx: &mut Context<'_, Block>) {
-        while self.is_ready && self.step < self.steps && self.there == self.neighbours().count() {
-            self.mesh.step(&self.edges, &mut self.rim);
-            cx.compute(self.cell_ns * (self.mesh.side * self.mesh.side) as f64);
-            self.step += 1;
-            if self.step == self.steps {
+        let (steps, neighbours) = (self.options.steps, self.neighbours().count());
+        while self.progress.is_ready && self.progress.step < steps && self.progress.there == neighbours {
+            self.mesh.step(&self.progress.edges, &mut self.rim);
+            cx.compute(self.options.cell_ns * (self.mesh.side * self.mesh.side) as f64);
+            self.progress.step += 1;
+            if self.progress.step == steps {
                 return self.contribute_checksum(cx);
             }
             for (side, _) in self.neighbours() {
-                self.spare[side] = std::mem::take(&mut self.edges[side]);
+                self.spare[side] = std::mem::take(&mut self.progress.edges[side]);
             }
             self.send_rim(cx);
-            self.there = 0;
-            for (side, early) in self.early.iter_mut().enumerate() {
+            let progress = &mut self.progress;
+            progress.there = 0;
+            for (edges, early) in progress.edges.iter_mut().zip(&mut progress.early) {
                 if let Some(cells) = early.take() {
-                    self.edges[side] = cells;
-                    self.there += 1;
+                    *edges = cells;
+                    progress.there += 1;
                 }
+            }
+            if self.options.move_every > 0 && progress.step.is_multiple_of(self.options.move_every) {
+                cx.migrate_to(Pe((cx.element().0 + 1) % cx.elements().count()));
             }
         }
     }
 
     fn contribute_checksum(&self, cx: &mut Context<'_, Block>) {
         let side = self.mesh.side;
-        let sum = self.mesh.checksum(self.size, self.at[0] as usize * side, self.at[1] as usize * side);
+        let sum = self.mesh.checksum(self.options.size, self.at[0] as usize * side, self.at[1] as usize * side);
         cx.contribute(Contribution::sum(sum), Callback::to(cx.array().at((0, 0))).tagged(DONE));
     }
 }
@@ -218,30 +233,29 @@ impl Chare for Block {
     type Message = Ask;
 
     fn entry(&mut self, message: Ask, cx: &mut Context<'_, Block>) {
-        if self.cell_ns > 0.0 {
+        if self.options.cell_ns > 0.0 {
             cx.compute(ENTRY_NS);
         }
         match message {
-            Ask::Begin { steps } => {
-                self.steps = steps;
+            Ask::Begin => {
                 cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
             }
-            Ask::Edge { step, side, cells } if step == self.step => {
-                self.edges[usize::from(side)] = cells;
-                self.there += 1;
+            Ask::Edge { step, side, cells } if step == self.progress.step => {
+                self.progress.edges[usize::from(side)] = cells;
+                self.progress.there += 1;
                 self.go_on(cx);
             }
-            Ask::Edge { side, cells, .. } => self.early[usize::from(side)] = Some(cells),
+            Ask::Edge { side, cells, .. } => self.progress.early[usize::from(side)] = Some(cells),
         }
     }
 
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Block>) {
         if tag == READY {
-            (self.is_ready, self.began) = (true, cx.now());
+            (self.progress.is_ready, self.progress.began) = (true, cx.now());
             self.send_rim(cx);
             return self.go_on(cx);
         }
-        let taken_ns = ((cx.now() - self.began) * 1e9) as i64;
+        let taken_ns = ((cx.now() - self.progress.began) * 1e9) as i64;
         cx.exit(vec![value.integer().unwrap_or_default(), taken_ns]);
     }
 }
@@ -254,12 +268,15 @@ struct Options {
     steps: u32,
     placement: Placement,
     check: bool,
+    /// What a cell takes in simulation; 0 for what it takes here.
     cell_ns: f64,
+    /// Each chare moves to the next element after so many steps; never if 0.
+    move_every: u32,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options =
-        Options { size: 2048, blocks: 4, steps: 50, placement: Placement::Blocks, check: false, cell_ns: 0.0 };
+    let (placement, check, cell_ns, move_every) = (Placement::Blocks, false, 0.0, 0);
+    let mut options = Options { size: 2048, blocks: 4, steps: 50, placement, check, cell_ns, move_every };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--check" {
@@ -275,6 +292,7 @@ fn options() -> Result<Options, String> {
                 options.cell_ns = value.parse().map_err(|error| format!("{word} {value}: {error}; {USAGE}"))?
             }
             "--steps" => options.steps = number()? as u32,
+            "--move-every" => options.move_every = number()? as u32,
             "--placement" => {
                 options.placement = match value.as_str() {
                     "blocks" => Placement::Blocks,
@@ -297,9 +315,10 @@ fn main() -> Result<(), Error> {
     let options = options().map_err(Error::Input)?;
     let Options { size, blocks, steps, check, .. } = options;
     let ended = chares::run(move |job| {
-        let Options { size, blocks, steps, placement, cell_ns, .. } = options.clone();
-        let mesh = job.array((blocks, blocks), placement, |at| Block::new(size, blocks, at, cell_ns))?;
-        job.start(|cx| cx.send(mesh.all(), Ask::Begin { steps }));
+        let (options, placement) = (options.clone(), options.placement.clone());
+        let block = move |at, moving| Block::new(options.clone(), at, moving);
+        let mesh = job.migratable_array((blocks, blocks), placement, block)?;
+        job.start(|cx| cx.send(mesh.all(), Ask::Begin));
         Ok(())
     })?;
     let Value::Integers(told) = ended.value else { unreachable!("the chares end with integers") };

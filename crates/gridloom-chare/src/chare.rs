@@ -101,7 +101,7 @@ impl<'a, C: Chare> Context<'a, C> {
     /// The own index.
     pub fn index(&self) -> Index {
         let roster = self.core.roster(self.array);
-        roster.shape.index(roster.here[self.slot as usize])
+        roster.shape.index(roster.number(self.slot))
     }
 
     pub fn id(&self) -> ChareId {
@@ -122,6 +122,12 @@ impl<'a, C: Chare> Context<'a, C> {
     /// goes to the callback once the last one has contributed.
     pub fn contribute(&mut self, contribution: Contribution, callback: impl Into<Callback>) {
         self.core.contribute(self.array, self.slot, contribution, callback.into());
+    }
+
+    /// Moves this chare to another element once the entry method has returned. Messages find it there, each once. Its array must be
+    /// a migratable one.
+    pub fn migrate_to(&mut self, element: Pe) {
+        self.core.migrate(self.array, element);
     }
 
     fn unexpected(&mut self, tag: u32) {

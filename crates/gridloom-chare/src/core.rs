@@ -16,52 +16,13 @@ use super::placement::Elements;
 use super::proxy::{Callback, Goal, To};
 use super::quiescence::{Quiescence, Verdict};
 use super::ready::Ready;
-use super::record::{Control, Head, Kind, section};
-use super::reduction::{Complete, Reduction};
-use super::shape::Shape;
+use super::record::{Control, Head, Kind};
+use super::reduction::{Complete, Partial, Reduction};
+use super::roster::{Place, Roster};
+use super::transit::Transit;
 use super::value::Value;
 
-/// Where a chare is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    Here { slot: u32 },
-    At(Pe),
-}
-
-/// Marks a slot of this element in the table of places.
-const HERE: u32 = 1 << 31;
-
-/// Which chares an array has, and where they are.
-pub(crate) struct Roster {
-    pub(crate) name: String,
-    pub(crate) shape: Shape,
-    /// By the chares' numbers: an element, or [`HERE`] and a slot.
-    places: Vec<u32>,
-    /// The numbers of the chares here, by slot.
-    pub(crate) here: Vec<u32>,
-}
-
-impl Roster {
-    pub(crate) fn new(name: String, shape: Shape) -> Roster {
-        let places = vec![0; shape.len()];
-        Roster { name, shape, places, here: Vec::new() }
-    }
-
-    pub(crate) fn put_at(&mut self, number: u32, element: Pe, me: Pe) {
-        self.places[number as usize] = if element == me {
-            self.here.push(number);
-            HERE | (self.here.len() - 1) as u32
-        } else {
-            element.0
-        };
-    }
-
-    fn place(&self, number: u32) -> Option<Place> {
-        let place = *self.places.get(number as usize)?;
-        Some(if place & HERE != 0 { Place::Here { slot: place & !HERE } } else { Place::At(Pe(place)) })
-    }
-}
-
+/// What an entry method acts on.
 pub(crate) struct Core {
     pub(crate) me: Pe,
     pub(crate) elements: Arc<Elements>,
@@ -71,7 +32,8 @@ pub(crate) struct Core {
     pub(crate) reducers: Vec<Combine>,
     pub(crate) ready: Ready,
     pub(crate) outbound: Outbound,
-    quiescence: Quiescence,
+    pub(crate) transit: Transit,
+    pub(crate) quiescence: Quiescence,
     /// Work that entry methods have charged, floating-point operations.
     pub(crate) flops: f64,
     pub(crate) clock: Box<dyn Fn() -> Time>,
@@ -82,7 +44,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(me: Pe, elements: Arc<Elements>) -> Core {
         let (rosters, mails, reductions, reducers) = Default::default();
-        let (ready, quiescence, end, failure) = Default::default();
+        let (ready, transit, quiescence, end, failure) = Default::default();
         let outbound = Outbound::new(elements.count());
         Core {
             me,
@@ -93,6 +55,7 @@ impl Core {
             reducers,
             ready,
             outbound,
+            transit,
             quiescence,
             flops: 0.0,
             clock: Box::new(|| Time(0)),
@@ -118,14 +81,14 @@ impl Core {
     }
 
     /// Something more waits for a chare here.
-    fn put<M: Payload>(&mut self, array: ArrayId, priority: Priority, item: Item<M>) {
+    pub(crate) fn put<M: Payload>(&mut self, array: ArrayId, priority: Priority, item: Item<M>) {
         self.mail::<M>(array).put(priority, item);
         self.wait(array, priority, 1);
     }
 
-    fn wait(&mut self, array: ArrayId, priority: Priority, count: usize) {
+    pub(crate) fn wait(&mut self, array: ArrayId, priority: Priority, count: usize) {
         (0..count).for_each(|_| self.ready.push(array, priority));
-        if self.ready.len() > CHARE_MESSAGES_MAX {
+        if self.ready.len() + self.transit.held() > CHARE_MESSAGES_MAX {
             self.fail(ChareError::TooMany { element: self.me, limit: CHARE_MESSAGES_MAX });
         }
     }
@@ -137,17 +100,14 @@ impl Core {
                 Some((_, Place::Here { slot })) => {
                     self.put(array, priority, Item::One { slot, work: Work::Message(message) });
                 }
-                Some((number, Place::At(element))) => {
-                    let head = Head { kind: Kind::One, array: array.0, priority: priority.0, number };
-                    self.post(element, array, head, &[], &message);
-                }
+                Some((number, Place::At(element))) => self.post_one(element, array, number, priority, &message),
             },
             To::All => {
                 let head = Head { kind: Kind::All, array: array.0, priority: priority.0, number: 0 };
                 for element in self.others() {
                     self.post(element, array, head, &[], &message);
                 }
-                if !self.roster(array).here.is_empty() {
+                if !self.roster(array).natives().is_empty() {
                     self.put(array, priority, Item::From { slot: 0, work: Work::Message(message) });
                 }
             }
@@ -198,6 +158,22 @@ impl Core {
         self.elements.all().filter(move |element| *element != me)
     }
 
+    /// A message goes to a chare of another element.
+    pub(crate) fn post_one<M: Payload>(
+        &mut self,
+        element: Pe,
+        array: ArrayId,
+        number: u32,
+        priority: Priority,
+        message: &M,
+    ) {
+        let head = |kind| Head { kind, array: array.0, priority: priority.0, number };
+        match self.roster(array).moves(number) {
+            0 => self.post(element, array, head(Kind::One), &[], message),
+            moves => self.post(element, array, head(Kind::Sought), &[moves], message),
+        }
+    }
+
     /// A message goes to another element, behind these numbers.
     fn post<M: Payload>(&mut self, element: Pe, array: ArrayId, head: Head, numbers: &[u32], message: &M) {
         let any: &mut dyn Any = &mut *self.mails[array.0 as usize];
@@ -213,7 +189,7 @@ impl Core {
     }
 
     /// Another element, or this one, is told something.
-    fn tell(&mut self, element: Pe, control: Control) {
+    pub(crate) fn tell(&mut self, element: Pe, control: Control) {
         if element == self.me {
             if let Err(why) = self.on_control(control) {
                 self.fail(why);
@@ -235,22 +211,20 @@ impl Core {
     }
 
     pub(crate) fn contribute(&mut self, array: ArrayId, slot: u32, contribution: Contribution, callback: Callback) {
-        let number = self.roster(array).here[slot as usize];
+        let number = self.roster(array).number(slot);
         let reduction = &mut self.reductions[array.0 as usize];
         match reduction.contribute((slot, number), contribution, callback, &self.reducers) {
-            Ok(rounds) => {
-                let root = self.root(array);
-                for (round, partial) in rounds {
-                    self.tell(root, Control::Partial { array, round, partial });
-                }
-            }
+            Ok(rounds) => self.tell_root(array, rounds),
             Err(why) => self.fail(ChareError::Reduction { array: self.roster(array).name.clone(), why }),
         }
     }
 
-    /// The element that completes the reductions of an array.
-    fn root(&self, array: ArrayId) -> Pe {
-        Pe(array.0 % self.elements.count())
+    /// The element that completes the reductions of an array gets these parts of rounds.
+    pub(crate) fn tell_root(&mut self, array: ArrayId, rounds: Vec<(u32, Partial)>) {
+        let root = Pe(array.0 % self.elements.count());
+        for (round, partial) in rounds {
+            self.tell(root, Control::Partial { array, round, partial });
+        }
     }
 
     pub(crate) fn await_quiet(&mut self, callback: Callback) {
@@ -292,47 +266,7 @@ impl Core {
         true
     }
 
-    pub(crate) fn on_record(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
-        let wrong = |why: String| ChareError::Letter { from, why };
-        let array = ArrayId(head.array);
-        if head.kind == Kind::Control {
-            let (control, rest) = postcard::take_from_bytes(body).map_err(|error| wrong(error.to_string()))?;
-            if !rest.is_empty() {
-                return Err(wrong(format!("{} bytes left over", rest.len())));
-            }
-            self.quiescence.counts.came += u64::from(is_counted(&control));
-            return self.on_control(control);
-        }
-        self.quiescence.counts.came += 1;
-        let unknown =
-            || wrong(format!("array {} of {}: each element has to make all arrays", head.array, self.rosters.len()));
-        let roster = self.rosters.get(head.array as usize).ok_or_else(unknown)?;
-        let slot = |number: u32| match roster.place(number) {
-            Some(Place::Here { slot }) => Ok(slot),
-            Some(Place::At(_)) | None => Err(wrong(format!(
-                "chare {number} of array {} is not here: do all elements place it alike?",
-                roster.name
-            ))),
-        };
-        let (slots, message) = match head.kind {
-            Kind::One => (vec![slot(head.number)?], body),
-            Kind::Section => {
-                let (numbers, message) = section(head.number, body).map_err(wrong)?;
-                (numbers.map(slot).collect::<Result<_, _>>()?, message)
-            }
-            Kind::All if roster.here.is_empty() => return Ok(()),
-            Kind::All => (Vec::new(), body),
-            Kind::Control => unreachable!("it was handled"),
-        };
-        let slots = if head.kind == Kind::All { Slots::All } else { Slots::Some(&slots) };
-        let priority = Priority(head.priority);
-        let put = self.mails[head.array as usize].put_bytes(slots, priority, message);
-        let count = put.map_err(|why| ChareError::Message { array: self.roster(array).name.clone(), why })?;
-        self.wait(array, priority, count);
-        Ok(())
-    }
-
-    fn on_control(&mut self, control: Control) -> Result<(), ChareError> {
+    pub(crate) fn on_control(&mut self, control: Control) -> Result<(), ChareError> {
         match control {
             Control::Partial { array, round, partial } => {
                 let Some(reduction) = self.reductions.get_mut(array.0 as usize) else {
@@ -348,7 +282,12 @@ impl Core {
                     self.reduced(array, complete);
                 }
             }
-            Control::Outcome { array, to, tag, value } => self.put_outcome(array, &to, Outcome { tag, value }),
+            Control::Outcome { array, to, outcome } => self.put_outcome(array, &to, outcome),
+            Control::Moved { array, number, at, moves } => {
+                if let Some(roster) = self.rosters.get_mut(array.0 as usize).filter(|_| at != self.me) {
+                    roster.learn(number, at, moves);
+                }
+            }
             Control::AwaitQuiet(callback) => {
                 if let Some(wave) = self.quiescence.await_quiet(callback) {
                     self.probe(wave);
@@ -386,24 +325,34 @@ impl Core {
         match goal {
             Goal::Exit => self.exit(value),
             Goal::Stalled => self.fail(ChareError::Stalled { elements: self.elements.count() }),
-            Goal::Chares { array, to } => {
-                let elements: Vec<Pe> = match &to {
-                    To::One(index) => match self.locate(array, index) {
-                        Some((_, Place::At(element))) => vec![element],
-                        Some((_, Place::Here { .. })) => vec![self.me],
-                        None => return,
-                    },
-                    To::All => self.elements.all().collect(),
-                    To::Section(indices) => {
-                        let (here, away) = self.split(array, indices);
-                        let own = (!here.is_empty()).then_some(self.me);
-                        own.into_iter().chain(away.into_iter().map(|(element, _)| element)).collect()
-                    }
-                };
-                for element in elements {
-                    self.tell(element, Control::Outcome { array, to: to.clone(), tag, value: value.clone() });
-                }
+            Goal::Chares { array, to } => self.bring(array, to, Outcome { tag, value }),
+        }
+    }
+
+    fn bring(&mut self, array: ArrayId, to: To, outcome: Outcome) {
+        let elements: Vec<Pe> = match &to {
+            To::One(index) => return self.bring_one(array, index, outcome),
+            // Elements may differ on where they are, so each gets its own.
+            To::Section(indices) if self.roster(array).is_migratable => {
+                return indices.iter().for_each(|index| self.bring_one(array, index, outcome.clone()));
             }
+            To::Section(indices) => {
+                let (here, away) = self.split(array, indices);
+                let own = (!here.is_empty()).then_some(self.me);
+                own.into_iter().chain(away.into_iter().map(|(element, _)| element)).collect()
+            }
+            To::All => self.elements.all().collect(),
+        };
+        for element in elements {
+            self.tell(element, Control::Outcome { array, to: to.clone(), outcome: outcome.clone() });
+        }
+    }
+
+    fn bring_one(&mut self, array: ArrayId, index: &Index, outcome: Outcome) {
+        match self.locate(array, index) {
+            None => {}
+            Some((_, Place::Here { slot })) => self.put_outcome_in(array, Slots::Some(&[slot]), outcome),
+            Some((number, Place::At(element))) => self.post_outcome(element, array, number, &outcome),
         }
     }
 
@@ -418,19 +367,27 @@ impl Core {
             To::All => Vec::new(),
         };
         let slots = match to {
-            To::All if self.roster(array).here.is_empty() => return,
+            To::All if self.roster(array).natives().is_empty() => return,
             To::All => Slots::All,
             To::One(_) | To::Section(_) => Slots::Some(&slots),
         };
+        self.put_outcome_in(array, slots, outcome);
+    }
+
+    pub(crate) fn put_outcome_in(&mut self, array: ArrayId, slots: Slots<'_>, outcome: Outcome) {
         let count = self.mails[array.0 as usize].put_outcome(slots, outcome);
         self.wait(array, Priority::default(), count);
     }
 }
 
 /// Whether a record may give its receiver something to do that the program sees.
-fn is_counted(control: &Control) -> bool {
+pub(crate) fn is_counted(control: &Control) -> bool {
     match control {
         Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
-        Control::Probe { .. } | Control::Report { .. } | Control::End(_) | Control::Fail { .. } => false,
+        Control::Moved { .. }
+        | Control::Probe { .. }
+        | Control::Report { .. }
+        | Control::End(_)
+        | Control::Fail { .. } => false,
     }
 }

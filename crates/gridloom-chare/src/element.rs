@@ -8,14 +8,16 @@ use gridloom_base::Time;
 use super::array::{AnyArray, Array};
 use super::chare::{Chare, Context, Start};
 use super::contribution::{Combine, Reducer};
-use super::core::{Core, Roster};
+use super::core::Core;
 use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe};
 use super::mail::Mail;
+use super::packing::Packing;
 use super::placement::{Elements, Placement};
 use super::proxy::Proxy;
-use super::record;
+use super::record::{self, Head, Kind};
 use super::reduction::Reduction;
+use super::roster::Roster;
 use super::shape::Shape;
 use super::value::Value;
 
@@ -61,21 +63,48 @@ impl Element {
         name: &str,
         shape: Shape,
         placement: &Placement,
+        make: impl FnMut(Index) -> C,
+    ) -> Result<Proxy<C>, ChareError> {
+        self.add_array(name, shape, placement, make, None)
+    }
+
+    /// As [`Element::array`]; the chares can move.
+    ///
+    /// # Errors
+    /// As [`Element::array`].
+    pub fn migratable_array<C: Chare>(
+        &mut self,
+        name: &str,
+        shape: Shape,
+        placement: &Placement,
+        make: impl FnMut(Index) -> C,
+        packing: Packing<C>,
+    ) -> Result<Proxy<C>, ChareError> {
+        self.add_array(name, shape, placement, make, Some(packing))
+    }
+
+    fn add_array<C: Chare>(
+        &mut self,
+        name: &str,
+        shape: Shape,
+        placement: &Placement,
         mut make: impl FnMut(Index) -> C,
+        packing: Option<Packing<C>>,
     ) -> Result<Proxy<C>, ChareError> {
         let array = ArrayId(self.arrays.len() as u32);
         let mail = Mail::<C::Message>::new().map_err(|why| ChareError::Message { array: name.into(), why })?;
         let (me, elements, count) = (self.core.me, self.core.elements.clone(), shape.len() as u32);
-        let mut roster = Roster::new(name.into(), shape.clone());
-        let put = |number, element| roster.put_at(number, element, me);
+        let mut roster = Roster::new(name.into(), shape.clone(), packing.is_some());
+        let put = |number, element| roster.begin_at(number, element, me);
         placement.each(count, &elements, |number| shape.index(number), put).map_err(|(index, element)| {
             ChareError::NoSuchElement { array: name.into(), index, element, count: elements.count() }
         })?;
-        let chares = roster.here.iter().map(|number| make(shape.index(*number))).collect();
-        self.core.reductions.push(Reduction::new(roster.here.len() as u32));
+        let chares = roster.natives().iter().map(|number| Some(make(shape.index(*number)))).collect();
+        let natives = roster.natives().len() as u32;
+        self.core.reductions.push(Reduction::new(natives));
         self.core.rosters.push(roster);
         self.core.mails.push(Box::new(mail));
-        self.arrays.push(Box::new(Array { chares }));
+        self.arrays.push(Box::new(Array { chares, natives, packing }));
         Ok(Proxy::new(array))
     }
 
@@ -128,9 +157,18 @@ impl Element {
         let mut rest = letter;
         let wrong = |why| ChareError::Letter { from, why };
         while let Some((head, body)) = record::next(&mut rest).map_err(wrong)? {
-            self.core.on_record(from, head, body)?;
+            match head.kind {
+                Kind::Move => self.on_move(from, head, body)?,
+                _ => self.core.on_record(from, head, body)?,
+            }
         }
         Ok(())
+    }
+
+    fn on_move(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
+        self.core.quiescence.counts.came += 1;
+        self.core.check_array(from, head)?;
+        self.arrays[head.array as usize].arrive(&mut self.core, ArrayId(head.array), from, head.number, body)
     }
 
     /// The next letter that is to go, and where to. What was sent meanwhile to one element shares letters, so its owner takes

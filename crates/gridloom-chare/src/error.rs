@@ -27,6 +27,8 @@ pub enum ChareError {
         "array {array} got a result with tag {tag}, and does not say what is to come of it: give its chare a method `outcome`"
     )]
     Unexpected { array: String, tag: u32 },
+    #[error("chare {index} of array {array} cannot move: {why}")]
+    Migration { array: String, index: Index, why: String },
     #[error("element {} has more than {limit} messages that wait: let chares wait for what they need, or send less at a time", .element.0)]
     TooMany { element: Pe, limit: usize },
     /// Its process ended, or its connection broke.

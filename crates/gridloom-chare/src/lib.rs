@@ -13,8 +13,9 @@
 //! latency in grid computing applications*, IPDPS 2005.
 //!
 //! **Promises**
-//! 1. A message is delivered once, to the chare that its index names. If letters between two elements keep their order, so do
-//!    messages of one priority between two chares. Nothing else is promised of orders.
+//! 1. A message is delivered once, to the chare that its index names, wherever that has moved. If letters between two elements
+//!    keep their order, so do messages of one priority between two chares, as long as neither of the two moves. Nothing else is
+//!    promised of orders.
 //! 2. Of the messages that wait at an element, the one of the least priority number runs next, and of those the earliest.
 //! 3. A reduction ends when each chare of its array has contributed, and its result is delivered once. An ordered one gives the
 //!    same bits for any placement and any number of elements.
@@ -26,12 +27,15 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `id`, `shape`, `placement` | names of elements and arrays, indices; the chares of an array, numbered; where they are |
-//! | `payload`, `record` | messages as bytes; the records of a letter |
+//! | `roster` | where the chares of an array are, as far as an element knows |
+//! | `payload`, `packing`, `record` | messages and chares as bytes; the records of a letter |
 //! | `value`, `contribution` | what reductions combine, and how |
 //! | `mail`, `ready` | messages that wait, by array; the order in which they run |
 //! | `outbound` | what waits to go to other elements |
 //! | `reduction`, `quiescence` | the two collective protocols |
-//! | `core`, `chare`, `element` | what an entry method may do; the chares; the whole |
+//! | `transit`, `migration` | chares on the move, and messages that seek them |
+//! | `core`, `receive` | what entry methods act on; what letters bring |
+//! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
 
 #![forbid(unsafe_code)]
 
@@ -43,15 +47,20 @@ mod element;
 mod error;
 mod id;
 mod mail;
+mod migration;
 mod outbound;
+mod packing;
 mod payload;
 mod placement;
 mod proxy;
 mod quiescence;
 mod ready;
+mod receive;
 mod record;
 mod reduction;
+mod roster;
 mod shape;
+mod transit;
 mod value;
 
 pub use chare::{Chare, Context, Start};
@@ -59,6 +68,7 @@ pub use contribution::{Combine, Contribution, Reducer};
 pub use element::{Element, Step};
 pub use error::ChareError;
 pub use id::{ArrayId, ChareId, Index, Pe, Priority};
+pub use packing::{Migrate, Packing};
 pub use payload::{Codec, Payload};
 pub use placement::{Elements, Placement};
 pub use proxy::{Callback, Proxy, Target};

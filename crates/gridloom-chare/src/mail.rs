@@ -1,7 +1,9 @@
 //! The messages of one array that wait, with their own type: none is boxed, and none is copied before several chares get it.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
 
 use super::id::Priority;
 use super::payload::{Codec, Payload};
@@ -15,7 +17,7 @@ pub(crate) enum Work<M> {
 }
 
 /// The result of a reduction, or that all is quiet.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) tag: u32,
     pub(crate) value: Value,
@@ -28,14 +30,14 @@ pub(crate) enum Item<M> {
         slot: u32,
         work: Work<M>,
     },
-    /// For the chares of this element from that slot on.
+    /// For the natives of this element from that slot on.
     From {
         slot: u32,
         work: Work<M>,
     },
 }
 
-/// Which chares of this element something is for.
+/// Which chares of this element something is for: all that began here, or those in some slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Slots<'a> {
     All,
@@ -107,6 +109,9 @@ pub(crate) trait AnyMail: Any {
 
     /// How many items wait more.
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize;
+
+    /// Takes out of these the slots of single chares for which something waits.
+    fn retain_unused(&self, slots: &mut BTreeSet<u32>);
 }
 
 impl<M: Payload> AnyMail for Mail<M> {
@@ -117,5 +122,14 @@ impl<M: Payload> AnyMail for Mail<M> {
 
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize {
         self.put_for(slots, Priority::default(), Work::Outcome(Box::new(outcome)))
+    }
+
+    fn retain_unused(&self, slots: &mut BTreeSet<u32>) {
+        for item in self.plain.iter().chain(self.other.values().flatten()) {
+            match item {
+                Item::One { slot, .. } => _ = slots.remove(slot),
+                Item::From { .. } => {}
+            }
+        }
     }
 }

@@ -13,12 +13,16 @@
 //! | message to all | | the message |
 //! | message to a section | of chares | their numbers (u32 LE each), the message |
 //! | control | | a `Control` in postcard |
+//! | message to one that has moved | of the chare | how often it has moved to where the sender knows it (u32 LE), the message |
+//! | result for one | of the chare | how often it has moved, an `Outcome` in postcard |
+//! | chare that moves here | of the chare | how often it has moved then, its next round of reductions (u32 LE), its state |
 //!
 //! **Promise:** no bytes make the reader panic or allocate.
 
 use serde::{Deserialize, Serialize};
 
 use super::id::{ArrayId, Pe};
+use super::mail::Outcome;
 use super::proxy::{Callback, To};
 use super::quiescence::Report;
 use super::reduction::Partial;
@@ -34,6 +38,9 @@ pub(crate) enum Kind {
     All = 2,
     Section = 3,
     Control = 4,
+    Sought = 5,
+    Result = 6,
+    Move = 7,
 }
 
 /// What stands before a body.
@@ -58,8 +65,14 @@ pub(crate) enum Control {
     Outcome {
         array: ArrayId,
         to: To,
-        tag: u32,
-        value: Value,
+        outcome: Outcome,
+    },
+    /// After so many moves, a chare has gone there.
+    Moved {
+        array: ArrayId,
+        number: u32,
+        at: Pe,
+        moves: u32,
     },
     /// To the first element: that callback waits for quiescence.
     AwaitQuiet(Callback),
@@ -120,6 +133,9 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>,
         2 => Kind::All,
         3 => Kind::Section,
         4 => Kind::Control,
+        5 => Kind::Sought,
+        6 => Kind::Result,
+        7 => Kind::Move,
         other => return Err(format!("no record has kind {other}")),
     };
     let length = u32::from_le_bytes(word(13)) as usize;
@@ -141,6 +157,15 @@ pub(crate) fn section(count: u32, body: &[u8]) -> Result<(impl Iterator<Item = u
     let (numbers, message) = body.split_at(length);
     let number = |word: &[u8]| u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
     Ok((numbers.chunks_exact(4).map(number), message))
+}
+
+/// The number at the front of a body, and what stands behind it.
+///
+/// # Errors
+/// If the body is too short.
+pub(crate) fn number(body: &[u8]) -> Result<(u32, &[u8]), String> {
+    let (number, rest) = body.split_first_chunk().ok_or_else(|| format!("a number in {} bytes", body.len()))?;
+    Ok((u32::from_le_bytes(*number), rest))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(crate) struct Complete {
 /// One array's.
 #[derive(Debug)]
 pub(crate) struct Reduction {
-    /// The next round of each chare here, by slot.
+    /// The next round of each chare here, by slot. That of a slot without a chare means nothing.
     next: Vec<u32>,
     /// How many chares here have each next round.
     at: BTreeMap<u32, u32>,
@@ -65,14 +65,9 @@ impl Reduction {
         callback: Callback,
         own: &[Combine],
     ) -> Result<Vec<(u32, Partial)>, String> {
-        let next = &mut self.next[slot as usize];
-        let round = *next;
-        *next += 1;
-        let left = self.at.get_mut(&round).expect("each chare here is counted");
-        *left -= 1;
-        if *left == 0 {
-            self.at.remove(&round);
-        }
+        let round = self.next[slot as usize];
+        self.next[slot as usize] += 1;
+        self.forget_one_at(round);
         *self.at.entry(round + 1).or_default() += 1;
         let Contribution { reducer, value, is_ordered } = contribution;
         let combined = match is_ordered || reducer == Reducer::Gather {
@@ -80,9 +75,37 @@ impl Reduction {
             false => Combined::One(value),
         };
         add(&mut self.open, round, Partial { reducer, callback, count: 1, combined }, own)?;
+        Ok(self.take_done())
+    }
+
+    /// A chare leaves this element. Its next round, and the rounds that the root is to be told now.
+    pub(crate) fn leave(&mut self, slot: u32) -> (u32, Vec<(u32, Partial)>) {
+        let round = self.next[slot as usize];
+        self.forget_one_at(round);
+        (round, self.take_done())
+    }
+
+    /// A chare has come from another element.
+    pub(crate) fn arrive(&mut self, slot: u32, round: u32) {
+        let slots = self.next.len().max(slot as usize + 1);
+        self.next.resize(slots, 0);
+        self.next[slot as usize] = round;
+        *self.at.entry(round).or_default() += 1;
+    }
+
+    fn forget_one_at(&mut self, round: u32) {
+        let left = self.at.get_mut(&round).expect("each chare here is counted");
+        *left -= 1;
+        if *left == 0 {
+            self.at.remove(&round);
+        }
+    }
+
+    /// The rounds to which no chare here has still to give.
+    fn take_done(&mut self) -> Vec<(u32, Partial)> {
         let first = self.at.first_key_value().map_or(u32::MAX, |(round, _)| *round);
         let rest = self.open.split_off(&first);
-        Ok(std::mem::replace(&mut self.open, rest).into_iter().collect())
+        std::mem::replace(&mut self.open, rest).into_iter().collect()
     }
 
     /// At the root: a part of a round has come, of an array with so many chares.
@@ -185,6 +208,22 @@ mod tests {
         assert!(root.learn(last.0, last.1, 3, &[]).unwrap().is_none());
         let complete = root.learn(first.0, first.1, 3, &[]).unwrap().unwrap();
         assert_eq!(complete.combined, Ok(Value::from(7)));
+    }
+
+    #[test]
+    fn a_chare_that_moves_gives_to_its_next_round_where_it_arrives() {
+        let (mut one, mut other, mut root) = (Reduction::new(2), Reduction::new(1), Reduction::new(0));
+        let exit = Callback::exit;
+        assert!(one.contribute((0, 0), sum(1), exit(), &[]).unwrap().is_empty());
+        let (round, told) = one.leave(1);
+        assert_eq!((round, told.len()), (0, 1), "none that is left has still to give to it");
+        let mut parts = told;
+        other.arrive(5, round);
+        assert!(other.contribute((0, 2), sum(4), exit(), &[]).unwrap().is_empty(), "the guest has still to give");
+        parts.extend(other.contribute((5, 1), sum(2), exit(), &[]).unwrap());
+        let mut learned = parts.into_iter().map(|(round, part)| root.learn(round, part, 3, &[]).unwrap());
+        assert!(learned.next().unwrap().is_none());
+        assert_eq!(learned.next().unwrap().unwrap().combined, Ok(Value::from(7)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
 
 use gridloom::chares::{
-    Callback, Chare, Codec, Context, Contribution, Index, Payload, Priority, Proxy, Reducer, Target, Value,
+    Callback, Chare, Codec, Context, Contribution, Index, Payload, Pe, Priority, Proxy, Reducer, Target, Value,
 };
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -27,6 +27,7 @@ pub(crate) enum Action {
     AwaitQuiet(Asked),
     Exit(Value),
     Compute(f64),
+    Migrate(Pe),
 }
 
 /// Where a result goes: to a method of chares, or the program ends with it.
@@ -228,6 +229,7 @@ pub(crate) fn act_at_start<C>(cx: &mut Context<'_, C>) {
     for action in ACTIONS.take() {
         match action {
             Action::Contribute { .. } => cx.fail("only a chare contributes to a reduction"),
+            Action::Migrate(_) => cx.fail("only a chare moves to another element"),
             action => act_on(cx, action),
         }
     }
@@ -239,6 +241,7 @@ fn act(cx: &mut Context<'_, PyChare>) {
     for action in actions.drain(..) {
         match action {
             Action::Contribute { contribution, callback } => cx.contribute(contribution, callback.made()),
+            Action::Migrate(element) => cx.migrate_to(element),
             action => act_on(cx, action),
         }
     }
@@ -251,7 +254,7 @@ fn act_on<C>(cx: &mut Context<'_, C>, action: Action) {
         Action::AwaitQuiet(callback) => cx.when_quiet(callback.made()),
         Action::Exit(value) => cx.exit(value),
         Action::Compute(flops) => cx.compute(flops),
-        Action::Contribute { .. } => unreachable!("the caller contributes"),
+        Action::Contribute { .. } | Action::Migrate(_) => unreachable!("the caller does it for its chare"),
     }
 }
 
@@ -449,6 +452,11 @@ pub(crate) fn chare_exit(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<(
 #[pyfunction]
 pub(crate) fn chare_compute(flops: f64) {
     ask(Action::Compute(flops));
+}
+
+#[pyfunction]
+pub(crate) fn chare_migrate(element: u32) {
+    ask(Action::Migrate(Pe(element)));
 }
 
 #[pyfunction]

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use gridloom::Error;
-use gridloom::chares::{self, ChareError, Elements, Ended, Index, Job, Pe, Placement, Shape};
+use gridloom::chares::{self, ChareError, Elements, Ended, Index, Job, Packing, Pe, Placement, Shape};
 use gridloom::process::StackKind;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::chare::{
     Known, PyChare, RawTarget, act_at_start, actions, add_array, chare_target, drop_actions, index_of, made_array,
@@ -24,7 +24,11 @@ struct Wanted {
     make: Py<PyAny>,
     shape: Shape,
     placement: Placement,
+    packing: Option<PyPacking>,
 }
+
+/// Packs an object; makes that of an index again from its state.
+type PyPacking = (Py<PyAny>, Py<PyAny>);
 
 /// One element of a program, while its arrays are named.
 #[pyclass(frozen, module = "gridloom._gridloom")]
@@ -39,7 +43,7 @@ pub(crate) struct RawJob {
 #[pymethods]
 impl RawJob {
     #[allow(clippy::too_many_arguments, reason = "each is one of the caller's")]
-    /// An array; `make(proxy, index)` makes its objects. `shape` is a tuple of extents, or with `is_sparse` a list of indices.
+    /// An array; `make(proxy, index)` makes its objects, and `packing` packs and makes again those that move. `shape` is a tuple of extents, or with `is_sparse` a list of indices.
     fn array(
         &self,
         py: Python<'_>,
@@ -49,13 +53,14 @@ impl RawJob {
         is_sparse: bool,
         placement: &Bound<'_, PyAny>,
         make: Py<PyAny>,
+        packing: Option<PyPacking>,
     ) -> PyResult<RawTarget> {
         let shape = match is_sparse {
             true => Shape::sparse(shape.try_iter()?.map(|index| index_of(&index?)).collect::<PyResult<Vec<Index>>>()?),
             false => Shape::of(&shape.extract::<Vec<usize>>()?),
         };
         let placement = placement_of(py, placement)?;
-        lock(&self.wanted).push(Wanted { name: name.into(), make, shape, placement });
+        lock(&self.wanted).push(Wanted { name: name.into(), make, shape, placement, packing });
         chare_target(add_array(Known { methods: Arc::new(methods), proxy: None }), None, false)
     }
 }
@@ -143,7 +148,7 @@ fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResu
 }
 
 fn make_array(py: Python<'_>, number: u32, wanted: Wanted, job: &mut Job<'_>) -> PyResult<()> {
-    let Wanted { name, make, shape, placement } = wanted;
+    let Wanted { name, make, shape, placement, packing } = wanted;
     let methods = methods_of(number);
     let proxy = Py::new(py, chare_target(number, None, false)?)?;
     let mut failed = None;
@@ -155,10 +160,33 @@ fn make_array(py: Python<'_>, number: u32, wanted: Wanted, job: &mut Job<'_>) ->
         });
         PyChare { object, methods: methods.clone() }
     };
-    let made = job.array_named(&name, shape, placement, object);
+    let made = match packing {
+        None => job.array_named(&name, shape, placement, object),
+        Some(packing) => {
+            let packing = packing_of(packing, proxy.clone_ref(py), methods.clone());
+            job.packed_array(&name, shape, placement, object, packing)
+        }
+    };
     if let Some(error) = failed.or_else(take_raised) {
         return Err(error);
     }
     made_array(number, made.or_raise(py)?);
     Ok(())
+}
+
+fn packing_of((pack, make): PyPacking, proxy: Py<RawTarget>, methods: Arc<Vec<Py<PyString>>>) -> Packing<PyChare> {
+    Packing::new(
+        move |chare: &PyChare| {
+            let packed = Python::attach(|py| pack.call1(py, (&chare.object,))?.extract(py));
+            packed.map_err(|error: PyErr| error.to_string())
+        },
+        move |index, state| {
+            let object = Python::attach(|py| {
+                let (at, state) = (PyTuple::new(py, index.as_slice())?, PyBytes::new(py, state));
+                make.call1(py, (proxy.clone_ref(py), at, state))
+            });
+            let object = object.map_err(|error: PyErr| error.to_string())?;
+            Ok(PyChare { object, methods: methods.clone() })
+        },
+    )
 }

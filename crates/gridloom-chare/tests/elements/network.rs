@@ -1,4 +1,4 @@
-//! Elements that run in turns, and the letters between them. A seed decides which runs, and which letter arrives.
+//! Elements that run in turns, and the letters between them. A seed decides which runs, which letter arrives, and which takes long.
 
 use std::sync::Arc;
 
@@ -6,9 +6,20 @@ use gridloom_base::SplitMix64;
 
 use gridloom_chare::{ChareError, Element, Elements, Pe, Step, Value};
 
+struct OnItsWay {
+    from: Pe,
+    to: Pe,
+    letter: Vec<u8>,
+    /// Many others overtake it.
+    is_slow: bool,
+}
+
+/// How often a slow letter is not delivered when it could be.
+const SLOWNESS: usize = 100;
+
 pub struct Network {
     pub elements: Vec<Element>,
-    on_their_way: Vec<(Pe, Pe, Vec<u8>)>,
+    on_their_way: Vec<OnItsWay>,
     random: SplitMix64,
     ended: Vec<bool>,
 }
@@ -35,8 +46,10 @@ impl Network {
         while !self.ended.iter().all(|ended| *ended) {
             if !self.on_their_way.is_empty() && self.below(3) == 0 {
                 let at = self.below(self.on_their_way.len());
-                let (from, to, letter) = self.on_their_way.swap_remove(at);
-                self.elements[to.0 as usize].receive(from, &letter)?;
+                if !self.on_their_way[at].is_slow || self.below(SLOWNESS) == 0 {
+                    let OnItsWay { from, to, letter, .. } = self.on_their_way.swap_remove(at);
+                    self.elements[to.0 as usize].receive(from, &letter)?;
+                }
                 idle = 0;
             }
             // A program that goes on has not stalled.
@@ -53,7 +66,8 @@ impl Network {
             }
             let from = self.elements[at].me();
             while let Some((to, letter)) = self.elements[at].take_letter() {
-                self.on_their_way.push((from, to, letter));
+                let is_slow = self.below(10) == 0;
+                self.on_their_way.push(OnItsWay { from, to, letter, is_slow });
                 idle = 0;
             }
             idle = if is_idle { idle + 1 } else { 0 };

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use gridloom::Message;
-use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Pe, Placement, Value};
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Migrate, Pe, Placement, Value};
 use gridloom::process::DEPLOY_VARIABLE;
 
 use crate::support::{gridloom, succeeds};
@@ -25,6 +25,7 @@ enum Ask {
     Square { of: f64 },
     Ball { left: u32 },
     Keep { bytes: Vec<u8> },
+    Hop { left: u32 },
     Fall,
     Stop,
 }
@@ -32,6 +33,14 @@ enum Ask {
 struct Player {
     began: f64,
     kept: usize,
+}
+
+impl Migrate for Player {
+    type State = (f64, usize);
+
+    fn pack(&self) -> (f64, usize) {
+        (self.began, self.kept)
+    }
 }
 
 impl Chare for Player {
@@ -57,6 +66,14 @@ impl Chare for Player {
                 assert!(bytes.iter().all(|byte| *byte == bytes[0]), "the message is whole");
                 self.kept += bytes.len();
             }
+            Ask::Hop { left } => {
+                self.kept += 1;
+                cx.migrate_to(Pe((cx.element().0 + 1) % cx.elements().count()));
+                match left {
+                    0 => cx.when_quiet(cx.array().at(0)),
+                    _ => cx.send(cx.array().section([index, 1 - index]), Ask::Hop { left: left - 1 }),
+                }
+            }
             Ask::Fall if index == 1 => std::process::abort(),
             Ask::Fall => {}
             Ask::Stop => cx.contribute(Contribution::sum(self.kept as i64), Callback::exit()),
@@ -69,7 +86,11 @@ impl Chare for Player {
 }
 
 fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
-    let players = job.array(job.elements().count() as usize, Placement::Blocks, |_| Player { began: 0.0, kept: 0 })?;
+    let elements = job.elements().count() as usize;
+    let players = job.migratable_array(elements, Placement::Blocks, |_, state| {
+        let (began, kept) = state.unwrap_or_default();
+        Player { began, kept }
+    })?;
     let case = std::env::var(CASE).unwrap();
     job.start(|cx| match case.as_str() {
         "squares" => cx.send(players.all(), Ask::Square { of: 1.0 }),
@@ -82,6 +103,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
             }
             cx.when_quiet(players.at(0));
         }
+        "hop" => cx.send(players.at(0), Ask::Hop { left: 8 }),
         "nothing" => assert_eq!(cx.element(), Pe(0)),
         other => panic!("no case {other}"),
     });
@@ -133,6 +155,12 @@ fn messages_between_sites_are_held_back_and_others_are_not() {
 fn much_for_an_element_waits_and_arrives() {
     let out = succeeds(chares_run("bulk", &["-n", "2"]));
     assert_eq!(lines(&out, "ended"), [format!("element@0| ended with Integers([{}])", 40 * (3 << 20))]);
+}
+
+#[test]
+fn messages_find_chares_that_move_at_each_of_them() {
+    let out = succeeds(chares_run("hop", &["-n", "2"]));
+    assert_eq!(lines(&out, "ended"), ["element@0| ended with Integers([511])"]);
 }
 
 #[test]

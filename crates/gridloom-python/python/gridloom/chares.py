@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from . import _gridloom
+from . import _gridloom, _migration
 from ._awaits import Channel, Future, Mailbox, Replies, forget, told_waiting
 from ._errors import ChareError, UsageError
 from ._gridloom import RawEntry as Entry
@@ -141,6 +141,19 @@ class Chare:
         self.contribute(value, reducer, future, ordered=ordered)
         return future
 
+    def migrate_to(self, element: int) -> None:
+        """Move to another element once this entry method has returned. Messages find the chare there, each once.
+
+        Its state is pickled: what ``__getstate__`` gives (and ``__setstate__`` takes), else its attributes. A chare whose entry method waits
+        cannot move, nor can one of a group.
+
+        Parameters
+        ----------
+        element : int
+            Number of a processing element, from 0 to below `elements`.
+        """
+        _gridloom.chare_migrate(element)
+
     def future(self) -> Future:
         """Make a future, for this chare to await and for any chare to send its value."""
         return self._made_replies().future()
@@ -181,6 +194,7 @@ class Job:
         *,
         placement: str | Callable[[tuple[int, ...], int], int] = "blocks",
         indices: Iterable[Index] | None = None,
+        movable: bool = True,
     ) -> Target:
         """Name an array of chares.
 
@@ -196,6 +210,8 @@ class Job:
             On which element each begins: ``placement(index, elements)`` gives an element's number.
         indices : iterable of indices, optional
             Instead of a shape: the indices of a sparse array.
+        movable : bool, optional
+            Whether they can move to other elements.
 
         Returns
         -------
@@ -210,14 +226,25 @@ class Job:
         members = ((name, getattr(cls, name)) for name in sorted(dir(cls)) if name not in inherited)
         methods = [name for name, member in members if callable(member) or isinstance(member, Mailbox)]
 
-        def make(array: Target, index: tuple[int, ...]) -> Chare:
+        def empty(array: Target, index: tuple[int, ...]) -> Chare:
             chare = cls.__new__(cls)
             chare.index, chare.array, chare.element, chare.elements = index, array, self.element, self.elements
+            return chare
+
+        def make(array: Target, index: tuple[int, ...]) -> Chare:
+            chare = empty(array, index)
             chare.__init__(*args)  # type: ignore[misc]
             return chare
 
+        def arrive(array: Target, index: tuple[int, ...], state: bytes) -> Chare:
+            chare = empty(array, index)
+            _migration.unpack(chare, state)
+            chare.element = self.element
+            return chare
+
+        packing = (_migration.pack, arrive) if movable else None
         given = list(indices) if indices is not None else (shape,) if isinstance(shape, int) else shape
-        return self._raw.array(cls.__name__, methods, given, indices is not None, placement, make)
+        return self._raw.array(cls.__name__, methods, given, indices is not None, placement, make, packing)
 
     def group(self, cls: type[Chare], args: tuple[Any, ...] = ()) -> Target:
         """Name an array with one chare on each element; its index is the element's number.
@@ -229,7 +256,7 @@ class Job:
         args : tuple, optional
             Arguments of its ``__init__``.
         """
-        return self.array(cls, self.elements, args, placement="round-robin")
+        return self.array(cls, self.elements, args, placement="round-robin", movable=False)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,10 @@
 //! What a program makes before its chares run.
 
-use gridloom_chare::{Chare, Combine, Context, Element, Elements, Index, Pe, Placement, Proxy, Reducer, Shape, Start};
+use std::rc::Rc;
+
+use gridloom_chare::{
+    Chare, Combine, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer, Shape, Start,
+};
 
 use crate::Error;
 
@@ -25,9 +29,39 @@ impl<'a> Job<'a> {
         placement: Placement,
         make: impl FnMut(Index) -> C,
     ) -> Result<Proxy<C>, Error> {
-        let path = std::any::type_name::<C>();
-        let name = path.split('<').next().unwrap_or(path).rsplit("::").next().unwrap_or(path);
-        self.array_named(name, shape, placement, make)
+        self.array_named(name_of::<C>(), shape, placement, make)
+    }
+
+    /// Makes an array of chares that can move ([`Context::migrate_to`]). `make` makes those that begin on this element, without a
+    /// state, and those that arrive later, with theirs.
+    ///
+    /// # Errors
+    /// As [`Job::array`].
+    pub fn migratable_array<C: Migrate>(
+        &mut self,
+        shape: impl Into<Shape>,
+        placement: Placement,
+        make: impl Fn(Index, Option<C::State>) -> C + 'static,
+    ) -> Result<Proxy<C>, Error> {
+        let make = Rc::new(make);
+        let again = make.clone();
+        let packing = Packing::of_state(move |index, state| again(index, Some(state)));
+        self.packed_array(name_of::<C>(), shape, placement, |index| make(index, None), packing)
+    }
+
+    /// As [`Job::array_named`]; the chares can move, packed as `packing` says.
+    ///
+    /// # Errors
+    /// As [`Job::array`].
+    pub fn packed_array<C: Chare>(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        placement: Placement,
+        make: impl FnMut(Index) -> C,
+        packing: Packing<C>,
+    ) -> Result<Proxy<C>, Error> {
+        Ok(self.element.migratable_array(name, shape.into(), &placement, make, packing)?)
     }
 
     /// As [`Job::array`]; the name stands in errors and traces instead of that of the chares' type.
@@ -71,4 +105,10 @@ impl<'a> Job<'a> {
     pub fn elements(&self) -> &Elements {
         self.element.elements()
     }
+}
+
+/// The name of a type without the path of its module.
+fn name_of<C>() -> &'static str {
+    let path = std::any::type_name::<C>();
+    path.split('<').next().unwrap_or(path).rsplit("::").next().unwrap_or(path)
 }

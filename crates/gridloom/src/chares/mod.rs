@@ -42,8 +42,8 @@ mod places;
 mod run;
 
 pub use gridloom_chare::{
-    ArrayId, Callback, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution, Elements, Index, Payload, Pe,
-    Placement, Priority, Proxy, Reducer, Shape, Start, Target, Value,
+    ArrayId, Callback, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution, Elements, Index, Migrate,
+    Packing, Payload, Pe, Placement, Priority, Proxy, Reducer, Shape, Start, Target, Value,
 };
 pub use job::Job;
 pub use places::{ELEMENT_FUNCTION, Places};

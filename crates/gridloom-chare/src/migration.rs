@@ -1,0 +1,169 @@
+//! Chares on the move, and the messages that seek them.
+//!
+//! ```text
+//!  sender              P, where the chare was          Q, where it is
+//!    │                       │── chare, its state ──────────▶│
+//!    │── message ───────────▶│── message, "1 move" ─────────▶│
+//!    │◀─ "at Q, 1 move" ─────│                               │
+//!    │── message, "1 move" ─────────────────────────────────▶│
+//! ```
+//! Every element knows a place of each chare, and after how many moves the chare was there. A record for a chare that is not here
+//! follows to the place that is known, with that number. If the record names more moves than are known here, the chare is on its
+//! way here, and the record is held until it comes. So each record either waits or comes to an element that knows of more moves:
+//! none goes round in circles. Nothing is searched for when a chare leaves: what waits for it here follows when its turn comes.
+//!
+//! What is for a whole array goes to each chare by way of the element where it began, which hands it on as a message to one. So a
+//! chare gets it once, wherever it is when.
+
+use super::core::Core;
+use super::error::ChareError;
+use super::id::{ArrayId, Pe, Priority};
+use super::mail::{Item, Outcome, Slots, Work};
+use super::payload::Payload;
+use super::record::{Control, Head, Kind};
+use super::roster::Place;
+
+impl Core {
+    /// The chare that runs asks for a move.
+    pub(crate) fn migrate(&mut self, array: ArrayId, to: Pe) {
+        let roster = self.roster(array);
+        if !roster.is_migratable {
+            let why = format!("chares of array {} cannot move: make it a migratable array", roster.name);
+            return self.fail(ChareError::Failed(why));
+        }
+        if to.0 >= self.elements.count() {
+            let (name, count) = (&roster.name, self.elements.count());
+            let why = format!("a chare of array {name} cannot move to element {}: there are {count}, from 0", to.0);
+            return self.fail(ChareError::Failed(why));
+        }
+        self.transit.leaving = (to != self.me).then_some(to);
+    }
+
+    /// The chare in that slot goes to another element, with this state.
+    pub(crate) fn depart(&mut self, array: ArrayId, slot: u32, to: Pe, state: &[u8]) {
+        let (round, told) = self.reductions[array.0 as usize].leave(slot);
+        self.tell_root(array, told);
+        let roster = &mut self.rosters[array.0 as usize];
+        let number = roster.number(slot);
+        let moves = roster.leave(slot, to);
+        let head = Head { kind: Kind::Move, array: array.0, priority: 0, number };
+        let written = self.outbound.add(to, head, |out| {
+            out.extend_from_slice(&moves.to_le_bytes());
+            out.extend_from_slice(&round.to_le_bytes());
+            out.extend_from_slice(state);
+            Ok(())
+        });
+        match written {
+            Ok(()) => self.quiescence.counts.sent += 1,
+            Err(why) => self.cannot_move(array, number, why),
+        }
+    }
+
+    pub(crate) fn cannot_move(&mut self, array: ArrayId, number: u32, why: String) {
+        let roster = self.roster(array);
+        let (name, index) = (roster.name.clone(), roster.shape.index(number));
+        self.fail(ChareError::Migration { array: name, index, why });
+    }
+
+    /// A chare has come, after so many moves; its slot.
+    pub(crate) fn arrive(&mut self, array: ArrayId, number: u32, moves: u32, round: u32) -> u32 {
+        let at = array.0 as usize;
+        let mail = &self.mails[at];
+        let slot = self.rosters[at].arrive(number, moves, |slots| mail.retain_unused(slots));
+        self.reductions[at].arrive(slot, round);
+        slot
+    }
+
+    /// What was held for a chare that has come.
+    pub(crate) fn release(&mut self, array: ArrayId, number: u32, slot: u32) -> Result<(), ChareError> {
+        let held = self.transit.release(array, number);
+        held.into_iter().try_for_each(|(head, body)| self.put_record(head, slot, &body))
+    }
+
+    /// A record for one chare has come from another element, which knows of so many moves.
+    pub(crate) fn on_one(&mut self, from: Pe, head: Head, moves: u32, body: &[u8]) -> Result<(), ChareError> {
+        let array = ArrayId(head.array);
+        let roster = self.roster(array);
+        match roster.place(head.number) {
+            Some(Place::Here { slot }) => self.put_record(head, slot, body),
+            Some(Place::At(_)) if roster.is_migratable && moves > roster.moves(head.number) => {
+                self.transit.hold(array, head, body);
+                self.wait(array, Priority::default(), 0);
+                Ok(())
+            }
+            Some(Place::At(at)) if roster.is_migratable => {
+                self.pass_on(from, at, head, body);
+                Ok(())
+            }
+            Some(Place::At(_)) | None => {
+                let name = &roster.name;
+                let why = format!("chare {} of array {name} is not here: do all elements place it alike?", head.number);
+                Err(ChareError::Letter { from, why })
+            }
+        }
+    }
+
+    fn put_record(&mut self, head: Head, slot: u32, body: &[u8]) -> Result<(), ChareError> {
+        if head.kind != Kind::Result {
+            return self.put_message(head, Slots::Some(&[slot]), body);
+        }
+        let array = ArrayId(head.array);
+        let outcome = postcard::from_bytes(body).map_err(|error| {
+            let array = self.roster(array).name.clone();
+            ChareError::Message { array, why: error.to_string() }
+        })?;
+        self.put_outcome_in(array, Slots::Some(&[slot]), outcome);
+        Ok(())
+    }
+
+    /// A record follows a chare to where that has gone, and its sender is told so.
+    fn pass_on(&mut self, from: Pe, to: Pe, head: Head, body: &[u8]) {
+        let (array, number) = (ArrayId(head.array), head.number);
+        let moves = self.roster(array).moves(number);
+        let kind = match head.kind {
+            Kind::One if moves > 0 => Kind::Sought,
+            kind => kind,
+        };
+        let written = self.outbound.add(to, Head { kind, ..head }, |out| {
+            if kind != Kind::One {
+                out.extend_from_slice(&moves.to_le_bytes());
+            }
+            out.extend_from_slice(body);
+            Ok(())
+        });
+        match written {
+            Ok(()) => self.quiescence.counts.sent += 1,
+            Err(why) => self.fail(ChareError::Failed(why)),
+        }
+        if moves > 0 {
+            self.tell(from, Control::Moved { array, number, at: to, moves });
+        }
+    }
+
+    /// Something that has waited for a chare follows it.
+    pub(crate) fn follow<M: Payload>(&mut self, array: ArrayId, slot: u32, priority: Priority, work: Work<M>) {
+        let roster = self.roster(array);
+        let number = roster.number(slot);
+        match (roster.place(number).expect("the number of a slot"), work) {
+            (Place::Here { slot }, work) => self.put(array, priority, Item::One { slot, work }),
+            (Place::At(at), Work::Message(message)) => self.post_one(at, array, number, priority, &message),
+            (Place::At(at), Work::Outcome(outcome)) => self.post_outcome(at, array, number, &outcome),
+        }
+    }
+
+    /// A result goes to a chare of another element.
+    pub(crate) fn post_outcome(&mut self, element: Pe, array: ArrayId, number: u32, outcome: &Outcome) {
+        let moves = self.roster(array).moves(number);
+        let head = Head { kind: Kind::Result, array: array.0, priority: 0, number };
+        let written = self.outbound.add(element, head, |out| {
+            out.extend_from_slice(&moves.to_le_bytes());
+            *out = postcard::to_extend(outcome, std::mem::take(out))
+                .expect("postcard into a vector fails for no such type");
+            Ok(())
+        });
+        match written {
+            Ok(()) => self.quiescence.counts.sent += 1,
+            Err(why) => self.fail(ChareError::Failed(why)),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Chares as bytes, for other elements.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::chare::Chare;
+use super::id::Index;
+
+/// A chare that can move to another element.
+pub trait Migrate: Chare {
+    /// What goes along: bytes by serde and postcard. What every element has anyway need not.
+    type State: Serialize + DeserializeOwned;
+
+    fn pack(&self) -> Self::State;
+}
+
+/// Packs a chare. The text of an error says what is wrong with its state.
+type Pack<C> = dyn FnMut(&C) -> Result<Vec<u8>, String>;
+/// Makes the chare of an index again from its state.
+type Unpack<C> = dyn FnMut(Index, &[u8]) -> Result<C, String>;
+
+/// How the chares of an array become bytes, and chares again.
+pub struct Packing<C> {
+    pub(crate) pack: Box<Pack<C>>,
+    pub(crate) unpack: Box<Unpack<C>>,
+}
+
+impl<C> Packing<C> {
+    /// By functions of their own. Errors are texts that say what is wrong with the state.
+    pub fn new(
+        pack: impl FnMut(&C) -> Result<Vec<u8>, String> + 'static,
+        unpack: impl FnMut(Index, &[u8]) -> Result<C, String> + 'static,
+    ) -> Packing<C> {
+        Packing { pack: Box::new(pack), unpack: Box::new(unpack) }
+    }
+}
+
+impl<C: Migrate> Packing<C> {
+    /// By the chares' state. `make` makes the chare of an index from it.
+    pub fn of_state(mut make: impl FnMut(Index, C::State) -> C + 'static) -> Packing<C> {
+        Packing::new(
+            |chare: &C| postcard::to_allocvec(&chare.pack()).map_err(|error| error.to_string()),
+            move |index, bytes| Ok(make(index, postcard::from_bytes(bytes).map_err(|error| error.to_string())?)),
+        )
+    }
+}

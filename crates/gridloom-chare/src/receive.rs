@@ -1,0 +1,73 @@
+//! What the letters of other elements bring.
+
+use super::core::{Core, is_counted};
+use super::error::ChareError;
+use super::id::{ArrayId, Pe, Priority};
+use super::mail::Slots;
+use super::record::{Head, Kind, number, section};
+use super::roster::Place;
+
+impl Core {
+    /// Takes in any record but a chare that moves here.
+    ///
+    /// # Errors
+    /// If it is not what an element sends.
+    pub(crate) fn on_record(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
+        let wrong = |why: String| ChareError::Letter { from, why };
+        if head.kind == Kind::Control {
+            let (control, rest) = postcard::take_from_bytes(body).map_err(|error| wrong(error.to_string()))?;
+            if !rest.is_empty() {
+                return Err(wrong(format!("{} bytes left over", rest.len())));
+            }
+            self.quiescence.counts.came += u64::from(is_counted(&control));
+            return self.on_control(control);
+        }
+        self.quiescence.counts.came += 1;
+        self.check_array(from, head)?;
+        match head.kind {
+            Kind::One => self.on_one(from, head, 0, body),
+            Kind::Sought | Kind::Result => {
+                let (moves, body) = number(body).map_err(wrong)?;
+                self.on_one(from, head, moves, body)
+            }
+            Kind::Section => self.on_section(from, head, body),
+            Kind::All if self.rosters[head.array as usize].natives().is_empty() => Ok(()),
+            Kind::All => self.put_message(head, Slots::All, body),
+            Kind::Control | Kind::Move => unreachable!("handled apart"),
+        }
+    }
+
+    /// # Errors
+    /// If this element has not made the record's array.
+    pub(crate) fn check_array(&self, from: Pe, head: Head) -> Result<(), ChareError> {
+        if (head.array as usize) < self.rosters.len() {
+            return Ok(());
+        }
+        let why = format!("array {} of {}: each element has to make all arrays", head.array, self.rosters.len());
+        Err(ChareError::Letter { from, why })
+    }
+
+    fn on_section(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
+        let (numbers, message) = section(head.number, body).map_err(|why| ChareError::Letter { from, why })?;
+        let mut here = Vec::new();
+        for number in numbers {
+            match self.roster(ArrayId(head.array)).place(number) {
+                Some(Place::Here { slot }) => here.push(slot),
+                _ => self.on_one(from, Head { kind: Kind::One, number, ..head }, 0, message)?,
+            }
+        }
+        self.put_message(head, Slots::Some(&here), message)
+    }
+
+    /// A message for these chares of this element has come.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn put_message(&mut self, head: Head, slots: Slots<'_>, bytes: &[u8]) -> Result<(), ChareError> {
+        let (array, priority) = (ArrayId(head.array), Priority(head.priority));
+        let put = self.mails[head.array as usize].put_bytes(slots, priority, bytes);
+        let count = put.map_err(|why| ChareError::Message { array: self.roster(array).name.clone(), why })?;
+        self.wait(array, priority, count);
+        Ok(())
+    }
+}

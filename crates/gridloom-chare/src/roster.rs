@@ -1,0 +1,178 @@
+//! Which chares an array has, and where they are, as far as this element knows.
+//!
+//! The chares that begin here are the *natives* of this element. They keep their slots for ever, so that what is for all chares of
+//! the array reaches each native once, by way of its slot. Chares that arrive later are *guests*.
+//!
+//! **Invariant:** of two places that are known of a chare, the one after more moves is the later one, and is kept.
+
+use std::collections::BTreeSet;
+
+use super::id::Pe;
+use super::shape::Shape;
+
+/// Where a chare is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    Here { slot: u32 },
+    At(Pe),
+}
+
+/// Marks a slot of this element in the table of places.
+const HERE: u32 = 1 << 31;
+/// Slots of guests that have left, before it is looked which of them can be used again.
+const LEFT_MIN: usize = 64;
+
+pub(crate) struct Roster {
+    pub(crate) name: String,
+    pub(crate) shape: Shape,
+    /// Whether its chares can move.
+    pub(crate) is_migratable: bool,
+    /// By the chares' numbers: an element, or [`HERE`] and a slot.
+    places: Vec<u32>,
+    /// How often each chare has moved to the place that is known, by number. Empty while no chare is known to have moved.
+    moves: Vec<u32>,
+    /// The numbers of the chares here, by slot. Natives are in order. A slot keeps its number when its chare leaves.
+    numbers: Vec<u32>,
+    natives: u32,
+    /// Slots of guests that have left. Messages that wait may be for them.
+    left: Vec<u32>,
+    /// Slots that no message names.
+    free: Vec<u32>,
+}
+
+impl Roster {
+    pub(crate) fn new(name: String, shape: Shape, is_migratable: bool) -> Roster {
+        let places = vec![0; shape.len()];
+        let (moves, numbers, left, free) = Default::default();
+        Roster { name, shape, is_migratable, places, moves, numbers, natives: 0, left, free }
+    }
+
+    /// That chare begins there. Those of one element come in the order of their numbers.
+    pub(crate) fn begin_at(&mut self, number: u32, element: Pe, me: Pe) {
+        self.places[number as usize] = if element == me {
+            debug_assert!(self.numbers.last().is_none_or(|last| *last < number), "natives are in order");
+            self.numbers.push(number);
+            self.natives += 1;
+            HERE | (self.natives - 1)
+        } else {
+            element.0
+        };
+    }
+
+    #[inline]
+    pub(crate) fn place(&self, number: u32) -> Option<Place> {
+        let place = *self.places.get(number as usize)?;
+        Some(if place & HERE != 0 { Place::Here { slot: place & !HERE } } else { Place::At(Pe(place)) })
+    }
+
+    /// How often that chare has moved to the place that is known.
+    pub(crate) fn moves(&self, number: u32) -> u32 {
+        self.moves.get(number as usize).copied().unwrap_or(0)
+    }
+
+    /// The number of the chare in that slot, or of the last one that was there.
+    pub(crate) fn number(&self, slot: u32) -> u32 {
+        self.numbers[slot as usize]
+    }
+
+    /// Those that begin here: in the slots from 0 on.
+    pub(crate) fn natives(&self) -> &[u32] {
+        &self.numbers[..self.natives as usize]
+    }
+
+    /// A chare leaves for another element. How often it has moved then.
+    pub(crate) fn leave(&mut self, slot: u32, to: Pe) -> u32 {
+        let number = self.number(slot);
+        if slot >= self.natives {
+            self.left.push(slot);
+        }
+        let moves = self.moves(number) + 1;
+        self.set(number, to.0, moves);
+        moves
+    }
+
+    /// A chare has come; its slot. `unused` takes out of a set the slots that messages name.
+    pub(crate) fn arrive(&mut self, number: u32, moves: u32, unused: impl FnOnce(&mut BTreeSet<u32>)) -> u32 {
+        let slot = match self.natives().binary_search(&number) {
+            Ok(slot) => slot as u32,
+            Err(_) => self.guest_slot(unused),
+        };
+        self.numbers[slot as usize] = number;
+        self.set(number, HERE | slot, moves);
+        slot
+    }
+
+    fn guest_slot(&mut self, unused: impl FnOnce(&mut BTreeSet<u32>)) -> u32 {
+        // Each look at the messages pays for as many arrivals as there are slots.
+        if self.free.is_empty() && self.left.len() >= LEFT_MIN.max(self.numbers.len() / 2) {
+            let mut slots = self.left.iter().copied().collect();
+            unused(&mut slots);
+            self.left.retain(|slot| !slots.contains(slot));
+            self.free.extend(slots);
+        }
+        self.free.pop().unwrap_or_else(|| {
+            self.numbers.push(0);
+            (self.numbers.len() - 1) as u32
+        })
+    }
+
+    /// A chare is there now, unless it is here or a later place is known.
+    pub(crate) fn learn(&mut self, number: u32, at: Pe, moves: u32) {
+        let is_away = matches!(self.place(number), Some(Place::At(_)));
+        if is_away && moves > self.moves(number) {
+            self.set(number, at.0, moves);
+        }
+    }
+
+    fn set(&mut self, number: u32, place: u32, moves: u32) {
+        if self.moves.is_empty() {
+            self.moves = vec![0; self.places.len()];
+        }
+        self.places[number as usize] = place;
+        self.moves[number as usize] = moves;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster() -> Roster {
+        let mut roster = Roster::new("chares".into(), 10.into(), true);
+        (0..10).for_each(|number| roster.begin_at(number, Pe(number % 2), Pe(0)));
+        roster
+    }
+
+    #[test]
+    fn a_native_has_its_slot_again_when_it_comes_back() {
+        let mut roster = roster();
+        assert_eq!(roster.natives(), [0, 2, 4, 6, 8]);
+        assert_eq!(roster.place(4), Some(Place::Here { slot: 2 }));
+        assert_eq!(roster.leave(2, Pe(1)), 1);
+        assert_eq!((roster.place(4), roster.moves(4)), (Some(Place::At(Pe(1))), 1));
+        assert_eq!(roster.arrive(4, 2, |_| {}), 2);
+        assert_eq!((roster.place(4), roster.moves(4)), (Some(Place::Here { slot: 2 }), 2));
+    }
+
+    #[test]
+    fn an_earlier_place_is_not_taken_for_a_later_one() {
+        let mut roster = roster();
+        roster.learn(3, Pe(5), 4);
+        roster.learn(3, Pe(6), 4);
+        roster.learn(3, Pe(7), 3);
+        roster.learn(30, Pe(7), 3);
+        assert_eq!((roster.place(3), roster.moves(3)), (Some(Place::At(Pe(5))), 4));
+    }
+
+    #[test]
+    fn a_guest_s_slot_is_used_again_once_no_message_names_it() {
+        let mut roster = roster();
+        for round in 0..1000 {
+            let slot = roster.arrive(1, 2 * round + 1, |slots| _ = slots.remove(&7));
+            assert!((5..5 + 3 * LEFT_MIN as u32).contains(&slot), "round {round}: slot {slot}");
+            assert!(slot != 7 || round < 5, "a message for the chare that was in it waits");
+            assert_eq!((roster.number(slot), roster.place(1)), (1, Some(Place::Here { slot })));
+            roster.leave(slot, Pe(1));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+"""Chares as bytes, for other elements: the state of each is pickled, its class is there already."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .chares import Chare
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles what belongs to a chare; a reference to the chare itself stays one."""
+
+    def __init__(self, file: io.BytesIO, chare: Chare) -> None:
+        super().__init__(file, protocol=5)
+        self._chare = chare
+
+    def persistent_id(self, obj: Any) -> bool | None:
+        return True if obj is self._chare else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, chare: Chare) -> None:
+        super().__init__(file)
+        self._chare = chare
+
+    def persistent_load(self, pid: Any) -> Chare:
+        return self._chare
+
+
+def pack(chare: Chare) -> bytes:
+    """Pickle the state of a chare: what its ``__getstate__`` gives, else its attributes."""
+    file = io.BytesIO()
+    _Pickler(file, chare).dump(chare.__reduce_ex__(2)[2])  # the state, by the protocol of pickle
+    return file.getvalue()
+
+
+def unpack(chare: Chare, data: bytes) -> None:
+    """Give a new chare that state: by its ``__setstate__``, else as its attributes."""
+    state = _Unpickler(io.BytesIO(data), chare).load()
+    if hasattr(chare, "__setstate__"):
+        chare.__setstate__(state)
+        return
+    # With slots it is a pair.
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    chare.__dict__.update(attributes or {})
+    for name, value in (slots or {}).items():
+        setattr(chare, name, value)

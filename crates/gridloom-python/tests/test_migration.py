@@ -1,0 +1,138 @@
+"""Chares in Python that move to other elements."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import gridloom as gl
+import pytest
+from gridloom import _migration, chares
+
+PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
+STENCIL = pathlib.Path(__file__).resolve().parents[3] / "examples" / "stencil" / "stencil.py"
+
+
+def run(elements, *command):
+    words = [PROGRAM, "chares", "run", "-n", elements, "--", sys.executable, *command]
+    environment = {**os.environ, "GRIDLOOM_SECRET": "of the tests"}
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, env=environment)
+
+
+WALK = """
+from gridloom import chares
+
+class Walker(chares.Chare):
+    box = chares.Mailbox()
+
+    def __init__(self):
+        self.places, self.me = [], self
+
+    def walk(self, left):
+        self.places.append(self.element)
+        assert self.me is self
+        if left:
+            self.migrate_to((self.element + 1) % self.elements)
+            self.array.section([self.index, self.index]).box(left)
+            self.this.walk(left - 1)
+
+    def tell(self):
+        notes = sorted(self.box._messages)
+        self.contribute((self.places, notes, self.index), "gather", chares.exit)
+
+class Waiter(chares.Chare):
+    box = chares.Mailbox()
+
+    async def wait(self):
+        await self.box.receive()
+
+    def leave(self):
+        self.migrate_to(1 - self.element)
+
+class Member(chares.Chare):
+    def leave(self):
+        self.migrate_to(1 - self.element)
+
+class Watcher(chares.Chare):
+    def __init__(self, walkers):
+        self.walkers = walkers
+
+    def quiet(self):
+        self.walkers.tell()
+"""
+
+
+def program(tmp_path, body):
+    file = tmp_path / "program.py"
+    file.write_text(WALK + body)
+    return file
+
+
+def test_a_chare_takes_its_state_and_its_mailbox_along(tmp_path):
+    file = program(
+        tmp_path,
+        """
+def start(job):
+    walkers = job.array(Walker, 3)
+    watcher = job.array(Watcher, 1, (walkers,))
+    walkers.walk(4)
+    chares.when_quiet(watcher[0].quiet)
+
+ended = chares.run(start)
+if ended.is_first:
+    for places, notes, index in ended.value:
+        assert places == [(index[0] + step) % 3 for step in range(5)], places
+        assert notes == sorted((left,) for left in (1, 2, 3, 4) for _ in "ab"), notes
+    print("walked")
+""",
+    )
+    done = run(3, file)
+    assert (done.returncode, done.stdout) == (0, "element@0| walked\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("waiters = job.array(Waiter, 1); waiters.wait(); waiters.leave()", "chare (0) of array Waiter cannot move: UsageError: Waiter(0).wait waits for box"),
+        ("job.group(Member).leave()", "chares of array Member cannot move"),
+        ("job.array(Member, 1, movable=False).leave()", "chares of array Member cannot move"),
+        ("job.array(Member, 1)[0].leave()", "cannot move to element 1: there are 1"),
+    ],
+)  # fmt: skip
+def test_a_chare_that_cannot_move_ends_the_program(tmp_path, body, why):
+    done = run(1 if "there are 1" in why else 2, program(tmp_path, f"\ndef start(job):\n    {body}\n\nchares.run(start)\n"))
+    assert done.returncode != 0
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize("elements", [2, 3])
+def test_the_stencil_is_that_of_the_serial_program_although_chares_move(elements):
+    done = run(elements, STENCIL, "--size", "48", "--chares", "16", "--steps", "30", "--move-every", "4", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bitwise equal" in done.stdout
+
+
+class Slotted(chares.Chare):
+    __slots__ = ("held",)
+
+
+class Choosy(chares.Chare):
+    def __getstate__(self):
+        return {"kept": self.kept}
+
+    def __setstate__(self, state):
+        self.kept, self.dropped = state["kept"], None
+
+
+def test_states_of_slots_and_of_a_class_s_own():
+    slotted = Slotted.__new__(Slotted)
+    slotted.held, slotted.other = [slotted], 2
+    again = Slotted.__new__(Slotted)
+    _migration.unpack(again, _migration.pack(slotted))
+    assert again.held == [again]
+    assert again.other == 2
+    choosy = Choosy.__new__(Choosy)
+    choosy.kept, choosy.dropped = 1, print
+    again = Choosy.__new__(Choosy)
+    _migration.unpack(again, _migration.pack(choosy))
+    assert (again.kept, again.dropped) == (1, None)
