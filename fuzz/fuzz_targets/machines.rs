@@ -13,7 +13,9 @@ mod names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, Named, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{
+    DatumId, Dtype, GroupId, Machine, Meta, NameError, Named, NodeId, StorageId, TaskError, TaskId, Time,
+};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, ServerToCatalog};
 use gridloom_core::node::message::{DirectoryToAgent, DirectoryToServer};
@@ -74,6 +76,7 @@ fn server() -> Server {
         codes: BTreeMap::new(),
         models: BTreeMap::new(),
         durable: Some(Vec::new()),
+        storage: Some(StorageId(1)),
     })
 }
 
@@ -348,6 +351,8 @@ impl Play {
                 slots: 2,
                 plain: false,
                 memory_bytes: 1 << 12,
+                is_durable: true,
+                storage: Some(StorageId(1)),
                 slowdown: 1.0,
                 functions: functions(),
                 codes: BTreeMap::new(),

@@ -97,7 +97,7 @@ fn conversations() -> Vec<Vec<Step>> {
         outputs: Vec::new(),
         ..one.clone()
     };
-    let supply = Supply { datum: datum(1), meta: meta.clone(), from: client, address: String::new(), hops: 1 };
+    let supply = Supply::direct(datum(1), meta.clone(), client, String::new(), 1);
     let run = |task: &Task| {
         Step::Says(TaskToServer::RunTasks { tasks: vec![task.clone()], supplies: vec![supply.clone()] }.into())
     };
@@ -107,7 +107,11 @@ fn conversations() -> Vec<Vec<Step>> {
         vec![run(&one), says(TaskToServer::Recall { group: None, tasks: vec![task] })],
         vec![run(&one), arrives(), says(TaskToServer::Cancel { tasks: vec![task] })],
         vec![run(&placed), arrives(), says(TaskToServer::Release { data: vec![datum(1)] })],
-        vec![run(&one), arrives(), Step::Says(DataMessage::Fetch { datum: datum(2), hops: 1 }.into())],
+        vec![
+            run(&one),
+            arrives(),
+            Step::Says(DataMessage::Fetch { datum: datum(2), hops: 1, by_storage: false }.into()),
+        ],
         vec![run(&one), arrives(), says(TaskToServer::HasCopies { data: vec![datum(2)] })],
         vec![says(TaskToServer::Call { task: one.clone(), supplies: vec![(datum(1), meta.clone())] }), arrives()],
         vec![Step::IsToBePut, Step::IsPut, arrives()],

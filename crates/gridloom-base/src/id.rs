@@ -15,6 +15,10 @@ impl NodeId {
     pub const CATALOG: NodeId = NodeId(u64::MAX);
 }
 
+/// A folder that several servers share. Drawn at random by the real world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct StorageId(pub u64);
+
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "n{:x}", self.0)

@@ -25,7 +25,7 @@ pub mod value;
 
 pub use error::TaskError;
 pub use fnv::Fnv;
-pub use id::{DatumId, GroupId, NodeId, ObjectId, TaskId};
+pub use id::{DatumId, GroupId, NodeId, ObjectId, StorageId, TaskId};
 pub use log::{Level, Levels};
 pub use machine::Machine;
 pub use method::{METHODS, Method, MethodEntry};

@@ -19,6 +19,8 @@ pub enum Method {
     Tree,
     /// In two slices, each along a tree of its own. Each server passes on one of them.
     Swarm,
+    /// Through a folder that servers share: one writes it there, and the others read it.
+    Storage,
 }
 
 /// A method with its name and what it does.
@@ -30,7 +32,7 @@ pub struct MethodEntry {
 }
 
 /// All methods.
-pub const METHODS: [MethodEntry; 4] = [
+pub const METHODS: [MethodEntry; 5] = [
     MethodEntry { method: Method::Auto, name: "auto", about: "the one that takes the least time, as predicted" },
     MethodEntry { method: Method::Direct, name: "direct", about: "from servers that have it, and from no others" },
     MethodEntry {
@@ -42,6 +44,11 @@ pub const METHODS: [MethodEntry; 4] = [
         method: Method::Swarm,
         name: "swarm",
         about: "in two slices, each along a tree of its own; each server passes on one of them",
+    },
+    MethodEntry {
+        method: Method::Storage,
+        name: "storage",
+        about: "through a folder that servers share: one writes it there, and the others read it",
     },
 ];
 
@@ -83,7 +90,7 @@ mod tests {
         let error = "sworm".parse::<Method>().unwrap_err();
         assert_eq!(
             error,
-            "'sworm' is no method of transfer; did you mean 'swarm'?; there are auto, direct, tree, swarm"
+            "'sworm' is no method of transfer; did you mean 'swarm'?; there are auto, direct, tree, swarm, storage"
         );
     }
 }

@@ -3,8 +3,8 @@
 //! Written against [`World`], run on the simulated world by `gridloom-sim` and on real processes by `gridloom-cli`. The
 //! functions are described by [`IDL`]; [`C_SOURCE`] has their bodies for the world that runs them.
 
+mod methods;
 mod names;
-mod slices;
 mod stage;
 
 use gridloom_base::limits::{PARTS, SILENCE_NS_MAX};
@@ -49,7 +49,7 @@ pub type Case = (&'static str, fn(&mut dyn World));
 
 /// All cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    CALLS.iter().chain(names::CASES).chain(slices::CASES)
+    CALLS.iter().chain(names::CASES).chain(methods::CASES)
 }
 
 const CALLS: &[Case] = &[

@@ -30,6 +30,7 @@ extern "C" {
  *   OMST_DIRECT_NP     from servers that have it, and from no others
  *   OMST_TREE_NP       also from servers that it comes to, part by part
  *   OMST_SWARM_NP      in two slices at a time, each from another server
+ *   OMST_STORAGE_NP    through a folder that servers share ('gridloom serve --storage')
  * Without one, it is the one that takes the least time, as predicted. */
 #define OMST_POINT2POINT 1
 #define OMST_BROADCAST 2
@@ -38,6 +39,7 @@ extern "C" {
 #define OMST_DIRECT_NP 0x1000
 #define OMST_TREE_NP 0x2000
 #define OMST_SWARM_NP 0x3000
+#define OMST_STORAGE_NP 0x4000
 
 /* ---- Putting and getting
  * -------------------------------------------------------------------------------------------------- */

@@ -49,7 +49,10 @@ impl Machine for Mover {
             Input::Command(_) => {
                 let to = self.server.expect("commands come after the connection");
                 effects.push(Effect::DropDatum { datum: DATUM });
-                effects.push(Effect::Send { to, message: DataMessage::Fetch { datum: DATUM, hops: 1 }.into() });
+                effects.push(Effect::Send {
+                    to,
+                    message: DataMessage::Fetch { datum: DATUM, hops: 1, by_storage: false }.into(),
+                });
             }
             Input::Received { from, .. } => effects.push(Effect::SendDatum { to: from, datum: DATUM }),
             Input::DatumArrived { .. } => effects.push(said("here")),

@@ -47,6 +47,7 @@ use crate::pid::pid;
 use crate::segment::{Disk, Pool, raise_descriptor_limit};
 use crate::spilling;
 use crate::spin::has_spare_processor;
+use crate::storage::{Files, Storage};
 use crate::store::Store;
 use crate::threads;
 use crate::transport::BACKLOG;
@@ -85,6 +86,8 @@ pub struct NetConfig {
     pub disk: Option<Disk>,
     /// Where shared data are that outlive the process. The machine knows what is there.
     pub durable: Option<Durable>,
+    /// What it shares with other servers.
+    pub storage: Option<Storage>,
 }
 
 impl NetConfig {
@@ -103,6 +106,7 @@ impl NetConfig {
             upload_limit: None,
             disk: None,
             durable: None,
+            storage: None,
         }
     }
 }
@@ -164,6 +168,7 @@ impl NetNode {
             }
             Writer::start(durable, &inbox)
         });
+        let files = config.storage.map(|storage| Files::start(storage, id, &inbox, &store));
         let own = Hello {
             purpose: Purpose::Control,
             node: id,
@@ -195,6 +200,7 @@ impl NetNode {
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
             durable: durable.transpose()?.unwrap_or_default(),
+            files: files.transpose()?.unwrap_or_default(),
             contacts: Contacts::new(own, credentials, registry, inbox.clone(), listener, sockets, CONNECTIONS),
             timers: Timers::default(),
             pending: VecDeque::new(),

@@ -14,6 +14,7 @@ pub mod segment;
 mod sliced;
 mod spilling;
 mod spin;
+pub mod storage;
 pub mod store;
 pub mod threads;
 pub mod transport;

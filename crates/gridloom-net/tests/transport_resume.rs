@@ -92,7 +92,7 @@ fn source(reader: &TestNode, kind: u64) -> (TestNode, Relay) {
 
 /// The reader asks for the datum, and the source sends it.
 fn ask(reader: &TestNode, source: &TestNode) {
-    let fetch = Message::Data(DataMessage::Fetch { datum: datum(), hops: 1 });
+    let fetch = Message::Data(DataMessage::Fetch { datum: datum(), hops: 1, by_storage: false });
     reader.perform([Effect::Send { to: source.id(), message: fetch.clone() }]);
     source.expect("Fetch", |i| matches!(i, Input::Received { message, .. } if *message == fetch).then_some(()));
     source.perform([Effect::SendDatum { to: reader.id(), datum: datum() }]);

@@ -59,11 +59,13 @@ impl Simulation {
                 self.links.hang_up(&mut self.kernel, &mut self.routes, (node, peer), "the peer hung up");
             }
             Effect::SendDatum { to, datum } => self.send_datum(node, to, datum),
+            Effect::StoreDatum { to, datum } => self.store_datum(node, to, datum),
             Effect::SendProbe { to, size_bytes } => self.send_cargo(node, to, Cargo::Probe { size_bytes }),
             Effect::DropDatum { datum } => {
                 self.nodes.node_mut(node).store.remove(datum);
                 self.links.forget_partial(node, datum);
                 self.make_transient(node, datum);
+                self.remove_file(node, datum);
             }
             Effect::MakeDurable { named } => self.make_durable(node, *named),
             Effect::MakeTransient { datum } => self.make_transient(node, datum),
@@ -130,7 +132,7 @@ impl Simulation {
         }
     }
 
-    fn send_datum(&mut self, node: NodeId, to: NodeId, datum: DatumId) {
+    pub(crate) fn send_datum(&mut self, node: NodeId, to: NodeId, datum: DatumId) {
         if let Some(value) = self.node(node).store.value_to_send(datum) {
             if self.sessions.share_memory(node, to) {
                 return self.hand_over(node, to, datum, value);

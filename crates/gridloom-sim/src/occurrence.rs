@@ -117,6 +117,8 @@ pub(crate) enum Purpose {
         pair: (NodeId, NodeId),
         transfer: u64,
     },
+    /// A file goes to a storage, or comes from one.
+    Storage(u64),
     Letter(LetterFlow),
     Computation {
         process: ProcessId,

@@ -82,6 +82,7 @@ impl Simulation {
                 let models = Default::default();
                 let written = self.durable.start(self.now(), &name);
                 let durable = Some(written.iter().map(|(named, _)| named.clone()).collect());
+                let storage = self.storages.of(host);
                 let config = ServerConfig {
                     id,
                     name,
@@ -97,6 +98,7 @@ impl Simulation {
                     codes: Default::default(),
                     models,
                     durable,
+                    storage,
                 };
                 let machine = AnyMachine::Server(Box::new(Server::new(config)));
                 let mut node = SimNode::new(host, Role::Server, &own_name, own_address, slots, machine);

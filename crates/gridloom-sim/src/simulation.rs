@@ -34,6 +34,7 @@ use crate::nodes::{Life, Nodes, SimNode};
 use crate::observe::Observer;
 use crate::process::{Idle, Measures, Processes};
 use crate::sessions::Sessions;
+use crate::storage::Storages;
 use crate::store::StoredValue;
 use crate::tasks::{Bodies, Tasks};
 use crate::timeline::timeline;
@@ -54,6 +55,8 @@ pub struct SimConfig {
     pub disks: BTreeMap<HostId, f64>,
     /// Hosts that send data in bulk to others at no more than so many bytes per second, all of them together.
     pub upload_limits: BTreeMap<HostId, f64>,
+    /// On whose hosts servers of these hosts share files.
+    pub storages: BTreeMap<HostId, HostId>,
     /// Parts in which large data are sent: a server passes on what has come.
     pub parts: Parts,
     /// One mapping of so many takes seconds of virtual time; none does, if 0.
@@ -71,6 +74,7 @@ impl Default for SimConfig {
             reference_flops: 1e9,
             disks: BTreeMap::new(),
             upload_limits: BTreeMap::new(),
+            storages: BTreeMap::new(),
             parts: PARTS,
             slow_mappings_of: 0,
             efficiencies: BTreeMap::new(),
@@ -99,6 +103,7 @@ pub struct Simulation {
     pub(crate) processes: Processes,
     pub(crate) mappings: Mappings,
     pub(crate) durable: Durable,
+    pub(crate) storages: Storages,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
@@ -134,6 +139,7 @@ impl Simulation {
             processes: Processes::new(config.reference_flops),
             mappings: Mappings::new(config.seed, config.slow_mappings_of),
             durable: Durable::new(config.disks),
+            storages: Storages::new(config.storages),
             effects: Vec::new(),
             platform,
         };
@@ -351,6 +357,7 @@ impl Simulation {
             Some(Purpose::Files(started)) => self.on_files_done(started),
             Some(Purpose::Task(started)) => self.on_task_done(started),
             Some(Purpose::Bulk { pair, transfer }) => self.on_bulk_done(pair, transfer),
+            Some(Purpose::Storage(number)) => self.on_storage(number),
             Some(Purpose::Letter(flow)) => self.on_letter(flow),
             Some(Purpose::Computation { process, turn }) => self.on_process_due(process, turn),
             None => {}
@@ -404,6 +411,7 @@ impl Simulation {
         self.hosts.check();
         self.routes.check();
         self.links.check(&self.kernel);
+        self.check_files();
         self.sockets.check();
         self.nodes.check();
         self.tasks.check(&self.kernel);

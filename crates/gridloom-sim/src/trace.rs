@@ -196,6 +196,11 @@ impl Trace {
     /// A datum arrived over these links.
     pub(crate) fn moved(&mut self, from: NodeId, to: NodeId, size_bytes: u64, links: &[LinkIndex]) {
         *self.bytes_by_pair.entry((from, to)).or_default() += size_bytes;
+        self.crossed(size_bytes, links);
+    }
+
+    /// Bytes go over links.
+    pub(crate) fn crossed(&mut self, size_bytes: u64, links: &[LinkIndex]) {
         for link in links {
             self.bytes_by_link[link.0 as usize] += size_bytes as f64;
         }

@@ -120,7 +120,8 @@ fn a_datum_that_broke_off_goes_on_where_it_was() {
             (60_000, send_datum(reader, datum(1))),
         ];
         grid.node("a", script);
-        let fetch = Effect::Send { to: a, message: DataMessage::Fetch { datum: datum(1), hops: 1 }.into() };
+        let fetch =
+            Effect::Send { to: a, message: DataMessage::Fetch { datum: datum(1), hops: 1, by_storage: false }.into() };
         grid.node("b", if asks { vec![(55_000, fetch)] } else { vec![] });
         grid.sim.put(a, datum(1), Meta::Bytes { size_bytes: SIZE_BYTES }, Some(vec![7; SIZE_BYTES as usize].into()));
         let grid = with_faults(grid, faults);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gridloom_conformance::grid::cases;
-use gridloom_platform::Platform;
+use gridloom_platform::{HostId, Platform};
 use gridloom_sim::{SimConfig, SimWorld};
 
 const STAR: &str = r#"
@@ -31,6 +31,7 @@ fn the_simulated_world_conforms() {
     for (name, case) in cases() {
         println!("{name}");
         let platform = Platform::parse(STAR, "star.toml", &mut |_| Err("no files".into())).unwrap();
-        case(&mut SimWorld::new(Arc::new(platform), SimConfig::default()));
+        let storages = (0..platform.hosts().len() as u32).map(|number| (HostId(number), HostId(0))).collect();
+        case(&mut SimWorld::new(Arc::new(platform), SimConfig { storages, ..SimConfig::default() }));
     }
 }

@@ -56,6 +56,7 @@ impl Test {
                 codes: Default::default(),
                 models: Default::default(),
                 durable: None,
+                storage: None,
             }))
         })
     }

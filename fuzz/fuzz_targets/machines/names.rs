@@ -79,7 +79,7 @@ impl Play {
             (Node::Server(_), _) => {
                 let own = DatumId { client: peer, serial: u64::from(what % 4) };
                 let read = if what >= 128 { datum } else { own };
-                let supply = Supply { datum: read, meta: meta(), from: peer, address: String::new(), hops: 1 };
+                let supply = Supply::direct(read, meta(), peer, String::new(), 1);
                 let task = Task {
                     id: TaskId { client: peer, serial: u64::from(what) },
                     kind: TaskKind::Publish(Box::new(named)),

@@ -18,6 +18,7 @@ use gridloom_net::durable::Durable;
 use gridloom_net::identity::{Secret, TICKET_VARIABLE};
 use gridloom_net::jobs::{JobsConfig, RunAs, shared_threads};
 use gridloom_net::segment::Disk;
+use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
 use serde_json::json;
 
@@ -85,6 +86,9 @@ pub struct Options {
     /// Folder for durable shared data, which are there again when the server starts with it again
     #[arg(long, value_name = "DIR")]
     durable: Option<PathBuf>,
+    /// Folder that servers share, for shared data that are put with the method 'storage'
+    #[arg(long, value_name = "DIR")]
+    storage: Option<PathBuf>,
     /// Limit of what the server sends to other hosts, such as 100Mbps or 12MBps; messages and data up to 32 KiB do not count
     #[arg(long, value_parser = parse_upload_rate, value_name = "RATE")]
     upload_limit: Option<f64>,
@@ -220,6 +224,13 @@ fn open_durable(options: &Options, memory_bytes: u64) -> Result<Option<Durable>>
     Ok(Some(durable))
 }
 
+/// The folder that servers share, if there is one.
+fn open_storage(options: &Options) -> Result<Option<Storage>> {
+    let Some(folder) = &options.storage else { return Ok(None) };
+    let folder = absolute(folder)?;
+    Storage::open(&folder).map(Some).with_context(|| format!("--storage: '{}'", folder.display()))
+}
+
 pub fn run(mut options: Options) -> Result<ExitCode> {
     hide_memory()?;
     if options.run_code {
@@ -249,6 +260,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let mut kept = open_models(&options, &offer);
     let (memory_bytes, disk) = places(&options)?;
     let durable = open_durable(&options, memory_bytes)?;
+    let storage = open_storage(&options)?;
+    let storage_id = storage.as_ref().map(Storage::id);
     let kept_durable = durable.as_ref().map(Durable::named);
     let pool_keep_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT) / 2;
     let names = offer.definitions.iter().map(|definition| definition.signature.name.clone());
@@ -284,6 +297,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         upload_limit: options.upload_limit,
         disk,
         durable,
+        storage,
     };
     let data_max = gridloom_net::segment::data_max(options.slots)?;
     let agent = if options.no_agent { String::new() } else { options.agent.agent.clone() };
@@ -303,6 +317,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             codes,
             models: models.clone(),
             durable: kept_durable.clone(),
+            storage: storage_id,
         });
         let machine: BoxMachine = match options.no_agent {
             true => Box::new(server),

@@ -218,6 +218,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
                 codes: BTreeMap::new(),
                 models: BTreeMap::new(),
                 durable: None,
+                storage: None,
             };
             Node::Server(Box::new(Server::new(config)))
         };

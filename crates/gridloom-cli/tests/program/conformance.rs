@@ -77,6 +77,8 @@ impl World for RealWorld {
         arguments.extend(["--agent", &agent, "--name", &spec.name, "--slots", &slots, "--memory", &memory]);
         let durable = self.durable_folder().join(&spec.name);
         arguments.extend(["--durable", durable.to_str().unwrap()]);
+        let storage = self.folder.join("storage");
+        arguments.extend(["--storage", storage.to_str().unwrap()]);
         if !self.shared_memory {
             arguments.push("--no-shared-memory");
         }

@@ -391,6 +391,7 @@ mod tests {
             plain: false,
             memory_bytes: 0,
             is_durable: false,
+            storage: None,
             slowdown: 1.0,
             functions: Vec::new(),
             codes: BTreeMap::new(),

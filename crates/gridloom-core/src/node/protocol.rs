@@ -170,6 +170,9 @@ pub enum Effect {
     Send { to: NodeId, message: Message },
     /// Send a datum of the store or a slice of one, or one that has begun to come.
     SendDatum { to: NodeId, datum: DatumId },
+    /// The same, of the store, by the storage that this server shares with that one: as a file, once for all that ask. What cannot be
+    /// written is sent as by `SendDatum`.
+    StoreDatum { to: NodeId, datum: DatumId },
     /// Send so many bytes the way data go, to measure it.
     SendProbe {
         to: NodeId,

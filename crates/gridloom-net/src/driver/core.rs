@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, Level, Machine, NodeId, Time};
+use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Time};
 use gridloom_channel::frame::{self, DataHeader};
 use gridloom_channel::{Inbound, Kind};
 use gridloom_core::node::message::{DataMessage, Message};
@@ -32,8 +32,9 @@ use super::streams::{self, Streams};
 use super::timers::{Clock, Timers};
 use super::workers::Workers;
 use crate::durable::Writer;
-use crate::log::said_of;
+use crate::log::{said_of, warning};
 use crate::payload::Payload;
+use crate::storage::{Files, Stored};
 use crate::store::Store;
 use crate::transport::Aside;
 use crate::transport::notice::{Inbox, Link, Notice};
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     pub(super) workers: Workers,
     pub(super) mappings: Mappings,
     pub(super) durable: Writer,
+    /// In the storage that servers share.
+    pub(super) files: Files,
     pub(super) timers: Timers,
     pub(super) pending: VecDeque<Input>,
     pub(super) effects: Vec<Effect>,
@@ -108,6 +111,7 @@ impl Core {
             }
             Effect::Send { to, message } => self.contacts.queue(to, |out| out.message(Kind::Message, &message)),
             Effect::SendDatum { to, datum } => self.send_datum(to, datum),
+            Effect::StoreDatum { to, datum } => self.store_datum(to, datum),
             Effect::SendProbe { to, size_bytes } if size_bytes <= EAGER_BYTES_MAX => {
                 self.aside(to, &Aside::Probe { bytes: vec![0; size_bytes as usize] });
             }
@@ -119,6 +123,7 @@ impl Core {
                     self.store.forget_slice(datum);
                 }
                 self.durable.remove(datum);
+                self.files.remove(datum);
             }
             Effect::MakeDurable { named } => {
                 let datum = named.datum;
@@ -198,6 +203,43 @@ impl Core {
         self.contacts.queue(to, |out| out.message(Kind::Hello, aside));
     }
 
+    /// A small datum is no file, and memory of this host is handed over.
+    fn store_datum(&mut self, to: NodeId, datum: DatumId) {
+        let found = self.store.get(&datum).filter(|(_, payload)| payload.size_bytes() > EAGER_BYTES_MAX);
+        let link = self.streams.link_to(to).filter(|_| !self.streams.shares_memory_with(to));
+        let is_begun = found.zip(link).is_some_and(|((_, payload), link)| self.files.write(link, datum, payload));
+        if !is_begun {
+            self.send_datum(to, datum);
+        }
+    }
+
+    /// A datum is in the storage for a peer, or has to go another way.
+    fn stored(&mut self, link: Link, datum: DatumId, outcome: Result<[u8; 32], String>) {
+        if !self.streams.is_up(link) {
+            return;
+        }
+        match (outcome, self.store.get(&datum)) {
+            (Ok(digest), Some((meta, _))) => self.aside(link.peer, &Aside::Stored { datum, meta, digest }),
+            (Ok(_), None) => self.send_datum(link.peer, datum),
+            (Err(why), _) => {
+                self.log(warning("a datum cannot be written to the storage: it is sent").why(why));
+                self.send_datum(link.peer, datum);
+            }
+        }
+    }
+
+    /// A peer has written a datum to the storage.
+    fn load(&mut self, from: NodeId, datum: DatumId, meta: Meta, digest: [u8; 32]) -> Result<(), String> {
+        self.streams.check_sender(from, datum)?;
+        let Some(link) = self.streams.link_to(from) else { return Ok(()) };
+        let is_too_large = meta.checked_size_bytes().is_none_or(|bytes| bytes > self.streams.datum_bytes_max());
+        if is_too_large || !self.files.read(Stored { link, datum, meta, digest }) {
+            let why = "it has no storage, or none for so large a datum".into();
+            self.pending.push_back(Input::DatumBroken { from, datum, no_memory: false, why });
+        }
+        Ok(())
+    }
+
     fn send_datum(&mut self, to: NodeId, datum: DatumId) {
         if !self.contacts.is_up(to) {
             return;
@@ -259,6 +301,19 @@ impl Core {
                 Notice::MadeDurable { datum, outcome } => {
                     self.pending.push_back(Input::MadeDurable { datum, outcome });
                 }
+                Notice::Stored { link, datum, outcome } => self.stored(link, datum, outcome),
+                Notice::Loaded { link, datum, meta, outcome } if self.streams.is_up(link) => {
+                    let from = link.peer;
+                    self.pending.push_back(match outcome {
+                        Ok(payload) => {
+                            self.store.put(datum, meta.clone(), payload);
+                            // Its time says nothing of the way between the two.
+                            Input::DatumArrived { from, datum, meta, took_ns: 0 }
+                        }
+                        Err((no_memory, why)) => Input::DatumBroken { from, datum, no_memory, why },
+                    });
+                }
+                Notice::Loaded { .. } => {}
                 Notice::Speed { flops } => self.pending.push_back(Input::SpeedMeasured { flops }),
                 notice => self.streams.on_notice(notice),
             }
@@ -337,10 +392,10 @@ impl Core {
                 let DataHeader { datum, meta } = header;
                 self.pending.push_back(Input::DatumArrived { from, datum, meta, took_ns: 0 });
             }
-            Kind::Hello => {
-                let aside = frame::parse(body).map_err(|error| error.to_string())?;
-                self.streams.on_aside(from, aside)?;
-            }
+            Kind::Hello => match frame::parse(body).map_err(|error| error.to_string())? {
+                Aside::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
+                aside => self.streams.on_aside(from, aside)?,
+            },
             Kind::Letter => unreachable!("the limits of a control connection have no letters"),
         }
         Ok(())
@@ -386,5 +441,6 @@ impl Core {
         self.contacts.shut_down();
         self.workers.shut_down();
         self.mappings.shut_down();
+        self.files.shut_down();
     }
 }

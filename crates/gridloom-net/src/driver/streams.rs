@@ -5,10 +5,11 @@
 //!
 //! **Invariant:** what a thread tells of an earlier connection to a peer has no effect ([`Link`]).
 
+mod local;
 mod peer;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, net, thread};
@@ -19,7 +20,7 @@ use gridloom_channel::Keys;
 use gridloom_channel::tags::CHANGED;
 use gridloom_core::node::{Input, LogLine, Role};
 
-use peer::{Incoming, Peer, STREAMS_MAX, shake_local};
+use peer::{Incoming, Peer, STREAMS_MAX};
 
 use crate::identity::Credentials;
 use crate::log::warning;
@@ -34,7 +35,7 @@ use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
-use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, LOCAL_HANDSHAKES_MAX, TAKEN_EVERY, local};
+use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, TAKEN_EVERY};
 
 /// Gives a lane, started if need be.
 type Lane = for<'a> fn(&'a mut Lanes, &dyn Fn(u64) -> io::Result<Outgoing>) -> io::Result<&'a Outgoing>;
@@ -117,6 +118,16 @@ impl Streams {
     pub(super) fn check_invariants(&self, is_up: impl Fn(NodeId) -> bool) {
         assert!(self.peers.keys().all(|peer| is_up(*peer)), "bulk of a peer that is not up");
         assert!(self.peers.values().all(|peer| peer.incoming.len() <= STREAMS_MAX));
+    }
+
+    /// The largest datum that it takes.
+    pub(super) fn datum_bytes_max(&self) -> u64 {
+        self.datum_bytes_max
+    }
+
+    /// The connection to a peer.
+    pub(super) fn link_to(&self, peer: NodeId) -> Option<Link> {
+        self.peers.get(&peer).map(|peer| peer.link)
     }
 
     /// Ends everything.
@@ -237,7 +248,9 @@ impl Streams {
             | Notice::Resolved { .. }
             | Notice::Speed { .. }
             | Notice::Mapped { .. }
-            | Notice::MadeDurable { .. } => {
+            | Notice::MadeDurable { .. }
+            | Notice::Stored { .. }
+            | Notice::Loaded { .. } => {
                 unreachable!("the node's core takes these itself")
             }
         }
@@ -276,6 +289,7 @@ impl Streams {
                 peer.outgoing.all().for_each(|outgoing| outgoing.released(&serials, retired));
             }
             Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, no_memory: false, why }),
+            Aside::Stored { .. } => unreachable!("the node's core takes it itself"),
             Aside::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
         }
         Ok(())
@@ -343,47 +357,6 @@ impl Streams {
         let sender = self.peers.get(&link.peer).map(|peer| peer.hello.role);
         let passes_on_from = sender.filter(|_| self.own.role == Role::Server);
         Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on_from }
-    }
-
-    // ---- shared memory
-
-    pub(super) fn accept_local(&mut self) {
-        loop {
-            let Some((listener, _)) = &self.listener else { return };
-            match local::accept(listener) {
-                Ok(None) => return,
-                // A node that is turned away sends over TCP.
-                Ok(Some(_)) if self.shaking >= LOCAL_HANDSHAKES_MAX => {}
-                Ok(Some(stream)) => self.shake_local(stream),
-                // Out of descriptors, mostly: the dialler tries again, which wakes this again.
-                Err(error) => return self.log(warning("a local connection could not be accepted").why(error)),
-            }
-        }
-    }
-
-    fn shake_local(&mut self, mut stream: UnixStream) {
-        let nobody = Link { peer: self.own.node, generation: 0 };
-        let (receiver, credentials, own) = (self.receiver(nobody, 0), self.credentials.clone(), self.own.clone());
-        let shake = move || {
-            let admitted = shake_local(&mut stream, receiver.inbox.clone(), credentials, own);
-            receiver.inbox.post(Notice::LocalShaken);
-            if let Ok((link, number)) = admitted {
-                Receiver { link, stream: number, ..receiver }.run_local(stream);
-            }
-        };
-        self.shaking += 1;
-        let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
-        if let Err(error) = self.inbox.threads.spawn(thread, shake) {
-            self.shaking -= 1;
-            self.log(warning("no thread for a local connection").why(error));
-        }
-    }
-
-    fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<Link> {
-        let shares = !self.own.host.is_empty() && hello.host == self.own.host && hello.purpose == Purpose::Local;
-        let peer = self.peers.get_mut(&hello.node).filter(|peer| shares && peer.may_open(hello.stream))?;
-        peer.incoming.insert(hello.stream, Incoming { closer: Some(Closer::Unix(stream)), told: 0 });
-        Some(peer.link)
     }
 
     /// Whether a peer may send that datum.
@@ -466,7 +439,7 @@ impl Streams {
     }
 
     /// Whether that very connection to the peer still stands.
-    fn is_up(&self, link: Link) -> bool {
+    pub(super) fn is_up(&self, link: Link) -> bool {
         self.peers.get(&link.peer).is_some_and(|peer| peer.link == link)
     }
 

@@ -80,7 +80,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 39. shared data have methods of transfer, and come in slices
 /// 40. functions declare how what they put is kept
 /// 41. functions declare how large their files, texts and bytes are likely to be
-pub const VERSIONS: (u16, u16) = (41, 41);
+/// 42. data go by a storage that servers share
+pub const VERSIONS: (u16, u16) = (42, 42);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

@@ -54,6 +54,8 @@ pub enum Aside {
         retired: bool,
         serials: Vec<u64>,
     },
+    /// "That datum, which you wait for, is in the storage that we share; its bytes have that digest (BLAKE3)."
+    Stored { datum: DatumId, meta: Meta, digest: [u8; 32] },
     /// A probe small enough to go the way of small data.
     Probe { bytes: Vec<u8> },
 }

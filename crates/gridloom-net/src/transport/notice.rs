@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_base::{DatumId, NodeId};
+use gridloom_base::{DatumId, Meta, NodeId};
 use gridloom_channel::Keys;
 use gridloom_channel::tags::Changed;
 use gridloom_map::{MapError, Plan};
@@ -120,6 +120,10 @@ pub enum Notice {
     },
     /// A shared datum will outlive the process, or why it will not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
+    /// A datum is in the storage for a peer, with this digest, or why it is not.
+    Stored { link: Link, datum: DatumId, outcome: Result<[u8; 32], String> },
+    /// What a peer has written to the storage was read; or why not, and whether there is no memory.
+    Loaded { link: Link, datum: DatumId, meta: Meta, outcome: Result<Payload, (bool, String)> },
     /// A group was mapped.
     Mapped { number: u64, outcome: Result<Plan, MapError> },
     /// The speed of a slot.

@@ -136,8 +136,8 @@ class SharedData:
             put ends when it is on their disks.
         method : str, optional
             How it gets to the servers that read it: ``"direct"`` from servers that have it, ``"tree"`` also from servers that it comes
-            to, ``"swarm"`` in two slices at a time, each from another server, or ``"auto"``: the one that takes the least time,
-            as predicted.
+            to, ``"swarm"`` in two slices at a time, each from another server, ``"storage"`` through a folder that servers share
+            (``gridloom serve --storage DIR``), or ``"auto"``: the one of the first three that takes the least time, as predicted.
 
         Raises
         ------

@@ -50,6 +50,7 @@ impl Simulation {
             self.links.hang_up(&mut self.kernel, &mut self.routes, (node, peer), why);
         }
         self.end_session(node);
+        self.end_files(node);
         // Nothing will come for a process that waits for its events.
         self.processes.wake_for_event(&mut self.kernel, node);
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_base::{
-    DatumId, Dtype, GroupId, METHODS, Machine, Meta, Named, NodeId, SplitMix64, TaskError, TaskId, Time,
+    DatumId, Dtype, GroupId, METHODS, Machine, Meta, Named, NodeId, SplitMix64, StorageId, TaskError, TaskId, Time,
 };
 use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind, Terms};
 use gridloom_core::node::message::{
@@ -19,6 +19,7 @@ use gridloom_core::node::{Effect, Input, Role, Timer};
 use gridloom_map::{MapBy, Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::LinkEstimate;
 
+use super::places::AGENT_HOST;
 use super::workload::{Hashes, MIX_NAME};
 
 /// It says so much, within this time.
@@ -160,7 +161,14 @@ impl Insider {
     fn supply(&mut self, datum: DatumId) -> Supply {
         let address = ["", "sim://host-0:1", "nowhere"][self.below(3) as usize].into();
         let from = if self.below(2) == 0 { self.id } else { self.node() };
-        Supply { datum, meta: self.meta(), from, address, hops: 1 + self.below(3) as u16 }
+        Supply {
+            datum,
+            meta: self.meta(),
+            from,
+            address,
+            hops: 1 + self.below(3) as u16,
+            by_storage: self.below(4) == 0,
+        }
     }
 
     // ---- what it says
@@ -183,7 +191,8 @@ impl Insider {
                 });
                 TaskToServer::Resupply { supplies }.into()
             }
-            7 => DataMessage::Fetch { datum: self.datum(), hops: self.below(4) as u16 }.into(),
+            7 => DataMessage::Fetch { datum: self.datum(), hops: self.below(4) as u16, by_storage: self.below(2) == 0 }
+                .into(),
             8 => DataMessage::FetchRefused { datum: self.datum(), why: "so".into() }.into(),
             9 => self.in_the_name_of_another(),
             10 => {
@@ -279,10 +288,8 @@ impl Insider {
             task.outputs.clear();
         }
         let meta = self.meta();
-        let supplies: Vec<Supply> = task
-            .inputs()
-            .map(|datum| Supply { datum, meta: meta.clone(), from: self.id, address: String::new(), hops: 1 })
-            .collect();
+        let supplies: Vec<Supply> =
+            task.inputs().map(|datum| Supply::direct(datum, meta.clone(), self.id, String::new(), 1)).collect();
         TaskToServer::RunTasks { tasks: vec![task], supplies }.into()
     }
 
@@ -329,6 +336,7 @@ impl Insider {
                     plain,
                     memory_bytes,
                     is_durable: true,
+                    storage: Some(StorageId(AGENT_HOST.into())),
                     slowdown,
                     functions,
                     codes,

@@ -278,7 +278,7 @@ impl Naming {
         let asked = Asked::Put { name: name.clone(), value, replaces };
         let replicas = if self.random.below(3) == 0 { 2 } else { 1 };
         let is_durable = self.random.below(3) == 0;
-        let method = [Method::Auto, Method::Direct, Method::Tree, Method::Swarm, Method::Swarm, Method::Swarm]
+        let method = [Method::Auto, Method::Direct, Method::Tree, Method::Storage, Method::Swarm, Method::Swarm]
             [self.random.below(6) as usize];
         let command =
             NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by: None, task, group };

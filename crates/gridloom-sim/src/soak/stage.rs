@@ -47,7 +47,8 @@ impl Stage {
         let platform = Platform::parse(PLATFORM, "soak.toml", &mut |_| Err("no files".into()));
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
-        let config = SimConfig { seed, parts: PARTS, slow_mappings_of: 16, ..SimConfig::default() };
+        let storages = (1..=SERVERS as u32).map(|number| (HostId(number), HostId(AGENT_HOST))).collect();
+        let config = SimConfig { seed, parts: PARTS, slow_mappings_of: 16, storages, ..SimConfig::default() };
         let mut sim = Simulation::new(platform.clone(), config);
         sim.kernel.instruments_mut().trace.take_events();
         sim.set_bodies(Box::<Mix>::default());

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_flow::NetworkModel;
 use gridloom_platform::{HostId, Platform, units};
 use gridloom_sim::SimConfig;
@@ -156,7 +157,9 @@ impl SimulateConfig {
         let efficiencies = self.efficiencies.clone();
         let disks = rates(platform, ("disk", "the rate of its disk, such as 200MBps"))?;
         let upload_limits = rates(platform, ("upload_limit", "what its server sends at most, such as 100Mbps"))?;
-        Ok(SimConfig { seed: self.seed, network, efficiencies, disks, upload_limits, ..SimConfig::default() })
+        let storages = storages(platform)?;
+        let seed = self.seed;
+        Ok(SimConfig { seed, network, efficiencies, disks, upload_limits, storages, ..SimConfig::default() })
     }
 
     /// Which host has which role.
@@ -170,6 +173,22 @@ fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
         None => Ok(NetworkModel::default()),
         Some(name) => NetworkModel::by_name(name).map_err(|error| Error::Input(error.to_string())),
     }
+}
+
+/// The host on which each host's server shares files with others.
+fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
+    let mut storages = BTreeMap::new();
+    for (number, host) in (0..).zip(platform.hosts()) {
+        let Some(name) = host.properties.get("storage") else { continue };
+        let Some(storage) = platform.host(name) else {
+            let near = near_names(name, platform.hosts().iter().map(|host| host.name.as_str()));
+            let why = format!("host '{}' has storage = '{name}', and there is no such host", host.name);
+            let why = format!("{why}{}", did_you_mean(&near));
+            return Err(Error::Input(platform.error_of(HostId(number), why).to_string()));
+        };
+        storages.insert(HostId(number), storage);
+    }
+    Ok(storages)
 }
 
 /// Rates that a property of hosts says, bytes per second.

@@ -18,8 +18,13 @@ const ALL_EXCHANGE: c_int = 4;
 const DURABLE: c_int = 0x100;
 /// Where a hint has a method of transfer.
 const METHOD: c_int = 0xF000;
-const METHODS: [(c_int, Method); 4] =
-    [(0, Method::Auto), (0x1000, Method::Direct), (0x2000, Method::Tree), (0x3000, Method::Swarm)];
+const METHODS: [(c_int, Method); 5] = [
+    (0, Method::Auto),
+    (0x1000, Method::Direct),
+    (0x2000, Method::Tree),
+    (0x3000, Method::Swarm),
+    (0x4000, Method::Storage),
+];
 
 /// How long `OmstGetData` waits: seconds, as bits.
 static LIMIT: AtomicU64 = AtomicU64::new((-1.0f64).to_bits());
@@ -38,7 +43,7 @@ fn meaning(hint: c_int) -> Outcome<(PutOptions, bool)> {
         }
         _ => Err(Failed::other(format!(
             "hint {hint:#x} is none: give OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
-             OMST_DURABLE_NP and one of OMST_DIRECT_NP, OMST_TREE_NP and OMST_SWARM_NP"
+             OMST_DURABLE_NP and one of OMST_DIRECT_NP, OMST_TREE_NP, OMST_SWARM_NP and OMST_STORAGE_NP"
         ))),
     }
 }

@@ -8,6 +8,7 @@
 //! | `direct` | [`direct`] | from servers that have it |
 //! | `tree` | [`tree`] | also from servers that it comes to |
 //! | `swarm` | [`swarm`] | in two slices, each along a tree of its own |
+//! | `storage` | [`storage`] | from a folder that they share with one that has it |
 //! | `auto` | here | by `swarm` where that ends earlier for all that want it at about the same time, else by `tree` |
 //!
 //! Predictions are no better than what is known of links. So of sources that end nearly as early ([`NEAR_EARLIEST`]), those with
@@ -16,6 +17,7 @@
 //! **Invariant:** no server gets a datum, or a slice of it, from one that gets that from this one, however far behind.
 
 mod direct;
+mod storage;
 mod swarm;
 mod tree;
 
@@ -75,7 +77,16 @@ pub struct Reader<'a> {
     /// Servers that have it.
     pub holders: &'a [NodeId],
     pub is_usable: &'a dyn Fn(NodeId) -> bool,
+    /// Whether it shares a storage with that one.
+    pub shares_storage: &'a dyn Fn(NodeId) -> bool,
     pub way: &'a dyn Fn(NodeId, NodeId) -> LinkEstimate,
+}
+
+impl Reader<'_> {
+    /// Whether it gets the datum from that one by a storage, if its method is that.
+    fn serves_by_storage(&self, node: NodeId) -> bool {
+        self.holders.contains(&node) && (self.shares_storage)(node)
+    }
 }
 
 /// One datum, or a slice of one, on its way to servers.
@@ -114,6 +125,7 @@ impl Spread {
     pub fn candidates(&self, method: Method, reader: &Reader<'_>) -> Vec<Candidate> {
         let candidates = match method {
             Method::Direct => direct::candidates(self, reader),
+            Method::Storage => storage::candidates(self, reader),
             // What comes in slices comes by the method's own plan; a server that has to be named another source takes the best there is.
             Method::Auto | Method::Tree | Method::Swarm => tree::candidates(self, reader),
         };

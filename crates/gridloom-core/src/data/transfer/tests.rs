@@ -12,6 +12,10 @@ fn equal(_: NodeId, _: NodeId) -> LinkEstimate {
     LinkEstimate { bandwidth: 12.5e6, latency_s: 1e-4 }
 }
 
+fn reader<'a>(server: NodeId, holders: &'a [NodeId], shares_storage: &'a dyn Fn(NodeId) -> bool) -> Reader<'a> {
+    Reader { now_s: 0.0, server, size_bytes: SIZE, holders, is_usable: &all, shares_storage, way: &equal }
+}
+
 /// Hosts of two sites: those of even numbers and the others. One link between them is ten times as slow.
 fn sites(a: NodeId, b: NodeId) -> LinkEstimate {
     let bandwidth = if a.0 % 2 == b.0 % 2 { 12.5e6 } else { 1.25e6 };
@@ -25,7 +29,8 @@ fn candidates(
     is_usable: impl Fn(NodeId) -> bool,
     way: impl Fn(NodeId, NodeId) -> LinkEstimate,
 ) -> Vec<Candidate> {
-    let reader = Reader { now_s, server, size_bytes, holders, is_usable: &is_usable, way: &way };
+    let shares_storage = &|_| false;
+    let reader = Reader { now_s, server, size_bytes, holders, is_usable: &is_usable, shares_storage, way: &way };
     spread.candidates(Method::Tree, &reader)
 }
 
@@ -136,12 +141,25 @@ fn no_circle_closes_when_a_source_fails() {
 fn direct_takes_those_that_have_it() {
     let mut spread = Spread::default();
     for server in [2, 3, 4].map(NodeId) {
-        let reader =
-            Reader { now_s: 0.0, server, size_bytes: SIZE, holders: &[NodeId(1)], is_usable: &all, way: &equal };
+        let reader = reader(server, &[NodeId(1)], &|_| false);
         let candidates = spread.candidates(Method::Direct, &reader);
         assert_eq!(candidates.iter().map(|one| one.source.node.0).collect::<Vec<_>>(), [1]);
         spread.begin(server, candidates[0].source);
     }
+}
+
+#[test]
+fn one_file_of_a_storage_serves_all_that_share_it() {
+    let mut spread = Spread::default();
+    let (holders, shares) = ([NodeId(1), NodeId(2), NodeId(3)], |node| node != NodeId(1));
+    for server in [4, 5, 6].map(NodeId) {
+        let candidates = spread.candidates(Method::Storage, &reader(server, &holders, &shares));
+        assert_eq!(candidates.iter().map(|one| one.source.node.0).collect::<Vec<_>>(), [2]);
+        spread.begin(server, candidates[0].source);
+    }
+    // It shares none: from any, also from those that it comes to.
+    let candidates = spread.candidates(Method::Storage, &reader(NodeId(7), &holders, &|_| false));
+    assert_eq!(candidates.len(), 6);
 }
 
 const WIDE: fn(NodeId, NodeId) -> LinkEstimate = |_, _| LinkEstimate { bandwidth: 125e6, latency_s: 2e-4 };

@@ -137,7 +137,7 @@ impl Agent {
             }
             let supply = |(slice, source): &(DatumId, Source)| {
                 let address = self.servers[&source.node].registration.address.clone();
-                Supply { datum: *slice, meta: named.meta.clone(), from: source.node, address, hops: source.hops }
+                Supply::direct(*slice, named.meta.clone(), source.node, address, source.hops)
             };
             let supplies = sources.iter().map(supply).collect();
             send(out, *server, TaskToServer::Resupply { supplies });

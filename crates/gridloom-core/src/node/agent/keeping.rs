@@ -199,7 +199,7 @@ impl Agent {
         };
         let (from, hops) = (source.node, source.hops);
         let address = self.servers[&from].registration.address.clone();
-        let supplies = vec![Supply { datum, meta: named.meta, from, address, hops }];
+        let supplies = vec![Supply::direct(datum, named.meta, from, address, hops)];
         send(out, server, TaskToServer::RunTasks { tasks: vec![task], supplies });
     }
 

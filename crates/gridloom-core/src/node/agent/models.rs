@@ -87,6 +87,7 @@ pub(super) mod tests {
             plain: false,
             memory_bytes: 1 << 20,
             is_durable: false,
+            storage: None,
             slowdown,
             functions: vec![signature],
             codes: BTreeMap::from([("m/f".to_string(), node)]),

@@ -14,7 +14,7 @@ use crate::data::{Candidate, Reader, Source, Spread};
 use crate::node::message::{Basis, CatalogToServer, Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX};
-use gridloom_base::{DatumId, NodeId, Time, slice_bytes};
+use gridloom_base::{DatumId, Method, NodeId, Time, slice_bytes};
 use gridloom_perf::{LinkEstimate, Tree};
 
 /// The way between servers that could not reach one another: taken if there is no other.
@@ -154,7 +154,8 @@ impl Agent {
             (Some(named), Some(source)) if waited_ns < SEARCH_NS_MAX => {
                 let (from, hops) = (source.node, source.hops);
                 let address = self.servers[&from].registration.address.clone();
-                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops }];
+                let by_storage = named.method == Method::Storage && self.shares_storage(server, from, &failed);
+                let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops, by_storage }];
                 send(out, server, TaskToServer::Resupply { supplies });
                 let search = self.names.searches.searches.get_mut(&(datum, server)).expect("found above");
                 search.answered = Some(now);
@@ -218,7 +219,8 @@ impl Agent {
         let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
         let candidates = |is_usable: &dyn Fn(NodeId) -> bool| {
             let (now_s, size_bytes, way) = (now.seconds(), bytes.end - bytes.start, &|a, b| self.way(a, b).0);
-            let reader = Reader { now_s, server, size_bytes, holders: &holders, is_usable, way };
+            let shares_storage = &|node| self.shares_storage(server, node, failed);
+            let reader = Reader { now_s, server, size_bytes, holders: &holders, is_usable, shares_storage, way };
             spread.candidates(named.method, &reader)
         };
         let has_rested = |node: NodeId| failed.get(&node).is_none_or(|at| now.since(*at) >= HEARTBEAT_NS);
@@ -226,6 +228,12 @@ impl Agent {
             none if none.is_empty() => candidates(&has_rested),
             some => some,
         }
+    }
+
+    /// Whether two servers share a storage, and nothing has failed on the way of a datum to the first.
+    fn shares_storage(&self, server: NodeId, other: NodeId, failed: &BTreeMap<NodeId, Time>) -> bool {
+        let storage = |node| self.servers.get(&node).and_then(|server| server.registration.storage);
+        failed.is_empty() && storage(server).is_some() && storage(server) == storage(other)
     }
 
     /// A datum on its way to servers.
@@ -289,7 +297,7 @@ mod tests {
     use crate::node::protocol::Input;
     use crate::node::{AgentTimer, Timer};
     use gridloom_base::time::SECOND_NS;
-    use gridloom_base::{Dtype, Machine, Meta, Method, Named};
+    use gridloom_base::{Dtype, Machine, Meta, Named};
 
     const SEEKER: NodeId = NodeId(4);
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };

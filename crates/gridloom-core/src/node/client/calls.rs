@@ -179,7 +179,7 @@ impl Client {
         let Some(call) = self.calls.of_datum(datum).filter(|call| call.server == place) else { return };
         let Some((_, meta)) = call.request.sources.iter().find(|(source, _)| *source == datum) else { return };
         // Not the datum itself: the server asks for it, so that it can say if that fails again.
-        let supply = Supply { datum, meta: meta.clone(), from: self.config.id, address: String::new(), hops: 1 };
+        let supply = Supply::direct(datum, meta.clone(), self.config.id, String::new(), 1);
         self.contacts.post(place, TaskToServer::Resupply { supplies: vec![supply] }, out);
     }
 

@@ -120,7 +120,7 @@ impl Client {
             true => String::new(),
             false => self.contacts.address_of(from),
         };
-        Supply { datum, meta: self.data[&datum].meta.clone(), from, address, hops }
+        Supply::direct(datum, self.data[&datum].meta.clone(), from, address, hops)
     }
 
     /// Has a datum come to the client. False if its place is not known.
@@ -136,7 +136,7 @@ impl Client {
         let holder = self.supplies.best_source(datum, self.config.id, holders);
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
-        self.contacts.post(from, DataMessage::Fetch { datum, hops: 1 }, out);
+        self.contacts.post(from, DataMessage::Fetch { datum, hops: 1, by_storage: false }, out);
         true
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Message, Output, OutputQuery, ServerStatus};
-use gridloom_base::{NodeId, TaskId};
+use gridloom_base::{NodeId, StorageId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, GridView, LinkReport, host_of};
 
@@ -103,6 +103,8 @@ pub struct Registration {
     pub memory_bytes: u64,
     /// It keeps shared data also when it ends.
     pub is_durable: bool,
+    /// It shares that with other servers.
+    pub storage: Option<StorageId>,
     /// How many times as long as on its processors calls take on purpose: 1 unless it stands for a slower machine.
     pub slowdown: f64,
     pub functions: Vec<Signature>,

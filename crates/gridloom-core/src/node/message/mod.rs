@@ -65,6 +65,8 @@ pub enum DataMessage {
         datum: DatumId,
         /// See [`Supply::hops`].
         hops: u16,
+        /// By the storage that both share, if it is there.
+        by_storage: bool,
     },
     /// The datum will not come from here.
     FetchRefused { datum: DatumId, why: String },

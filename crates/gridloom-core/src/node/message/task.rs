@@ -102,6 +102,15 @@ pub struct Supply {
     /// How many sends it takes from where the datum is, or is made, to the server: above 1, that node waits for it too. A node
     /// that waits for a copy lets only nodes with more hops wait behind it, so that no two wait for one another.
     pub hops: u16,
+    /// It comes by a storage that both share.
+    pub by_storage: bool,
+}
+
+impl Supply {
+    /// It comes over the network.
+    pub fn direct(datum: DatumId, meta: Meta, from: NodeId, address: String, hops: u16) -> Supply {
+        Supply { datum, meta, from, address, hops, by_storage: false }
+    }
 }
 
 /// In what respect a source failed.

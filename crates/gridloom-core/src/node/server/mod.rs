@@ -39,7 +39,7 @@ use admission::{Admission, Output};
 use calibration::Calibration;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Level, Machine, Named, NodeId, TaskId, Time};
+use gridloom_base::{Level, Machine, Named, NodeId, StorageId, TaskId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::FunctionModel;
 use learning::{Learning, News};
@@ -80,6 +80,8 @@ pub struct ServerConfig {
     pub models: BTreeMap<String, FunctionModel>,
     /// Shared data in the store that outlive the server; `None` if it cannot keep such.
     pub durable: Option<Vec<Named>>,
+    /// It shares that with other servers; `None` if it shares none.
+    pub storage: Option<StorageId>,
 }
 
 /// The machine.
@@ -305,7 +307,7 @@ impl Server {
             TaskToServer::Call { task, supplies } => {
                 let supplies = supplies
                     .into_iter()
-                    .map(|(datum, meta)| Supply { datum, meta, from, address: String::new(), hops: 1 })
+                    .map(|(datum, meta)| Supply::direct(datum, meta, from, String::new(), 1))
                     .collect();
                 if task.terms.calibrates {
                     self.on_calibration(now, from, task, supplies, out);
@@ -351,7 +353,9 @@ impl Server {
 
     fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
         self.admitting(now, out, |admission, _, out| match message {
-            DataMessage::Fetch { datum, hops } => admission.fetch(now, datum, Asker { peer: from, hops }, out),
+            DataMessage::Fetch { datum, hops, by_storage } => {
+                admission.fetch(now, datum, (Asker { peer: from, hops }, by_storage), out);
+            }
             DataMessage::FetchRefused { datum, why } => admission.fetches.refused(from, datum, &why, out),
         });
     }

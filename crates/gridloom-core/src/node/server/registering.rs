@@ -85,6 +85,7 @@ impl Registering {
             plain: c.plain,
             memory_bytes: c.memory_bytes,
             is_durable: c.durable.is_some(),
+            storage: c.storage,
             slowdown: c.slowdown,
             functions: c.functions.clone(),
             codes: c.codes.clone(),

@@ -28,6 +28,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         codes: BTreeMap::new(),
         models: BTreeMap::new(),
         durable: None,
+        storage: None,
     }
 }
 
@@ -103,7 +104,7 @@ fn a_reader_of_a_cancelled_tasks_result_asks_elsewhere() {
     };
     let maker = task(1, Argument::Inline { meta: meta(), bytes: vec![0; 24] });
     let reader = task(2, Argument::Datum(datum(1)));
-    let supply = Supply { datum: datum(1), meta: meta(), from: CLIENT, address: String::new(), hops: 1 };
+    let supply = Supply::direct(datum(1), meta(), CLIENT, String::new(), 1);
     let inputs = [
         Input::Received {
             from: CLIENT,
@@ -228,7 +229,7 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
         }
         let kind = TaskKind::Publish(Box::new(named.clone()));
         let task = Task { kind, args: vec![Argument::Datum(own)], ..task(CLIENT, serial, 0) };
-        let supply = Supply { datum: own, meta: meta.clone(), from: CLIENT, address: String::new(), hops: 1 };
+        let supply = Supply::direct(own, meta.clone(), CLIENT, String::new(), 1);
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies: vec![supply] }.into();
         server.handle(Time(2), Input::Received { from: CLIENT, message }, &mut out);
         server.handle(Time(3), arrived.clone(), &mut out);

@@ -28,6 +28,8 @@ pub(super) struct Awaited {
     pub(super) comes_unasked: bool,
     /// How many sends it takes to here, as planned.
     pub(super) hops: u16,
+    /// By the storage that both share.
+    pub(super) by_storage: bool,
     /// Its first bytes have come from there, and it has not broken off.
     pub(super) has_begun: bool,
 }
@@ -35,7 +37,12 @@ pub(super) struct Awaited {
 impl Awaited {
     /// What nobody was asked for.
     pub(super) fn new(size_bytes: u64, origin: Origin, (from, address, hops): (NodeId, String, u16)) -> Awaited {
-        Awaited { from, address, size_bytes, origin, is_asked: false, comes_unasked: false, hops, has_begun: false }
+        let (is_asked, comes_unasked, by_storage, has_begun) = Default::default();
+        Awaited { from, address, size_bytes, origin, is_asked, comes_unasked, hops, by_storage, has_begun }
+    }
+
+    fn request(&self, datum: DatumId) -> DataMessage {
+        DataMessage::Fetch { datum, hops: self.hops, by_storage: self.by_storage }
     }
 }
 
@@ -128,7 +135,7 @@ impl Fetches {
         if is_no_source(datum, members.get(awaited.from).map(|peer| peer.about)) {
             self.failed(datum, SupplyFault::Gone, NO_SOURCE, out);
         } else if members.is_up(awaited.from) {
-            send(out, awaited.from, DataMessage::Fetch { datum, hops: awaited.hops });
+            send(out, awaited.from, awaited.request(datum));
         } else if awaited.address.is_empty() {
             self.failed(datum, SupplyFault::Unreachable, "its holder is not connected", out);
         } else {
@@ -190,7 +197,7 @@ impl Fetches {
                 if awaited.from == peer && is_no_source(datum, Some(role)) {
                     self.failed(datum, SupplyFault::Gone, NO_SOURCE, out);
                 } else if awaited.from == peer {
-                    send(out, peer, DataMessage::Fetch { datum, hops: awaited.hops });
+                    send(out, peer, awaited.request(datum));
                 } else {
                     let why = format!("another node answers at {address}");
                     self.failed(datum, SupplyFault::Unreachable, &why, out);
@@ -214,7 +221,7 @@ impl Fetches {
             };
             let role = members.get(awaited.from).map(|peer| peer.about);
             if role.is_some() && !is_no_source(datum, role) {
-                send(out, awaited.from, DataMessage::Fetch { datum, hops: awaited.hops });
+                send(out, awaited.from, awaited.request(datum));
                 continue;
             }
             unreachable.push(awaited.from);
@@ -276,7 +283,11 @@ mod tests {
         assert!(matches!(out[..], [Output::Effect(Effect::Dial { .. })]) && fetches.is_asked(HOLDER));
         out.clear();
         fetches.peer_up(HOLDER, Role::Server, "there:1", &mut out);
-        assert_eq!(out, [Effect::Send { to: HOLDER, message: DataMessage::Fetch { datum, hops: 2 }.into() }.into()]);
+        assert_eq!(
+            out,
+            [Effect::Send { to: HOLDER, message: DataMessage::Fetch { datum, hops: 2, by_storage: false }.into() }
+                .into()]
+        );
         assert_eq!(fetches.counts(), (1, 0));
         fetches.check().unwrap();
     }

@@ -193,7 +193,7 @@ mod tests {
             let kept = task(HOG, serial, TaskKind::Replicate(Copies::Kept), &[serial], None);
             admission.add(Time(0), kept, false);
             let (datum, meta) = (datum(HOG, serial), bytes(size_bytes));
-            admission.expect(HOG, vec![Supply { datum, meta, from: HOG, address: String::new(), hops: 1 }], false);
+            admission.expect(HOG, vec![Supply::direct(datum, meta, HOG, String::new(), 1)], false);
             assert_eq!(self.admit(Time(0)), None);
             let Store(admission, _, out) = self;
             let (origin, _) = admission.take_arrived(Time(0), datum, size_bytes, out).unwrap();

@@ -48,7 +48,7 @@ impl Admission {
         members: &Members<Role>,
         out: &mut Vec<Output>,
     ) {
-        let Supply { datum: slice, meta, from, address, hops } = supply;
+        let Supply { datum: slice, meta, from, address, hops, .. } = supply;
         let (whole, Some(number), Some(size_bytes)) = (slice.whole(), slice.slice(), meta.checked_size_bytes()) else {
             return;
         };

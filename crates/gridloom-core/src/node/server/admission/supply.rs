@@ -14,7 +14,7 @@ use gridloom_base::{DatumId, NodeId, Time};
 impl Admission {
     /// The sources of what tasks read that have just been taken in.
     pub fn expect(&mut self, client: NodeId, supplies: Vec<Supply>, is_call: bool) {
-        for Supply { datum, meta, from, address, hops } in supplies {
+        for Supply { datum, meta, from, address, hops, .. } in supplies {
             let is_its = datum.client == client || datum.is_shared();
             if is_its && self.executor.reads(datum) && !self.replicas.is_known(datum) {
                 let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
@@ -35,11 +35,12 @@ impl Admission {
         members: &Members<Role>,
         out: &mut Vec<Output>,
     ) {
-        for Supply { datum, meta, from, address, hops } in supplies {
-            if datum.slice().is_some() {
-                self.expect_slice(now, client, Supply { datum, meta, from, address, hops }, members, out);
+        for supply in supplies {
+            if supply.datum.slice().is_some() {
+                self.expect_slice(now, client, supply, members, out);
                 continue;
             }
+            let Supply { datum, meta, from, address, hops, by_storage } = supply;
             let is_needed = self.executor.reads(datum) || self.fetches.is_awaited(datum);
             if datum.client != client || !is_needed || self.replicas.is_here(datum) {
                 continue;
@@ -48,7 +49,8 @@ impl Admission {
             let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
             let is_due = self.replicas.is_known(datum);
             let origin = self.fetches.get(datum).map_or(Origin::Copied, |awaited| awaited.origin);
-            self.fetches.expect(datum, Awaited::new(size_bytes, origin, (from, address, hops)));
+            let awaited = Awaited::new(size_bytes, origin, (from, address, hops));
+            self.fetches.expect(datum, Awaited { by_storage, ..awaited });
             if is_due {
                 self.answer_askers(datum, out);
                 if self.make_room_for(now, datum, size_bytes, out) {
@@ -100,11 +102,14 @@ impl Admission {
     }
 
     /// A peer asks for a datum.
-    pub fn fetch(&mut self, now: Time, datum: DatumId, asker: Asker, out: &mut Vec<Output>) {
+    pub fn fetch(&mut self, now: Time, datum: DatumId, (asker, by_storage): (Asker, bool), out: &mut Vec<Output>) {
         if datum.slice().is_some() && self.has_slice(now, datum) {
             return out.push(Effect::SendDatum { to: asker.peer, datum }.into());
         }
         match self.replicas.fetch(datum, asker, now) {
+            Fetch::Now if by_storage && self.config.storage.is_some() => {
+                out.push(Effect::StoreDatum { to: asker.peer, datum }.into());
+            }
             Fetch::Now => out.push(Effect::SendDatum { to: asker.peer, datum }.into()),
             Fetch::Later => self.answer_askers(datum, out),
             Fetch::Gone => self.refuse(datum, asker.peer, "has dropped it", out),

@@ -53,7 +53,7 @@ fn a_task_runs_when_what_was_asked_for_is_here() {
     members.up(Time(0), CLIENT, Role::Client);
     admission.add(Time(0), task(1, &[5], 11, 1), false);
     let meta = Meta::array(Dtype::Float64, &[1]);
-    let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new(), hops: 1 };
+    let supply = Supply::direct(datum(5), meta, CLIENT, String::new(), 1);
     admission.expect(CLIENT, vec![supply], false);
     assert_eq!(admission.admit(Time(0), &members, &mut out), None);
     assert!(admission.fetches.is_asked(CLIENT) && admission.next_start(|_| false).is_none());
@@ -71,7 +71,7 @@ fn waiting(out: &mut Vec<Output>) -> Admission {
     members.up(Time(0), HOLDER, Role::Server);
     admission.add(Time(0), task(1, &[5], 11, 1), false);
     let meta = Meta::array(Dtype::Float64, &[1]);
-    let supply = Supply { datum: datum(5), meta, from: HOLDER, address: "there:1".into(), hops: 2 };
+    let supply = Supply::direct(datum(5), meta, HOLDER, "there:1".into(), 2);
     admission.expect(CLIENT, vec![supply], false);
     assert_eq!(admission.admit(Time(0), &members, out), None);
     admission
@@ -104,21 +104,21 @@ fn those_farther_off_wait_behind_a_server_that_waits_and_others_are_refused() {
     let mut admission = waiting(&mut out);
     out.clear();
     for asker in [asker(21, 1), asker(22, 2), asker(23, 3), asker(HOLDER.0, 9)] {
-        admission.fetch(Time(1), datum(5), asker, &mut out);
+        admission.fetch(Time(1), datum(5), (asker, false), &mut out);
     }
     assert_eq!(answered(&mut out), (vec![21, 22, HOLDER.0], vec![]));
     admission.begun(datum(5), NodeId(99), &mut out);
     assert_eq!(answered(&mut out), (vec![], vec![]), "it is awaited from another");
     admission.begun(datum(5), HOLDER, &mut out);
     assert_eq!(answered(&mut out), (vec![], vec![23]));
-    admission.fetch(Time(2), datum(5), asker(24, 1), &mut out);
+    admission.fetch(Time(2), datum(5), (asker(24, 1), false), &mut out);
     assert_eq!(answered(&mut out), (vec![], vec![24]), "it comes: nobody waits in a circle");
     admission.fetches.broken(HOLDER, datum(5), SupplyFault::Broken, "it broke", &mut out);
-    admission.fetch(Time(3), datum(5), asker(25, 3), &mut out);
+    admission.fetch(Time(3), datum(5), (asker(25, 3), false), &mut out);
     assert_eq!(answered(&mut out), (vec![], vec![]), "it comes no longer");
     // Its owner names a source that has it.
     let meta = Meta::array(Dtype::Float64, &[1]);
-    let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new(), hops: 3 };
+    let supply = Supply::direct(datum(5), meta, CLIENT, String::new(), 3);
     admission.resupply(Time(4), CLIENT, vec![supply], &Members::default(), &mut out);
     assert_eq!(answered(&mut out), (vec![25], vec![]), "it is no longer nearer");
     admission.check().unwrap();
@@ -137,7 +137,7 @@ fn what_came_and_found_no_room_comes_no_longer() {
     assert!(admission.replicas.unreserve(datum(9), Time(3)));
     assert_eq!(admission.admit(Time(3), &Members::default(), &mut out), None);
     out.clear();
-    admission.fetch(Time(3), datum(5), asker(23, 3), &mut out);
+    admission.fetch(Time(3), datum(5), (asker(23, 3), false), &mut out);
     assert_eq!(answered(&mut out), (vec![], vec![]));
     admission.check().unwrap();
 }
@@ -146,7 +146,7 @@ fn what_came_and_found_no_room_comes_no_longer() {
 fn those_who_wait_behind_a_task_that_is_taken_back_are_refused() {
     let mut out = Vec::new();
     let mut admission = waiting(&mut out);
-    admission.fetch(Time(1), datum(5), asker(23, 3), &mut out);
+    admission.fetch(Time(1), datum(5), (asker(23, 3), false), &mut out);
     out.clear();
     admission.take_back(Time(2), TaskId { client: CLIENT, serial: 1 }, &mut out);
     assert_eq!(answered(&mut out), (vec![23], vec![]));
@@ -197,7 +197,7 @@ fn a_copy_that_was_here_before_stays_when_it_gets_a_name() {
         }));
         let publish = Task { kind, outputs: Vec::new(), ..task(1, &[5], 11, 1) };
         assert!(admission.add(Time(0), publish.clone(), false));
-        let supply = Supply { datum: datum(5), meta, from: CLIENT, address: String::new(), hops: 1 };
+        let supply = Supply::direct(datum(5), meta, CLIENT, String::new(), 1);
         admission.expect(CLIENT, vec![supply], false);
         assert_eq!(admission.admit(Time(0), &members, &mut out), None);
         if !was_here {

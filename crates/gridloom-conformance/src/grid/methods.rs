@@ -1,4 +1,4 @@
-//! Shared data that come to servers in slices.
+//! Shared data that come to several servers, by each method.
 
 use gridloom_base::{DatumId, GroupId, Meta, Method, TaskId};
 use gridloom_core::graph::{Argument, Copies, Task, TaskKind};
@@ -9,17 +9,19 @@ use super::stage::Stage;
 use super::{Case, LARGE_ELEMENTS};
 
 pub(super) const CASES: &[Case] = &[
-    ("a datum comes to servers in slices", in_slices),
-    ("slices that a killed server was to pass on come from elsewhere", passed_on_by_a_killed_server),
+    ("a datum comes to servers in slices", |world| to_others(world, Method::Swarm)),
+    ("a datum comes to servers by a storage", |world| to_others(world, Method::Storage)),
+    ("slices that a killed server was to pass on come from elsewhere", |world| one_killed(world, Method::Swarm)),
+    ("a storage serves those that are left when one is killed", |world| one_killed(world, Method::Storage)),
 ];
 
 const SERVERS: u32 = 5;
 
 /// Has all servers take a datum that is at one of them, whose place is given, too.
-fn to_all(stage: &mut Stage<'_>) -> ((DatumId, Meta), usize, Vec<GroupId>) {
+fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec<GroupId>) {
     let array = stage.array_of(LARGE_ELEMENTS);
     let meta = array.1.clone();
-    let command = stage.put_command_of(array, "mesh", (false, 1, Method::Swarm));
+    let command = stage.put_command_of(array, "mesh", (false, 1, method));
     assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
     let found = stage.named(NameCommand::Find { name: "mesh".into(), waits: false });
     let Ok(CatalogAnswer::Found { named, holders }) = found else { panic!("{found:?}") };
@@ -52,17 +54,17 @@ fn doubled(stage: &mut Stage<'_>, (mesh, meta): &(DatumId, Meta), places: impl I
     }
 }
 
-fn in_slices(world: &mut dyn World) {
+fn to_others(world: &mut dyn World, method: Method) {
     let mut stage = Stage::new(world, SERVERS);
-    let (mesh, _, groups) = to_all(&mut stage);
+    let (mesh, _, groups) = to_all(&mut stage, method);
     groups.into_iter().for_each(|group| stage.group_end(group));
     assert!(stage.ended.values().all(|report| report.outcome.is_ok()), "{:?}", stage.ended);
     doubled(&mut stage, &mesh, 0..SERVERS as usize);
 }
 
-fn passed_on_by_a_killed_server(world: &mut dyn World) {
+fn one_killed(world: &mut dyn World, method: Method) {
     let mut stage = Stage::new(world, SERVERS);
-    let (mesh, holder, groups) = to_all(&mut stage);
+    let (mesh, holder, groups) = to_all(&mut stage, method);
     let killed = (0..SERVERS as usize).find(|place| *place != holder).expect("there are more");
     stage.world.kill(stage.servers[killed]);
     let others = || (0..SERVERS as usize).filter(|place| *place != killed);

@@ -1,4 +1,4 @@
-//! A shared datum that comes to many servers in slices, while one of them is killed.
+//! A shared datum that comes to many servers by each method, while one of them is killed.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +35,9 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let platform = Platform::parse(PLATFORM, "slices.toml", &mut |_| Err("no files".into())).unwrap();
-        let mut sim = Simulation::new(platform.into(), SimConfig::default());
+        let platform = Platform::parse(PLATFORM, "methods.toml", &mut |_| Err("no files".into())).unwrap();
+        let storages = (1..=SERVERS).map(|host| (HostId(host), HostId(0))).collect();
+        let mut sim = Simulation::new(platform.into(), SimConfig { storages, ..SimConfig::default() });
         sim.add_agent(HostId(0), "agent");
         let server = |host| ServerSpec {
             name: format!("server-{host}"),
@@ -85,12 +86,12 @@ impl Stage {
     }
 
     /// Puts a datum that two servers keep.
-    fn put(&mut self) -> (DatumId, Vec<NodeId>) {
+    fn put(&mut self, method: Method) -> (DatumId, Vec<NodeId>) {
         let (client, serial, meta) = (self.client, self.serial(), Meta::array(Dtype::Float64, &[ELEMENTS]));
         let datum = DatumId { client, serial };
         self.sim.put(client, datum, meta.clone(), None);
         let (task, group) = (TaskId { client, serial }, GroupId { client, serial });
-        let (name, method) = ("mesh".to_string(), Method::Swarm);
+        let name = "mesh".to_string();
         let put = NameCommand::Put {
             name: name.clone(),
             datum,
@@ -132,6 +133,13 @@ impl Stage {
         id
     }
 
+    fn bytes_to_and_from_storage(&self) -> [f64; 2] {
+        ["lan_link_0_DOWN", "lan_link_0_UP"].map(|name| {
+            let links = self.sim.bytes_by_link();
+            links.iter().find(|(link, _)| link == name).unwrap_or_else(|| panic!("{name} in {links:?}")).1
+        })
+    }
+
     fn ended(&mut self, task: TaskId) -> bool {
         if let Some(is_ok) = self.ended.get(&task) {
             return *is_ok;
@@ -144,12 +152,39 @@ impl Stage {
 }
 
 #[test]
-fn a_killed_relay_seed_or_reader_keeps_nobody_from_the_datum() {
-    let (mut in_slices, mut hit) = (0, 0);
+fn a_killed_relay_seed_or_reader_keeps_nobody_from_a_swarm() {
+    killed_by_seeds(Method::Swarm);
+}
+
+#[test]
+fn a_killed_writer_or_reader_keeps_nobody_from_a_storage() {
+    killed_by_seeds(Method::Storage);
+}
+
+#[test]
+fn a_storage_gets_a_datum_once_and_gives_it_to_all() {
+    let mut stage = Stage::new();
+    let (datum, holders) = stage.put(Method::Storage);
+    let (bytes, before) = (8 * ELEMENTS as usize, stage.bytes_to_and_from_storage());
+    let readers: Vec<NodeId> = stage.servers.iter().copied().filter(|server| !holders.contains(server)).collect();
+    let began = stage.sim.now();
+    let tasks: Vec<TaskId> = readers.iter().map(|server| stage.place(datum, *server)).collect();
+    assert!(tasks.into_iter().all(|task| stage.ended(task)));
+    let [to, from] = stage.bytes_to_and_from_storage().map(|bytes| bytes as usize);
+    assert_eq!(to - before[0] as usize, bytes);
+    assert_eq!(from - before[1] as usize, readers.len() * bytes);
+    // Its card sends it ten times.
+    let takes_s = bytes as f64 / 100e6 * (1 + readers.len()) as f64;
+    let took_s = (stage.sim.now().0 - began.0) as f64 / 1e9;
+    assert!((1.0..1.1).contains(&(took_s / takes_s)), "{took_s} s, {takes_s} s expected");
+}
+
+fn killed_by_seeds(method: Method) {
+    let (mut in_time, mut hit) = (0, 0);
     for seed in 0..100 {
         let mut random = SplitMix64::new(seed);
         let mut stage = Stage::new();
-        let (datum, holders) = stage.put();
+        let (datum, holders) = stage.put(method);
         let servers = stage.servers.clone();
         let tasks: Vec<(NodeId, TaskId)> =
             servers.iter().map(|server| (*server, stage.place(datum, *server))).collect();
@@ -167,7 +202,7 @@ fn a_killed_relay_seed_or_reader_keeps_nobody_from_the_datum() {
         }
         stage.sim.check();
         hit += u32::from(at_ms < 400 && !holders.contains(&servers[killed]));
-        in_slices += u32::from(stage.sim.now() < Time(60 * SECOND_NS));
+        in_time += u32::from(stage.sim.now() < Time(60 * SECOND_NS));
     }
-    assert!(hit > 50 && in_slices == 100, "{hit} relays were hit, {in_slices} of 100 ended soon");
+    assert!(hit > 50 && in_time == 100, "{hit} were hit, {in_time} of 100 ended soon");
 }

@@ -1,0 +1,295 @@
+//! The folder that servers share: one writes a shared datum there, and the others read it. It may be of a cluster's file system.
+//!
+//! ```text
+//! DIR/gridloom-storage          says which storage it is: the same file, the same storage
+//! DIR/NODE/lock                 held by the server while it runs
+//! DIR/NODE/DATUM                what it has written
+//! ```
+//! **Invariants.** A file is whole when it has its name, and what is read is checked against the digest that its writer has told over
+//! their connection. A server removes a file when it drops the datum, its folder when it ends, and the folders of servers that
+//! have ended when it starts: what nobody holds the lock of.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
+
+use gridloom_base::limits::PARTS;
+use gridloom_base::{DatumId, Meta, NodeId, StorageId};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::payload::Payload;
+use crate::store::Store;
+use crate::transport::notice::{Inbox, Link, Notice};
+
+/// Says which storage a folder is.
+const NAME: &str = "gridloom-storage";
+const LOCK: &str = "lock";
+
+/// A folder that servers share.
+#[derive(Debug)]
+pub struct Storage {
+    folder: PathBuf,
+    id: StorageId,
+}
+
+impl Storage {
+    /// Opens the folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// If nothing can be written there, or its file system has no locks.
+    pub fn open(folder: &Path) -> io::Result<Storage> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let mut draw = [0; 8];
+        getrandom::fill(&mut draw).map_err(io::Error::other)?;
+        let mut named = tempfile::NamedTempFile::new_in(folder)?;
+        writeln!(named, "{:016x}", u64::from_le_bytes(draw))?;
+        named.as_file().sync_all()?;
+        flock(&named, FlockOperation::NonBlockingLockExclusive)?;
+        let name = folder.join(NAME);
+        match named.persist_noclobber(&name) {
+            // Another server was first.
+            Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => return Err(error.error),
+            _ => {}
+        }
+        let text = fs::read_to_string(&name)?;
+        let id = u64::from_str_radix(text.trim(), 16)
+            .map_err(|_| io::Error::other(format!("'{NAME}' there says '{}', which is no storage", text.trim())))?;
+        Ok(Storage { folder: folder.to_path_buf(), id: StorageId(id) })
+    }
+
+    pub fn id(&self) -> StorageId {
+        self.id
+    }
+
+    fn of(&self, node: NodeId) -> PathBuf {
+        self.folder.join(format!("{:016x}", node.0))
+    }
+
+    /// The folder of a server, and its lock. It has the lock by the time it has its name.
+    fn begin(&self, node: NodeId) -> io::Result<(PathBuf, File)> {
+        let (own, new) = (self.of(node), self.of(node).with_extension("new"));
+        DirBuilder::new().mode(0o700).create(&new)?;
+        let lock = File::create(new.join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(new, &own)?;
+        Ok((own, lock))
+    }
+
+    /// Removes the folders of servers that have ended.
+    fn sweep(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let is_one = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            let lock = if is_one { File::open(path.join(LOCK)).ok() } else { None };
+            if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
+                // Another server may be at it, too.
+                let _ = fs::remove_dir_all(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn file_name(datum: DatumId) -> String {
+    format!("{:016x}-{:016x}", datum.client.0, datum.serial)
+}
+
+/// What is to be written, in this order.
+enum Change {
+    /// Ends in one [`Notice::Stored`] for the peer of that link.
+    Write(Link, DatumId, Payload),
+    Remove(DatumId),
+}
+
+/// A file that a peer has written, and what is in it.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) link: Link,
+    pub(crate) datum: DatumId,
+    pub(crate) meta: Meta,
+    pub(crate) digest: [u8; 32],
+}
+
+/// A server's files in the storage, and the threads that write and read.
+#[derive(Default)]
+pub(crate) struct Files(Option<Open>);
+
+struct Open {
+    own: PathBuf,
+    _lock: File,
+    changes: Sender<Change>,
+    reads: Sender<Stored>,
+}
+
+impl Files {
+    /// # Errors
+    /// If the folder fails, or the system has no thread to give.
+    pub(crate) fn start(storage: Storage, node: NodeId, inbox: &Arc<Inbox>, store: &Arc<Store>) -> io::Result<Files> {
+        storage.sweep()?;
+        let (own, lock) = storage.begin(node)?;
+        let ((changes, changed), (reads, read)) = (channel(), channel());
+        let (folder, told) = (own.clone(), inbox.clone());
+        let name = || Builder::new().name("storage".into());
+        inbox.threads.spawn(name(), move || write_all(&folder, &changed, &told))?;
+        let (told, store) = (inbox.clone(), store.clone());
+        inbox.threads.spawn(name(), move || read_all(&storage, &read, &told, &store))?;
+        Ok(Files(Some(Open { own, _lock: lock, changes, reads })))
+    }
+
+    /// Writes a datum for a peer; false if there is no storage.
+    pub(crate) fn write(&self, link: Link, datum: DatumId, payload: Payload) -> bool {
+        self.0.as_ref().is_some_and(|open| open.changes.send(Change::Write(link, datum, payload)).is_ok())
+    }
+
+    /// Reads what a peer has written; false if there is no storage. It ends in one [`Notice::Loaded`].
+    pub(crate) fn read(&self, stored: Stored) -> bool {
+        self.0.as_ref().is_some_and(|open| open.reads.send(stored).is_ok())
+    }
+
+    /// This server has the datum no longer.
+    pub(crate) fn remove(&self, datum: DatumId) {
+        if let Some(open) = self.0.as_ref().filter(|_| datum.is_shared() && datum.slice().is_none()) {
+            // A thread that is gone takes the process with it.
+            let _ = open.changes.send(Change::Remove(datum));
+        }
+    }
+
+    /// The server ends.
+    pub(crate) fn shut_down(&mut self) {
+        if let Some(Open { own, .. }) = self.0.take() {
+            // What is left is removed by the next server that starts.
+            let _ = fs::remove_dir_all(own);
+        }
+    }
+}
+
+fn write_all(folder: &Path, changes: &Receiver<Change>, inbox: &Inbox) {
+    let mut written: BTreeMap<DatumId, [u8; 32]> = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::Write(link, datum, payload) => {
+                let known = written.get(&datum).copied();
+                let outcome = known.map_or_else(|| write(folder, datum, payload.bytes()), Ok);
+                if let Ok(digest) = outcome {
+                    written.insert(datum, digest);
+                }
+                let outcome = outcome.map_err(|error| format!("storage folder '{}': {error}", folder.display()));
+                inbox.post(Notice::Stored { link, datum, outcome });
+            }
+            Change::Remove(datum) if written.remove(&datum).is_some() => {
+                if let Err(error) = fs::remove_file(folder.join(file_name(datum))) {
+                    let folder = folder.display();
+                    gridloom_base::say!("gridloom: a file in the storage folder '{folder}' cannot be removed: {error}");
+                }
+            }
+            Change::Remove(_) => {}
+        }
+    }
+}
+
+/// Gives the digest of the bytes.
+fn write(folder: &Path, datum: DatumId, bytes: &[u8]) -> io::Result<[u8; 32]> {
+    let (name, new) = (folder.join(file_name(datum)), folder.join("new"));
+    let written = (|| {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut hasher = blake3::Hasher::new();
+        for part in bytes.chunks(PARTS.most_bytes as usize) {
+            hasher.update(part);
+            file.write_all(part)?;
+        }
+        drop(file);
+        fs::rename(&new, name)?;
+        Ok(*hasher.finalize().as_bytes())
+    })();
+    if written.is_err() {
+        // A full disk leaves part of the file.
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+fn read_all(storage: &Storage, reads: &Receiver<Stored>, inbox: &Inbox, store: &Store) {
+    for stored in reads {
+        let outcome = read(storage, &stored, store).map_err(|error| {
+            let is_no_memory = error.kind() == io::ErrorKind::OutOfMemory;
+            (is_no_memory, format!("storage folder '{}': {error}", storage.folder.display()))
+        });
+        let Stored { link, datum, meta, .. } = stored;
+        inbox.post(Notice::Loaded { link, datum, meta, outcome });
+    }
+}
+
+fn read(storage: &Storage, stored: &Stored, store: &Store) -> io::Result<Payload> {
+    let mut file = File::open(storage.of(stored.link.peer).join(file_name(stored.datum)))?;
+    let size_bytes = stored.meta.checked_size_bytes().unwrap_or(u64::MAX);
+    if file.metadata()?.len() != size_bytes {
+        return Err(io::Error::other(format!("the file of {} has not the length of {size_bytes} bytes", stored.datum)));
+    }
+    let no_memory = |error: io::Error| io::Error::new(io::ErrorKind::OutOfMemory, error);
+    let mut memory = store.pool().allocate_for_data(size_bytes).map_err(no_memory)?;
+    let mut hasher = blake3::Hasher::new();
+    for part in memory.bytes_mut().chunks_mut(PARTS.most_bytes as usize) {
+        file.read_exact(part)?;
+        hasher.update(part);
+    }
+    if *hasher.finalize().as_bytes() != stored.digest {
+        return Err(io::Error::other(format!("the file of {} is not what was written", stored.datum)));
+    }
+    Ok(Payload::segment(memory.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Pool;
+
+    const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 7 };
+
+    fn stored(writer: NodeId, size_bytes: u64, digest: [u8; 32]) -> Stored {
+        let link = Link { peer: writer, generation: 1 };
+        Stored { link, datum: DATUM, meta: Meta::Bytes { size_bytes }, digest }
+    }
+
+    #[test]
+    fn what_one_writes_another_reads_and_what_was_changed_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (Storage::open(folder.path()).unwrap(), Storage::open(folder.path()).unwrap());
+        assert_eq!(one.id(), other.id());
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_ne!(Storage::open(elsewhere.path()).unwrap().id(), one.id());
+        let (writer, bytes) = (NodeId(1), vec![5; 3 << 20]);
+        let (own, lock) = one.begin(writer).unwrap();
+        let digest = write(&own, DATUM, &bytes).unwrap();
+        let store = Store::new(Pool::new(0));
+        let read_of = |size_bytes, digest| read(&other, &stored(writer, size_bytes, digest), &store);
+        assert_eq!(read_of(3 << 20, digest).unwrap().bytes(), bytes);
+        assert!(read_of(3 << 20, [0; 32]).unwrap_err().to_string().contains("is not what was written"));
+        assert!(read_of(2 << 20, digest).unwrap_err().to_string().contains("length of 2097152 bytes"));
+        // Another server that starts leaves it alone while its writer runs.
+        other.sweep().unwrap();
+        assert!(own.join(file_name(DATUM)).exists());
+        drop(lock);
+        other.sweep().unwrap();
+        assert!(!own.exists());
+        assert!(read_of(3 << 20, digest).is_err());
+        assert!(folder.path().join(NAME).exists());
+    }
+
+    #[test]
+    fn a_folder_of_something_else_is_no_storage() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(NAME), "of the user").unwrap();
+        let error = Storage::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("says 'of the user', which is no storage"), "{error}");
+        let error = Storage::open(Path::new("/dev/null/storage")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    }
+}
