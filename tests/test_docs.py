@@ -72,6 +72,15 @@ def test_the_page_on_programs(tmp_path):
     passes("programs.md", None)
 
 
+def test_the_page_on_dask(tmp_path):
+    pytest.importorskip("dask.array", reason="dask is not installed")
+    (tmp_path / "program.py").write_text(blocks("dask.md", "python")[0])
+    done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert 0.99 < float(done.stdout) < 1.01, done.stderr
+    with gl.local(servers=1):
+        passes("dask.md", None)
+
+
 def test_the_page_on_any_function(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with gl.local(servers=1) as grid:

@@ -29,7 +29,7 @@ def test_servers_with_run_code(program):
     with subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         ready = json.loads(server.stdout.readline())
         # Not the methods by which streams run.
-        assert ready["functions"] == ["python/run"]
+        assert ready["functions"] == ["python/run", "python/task1", "python/task4", "python/task16", "python/task64"]
         with gl.connect(servers=[ready["address"]]) as grid:
             assert grid.run(lambda x: x + 1, 1).get() == 2
 

@@ -32,6 +32,7 @@ from ._c_types import (
 from ._calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
 from ._command import blas_library
 from ._completed import Completed, Waited, as_completed, wait
+from ._dask import dask
 from ._define import C, F, function
 from ._errors import (
     AgentLost,
@@ -218,6 +219,7 @@ __all__ = [
     "c_ushort",
     "chares",
     "connect",
+    "dask",
     "function",
     "local",
     "message",

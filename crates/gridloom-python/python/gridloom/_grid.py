@@ -31,7 +31,7 @@ from ._loops import Loops
 from ._map import MapResults, mapped
 from ._models import Models, models_of
 from ._offered import offered_name
-from ._open_grids import open_grids
+from ._open_grids import open_grids, openings
 from ._options import Options
 from ._packing import name_of, pack_call, pack_function
 from ._pickles import OfSession
@@ -96,6 +96,7 @@ class Grid(SharedData, OfSession):
         # What servers do, for a display that follows it.
         self._loads: dict[str, tuple[int, int, int, int, int]] | None = None
         self._was_busy = False
+        self._opened = next(openings)
         open_grids.add(self)
 
     def __enter__(self) -> Grid:

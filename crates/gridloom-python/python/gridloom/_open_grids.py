@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import sys
 import threading
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from ._grid import Grid
 
 open_grids: weakref.WeakSet[Grid] = weakref.WeakSet()
+openings = itertools.count()
+"""Numbers of grids in the order in which they are opened."""
 
 
 @atexit.register

@@ -17,15 +17,15 @@ from ._buffers import Aside
 from ._by_value import dumps
 from ._errors import ArgumentError, CannotRun, RemoteError, TaskError, WrongResult, text_of
 from ._pickles import CannotPickle
-from .run_code import ERROR, FUNCTION, STREAM, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
+from .run_code import ERROR, FUNCTION, RESULTS, STREAM, TASK, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
 
 # Functions of the grid that run those of programs.
-_RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next")
+_RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next", *(f"python/{TASK}{count}" for count in reversed(RESULTS)))
 # A pickle without any of these bytes calls nothing: GLOBAL, INST, EXT1, EXT2, EXT4 and STACK_GLOBAL. Longer ones are not looked through.
 _IMPORTS = frozenset(b"ci\x82\x83\x84\x93")
 _LOOKED_THROUGH_BYTES = 256
 # Their arguments, for errors.
-_PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments"}
+_PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments", "call": "it, pickled,"}
 
 # Gives memory for arguments, of so many bytes.
 Room: TypeAlias = Callable[[int], npt.NDArray[np.uint8]]

@@ -17,15 +17,18 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+import types
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _rebuilt
 from ._buffers import copied, split
 from ._by_value import Pickler
-from ._define import Array, function
+from ._define import Array, Out, function
 from ._errors import text_of
 from ._kept import is_kept
 from ._modules import end_fork, format_traceback
@@ -37,6 +40,10 @@ gl_module = "python"
 
 FUNCTION = "python/run"
 """Name of the function on the grid."""
+TASK = "task"
+"""The name of a function that runs a task on results of others begins so; the number of results follows."""
+RESULTS = (1, 4, 16, 64)
+"""So many results such functions take at most."""
 STREAM = "python/stream"
 """Class of the object that is a stream."""
 VALUE = b"v"
@@ -96,14 +103,8 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
         if setup:
             # Modules that came anew know nothing of it.
             _initialize(setup)
-        folder = _folder()
-        try:
+        with _same_folder():
             value = _apply(called, actual)
-        finally:
-            # The next call may be of another function, which knows nothing of this one.
-            if folder is not None and _folder() != folder:
-                with contextlib.suppress(OSError):
-                    os.chdir(folder)
     except (CannotLoad, CannotSetUp):
         raise
     except Exception as error:
@@ -111,6 +112,46 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
             end_fork(error)
         return _told(error)
     return _given(value)
+
+
+def _of_results(count: int) -> Callable[..., Any]:
+    """A function that runs a task of a graph on up to so many results of others; no bytes stand for one that is not needed."""
+
+    def task(work: float, likely: int, call: npt.NDArray[np.uint8], *results: bytes) -> tuple[bytes, npt.NDArray[np.float64]]:
+        return _on_results(call, [one for one in results if one])
+
+    numbers, about = Array.__class_getitem__(("uint8", "n")), Array.__class_getitem__(("float64", 2))
+    inputs = {"work": float, "likely": int, "call": numbers, **{f"r{number}": bytes for number in range(count)}}
+    outputs = Out.__class_getitem__((bytes, "result")), Out.__class_getitem__((about, "about"))
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    setattr(task, "__signature__", inspect.Signature([inspect.Parameter(name, kind) for name in inputs]))
+    task.__annotations__ = {**inputs, "return": types.GenericAlias(tuple, outputs)}
+    task.__doc__ = "runs a task that the program sends on results of others; all are pickled"
+    return function(name=f"{TASK}{count}", work="work", sizes={"result": "likely"})(task)
+
+
+task_1, task_4, task_16, task_64 = (_of_results(count) for count in RESULTS)
+
+
+def _on_results(call: npt.NDArray[np.uint8], results: list[bytes]) -> tuple[bytes, npt.NDArray[np.float64]]:
+    """Give the pickled result, and the seconds that it took with its size in bytes. An exception of a result is handed on."""
+    failed = next((one for one in results if one[:1] == ERROR), None)
+    if failed is not None:
+        return failed, np.zeros(2)
+    process = os.getpid()
+    begun = time.perf_counter()
+    try:
+        called = _unpickled(call.data, "the task").value
+        values = [_unpickled(memoryview(one)[1:], "a result of another task").value for one in results]
+        with _same_folder():
+            given = _given(_value(called(*values)))
+    except (CannotLoad, CannotReturn):
+        raise
+    except Exception as error:
+        if os.getpid() != process:
+            end_fork(error)
+        given = _told(error)
+    return given, np.array([time.perf_counter() - begun, len(given)])
 
 
 @function(name="stream._initialize")
@@ -196,6 +237,18 @@ def _apply(called: Any, actual: Any) -> Any:
 def _value(given: Any) -> Any:
     """What a function gives; that of an ``async def`` is awaited."""
     return asyncio.run(given) if inspect.iscoroutine(given) else given
+
+
+@contextlib.contextmanager
+def _same_folder() -> Iterator[None]:
+    """The next call may be of another function, which knows nothing of this one."""
+    folder = _folder()
+    try:
+        yield
+    finally:
+        if folder is not None and _folder() != folder:
+            with contextlib.suppress(OSError):
+                os.chdir(folder)
 
 
 def _folder() -> str | None:

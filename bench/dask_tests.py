@@ -1,0 +1,123 @@
+"""Runs the tests that Dask ships of its collections with `gridloom.dask` in place of all its schedulers.
+
+python bench/dask_tests.py [--out FILE] [TESTS…]: paths within the package dask, by default those of arrays, bags, data frames, delayed and
+of graphs in general. It prints how many passed, and which did not. Tests that fail over Dask's scheduler of processes, too, are told apart:
+they look at what tasks do in the process of the program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+DEFAULT = [
+    "tests/test_base.py",
+    "tests/test_delayed.py",
+    "bag/tests/test_bag.py",
+    "array/tests/test_array_core.py",
+    "array/tests/test_reductions.py",
+    "array/tests/test_routines.py",
+    "array/tests/test_linalg.py",
+    "array/tests/test_overlap.py",
+    "array/tests/test_rechunk.py",
+    "array/tests/test_map_blocks.py",
+    "array/tests/test_random.py",
+    "array/tests/test_ufunc.py",
+    "dataframe/tests/test_dataframe.py",
+    "dataframe/tests/test_groupby.py",
+    "dataframe/tests/test_multi.py",
+    "dataframe/tests/test_shuffle.py",
+    "dataframe/dask_expr/tests/test_collection.py",
+]
+
+PLUGIN = """
+import json, os
+import pytest
+
+failed, passed = [], 0
+
+@pytest.fixture(scope="session", autouse=True)
+def over_a_grid():
+    import dask.base
+    import dask.multiprocessing
+    if os.environ["DASK_TESTS_OVER"] == "processes":
+        dask.base.named_schedulers.update(dict.fromkeys(dask.base.named_schedulers, dask.multiprocessing.get))
+        with dask.config.set(scheduler=dask.multiprocessing.get):
+            yield
+        return
+    import gridloom as gl
+    with gl.local(servers=2, logs=False) as grid:
+        dask.base.named_schedulers.update(dict.fromkeys(dask.base.named_schedulers, gl.dask))
+        with dask.config.set(scheduler=gl.dask):
+            yield
+
+def pytest_runtest_logreport(report):
+    global passed
+    if report.failed:
+        failed.append(report.nodeid)
+    elif report.when == "call" and report.passed:
+        passed += 1
+
+def pytest_sessionfinish():
+    with open(os.environ["DASK_TESTS_OUT"], "w") as out:
+        json.dump({"passed": passed, "failed": failed}, out)
+"""
+
+
+def run(over: str, tests: list[str], folder: pathlib.Path) -> dict[str, object]:
+    """Run tests, and tell how many passed and which failed."""
+    (folder / "over_a_grid.py").write_text(PLUGIN)
+    out = folder / "out.json"
+    # Collected at home, so that no settings of the place where this is called are taken.
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "over_a_grid",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=",
+        "--import-mode=importlib",
+        # Some look at memory that a test has unmapped.
+        "--tb=line",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.fspath(folder), "DASK_TESTS_OVER": over, "DASK_TESTS_OUT": os.fspath(out)}
+    with open(folder / f"{over}.txt", "w") as said:
+        subprocess.run([*command, *tests], env=environment, cwd=folder, stdout=said, stderr=said)
+    print(f"{over}:", "\n".join((folder / f"{over}.txt").read_text().splitlines()[-1:]))
+    return json.loads(out.read_text())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", help="a file for what pytest printed")
+    parser.add_argument("tests", nargs="*", default=DEFAULT)
+    options = parser.parse_args()
+    import dask
+
+    place = pathlib.Path(dask.__file__).parent
+    paths = [os.fspath(place / test) for test in options.tests]
+    with tempfile.TemporaryDirectory(prefix="dask-tests-") as folder:
+        ours = run("gridloom", paths, pathlib.Path(folder))
+        print(f"Dask {dask.__version__} over Gridloom: {ours['passed']} passed, {len(ours['failed'])} failed")
+        if options.out:
+            pathlib.Path(options.out).write_text((pathlib.Path(folder) / "gridloom.txt").read_text())
+        if ours["failed"]:
+            again = [os.fspath(place.parent / one.rpartition("site-packages/")[2]) for one in ours["failed"]]
+            own = run("processes", again, pathlib.Path(folder))
+            others = {one.rpartition("site-packages/")[2] for one in own["failed"]}
+            for one in ours["failed"]:
+                name = one.rpartition("site-packages/")[2]
+                print(f"  {name}{' (over processes, too)' if name in others else ''}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""A scheduler for Dask: ``dask.compute(..., scheduler=gridloom.dask)`` runs its graphs as groups of calls.
+
+A task of the graph is a call of ``python/task…``, which gets the pickled task and the results of others as they are on the servers. An
+exception is such a result, too: tasks that need it hand it on, so that it comes to the program as the user's own.
+
+Dask says nothing of how long tasks take and how large their results are. A call tells both; the next plan counts with what tasks of the same
+name took in this session, as Dask's own scheduler does.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._dask_graph import TOGETHER, Graph, Task, flat, name_of, nested, together
+from ._errors import TaskError, UnknownFunctionError, UsageError
+from ._heuristic import Heuristic
+from ._open_grids import open_grids
+from ._packing import packed_array, renamed, unpack
+from .run_code import RESULTS, TASK
+
+if TYPE_CHECKING:
+    from ._function import Function
+    from ._grid import Grid
+    from ._group import Group, Handle
+    from ._plan import Plan
+
+# What a task is taken to need before one of its name has run: seconds, and bytes of the result beside those that it reads.
+_SECONDS = 0.05
+_BYTES = 1 << 10
+# The unit of work: operations of a processor of 1 Gflop/s.
+_OPERATIONS_PER_SECOND = 1e9
+# Data of a graph up to so many bytes go with the tasks that read them.
+_WITHIN_BYTES_MAX = 32 << 10
+# So many tasks of one name are asked how long they took.
+_ASKED_MAX = 3
+# A new mean counts so much.
+_NEWS = 0.5
+# So many tasks make a group: mapping takes longer for more, and nothing runs before.
+_GROUP_TASKS_MAX = 5_000
+_NOT_KEPT = ("resources",)
+
+_known: weakref.WeakKeyDictionary[Grid, dict[str, tuple[float, float]]] = weakref.WeakKeyDictionary()
+
+
+def dask(
+    dsk: Any, keys: Any, *, grid: Grid | None = None, heuristic: str | Plan | Heuristic = "auto", progress: bool | None = None, **_: Any
+) -> Any:
+    """Run a graph of Dask on the open grid: ``dask.compute(x, scheduler=gridloom.dask)``.
+
+    Parameters
+    ----------
+    dsk : mapping or dask expression
+        The graph.
+    keys : key, or nested lists of them
+        What to compute.
+    grid : Grid, optional
+        The grid; by default the one that is open, or was opened last. As the following ones, it may be an argument of ``dask.compute``.
+    heuristic : str, Plan or function, optional
+        How calls are mapped, as for `Grid.group`.
+    progress : bool, optional
+        Whether a terminal or notebook shows how many tasks have ended, as for `Grid.group`.
+
+    Returns
+    -------
+    object or nested tuples of them
+        The values of `keys`.
+
+    Raises
+    ------
+    ImportError
+        If Dask 2025.4 or later cannot be imported.
+    UsageError
+        If no grid is open, or a task is to run on workers that the grid does not have.
+    UnknownFunctionError
+        If no server runs functions that programs send.
+    ArgumentError
+        If a task cannot be pickled.
+    TaskError
+        If a task gave no result. An exception of a task's function is raised as it is.
+
+    Notes
+    -----
+    The annotations ``workers``, ``allow_other_workers``, ``priority`` and ``retries`` of ``dask.annotate`` are kept. ``priority`` gives the order
+    in which tasks are recorded; plans order tasks by what depends on them, and then so. Dask's callbacks are not called.
+
+    Examples
+    --------
+    >>> import dask.array                                            # doctest: +SKIP
+    >>> with gridloom.local(servers=4):                              # doctest: +SKIP
+    ...     dask.array.ones((4000, 4000)).sum().compute(scheduler=gridloom.dask)
+    16000000.0
+    """
+    graph = Graph(dsk, list(flat(keys)))
+    values = _Run(graph, _the_open() if grid is None else grid).values(heuristic, progress) if graph.order else {}
+    values.update((key, graph.data[key]) for key in graph.wanted if key in graph.data)
+    return nested(keys, lambda key: values[graph.target(key)])
+
+
+@dataclasses.dataclass
+class _Result:
+    """The result of a task, and what is expected of it."""
+
+    handle: Handle
+    size_bytes: float
+
+
+class _Run:
+    """One graph on one grid."""
+
+    def __init__(self, graph: Graph, grid: Grid) -> None:
+        self._graph = graph
+        self._grid = grid
+        self._known = _known.setdefault(grid, {})
+        self._functions: dict[tuple[int, str | None], Function] = {}
+        self._results: dict[Any, _Result] = {}
+        # By name, what some tasks tell of themselves.
+        self._asked: dict[str, list[Handle]] = {}
+        self._servers: set[str] | None = None
+        self._small: dict[Any, bool] = {}
+        self._pinned = itertools.count()
+
+    def values(self, heuristic: str | Plan | Heuristic, progress: bool | None) -> dict[Any, Any]:
+        """Run it, and give the values that were asked for."""
+        graph = self._graph
+        left = collections.Counter(read for names in graph.reads.values() for read in set(names.values()))
+        groups: list[Group] = []
+        try:
+            for begin in range(0, len(graph.order), _GROUP_TASKS_MAX):
+                with self._grid.group(heuristic, progress=progress) as group:
+                    groups.append(group)
+                    for key in graph.order[begin : begin + _GROUP_TASKS_MAX]:
+                        self._record(key)
+                        for read in set(graph.reads[key].values()):
+                            left[read] -= 1
+                            # What nothing reads any more is released.
+                            if not left[read] and read not in graph.wanted:
+                                self._results.pop(read, None)
+            values = self._fetched()
+            self._learn()
+            return values
+        except BaseException:
+            for group in groups:
+                group.cancel()
+            raise
+
+    def _record(self, key: Any) -> None:
+        """Record the call of a task."""
+        graph = self._graph
+        notes = graph.annotations.get(key, {})
+        within, names = {}, {}
+        for name, read in graph.reads[key].items():
+            if read in graph.data and self._is_small(read):
+                within[name] = graph.data[read]
+            else:
+                names[name] = read
+        for read in names.values():
+            if read not in self._results:
+                self._results[read] = self._call(read, Task(graph.node(read), (), {}, 0, 0), [])
+        results, depth = [self._results[read] for read in names.values()], 0
+        while len(results) > RESULTS[-1]:
+            parts = [results[at : at + RESULTS[-1]] for at in range(0, len(results), RESULTS[-1])]
+            results = [self._call(TOGETHER, together, part) for part in parts]
+            depth += 1
+        task = Task(graph.node(key), tuple(names), within, int(notes.get("retries", 0)), depth)
+        self._results[key] = self._call(key, task, results, self._server(notes))
+
+    def _call(self, key: Any, body: Callable[..., Any], results: list[_Result], server: str | None = None) -> _Result:
+        name = name_of(key)
+        call = packed_array(body, lambda: f"the task {name}", lambda: iter(()), self._grid._any().room)
+        read_bytes = sum(one.size_bytes for one in results)
+        seconds, size_bytes = self._known.get(name, (_SECONDS, _BYTES + read_bytes + call.nbytes))
+        function, count = self._function(len(results), server)
+        handles = [one.handle for one in results] + [b""] * (count - len(results))
+        handle, about = function(seconds * _OPERATIONS_PER_SECOND, int(size_bytes), call, *handles)
+        asked = self._asked.setdefault(name, [])
+        if len(asked) < _ASKED_MAX:
+            asked.append(about)
+        return _Result(handle, size_bytes)
+
+    def _function(self, results: int, server: str | None) -> tuple[Function, int]:
+        """The function that takes so many results, and how many it takes."""
+        count = next(count for count in RESULTS if results <= count)
+        found = self._functions.get((count, server))
+        if found is None:
+            try:
+                found = self._grid.function(f"python/{TASK}{count}")
+            except UnknownFunctionError:
+                raise self._grid._any().no_server() from None
+            found = found if server is None else found.on(server)
+            self._functions[count, server] = found
+        return found, count
+
+    def _server(self, notes: Mapping[str, Any]) -> str | None:
+        """The server on which a task is to run: of several, each in turn."""
+        for name in _NOT_KEPT:
+            if name in notes:
+                warnings.warn(f"the annotation '{name}' of Dask is not kept: servers of Gridloom have none", UserWarning, stacklevel=7)
+        workers = notes.get("workers")
+        if workers is None:
+            return None
+        given = [workers] if isinstance(workers, str) else list(workers)
+        if self._servers is None:
+            self._servers = {one.name for one in self._grid.servers()}
+        known = [one for one in given if one in self._servers]
+        if known:
+            return known[next(self._pinned) % len(known)]
+        if notes.get("allow_other_workers"):
+            return None
+        raise UsageError(
+            f"a task is to run on workers={workers!r}, and the grid has none of these; it has {', '.join(sorted(self._servers))}: name "
+            "some of these, or allow others by allow_other_workers=True"
+        )
+
+    def _is_small(self, key: Any) -> bool:
+        """Whether a value goes with the tasks that read it."""
+        if key not in self._small:
+            from dask.sizeof import sizeof  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+            self._small[key] = sizeof(self._graph.data[key]) <= _WITHIN_BYTES_MAX
+        return self._small[key]
+
+    def _fetched(self) -> dict[Any, Any]:
+        """The values that were asked for."""
+        results = {key: self._results[key] for key in self._graph.order if key in self._graph.wanted}
+        for one in results.values():
+            one.handle.prefetch()
+        values = {}
+        for key, one in results.items():
+            name = name_of(key)
+            try:
+                given = one.handle.get()
+            except TaskError as error:
+                raise renamed(error, name) from None
+            values[key] = unpack(given, name)
+        return values
+
+    def _learn(self) -> None:
+        """Keep in mind what tasks took."""
+        for name, asked in self._asked.items():
+            told = [about.get() for about in asked]
+            seconds, size_bytes = (sum(one[at] for one in told) / len(told) for at in range(2))
+            before = self._known.get(name, (seconds, size_bytes))
+            self._known[name] = (
+                float(_NEWS * seconds + (1 - _NEWS) * before[0]),
+                float(_NEWS * size_bytes + (1 - _NEWS) * before[1]),
+            )
+
+
+def _the_open() -> Grid:
+    """The grid that is open; of several, that which was opened last."""
+    found = [grid for grid in open_grids if not grid._closed]
+    if not found:
+        raise UsageError("no grid is open: open one by gridloom.local() or gridloom.connect() before Dask computes")
+    return max(found, key=lambda grid: grid._opened)
