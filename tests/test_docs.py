@@ -81,6 +81,13 @@ def test_the_page_on_dask(tmp_path):
         passes("dask.md", None)
 
 
+def test_the_page_on_parsl(tmp_path):
+    pytest.importorskip("parsl", reason="parsl is not installed")
+    (tmp_path / "program.py").write_text(blocks("parsl.md", "python")[0])
+    done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout == "84\n", done.stderr
+
+
 def test_the_page_on_any_function(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with gl.local(servers=1) as grid:
