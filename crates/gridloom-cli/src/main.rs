@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, data, deploy, explain, functions, heuristics, idl,
-    logs, manual, map, models, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
+    logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -51,6 +51,7 @@ enum Command {
     Deploy(deploy::Options),
     #[command(subcommand)]
     Chares(chares::Options),
+    Mpirun(mpirun::Options),
     #[command(subcommand)]
     Sim(sim::Options),
     #[command(subcommand)]
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         Command::Soak(options) => soak::run(&options),
         Command::Deploy(options) => deploy::run(&options),
         Command::Chares(options) => chares::run(&options),
+        Command::Mpirun(options) => mpirun::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Testbed(options) => testbed::run(options),
         Command::Platform(options) => platform::run(&options),

@@ -93,7 +93,7 @@ impl Codec<PyMessage> for Pickle {
         Python::attach(|py| {
             let call = (&message.method, &message.arguments, &message.named);
             let bytes = pickled(py, call.into_pyobject(py)?.as_any())?;
-            out.extend_from_slice(&bytes);
+            out.extend_from_slice(bytes.as_bytes());
             Ok(())
         })
         .map_err(|error: PyErr| error.to_string())
@@ -425,7 +425,7 @@ pub(crate) fn chare_contribute(
         "sum" => (Reducer::Sum, numbers(py, value)?),
         "min" => (Reducer::Min, numbers(py, value)?),
         "max" => (Reducer::Max, numbers(py, value)?),
-        "gather" => (Reducer::Gather, Value::Bytes(pickled(py, value)?)),
+        "gather" => (Reducer::Gather, Value::Bytes(pickled(py, value)?.as_bytes().to_vec())),
         _ => {
             let why = format!("reducer '{reducer}' is not known; there are barrier, sum, min, max, gather");
             return Err(error(py, "UsageError", &why));
@@ -445,7 +445,7 @@ pub(crate) fn chare_when_quiet(callback: Option<&Bound<'_, RawEntry>>) -> PyResu
 
 #[pyfunction]
 pub(crate) fn chare_exit(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    ask(Action::Exit(Value::Bytes(pickled(py, value)?)));
+    ask(Action::Exit(Value::Bytes(pickled(py, value)?.as_bytes().to_vec())));
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use pyo3::types::PyBytes;
 use crate::errors::error;
 use crate::import;
 
-pub(crate) fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    import(py, "pickle")?.call_method1("dumps", (object, 5))?.extract()
+pub(crate) fn pickled<'py>(py: Python<'py>, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(import(py, "pickle")?.call_method1("dumps", (object, 5))?.cast_into()?)
 }
 
 pub(crate) fn unpickled<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {

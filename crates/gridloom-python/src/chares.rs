@@ -110,7 +110,7 @@ pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(
     };
     drop(take_raised());
     let body = move || -> Result<Ended, Error> {
-        let outcome = chares::run_on(StackKind::Thread, make);
+        let outcome = chares::run_on(StackKind::Thread, attached, make);
         *lock(&kept) = take_raised();
         outcome
     };
@@ -122,6 +122,11 @@ pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(
     }
     let Ended { value, is_first } = outcome.or_raise(py)?;
     Ok((to_python(py, value)?, is_first))
+}
+
+/// Keeps the thread's state in the interpreter from one entry method to the next, for what lives there, such as stacks.
+fn attached(body: Box<dyn FnOnce() + Send + '_>) {
+    Python::attach(|py| py.detach(body));
 }
 
 fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResult<()> {

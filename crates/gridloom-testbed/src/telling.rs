@@ -13,6 +13,8 @@ pub enum Telling {
     /// What processes print stands where they print it, each line after its process; the rest on standard error.
     #[default]
     Text,
+    /// As text, and lines do not say which process prints them.
+    Plain,
     Json,
 }
 
@@ -22,6 +24,8 @@ impl Telling {
         let _ = match (self, is_error) {
             (Telling::Text, false) => write(io::stdout().lock(), &format!("{process}| {text}")),
             (Telling::Text, true) => write(io::stderr().lock(), &format!("{process}| {text}")),
+            (Telling::Plain, false) => write(io::stdout().lock(), text),
+            (Telling::Plain, true) => write(io::stderr().lock(), text),
             (Telling::Json, _) => {
                 let stream = if is_error { "stderr" } else { "stdout" };
                 event(json!({ "event": "output", "process": process, "stream": stream, "text": text }))
@@ -33,8 +37,8 @@ impl Telling {
     pub fn ended(self, process: &str, status: ExitStatus, was_killed: bool) {
         use std::os::unix::process::ExitStatusExt;
         match self {
-            Telling::Text if status.success() || was_killed => {}
-            Telling::Text => self.message(&format!("{process} ended with {status}")),
+            Telling::Text | Telling::Plain if status.success() || was_killed => {}
+            Telling::Text | Telling::Plain => self.message(&format!("{process} ended with {status}")),
             Telling::Json => {
                 let (code, signal) = (status.code(), status.signal());
                 let ended = json!({
@@ -48,7 +52,7 @@ impl Telling {
     /// What happens to the run as a whole.
     pub fn message(self, text: &str) {
         match self {
-            Telling::Text => gridloom_base::say!("gridloom: {text}"),
+            Telling::Text | Telling::Plain => gridloom_base::say!("gridloom: {text}"),
             Telling::Json => drop(event(json!({ "event": "message", "text": text }))),
         }
     }

@@ -95,7 +95,7 @@ fn print_deployment(options: &Deployment) -> Result<ExitCode> {
         let site = sites.binary_search(&site(host)).expect("the site of a host");
         (host.name.clone(), site as u32)
     };
-    let processes = elements((0..number).map(place).collect(), Duration::ZERO);
+    let processes = processes((0..number).map(place).collect(), Duration::ZERO);
     let mut text = String::new();
     for Process { host, function, arguments, .. } in processes {
         // A text in JSON is one in TOML.
@@ -115,30 +115,41 @@ fn check_number(number: usize) -> Result<()> {
 }
 
 fn start(options: &Run) -> Result<ExitCode> {
-    let Run { number, sites, .. } = *options;
+    let Run { number, sites, latency, until, .. } = *options;
+    check_number(number)?;
+    let telling = if options.json { Telling::Json } else { Telling::Text };
+    run_elements("chares", &options.program, &Elements { number, sites, latency, until, telling })
+}
+
+/// The processing elements of a run on this machine.
+pub struct Elements {
+    pub number: usize,
+    pub sites: usize,
+    pub latency: Duration,
+    pub until: Option<f64>,
+    pub telling: Telling,
+}
+
+/// Runs the program once for each element, from a folder of that name.
+pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<ExitCode> {
+    let Elements { number, sites, latency, until, telling } = *elements;
     ensure!(
         (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
-        "-n {number}: from 1 to {PROCESSING_ELEMENTS_MAX} elements"
+        "{number} elements: from 1 to {PROCESSING_ELEMENTS_MAX} of them"
     );
     ensure!((1..=number).contains(&sites), "--sites {sites}: from 1 to the number of elements, {number}");
     // Each element has an address of its own, as if it were a host.
     let places = (0..number).map(|element| (element.to_string(), (element * sites / number) as u32)).collect();
-    let processes = elements(places, options.latency);
+    let processes = processes(places, latency);
     let addresses = loopback_addresses(&processes);
-    let folder = OwnFolder::new("chares")?;
-    let deployed = deployed(&processes, &options.program, &addresses, &folder.0, |_| 0);
+    let folder = OwnFolder::new(name)?;
+    let deployed = deployed(&processes, program, &addresses, &folder.0, |_| 0);
     let command = |launch: &Launch| {
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
         Ok(command)
     };
-    let limits = Limits {
-        until_s: options.until,
-        grace_s: Some(GRACE_S),
-        first: None,
-        tells: true,
-        telling: if options.json { Telling::Json } else { Telling::Text },
-    };
+    let limits = Limits { until_s: until, grace_s: Some(GRACE_S), first: None, tells: true, telling };
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
 
@@ -146,7 +157,7 @@ fn start(options: &Run) -> Result<ExitCode> {
 const GRACE_S: f64 = 10.0;
 
 /// The processes of a program, by the host and the site of each element.
-fn elements(places: Vec<(String, u32)>, latency: Duration) -> Vec<Process> {
+fn processes(places: Vec<(String, u32)>, latency: Duration) -> Vec<Process> {
     let process = |number: usize| Process {
         host: places[number].0.clone(),
         function: ELEMENT_FUNCTION.into(),
@@ -160,7 +171,7 @@ fn elements(places: Vec<(String, u32)>, latency: Duration) -> Vec<Process> {
     (0..places.len()).map(process).collect()
 }
 
-fn latency(text: &str) -> Result<Duration, String> {
+pub fn latency(text: &str) -> Result<Duration, String> {
     let seconds = units::time(text)?;
     let is_latency = (0.0..=LATENCY_S_MAX).contains(&seconds);
     is_latency.then(|| Duration::from_secs_f64(seconds)).ok_or_else(|| format!("expected 0s to {LATENCY_S_MAX}s"))

@@ -17,6 +17,7 @@ pub mod logs;
 pub mod manual;
 pub mod map;
 pub mod models;
+pub mod mpirun;
 mod offering;
 pub mod platform;
 pub mod secret;

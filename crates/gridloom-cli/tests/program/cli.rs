@@ -403,6 +403,7 @@ fn the_documentation_has_the_help_texts() {
         ("simulate", &[&["simulate"]]),
         ("soak", &[&["soak"]]),
         ("deploy", &[&["deploy"]]),
+        ("mpirun", &[&["mpirun"]]),
         ("sim", &[&["sim", "replay"]]),
         (
             "testbed",

@@ -47,4 +47,4 @@ pub use gridloom_chare::{
 };
 pub use job::Job;
 pub use places::{ELEMENT_FUNCTION, Places};
-pub use run::{Ended, is_simulated, run, run_on};
+pub use run::{Around, Ended, is_simulated, run, run_on};

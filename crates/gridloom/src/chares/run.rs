@@ -29,7 +29,7 @@ pub struct Ended {
 /// # Errors
 /// What `program` gives; [`Error::Chares`] if the chares cannot go on, or another element is gone.
 pub fn run(program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Result<Ended, Error> {
-    run_on(StackKind::Coroutine, program)
+    run_on(StackKind::Coroutine, |body| body(), program)
 }
 
 /// Whether [`run`] would run all elements in simulation.
@@ -40,12 +40,17 @@ pub fn is_simulated() -> Result<bool, Error> {
     Ok(std::env::var_os(DEPLOY_VARIABLE).is_none() && SimulateConfig::from_environment(None)?.is_some())
 }
 
+/// Calls what it is given: all that an element does, on the element's thread. A language that keeps something for a thread makes it
+/// before, so that it lasts from one entry method to the next.
+pub type Around = fn(Box<dyn FnOnce() + Send + '_>);
+
 /// As [`run`], with simulated elements on stacks of that kind.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_on(
     kind: StackKind,
+    around: Around,
     program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + 'static,
 ) -> Result<Ended, Error> {
     let make = move |element: &mut Element| program(&mut Job::new(element));
@@ -58,7 +63,11 @@ pub fn run_on(
         let mut world = process.world;
         let places = Places::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
         let is_first = places.me() == Pe(0);
-        let value = one_of(&mut *world, places, &*make)?;
+        let mut value = Ok(Value::default());
+        let told_value = &mut value;
+        let make = make.clone();
+        around(Box::new(move || *told_value = one_of(&mut *world, places, &*make)));
+        let value = value?;
         let mut told = to_tell.lock().unwrap_or_else(PoisonError::into_inner);
         *told = Ended { value, is_first: is_first || told.is_first };
         Ok(())

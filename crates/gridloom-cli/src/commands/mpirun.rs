@@ -1,0 +1,84 @@
+//! `gridloom mpirun`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use gridloom_testbed::telling::Telling;
+
+use super::chares::{Elements, latency, run_elements};
+use super::simulate::seconds;
+
+/// Run a program of mpi4py on many ranks, which share the processors of this machine.
+///
+/// The command runs the Python program unmodified: 'import mpi4py' gives Gridloom's module. Each rank is a chare with a stack of
+/// its own. A call that has to wait lets the other ranks of its processing element run. With --sites and --latency, messages
+/// between elements of different sites are held back for that long, as if the sites were far apart. The command ends when all
+/// ranks have ended, with the first exit status that is not 0.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom mpirun -n 64 examples/mpi/jacobi.py --size 256")]
+pub struct Options {
+    /// Number of ranks
+    #[arg(short, long, value_name = "NUMBER")]
+    number: usize,
+    /// Number of processing elements, each a process [default: one for each processor, at most one for each rank]
+    #[arg(long, value_name = "NUMBER")]
+    elements: Option<usize>,
+    /// Where ranks run: blocks, round-robin or by-site
+    #[arg(long, value_name = "NAME", default_value = "blocks", value_parser = ["blocks", "round-robin", "by-site"])]
+    placement: String,
+    /// Number of sites, over which the elements are divided in order
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    sites: usize,
+    /// Time for which messages between sites are held back, such as 16ms
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = latency)]
+    latency: Duration,
+    /// End the run after this many seconds, with status 1 if a rank still runs then
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    until: Option<f64>,
+    /// Say at the end which modules each rank has of its own, and which the ranks of an element share
+    #[arg(long)]
+    list_modules: bool,
+    /// Begin each line of output with the name of its element
+    #[arg(long, conflicts_with = "json")]
+    label: bool,
+    /// Print JSON, a line for each line that an element prints, for each end, and for the end of the run
+    #[arg(long)]
+    json: bool,
+    /// Interpreter that runs the program
+    #[arg(long, env = "GRIDLOOM_PYTHON", default_value = "python3")]
+    python: PathBuf,
+    /// The program and its arguments; an interpreter may stand before it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    ensure!(options.number >= 1, "-n {}: at least one rank", options.number);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let elements = options.elements.unwrap_or(cores).min(options.number);
+    let (python, words) = match &options.program[..] {
+        [python, rest @ ..] if is_interpreter(python) => (python.clone(), rest),
+        words => (options.python.display().to_string(), words),
+    };
+    ensure!(!words.is_empty(), "{python}: name the program after the interpreter");
+    let ranks = options.number.to_string();
+    let mut command = vec![python];
+    command.extend(["-m", "gridloom.mpi", "-n", &ranks, "--placement", &options.placement].map(String::from));
+    command.extend(options.list_modules.then(|| "--list-modules".into()));
+    command.extend_from_slice(words);
+    let telling = match (options.json, options.label) {
+        (true, _) => Telling::Json,
+        (false, true) => Telling::Text,
+        (false, false) => Telling::Plain,
+    };
+    let Options { sites, latency, until, .. } = *options;
+    run_elements("mpirun", &command, &Elements { number: elements, sites, latency, until, telling })
+}
+
+/// Such as python3 or /usr/bin/python.
+fn is_interpreter(word: &str) -> bool {
+    let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("python") && !name.ends_with(".py")
+}

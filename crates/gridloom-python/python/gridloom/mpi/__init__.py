@@ -1,0 +1,18 @@
+"""Programs of mpi4py on ranks that are chares: ``gridloom mpirun -n 64 program.py``, or ``python -m gridloom.mpi -n 64 program.py``.
+
+A program imports ``mpi4py`` as ever, and finds this package's in its place.
+
+===============================  ==========================================================================
+file                             what it holds
+===============================  ==========================================================================
+`launch`, `private`              the run of an element's ranks; modules of which each rank has its own
+`rank`, `matching`               a rank's stack; its messages
+`state`, `comm`, `point`         communicators; sends, receives and probes
+`collectives`, `plans`           collective operations on bytes; what each call packs and unpacks
+`topology`                       grids and graphs
+`buffers`, `datatype`, `op`      memory of messages; what its items are; reductions
+`request`, `status`              what a rank waits for; what a receive tells
+`group`, `errors`, `constants`   groups, hints, error classes, numbers
+`api`, `standin`                 the names of ``mpi4py.MPI``, and the package that takes its place
+===============================  ==========================================================================
+"""

@@ -1,0 +1,266 @@
+"""Collective operations on items, which are bytes: within a communicator, and between the two groups of an inter-communicator.
+
+An operation is a generator: it sends at once, and yields what it waits for. So it blocks no stack, and the same text gives the
+blocking, the non-blocking and the persistent call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
+
+from .constants import ROOT
+from .matching import Envelope, Posted
+from .rank import current
+from .request import Operation
+from .state import State
+
+#: What a generator yields: a context, a source and a tag.
+Wanted: TypeAlias = "tuple[int, int, int]"
+Steps: TypeAlias = Generator[Wanted, Any, Any]
+Combine: TypeAlias = Callable[[bytes, bytes], bytes]
+
+
+class Exchange:
+    """One collective call on a communicator, seen by one of its ranks."""
+
+    def __init__(self, state: State) -> None:
+        self._rank = current()
+        self._state = state
+        self._peers = state.group if state.remote is None else state.remote
+        self._tag = state.calls
+        state.calls += 1
+        self.me = state.rank
+        #: Of the own group, and of the group that messages go to.
+        self.own_size = len(state.group)
+        self.size = len(self._peers)
+        self.is_inter = state.remote is not None
+        self.topology = state.topology
+        self.local = Exchange(state.local) if state.local is not None else self
+
+    def send(self, to: int, item: Any) -> None:
+        """Send an item to a rank of the communicator, or of the other group."""
+        self._rank.send(self._peers[to], self._state.context + 1, self.me, self._tag, item)
+
+    def of(self, source: int) -> Wanted:
+        """Say what to wait for: the next item of that rank."""
+        return self._state.context + 1, source, self._tag
+
+    def sends(self, root: int) -> bool:
+        """Whether this rank is the root."""
+        return root == (ROOT if self.is_inter else self.me)
+
+
+class Task(Operation):
+    """A collective operation under way."""
+
+    def __init__(self, what: str, steps: Steps) -> None:
+        super().__init__(what)
+        self._rank = current()
+        self._steps = steps
+        self._value: Any = None
+        self._source: int | None = None
+        self._go_on(None)
+        if self.error is not None:
+            raise self.error
+
+    def _go_on(self, item: Any) -> None:
+        matching = self._rank.matching
+        while True:
+            try:
+                context, source, tag = self._steps.send(item)
+            except StopIteration as end:
+                self._value, self.done = end.value, True
+                return
+            except BaseException as error:
+                self.error, self.done = error, True
+                return
+            envelope = matching.take(context, source, tag)
+            if envelope is None:
+                self._source = source
+                matching.post(context, Posted(source, tag, self._on_match))
+                return
+            item = envelope.data
+
+    def _on_match(self, envelope: Envelope) -> None:
+        # It may run functions of the program.
+        self._rank.modules.enter()
+        self._go_on(envelope.data)
+
+    def result(self) -> Any:
+        return self._value
+
+    def __str__(self) -> str:
+        return f"{self.what}, for rank {self._source}"
+
+
+def barrier(on: Exchange) -> Steps:
+    """Wait for all."""
+    if on.is_inter:
+        yield from allgather(on, b"")
+        return
+    step = 1
+    while step < on.size:
+        on.send((on.me + step) % on.size, b"")
+        yield on.of((on.me - step) % on.size)
+        step *= 2
+
+
+def bcast(on: Exchange, item: Any, root: int) -> Steps:
+    """Give all the root's item."""
+    if on.is_inter:
+        if root == ROOT:
+            for to in range(on.size):
+                on.send(to, item)
+        elif root >= 0:
+            item = yield on.of(root)
+        return item
+    # A binomial tree.
+    place = (on.me - root) % on.size
+    step = 1
+    while step < on.size and not place & step:
+        step *= 2
+    if place:
+        item = yield on.of((place - step + root) % on.size)
+    while step > 1:
+        step //= 2
+        if place + step < on.size:
+            on.send((place + step + root) % on.size, item)
+    return item
+
+
+def gather(on: Exchange, item: Any, root: int) -> Steps:
+    """Give the root all items."""
+    if on.sends(root):
+        items = []
+        for source in range(on.size):
+            items.append(item if source == on.me and not on.is_inter else (yield on.of(source)))
+        return items
+    if root >= 0:
+        on.send(root, item)
+    return None
+
+
+def scatter(on: Exchange, items: Any, root: int) -> Steps:
+    """Give each rank one of the root's items."""
+    if on.sends(root):
+        for to in range(on.size):
+            if on.is_inter or to != on.me:
+                on.send(to, items[to])
+        return None if on.is_inter else items[on.me]
+    return (yield on.of(root)) if root >= 0 else None
+
+
+def allgather(on: Exchange, item: Any) -> Steps:
+    """Give all ranks the items of all, or of the other group."""
+    if on.is_inter:
+        return (yield from alltoall(on, [item] * on.size))
+    # The doubling of J. Bruck et al., IEEE Transactions on Parallel and Distributed Systems 8 (11), 1997.
+    items, step = [item], 1
+    while step < on.size:
+        count = min(step, on.size - step)
+        on.send((on.me - step) % on.size, tuple(items[:count]))
+        items.extend((yield on.of((on.me + step) % on.size)))
+        step *= 2
+    return [items[(at - on.me) % on.size] for at in range(on.size)]
+
+
+def alltoall(on: Exchange, items: Any) -> Steps:
+    """Give each rank one item of each."""
+    came: list[Any] = [None] * on.size
+    for away in range(on.size):
+        to = (on.me + away) % on.size
+        if to == on.me and not on.is_inter:
+            came[to] = items[to]
+        else:
+            on.send(to, items[to])
+    for away in range(on.size):
+        source = (on.me - away) % on.size
+        if source != on.me or on.is_inter:
+            came[source] = yield on.of(source)
+    return came
+
+
+def reduce(on: Exchange, item: bytes, combine: Combine, root: int) -> Steps:
+    """Give the root the combination of all items, in the order of the ranks."""
+    if on.is_inter:
+        if root == ROOT:
+            return (yield on.of(0))
+        if root >= 0:
+            combined = yield from reduce(on.local, item, combine, 0)
+            if on.me == 0:
+                on.send(root, combined)
+        return None
+    # A binomial tree to rank 0: each rank combines its own run of ranks with the next one's.
+    step = 1
+    while step < on.size and not on.me & step:
+        if on.me + step < on.size:
+            item = combine(item, (yield on.of(on.me + step)))
+        step *= 2
+    if on.me:
+        on.send(on.me - step, item)
+    if root == 0:
+        return item if on.me == 0 else None
+    if on.me == 0:
+        on.send(root, item)
+    return (yield on.of(0)) if on.me == root else None
+
+
+def allreduce(on: Exchange, item: bytes, combine: Combine) -> Steps:
+    """Give all ranks the combination of all items, or of the other group's."""
+    combined = yield from reduce(on.local, item, combine, 0)
+    if on.is_inter and on.me == 0:
+        on.send(0, combined)
+        combined = yield on.of(0)
+    return (yield from bcast(on.local, combined, 0))
+
+
+def reduce_scatter(on: Exchange, data: bytes, sizes: list[int], combine: Combine) -> Steps:
+    """Give each rank its part, of so many bytes, of the combination of all."""
+    ends = [sum(sizes[: at + 1]) for at in range(len(sizes))]
+    parts = [(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    if on.is_inter:
+        combined = yield from reduce(on.local, data, combine, 0)
+        if on.me == 0:
+            on.send(0, combined)
+            combined = yield on.of(0)
+        items = [combined[first:last] for first, last in parts] if on.me == 0 else None
+        return (yield from scatter(on.local, items, 0))
+    came = yield from alltoall(on, [data[first:last] for first, last in parts])
+    combined = came[0]
+    for item in came[1:]:
+        combined = combine(combined, item)
+    return combined
+
+
+def scan(on: Exchange, item: bytes, combine: Combine) -> Steps:
+    """Give each rank the combination of the items up to its own."""
+    step = 1
+    while step < on.size:
+        if on.me + step < on.size:
+            on.send(on.me + step, item)
+        if on.me >= step:
+            item = combine((yield on.of(on.me - step)), item)
+        step *= 2
+    return item
+
+
+def exscan(on: Exchange, item: bytes, combine: Combine) -> Steps:
+    """Give each rank but the first the combination of the items before its own."""
+    combined = yield from scan(on, item, combine)
+    if on.me + 1 < on.size:
+        on.send(on.me + 1, combined)
+    return (yield on.of(on.me - 1)) if on.me else None
+
+
+def neighbours(on: Exchange, items: list[Any], destinations: list[int], sources: list[int], is_grid: bool) -> Steps:
+    """Send an item to each destination, and give those of the sources; in a grid, one that went up comes from below."""
+    for at, (to, item) in enumerate(zip(destinations, items, strict=True)):
+        if to >= 0:
+            on.send(to, (at ^ 1 if is_grid else None, item))
+    came: list[Any] = [None] * len(sources)
+    for at, source in enumerate(sources):
+        if source >= 0:
+            place, item = yield on.of(source)
+            came[at if place is None else place] = item
+    return came

@@ -1,0 +1,79 @@
+"""Runs all ranks of a program that are on this element."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+from .. import chares
+from .._errors import ChareError
+from .private import Finder, Modules
+from .rank import Program, Rank
+
+
+def launch(path: str, arguments: list[str], size: int, placement: str, list_modules: bool) -> int:
+    """Run the program on so many ranks.
+
+    Returns
+    -------
+    int
+        The largest exit status of a rank.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    sys.argv = [path, *arguments]
+    # In place of the folder of this package.
+    sys.path[0] = folder
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "standin"))
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    finder = Finder(folder)
+    finder.install()
+    before = set(sys.modules)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
+
+    def run(modules: Modules) -> int:
+        try:
+            modules.run(code)
+        except SystemExit as end:
+            if end.code is None or isinstance(end.code, int):
+                return end.code or 0
+            print(end.code, file=sys.stderr)
+            return 1
+        return 0
+
+    program = Program(run, lambda: Modules(path), size)
+
+    def arrays(job: chares.Job) -> None:
+        job.array(Rank, size, (program,), placement=placement, movable=False).begin()
+
+    main = sys.modules["__main__"]
+    try:
+        ended = chares.run(arrays)
+    except ChareError as error:
+        waiting = [f"rank {rank.number} waits in {rank.waits_for}" for rank in program.ranks.values() if rank.waits_for is not None]
+        over = [str(rank.number) for rank in program.ranks.values() if rank.result is not None]
+        told = "".join(f"\n  {line}" for line in waiting[:_TOLD_MAX])
+        if waiting:
+            told += f"\n  {len(waiting)} ranks wait on this element; {len(over)} have ended"
+        print(f"gridloom mpirun: {error}{told}", file=sys.stderr)
+        return 1
+    finally:
+        sys.modules["__main__"] = main
+    if list_modules and ended.is_first:
+        _tell_modules(program, before)
+    return int(ended.value)
+
+
+#: So many ranks that wait are told.
+_TOLD_MAX = 16
+
+
+def _tell_modules(program: Program, before: set[str]) -> None:
+    private = {name for rank in program.ranks.values() for name in rank.modules.names()}
+    loaded = {name.partition(".")[0] for name in set(sys.modules) - before - private}
+    shared = sorted(name for name in loaded if name not in sys.stdlib_module_names and name != "gridloom")
+    print(f"modules that each rank has of its own: {', '.join(sorted(private))}", file=sys.stderr)
+    print(f"modules that the ranks of an element share, beside the standard library: {', '.join(shared)}", file=sys.stderr)

@@ -1,0 +1,91 @@
+"""The messages of one rank: those that came and those that it waits for, matched in MPI's order.
+
+**Promise:** messages of one sender in one context match in the order in which they came, receives in the order in which they were
+posted (MPI 3.1, section 3.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .constants import ANY_SOURCE, ANY_TAG
+
+
+class Envelope:
+    """A message that came."""
+
+    __slots__ = ("data", "source", "tag", "ticket")
+
+    def __init__(self, source: int, tag: int, data: Any, ticket: tuple[int, int] | None) -> None:
+        self.source = source
+        self.tag = tag
+        self.data = data
+        #: The sender's rank in the world and its number for a send that waits until it is matched.
+        self.ticket = ticket
+
+
+class Posted:
+    """A receive that waits for a message."""
+
+    __slots__ = ("on_match", "source", "tag")
+
+    def __init__(self, source: int, tag: int, on_match: Callable[[Envelope], None]) -> None:
+        self.source = source
+        self.tag = tag
+        self.on_match = on_match
+
+
+class Matching:
+    """By contexts, which are communicators."""
+
+    def __init__(self, matched: Callable[[Envelope], None]) -> None:
+        self._matched = matched
+        self._came: dict[int, list[Envelope]] = {}
+        self._posted: dict[int, list[Posted]] = {}
+
+    def arrive(self, context: int, envelope: Envelope) -> None:
+        """Take a message in."""
+        posted = self._posted.get(context, ())
+        source, tag = envelope.source, envelope.tag
+        for at, one in enumerate(posted):
+            if one.source in (source, ANY_SOURCE) and one.tag in (tag, ANY_TAG):
+                del self._posted[context][at]
+                self._matched(envelope)
+                one.on_match(envelope)
+                return
+        self._came.setdefault(context, []).append(envelope)
+
+    def take(self, context: int, source: int, tag: int) -> Envelope | None:
+        """Take a message that came, as a receive does."""
+        envelope = self.find(context, source, tag)
+        if envelope is not None:
+            self._came[context].remove(envelope)
+            self._matched(envelope)
+        return envelope
+
+    def find(self, context: int, source: int, tag: int) -> Envelope | None:
+        """Look for a message that came."""
+        for envelope in self._came.get(context, ()):
+            if source in (envelope.source, ANY_SOURCE) and tag in (envelope.tag, ANY_TAG):
+                return envelope
+        return None
+
+    def post(self, context: int, posted: Posted) -> None:
+        """Wait for a message that has not come."""
+        self._posted.setdefault(context, []).append(posted)
+
+    def cancel(self, context: int, posted: Posted) -> bool:
+        """Stop waiting; whether no message has matched before."""
+        waiting = self._posted.get(context, [])
+        if posted not in waiting:
+            return False
+        waiting.remove(posted)
+        return True
+
+    def forget(self, context: int) -> None:
+        """A communicator is freed: drop what is empty."""
+        if not self._came.get(context, True):
+            del self._came[context]
+        if not self._posted.get(context, True):
+            del self._posted[context]

@@ -1,0 +1,449 @@
+"""Requests: what a rank may wait for, and the operations behind them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .buffers import Block
+from .constants import ANY_SOURCE, ANY_TAG, UNDEFINED
+from .errors import ERR_REQUEST, SUCCESS, Exception, unsupported
+from .matching import Envelope, Posted
+from .rank import Rank, current
+from .status import Status
+
+
+class Operation:
+    """Something under way; `done` once it is over."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.done = False
+        self.error: BaseException | None = None
+        self.status = Status()
+
+    def result(self) -> Any:
+        """Give what lower-case calls return."""
+        return None
+
+    def cancel(self) -> None:
+        """Give up, if it can."""
+
+    def finished(self) -> None:
+        """Be over."""
+        self.done = True
+
+    def __str__(self) -> str:
+        return self.what
+
+
+class Receive(Operation):
+    """A receive into a block, or of an object."""
+
+    def __init__(self, rank: Rank, context: int, source: int, tag: int, block: Block | None, what: str) -> None:
+        super().__init__(what)
+        self._rank = rank
+        self._context = context
+        self._block = block
+        self._data: Any = None
+        self._posted: Posted | None = None
+        envelope = rank.matching.take(context, source, tag)
+        if envelope is None:
+            self._posted = Posted(source, tag, self.take)
+            rank.matching.post(context, self._posted)
+        else:
+            self.take(envelope)
+
+    def take(self, envelope: Envelope) -> None:
+        """Take the message."""
+        self.status.source, self.status.tag, self.status.size = envelope.source, envelope.tag, len(envelope.data)
+        if self._block is None:
+            self._data = envelope.data
+        else:
+            try:
+                self._block.unpack(envelope.data)
+            except BaseException as error:
+                self.error = error
+                self.status.error = getattr(error, "error_code", SUCCESS)
+        # They refer to one another, and would stay until the garbage is collected.
+        self._posted = self._block = None
+        self.done = True
+
+    def result(self) -> Any:
+        # An empty message is that of no object.
+        return pickle.loads(self._data) if self._data else None
+
+    def cancel(self) -> None:
+        if self._posted is not None and self._rank.matching.cancel(self._context, self._posted):
+            self._posted = self._block = None
+            self.status.cancelled = self.done = True
+
+
+class Done(Operation):
+    """Something that is over at once: a send whose data were copied, or anything with PROC_NULL."""
+
+    def __init__(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> None:
+        super().__init__("nothing")
+        self.status.source, self.status.tag = source, tag
+        self.done = True
+
+
+class Both(Operation):
+    """A send and a receive."""
+
+    def __init__(self, receive: Operation, send: Operation) -> None:
+        super().__init__(str(receive))
+        self._receive, self._send = receive, send
+
+    @property
+    def done(self) -> bool:
+        return self._receive.done and self._send.done
+
+    @done.setter
+    def done(self, done: bool) -> None:
+        pass
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("error", "status", "result"):
+            return getattr(object.__getattribute__(self, "_receive"), name)
+        return object.__getattribute__(self, name)
+
+
+class Request:
+    """A request; false once it is over."""
+
+    def __init__(self, request: Request | None = None) -> None:
+        self._operation: Operation | None = None if request is None else request._operation
+
+    @classmethod
+    def of(cls, operation: Operation) -> Any:
+        """Make the request of an operation."""
+        made = cls()
+        made._operation = operation
+        return made
+
+    # What Prequest says otherwise.
+
+    def _is_null(self) -> bool:
+        return self._operation is None
+
+    def _end(self, status: Status | None) -> Any:
+        """Take the result of an operation that is over."""
+        operation, self._operation = self._operation, None
+        if operation is None:
+            if status is not None:
+                status.take(Status())
+            return None
+        if status is not None:
+            status.take(operation.status)
+        if operation.error is not None:
+            raise operation.error
+        return operation.result()
+
+    def _is_over(self) -> bool:
+        return self._operation is None or self._operation.done
+
+    def _is_over_soon(self) -> bool:
+        """Whether it is over, after the others had a turn if it was not."""
+        if not self._is_over():
+            current().give_way()
+        return self._is_over()
+
+    def Wait(self, status: Status | None = None) -> bool:
+        """Wait until it is over."""
+        self.wait(status)
+        return True
+
+    def wait(self, status: Status | None = None) -> Any:
+        """Wait until it is over; the object that it received."""
+        if not self._is_over():
+            current().wait_until(self._is_over, self._operation)
+        return self._end(status)
+
+    def Test(self, status: Status | None = None) -> bool:
+        """Whether it is over."""
+        return self.test(status)[0]
+
+    def test(self, status: Status | None = None) -> tuple[bool, Any]:
+        """Whether it is over, and the object that it received."""
+        return (True, self._end(status)) if self._is_over_soon() else (False, None)
+
+    def Get_status(self, status: Status | None = None) -> bool:
+        """Whether it is over; it stays a request."""
+        is_over = self._is_over_soon()
+        if is_over and status is not None:
+            status.take(Status() if self._operation is None else self._operation.status)
+        return is_over
+
+    get_status = Get_status
+
+    def Cancel(self) -> None:
+        """Give up a receive that no message has matched."""
+        if self._operation is None:
+            raise Exception(ERR_REQUEST, "it is REQUEST_NULL")
+        self._operation.cancel()
+
+    cancel = Cancel
+
+    def Free(self) -> None:
+        """Forget it; what is under way goes on."""
+        if self._is_null():
+            raise Exception(ERR_REQUEST, "it is REQUEST_NULL")
+        self._operation = None
+
+    free = Free
+
+    @classmethod
+    def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
+        """Wait until one is over; its number."""
+        return cls.waitany(requests, status)[0]
+
+    @classmethod
+    def waitany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, Any]:
+        """Wait until one is over; its number, and the object that it received."""
+        active = [request for request in requests if request._operation is not None]
+        if active:
+            current().wait_until(lambda: any(request._is_over() for request in active), f"one of {len(active)} requests")
+        return cls._any(requests, status)
+
+    @classmethod
+    def _any(cls, requests: Sequence[Request], status: Status | None) -> tuple[int, Any]:
+        for number, request in enumerate(requests):
+            if request._operation is not None and request._is_over():
+                return number, request._end(status)
+        if status is not None:
+            status.take(Status())
+        return UNDEFINED, None
+
+    @classmethod
+    def Testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
+        """Whether one is over: its number, and whether."""
+        number, is_over, _ = cls.testany(requests, status)
+        return number, is_over
+
+    @classmethod
+    def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, Any]:
+        """Whether one is over: its number, whether, and the object that it received."""
+        active = [request for request in requests if request._operation is not None]
+        if active and not any(request._is_over() for request in active):
+            current().give_way()
+        if active and not any(request._is_over() for request in active):
+            return UNDEFINED, False, None
+        number, result = cls._any(requests, status)
+        return number, True, result
+
+    @classmethod
+    def Waitall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> bool:
+        """Wait until all are over."""
+        cls.waitall(requests, statuses)
+        return True
+
+    @classmethod
+    def waitall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[Any]:
+        """Wait until all are over; the objects that they received."""
+        open_ones = [request for request in requests if not request._is_over()]
+        if open_ones:
+            current().wait_until(lambda: all(request._is_over() for request in open_ones), _several(open_ones))
+        return [request._end(status) for request, status in zip(requests, _filled(statuses, len(requests)), strict=True)]
+
+    @classmethod
+    def Testall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> bool:
+        """Whether all are over."""
+        return cls.testall(requests, statuses)[0]
+
+    @classmethod
+    def testall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> tuple[bool, list[Any] | None]:
+        """Whether all are over, and the objects that they received."""
+        if not all(request._is_over() for request in requests):
+            current().give_way()
+        if not all(request._is_over() for request in requests):
+            return False, None
+        return True, cls.waitall(requests, statuses)
+
+    @classmethod
+    def Waitsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
+        """Wait until some are over; their numbers."""
+        return cls.waitsome(requests, statuses)[0]
+
+    @classmethod
+    def waitsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> tuple[list[int] | None, list[Any] | None]:
+        """Wait until some are over; their numbers, and the objects that they received."""
+        active = [request for request in requests if request._operation is not None]
+        if active:
+            current().wait_until(lambda: any(request._is_over() for request in active), f"some of {len(active)} requests")
+        return cls._some(requests, statuses)
+
+    @classmethod
+    def _some(cls, requests: Sequence[Request], statuses: list[Status] | None) -> tuple[list[int] | None, list[Any] | None]:
+        if all(request._operation is None for request in requests):
+            return None, None
+        numbers = [n for n, request in enumerate(requests) if request._operation is not None and request._is_over()]
+        each = zip(numbers, _filled(statuses, len(numbers)), strict=True)
+        return numbers, [requests[number]._end(status) for number, status in each]
+
+    @classmethod
+    def Testsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
+        """Give the numbers of those that are over."""
+        return cls.testsome(requests, statuses)[0]
+
+    @classmethod
+    def testsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> tuple[list[int] | None, list[Any] | None]:
+        """Give the numbers of those that are over, and the objects that they received."""
+        active = [request for request in requests if request._operation is not None]
+        if active and not any(request._is_over() for request in active):
+            current().give_way()
+        return cls._some(requests, statuses)
+
+    @classmethod
+    def _status_of(cls, requests: Sequence[Request]) -> list[Status]:
+        return [Status() if request._operation is None else request._operation.status for request in requests]
+
+    @classmethod
+    def Get_status_all(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> bool:
+        """Whether all are over; they stay requests."""
+        if not all(request._is_over() for request in requests):
+            current().give_way()
+        is_over = all(request._is_over() for request in requests)
+        if is_over:
+            for status, found in zip(_filled(statuses, len(requests)), cls._status_of(requests), strict=True):
+                if status is not None:
+                    status.take(found)
+        return is_over
+
+    get_status_all = Get_status_all
+
+    @classmethod
+    def Get_status_any(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
+        """Whether one is over; it stays a request."""
+        active = [number for number, request in enumerate(requests) if request._operation is not None]
+        over = [number for number in active if requests[number]._is_over_soon()]
+        if over and status is not None:
+            status.take(cls._status_of(requests)[over[0]])
+        elif not active and status is not None:
+            status.take(Status())
+        return (over[0] if over else UNDEFINED), bool(over) or not active
+
+    get_status_any = Get_status_any
+
+    @classmethod
+    def Get_status_some(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
+        """Give the numbers of those that are over; they stay requests."""
+        active = [number for number, request in enumerate(requests) if request._operation is not None]
+        if not active:
+            return None
+        over = [number for number in active if requests[number]._is_over_soon()]
+        for status, number in zip(_filled(statuses, len(over)), over, strict=True):
+            if status is not None:
+                status.take(cls._status_of(requests)[number])
+        return over
+
+    get_status_some = Get_status_some
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Request):
+            return NotImplemented
+        return self._operation is other._operation and self._is_null() == other._is_null()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __bool__(self) -> bool:
+        return not self._is_null()
+
+    def __reduce__(self) -> Any:
+        if self:
+            raise ValueError("a request cannot be pickled")
+        return type(self), ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("toint", "fromint", "py2f", "f2py", "handle", "fromhandle"):
+            raise unsupported(f"MPI.Request.{name}", "there are no handles of C")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _several(requests: Sequence[Request]) -> str:
+    return f"{len(requests)} requests, first {requests[0]._operation}"
+
+
+def _filled(statuses: list[Status] | None, count: int) -> Iterable[Status | None]:
+    if statuses is None:
+        return [None] * count
+    statuses.extend(Status() for _ in range(count - len(statuses)))
+    return statuses[:count]
+
+
+class Prequest(Request):
+    """A persistent request: begun again and again by `Start`."""
+
+    def __init__(self, request: Request | None = None) -> None:
+        super().__init__(request)
+        self._begin: Callable[[], Operation] | None = getattr(request, "_begin", None)
+
+    @classmethod
+    def made(cls, begin: Callable[[], Operation]) -> Prequest:
+        """Make one that begins so."""
+        made = cls()
+        made._begin = begin
+        return made
+
+    def _is_null(self) -> bool:
+        return self._begin is None
+
+    def Start(self) -> None:
+        """Begin it."""
+        if self._begin is None or self._operation is not None:
+            raise Exception(ERR_REQUEST, "it is under way" if self._begin else "it is REQUEST_NULL")
+        self._operation = self._begin()
+
+    @classmethod
+    def Startall(cls, requests: Sequence[Prequest]) -> None:
+        """Begin several."""
+        for request in requests:
+            request.Start()
+
+    def Free(self) -> None:
+        """Become REQUEST_NULL."""
+        super().Free()
+        self._begin = None
+
+    free = Free
+
+
+class Grequest(Request):
+    """A request that the program itself completes."""
+
+    @classmethod
+    def Start(cls, query_fn: Any = None, free_fn: Any = None, cancel_fn: Any = None, args: Any = (), kwargs: Any = None) -> Grequest:
+        """Make one."""
+        made = cls()
+        made._operation = _Generalized(query_fn, free_fn, cancel_fn, args or (), kwargs or {})
+        made._own = made._operation
+        return made
+
+    _own: Operation
+
+    def Complete(self) -> None:
+        """Be over."""
+        self._own.finished()
+
+    complete = Complete
+
+
+class _Generalized(Operation):
+    def __init__(self, query_fn: Any, free_fn: Any, cancel_fn: Any, args: Any, kwargs: Any) -> None:
+        super().__init__("a request that the program completes")
+        self._functions = query_fn, free_fn, cancel_fn
+        self._arguments = args, kwargs
+
+    def result(self) -> Any:
+        query, free, _ = self._functions
+        args, kwargs = self._arguments
+        if query is not None:
+            query(self.status, *args, **kwargs)
+        if free is not None:
+            free(*args, **kwargs)
+
+    def cancel(self) -> None:
+        if self._functions[2] is not None:
+            self._functions[2](self.done, *self._arguments[0], **self._arguments[1])
