@@ -32,6 +32,24 @@ def test_example(name):
     assert run(sys.executable, f"examples/{name}.py") == (EXPECTED / f"{name}.txt").read_text()
 
 
+WORKFLOW = {**os.environ, "WORKFLOW": "examples/workflow/small.json", "SCALE": "0.01"}
+
+
+def test_a_recorded_workflow_runs_with_stand_ins():
+    command = [sys.executable, "examples/workflow/run.py"]
+    said = "6 tasks, 2 files of 12010 bytes at the end\n"
+    assert run(*command, env=WORKFLOW) == said
+    assert run(gridloom(), "simulate", "-p", "examples/two-sites.toml", "--", *command, env=WORKFLOW).startswith(said)
+
+
+def test_a_recorded_workflow_takes_as_long_as_gridloom_map_says():
+    """Simulated, with the plan of `gridloom map`."""
+    command = [sys.executable, "bench/workflows.py", "--data", "examples/workflow", "--world", "simulate", "--seconds", "5"]
+    (line,) = [line for line in run(*command, "small").splitlines() if line.startswith("small ")]
+    predicted, measured = map(float, line.split()[4:6])
+    assert 0.9 * predicted < measured < 1.15 * predicted
+
+
 def test_the_first_example_simulated_twice_gives_one_trace():
     command = [
         gridloom(),

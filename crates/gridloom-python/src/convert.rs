@@ -5,12 +5,11 @@
 //! are: byte order and NaNs too.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use gridloom::{Arg, Grid, Value};
-use gridloom_base::limits::EAGER_BYTES_MAX;
+use gridloom_base::limits::{EAGER_BYTES_MAX, INLINE_BYTES_MAX};
 use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 use gridloom_idl::{BaseType, Param, Signature};
 use gridloom_net::payload::Payload;
@@ -24,19 +23,10 @@ use pyo3::types::{
 
 use crate::errors::{OrRaise, error};
 use crate::group::RawHandle;
+use crate::import;
 use crate::memory::{Keeper, Memory, element, element_of, type_string};
+use crate::snapshots::{FileState, Snapshots};
 use crate::wait::detached;
-use crate::{import, lock};
-
-/// Copies made for a group that is being recorded, by identity of the array, which is kept so that it stays its own.
-pub(crate) type Snapshots = Mutex<HashMap<usize, Snapshot>>;
-
-pub(crate) struct Snapshot {
-    _array: Py<PyAny>,
-    meta: Meta,
-    strides: Vec<isize>,
-    value: Value,
-}
 
 /// Where arguments go.
 pub(crate) struct Target<'a> {
@@ -161,12 +151,20 @@ impl Target<'_> {
         }
         let (grid, function, name) = (self.grid.clone(), self.signature.name.clone(), param.name.clone());
         let path: PathBuf = object.extract()?;
-        if self.describes_only
-            && let Ok(about) = path.metadata()
+        let state = FileState::of(&path);
+        if let (Some(snapshots), Some(state)) = (self.snapshots, state)
+            && let Some(known) = snapshots.file(state)
         {
-            return Ok(Some(Value::placeholder(Meta::Bytes { size_bytes: about.len() })));
+            return Ok(Some(known));
         }
-        detached(object.py(), move || grid.file_argument(&function, &name, &path)).or_raise(object.py()).map(Some)
+        let value = match path.metadata() {
+            Ok(about) if self.describes_only => Value::placeholder(Meta::Bytes { size_bytes: about.len() }),
+            _ => detached(object.py(), move || grid.file_argument(&function, &name, &path)).or_raise(object.py())?,
+        };
+        if let (Some(snapshots), Some(state)) = (self.snapshots, state) {
+            snapshots.keep_file(state, value.clone());
+        }
+        Ok(Some(value))
     }
 
     /// Python's own numbers and texts.
@@ -184,7 +182,16 @@ impl Target<'_> {
             return Ok(Some(Value::text(&text)));
         }
         if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Ok(Some(Value::from(Arc::<[u8]>::from(bytes.as_bytes()))));
+            let meta = Meta::Bytes { size_bytes: bytes.as_bytes().len() as u64 };
+            let snapshots = self.snapshots.filter(|_| bytes.as_bytes().len() > INLINE_BYTES_MAX);
+            if let Some(known) = snapshots.and_then(|snapshots| snapshots.object(object, &meta, &[])) {
+                return Ok(Some(known));
+            }
+            let value = Value::from(Arc::<[u8]>::from(bytes.as_bytes()));
+            if let Some(snapshots) = snapshots {
+                snapshots.keep_object(object, meta, Vec::new(), value.clone());
+            }
+            return Ok(Some(value));
         }
         if let Ok(bytes) = object.cast::<PyByteArray>() {
             return Ok(Some(Value::from(Arc::<[u8]>::from(bytes.to_vec()))));
@@ -250,18 +257,11 @@ impl Target<'_> {
         {
             return Ok(value);
         }
-        let (id, strides) = (array.as_ptr() as usize, array.strides().to_vec());
-        if let Some(snapshots) = self.snapshots {
-            let known = {
-                let known = lock(snapshots);
-                let fits = |known: &&Snapshot| known.meta == meta && known.strides == strides;
-                known.get(&id).filter(fits).map(|known| known.value.clone())
-            };
-            if let Some(known) = known
-                && (self.describes_only || is_unchanged(py, array, &known)?)
-            {
-                return Ok(known);
-            }
+        let strides = array.strides().to_vec();
+        if let Some(known) = self.snapshots.and_then(|snapshots| snapshots.object(array.as_any(), &meta, &strides))
+            && (self.describes_only || is_unchanged(py, array, &known)?)
+        {
+            return Ok(known);
         }
         let value = match self.describes_only {
             true => Value::placeholder(meta.clone()),
@@ -271,9 +271,7 @@ impl Target<'_> {
             }
         };
         if let Some(snapshots) = self.snapshots {
-            let snapshot = Snapshot { _array: array.clone().into_any().unbind(), meta, strides, value: value.clone() };
-            let before = lock(snapshots).insert(id, snapshot);
-            drop(before);
+            snapshots.keep_object(array.as_any(), meta, strides, value.clone());
         }
         Ok(value)
     }

@@ -42,6 +42,7 @@ impl RawSignature {
 type Declared = (String, String, Option<Vec<String>>, String);
 
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "each is a part of a declaration, and one caller has them")]
 pub(crate) fn build_signature(
     py: Python<'_>,
     name: &str,

@@ -7,14 +7,14 @@ use gridloom_base::Meta;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::convert::{Snapshots, Target, to_python};
+use crate::convert::{Target, to_python};
 use crate::errors::OrRaise;
 use crate::function::RawFunction;
-use crate::lock;
 use crate::memory::{element, type_string};
 use crate::plain::to_plain;
 use crate::plan::{Raised, RawMapping, RawPlan, with_cause};
 use crate::session::{Session, Slot, limit_of};
+use crate::snapshots::Snapshots;
 use crate::wait::{detached, interruptible};
 
 /// Calls that are mapped together.
@@ -51,8 +51,7 @@ impl RawGroup {
         if self.is_described {
             return;
         }
-        let snapshots = std::mem::take(&mut *lock(&self.snapshots));
-        drop(snapshots);
+        self.snapshots.forget();
     }
 }
 
@@ -109,8 +108,7 @@ impl RawGroup {
         // Bodies of a loop share theirs until they are launched.
         let held = self.rounds.as_ref().map_or(Ok(0), |rounds| rounds.with(py, |rounds| rounds.rounds().held()))?;
         if held == 0 {
-            let snapshots = std::mem::take(&mut *lock(&self.snapshots));
-            drop(snapshots);
+            self.snapshots.forget();
         }
         with_cause(py, finished?.or_raise(py), &self.raised)
     }
@@ -246,8 +244,7 @@ impl RawHandle {
     fn get<'py>(&self, py: Python<'py>, timeout_seconds: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let limit = limit_of(timeout_seconds);
         let handle = self.handle.live(py)?;
-        let snapshots = std::mem::take(&mut *lock(&self.snapshots));
-        drop(snapshots);
+        self.snapshots.forget();
         let value = interruptible(py, move || limit.map_or_else(|| handle.get(), |limit| handle.get_within(limit)))?;
         let value = with_cause(py, value.or_raise(py), &self.raised)?;
         to_python(py, &value, true)

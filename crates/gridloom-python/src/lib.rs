@@ -49,6 +49,7 @@ mod plan;
 mod process;
 mod session;
 mod shared;
+mod snapshots;
 mod wait;
 mod worker;
 

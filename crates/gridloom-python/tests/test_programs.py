@@ -65,6 +65,29 @@ def test_files_stay_on_servers_within_a_group(grid):
     assert group.report().client_bytes < 2 * len(counted.get()) + len(text)
 
 
+def test_a_file_that_many_calls_read_is_sent_once(tmp_path, platform):
+    path = tmp_path / "database"
+    path.write_bytes(bytes(1_000_000))
+    content = path.read_bytes()
+    with gl.simulate(platform, functions=ALL) as grid:
+        ordered = grid.function(order)
+        for given in (path, content):
+            before = grid.traffic().client_bytes
+            with grid.group() as group:
+                for _ in range(12):
+                    ordered(given)
+            group.wait()
+            # Each of the three servers gets it once at most.
+            assert 1_000_000 <= grid.traffic().client_bytes - before < 3_100_000
+        before = grid.traffic().client_bytes
+        with grid.group() as group:
+            first = ordered.on("s0")(path)
+            path.write_bytes(bytes(2_000_000))
+            ordered.on("s0")(path)
+        group.wait()
+        assert first is not None and 3_000_000 <= grid.traffic().client_bytes - before < 3_100_000
+
+
 def test_values_are_words_of_their_own(grid):
     assert grid.function(say)("a b; $(rm x) 'c'", 7, 2.55) == b"a b; $(rm x) 'c'|7|2.5|{}"
     with pytest.raises(gl.ArgumentError, match="number"):
