@@ -56,10 +56,12 @@ def over_a_grid():
         with dask.config.set(scheduler=gl.dask):
             yield
 
-def pytest_runtest_logreport(report):
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
     global passed
+    report = (yield).get_result()
     if report.failed:
-        failed.append(report.nodeid)
+        failed.append(f"{item.path}::{item.nodeid.partition('::')[2]}")
     elif report.when == "call" and report.passed:
         passed += 1
 
@@ -111,12 +113,10 @@ def main() -> None:
         if options.out:
             pathlib.Path(options.out).write_text((pathlib.Path(folder) / "gridloom.txt").read_text())
         if ours["failed"]:
-            again = [os.fspath(place.parent / one.rpartition("site-packages/")[2]) for one in ours["failed"]]
-            own = run("processes", again, pathlib.Path(folder))
-            others = {one.rpartition("site-packages/")[2] for one in own["failed"]}
-            for one in ours["failed"]:
-                name = one.rpartition("site-packages/")[2]
-                print(f"  {name}{' (over processes, too)' if name in others else ''}")
+            own = set(run("processes", ours["failed"], pathlib.Path(folder))["failed"])
+            print(f"of these, {len(own)} fail over Dask's processes, too; the others are marked:")
+            for one in sorted(set(ours["failed"])):
+                print(f"  {'  ' if one in own else '! '}{one.removeprefix(os.fspath(place))}")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,16 @@ def test_the_page_on_dask(tmp_path):
         passes("dask.md", None)
 
 
+def test_the_page_on_engines(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        text = blocks("engines.md", "python")[0]
+        assert "dask://scheduler:8786" in text
+        (tmp_path / "program.py").write_text(text.replace("dask://scheduler:8786", cluster.scheduler_address.replace("tcp", "dask")))
+        done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout.startswith("(500, 500)\n2 calls on ") and "predicted" in done.stdout, done.stderr
+
+
 def test_the_page_on_parsl(tmp_path):
     pytest.importorskip("parsl", reason="parsl is not installed")
     (tmp_path / "program.py").write_text(blocks("parsl.md", "python")[0])

@@ -34,6 +34,7 @@ from ._command import blas_library
 from ._completed import Completed, Waited, as_completed, wait
 from ._dask import dask
 from ._define import C, F, function
+from ._engine import EngineReport
 from ._errors import (
     AgentLost,
     ArgumentError,
@@ -136,6 +137,7 @@ __all__ = [
     "DifferenceError",
     "DifferenceWarning",
     "Discarded",
+    "EngineReport",
     "Executor",
     "Explanation",
     "F",

@@ -72,6 +72,13 @@ def offered_name(function: Any) -> str:
     raise UsageError(f"function: expected a name such as 'linalg/dgemm', or a declared function, got {type(function).__name__} {function!r}")
 
 
+def undeclared(body: types.FunctionType) -> types.FunctionType:
+    """The function without its signature: for what pickles functions by itself."""
+    made = _copy(body)
+    vars(made).pop(_ATTRIBUTE, None)
+    return made
+
+
 def search_path() -> list[str]:
     """Folders where the program finds modules; not its working directory, if that was removed."""
     found = []

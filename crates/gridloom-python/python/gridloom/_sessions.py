@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from . import _gridloom
 from ._checks import whole
@@ -20,6 +21,7 @@ from .run_code import PATH_VARIABLE
 
 _Path = str | os.PathLike[str]
 
+_DASK = "dask://"
 _DEFAULT_ADDRESS = "127.0.0.1:7711"
 
 
@@ -111,9 +113,10 @@ def local(
 
 
 def connect(
-    address: str | None = None,
+    address: str | Any | None = None,
     *,
     servers: Iterable[str] | None = None,
+    functions: Iterable[Callable[..., Any]] = (),
     logs: bool | Callable[[Said], None] = True,
     progress: bool = False,
 ) -> Grid:
@@ -121,14 +124,16 @@ def connect(
 
     Parameters
     ----------
-    address : str, optional
+    address : str or distributed.Client, optional
         The agent, ``host:port``; by default what the environment variable ``GRIDLOOM_AGENT`` says, else
-        ``127.0.0.1:7711``.
+        ``127.0.0.1:7711``. ``dask://host:8786``, or an open client of Dask, is a Dask cluster, which stays as it is and runs `functions`.
     servers : iterable of str, optional
         Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
         are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
         ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
         cannot be used are told in an `UnreachableWarning`; they are used as soon as they answer.
+    functions : iterable of function, optional
+        Functions of the program with types in their annotations that a Dask cluster is to run; servers of a grid offer their own.
     logs : bool or callable, optional
         What functions print, and how far they have come, as in `local`. With ``False`` it goes to the log of the server.
     progress : bool, optional
@@ -144,8 +149,24 @@ def connect(
     ConnectError
         If the agent, or each of the servers, cannot be reached, refuses, or does not answer: the message says why.
     UsageError
-        If an agent and servers are given, or no server.
+        If an agent and servers are given, or no server; functions for a grid, or none for a cluster of Dask.
+    ImportError
+        If the address is that of a Dask cluster, and Dask's ``distributed`` cannot be imported.
     """
+    if address is not None and (not isinstance(address, str) or address.startswith(_DASK)):
+        if servers is not None:
+            raise UsageError("connect: a Dask cluster or servers, not both")
+        from ._engine import EngineGrid
+        from ._engine_dask import DaskEngine
+
+        engine = DaskEngine(f"tcp://{address.removeprefix(_DASK)}" if isinstance(address, str) else address)
+        try:
+            return EngineGrid(engine, engine.probe(), functions)
+        except BaseException:
+            engine.close()
+            raise
+    if list(functions):
+        raise UsageError("connect: functions are for a Dask cluster; servers of a grid offer theirs: gridloom serve functions.py")
     if address is not None and servers is not None:
         raise UsageError("connect: an address of an agent or servers, not both")
     hear, shows = listener(logs), wanted(progress)

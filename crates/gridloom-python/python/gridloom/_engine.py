@@ -1,0 +1,390 @@
+"""Groups on a cluster of another system, which stays as it is: an engine runs the calls as our plan says.
+
+A simulated grid with the hosts and links of the cluster, as they were measured, is the model: it checks arguments, maps each group, and knows
+where results lie. The engine runs the functions themselves, each call on the worker that the model chose.
+
+The seam is `Engine`; each engine is one file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+import os
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from . import _gridloom
+from ._command import program
+from ._errors import ServerLost, UsageError, WaitTimedOut
+from ._function import Function
+from ._grid import Grid
+from ._group import Group, Handle
+from ._heuristic import Heuristic, mapping_of
+from ._offered import files_of, offered_name, undeclared
+from ._plan import Plan, TaskRecord
+
+# What a call gets beside a name is checked by the model; results of at least so many bytes are sent before all inputs of a call exist.
+_PREFETCHED_BYTES_MIN = 1 << 20
+# How often it is looked whether workers are lost, seconds.
+_LOOKS_SECONDS = 1.0
+# How often calls run again, as workers are lost.
+_GENERATIONS_MAX = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A cluster as it was measured."""
+
+    # By worker: calls that it runs at a time, and the speed of one in operations per second.
+    slots: dict[str, int]
+    speed: dict[str, float]
+    # Bytes per second from the client to each worker, and between two workers.
+    client_bytes_per_s: dict[str, float]
+    direct_bytes_per_s: float
+    latency_seconds: float
+
+
+class ResultLost(Exception):
+    """A result, or data that its call reads, went with a worker."""
+
+
+class Engine(Protocol):
+    """A system that runs functions on workers that it is told."""
+
+    def workers(self) -> list[str]:
+        """Names of the workers that are there now."""
+
+    def probe(self) -> Measured:
+        """Measure workers and links."""
+
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+        """Have a call run on that worker, those of lower rank first; gives what stands for its result in `args` of others."""
+
+    def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
+        """Have a result sent to a worker as soon as it is made."""
+
+    def collect(self, result: Any, timeout: float, brings: bool = True) -> Any:
+        """Wait for a result and bring it here: `TimeoutError` after so many seconds, `ResultLost`, or the function's own exception."""
+
+    def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
+        """When calls ran, seconds of the workers' clocks, and on which worker."""
+
+    def launched(self) -> None:
+        """Forget which arguments were sent: all calls of a group have been submitted, or a worker was lost."""
+
+    def close(self) -> None:
+        """End the connection; the cluster goes on."""
+
+
+class _Call:
+    """A call, with what is needed to run it again."""
+
+    def __init__(self, grid: EngineGrid, name: str, args: dict[str, Any], outputs: int) -> None:
+        self.grid, self.name, self.args, self.outputs = grid, name, args, outputs
+        self.worker, self.rank = "", 0
+        self.key = ""
+        self.result: Any = None
+        # In which generation of workers it was submitted.
+        self.generation = -1
+
+    def submitted(self) -> Any:
+        """What stands for its result, after it was sent, again if workers were lost since."""
+        if self.generation == self.grid._generation:
+            return self.result
+        engine, worker = self.grid._engine, self.grid._alive(self.worker)
+        args = []
+        for value in self.args.values():
+            if not isinstance(value, EngineHandle):
+                args.append(value)
+                continue
+            read = value._made_by.submitted()
+            if value._made_by.outputs > 1:
+                part = f"{value._made_by.key}-{value._number}"
+                read = engine.submit(part, _Part(value._number), [read], self.grid._alive(value._made_by.worker), self.rank)
+            if self.grid._alive(value._made_by.worker) != worker and value._size_bytes() >= _PREFETCHED_BYTES_MIN and len(self.args) > 1:
+                engine.prefetch(f"{value._made_by.key}-{value._number}-to-{worker}", read, worker, self.rank)
+            args.append(read)
+        self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.grid._numbers)}"
+        self.result = engine.submit(self.key, self.grid._bodies[self.name], args, worker, self.rank)
+        self.generation = self.grid._generation
+        return self.result
+
+
+class _Part:
+    """One of several results."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, results: Any) -> Any:
+        return results[self.number]
+
+
+class EngineHandle(Handle):
+    """A result on a worker of the engine."""
+
+    def __init__(self, modelled: Handle, call: _Call, number: int) -> None:
+        super().__init__(modelled._raw, modelled._group, modelled._name, modelled._call)
+        self._made_by, self._number = call, number
+        self._here: list[Any] = []
+
+    def _fetch(self, limit: float | None) -> Any:
+        if not self._here:
+            value = self._made_by.grid._collect(self._made_by, limit)
+            self._here.append(value[self._number] if self._made_by.outputs > 1 else value)
+        self._ended, self._end = True, "fetched"
+        return self._here[0]
+
+    def prefetch(self) -> None:
+        """Does nothing: the engine brings results when they are asked for."""
+
+    def _size_bytes(self) -> int:
+        size = 8
+        for extent in self.shape if self._raw.kind == "array" and self.shape else ():
+            size *= extent
+        return size
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineReport:
+    """A group's course on an engine.
+
+    Attributes
+    ----------
+    predicted_seconds, measured_seconds : float
+        Makespan: of the plan, and from the first call's start to the last one's end as the engine tells.
+    tasks : list of TaskRecord
+        Calls as they ran.
+    planned : dict of str to str
+        The worker of the plan for each task.
+    """
+
+    predicted_seconds: float
+    measured_seconds: float
+    tasks: list[TaskRecord]
+    planned: dict[str, str]
+
+    def __str__(self) -> str:
+        away = sum(one.server != self.planned[one.task] for one in self.tasks)
+        moved = f", {away} not where the plan has them" if away else ""
+        servers = len({one.server for one in self.tasks})
+        return (
+            f"{len(self.tasks)} calls on {servers} workers{moved}\n"
+            f"makespan: predicted {self.predicted_seconds:.4g} s, measured {self.measured_seconds:.4g} s"
+        )
+
+
+class EngineGroup(Group):
+    """A group whose calls run on an engine."""
+
+    _grid: EngineGrid
+
+    def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        modelled = super()._record(function, args, kwargs)
+        parameters = inspect.signature(self._grid._bodies[function.name]).parameters
+        given = dict(zip(parameters, args), **{name: value for name, value in kwargs.items() if name in parameters})
+        handles = () if modelled is None else modelled if isinstance(modelled, tuple) else (modelled,)
+        call = _Call(self._grid, function.name, {name: given[name] for name in parameters}, len(handles))
+        self._made().append(call)
+        made = tuple(EngineHandle(one, call, number) for number, one in enumerate(handles))
+        return made[0] if len(made) == 1 else made or None
+
+    def _made(self) -> list[_Call]:
+        return self.__dict__.setdefault("_engine_calls", [])  # type: ignore[no-any-return]
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        super().__exit__(kind, error, traceback)
+        if kind is not None:
+            return
+        super().wait()
+        self._modelled = super().report()
+        # In order of their numbers, calls stand as they were recorded.
+        records = sorted(self._modelled.tasks, key=lambda one: int(one.task))
+        for call, record in zip(self._made(), records, strict=True):
+            call.worker = record.server
+        order = sorted(range(len(records)), key=lambda number: records[number].start_seconds)
+        for rank, number in enumerate(order):
+            self._made()[number].rank = rank
+        for number in order:
+            self._made()[number].submitted()
+        self._grid._engine.launched()
+
+    def wait(self) -> None:
+        """Wait for all calls; the first exception of one is raised."""
+        for call in self._made():
+            self._grid._collect(call, None, brings=False)
+
+    def report(self) -> EngineReport:  # type: ignore[override]
+        """Tell what was predicted and what the engine measured, after the end of all calls.
+
+        Returns
+        -------
+        EngineReport
+            Times are those of the engine's workers.
+        """
+        self.wait()
+        calls = {call.key: call for call in self._made()}
+        times = self._grid._engine.times(calls)
+        begun = min((start for start, _, _ in times.values()), default=0.0)
+        tasks = [TaskRecord(key, calls[key].name, worker, start - begun, end - begun, None) for key, (start, end, worker) in times.items()]
+        measured = max((one.end_seconds for one in tasks), default=0.0)
+        return EngineReport(self._modelled.predicted_seconds, measured, tasks, {key: call.worker for key, call in calls.items()})
+
+
+class EngineFunction(Function):
+    """A function that an engine runs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it: now and by itself, or, inside the block of a group, record the call."""
+        group = self._grid._current.get()
+        if group is not None:
+            return group._record(self, args, kwargs)
+        with self._grid.group() as alone:
+            made = alone._record(self, args, kwargs)
+        if made is None:
+            return alone.wait()
+        return tuple(one.get() for one in made) if isinstance(made, tuple) else made.get()
+
+    def on(self, server: str) -> EngineFunction:
+        """Give the same function on that worker and no other."""
+        return EngineFunction(self._grid, self._raw.on(server), server)
+
+    def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        """Is not there: record the call in a group, which does not wait either."""
+        raise UsageError(f"{self.name}: calls of an engine are recorded in groups: with grid.group(): handle = function(...)")
+
+
+class EngineGrid(Grid):
+    """A session with a cluster of another system: functions and groups, as of a grid."""
+
+    def __init__(self, engine: Engine, measured: Measured, functions: Iterable[Callable[..., Any]]) -> None:
+        bodies = list(functions)
+        if not bodies or not all(isinstance(body, types.FunctionType) for body in bodies):
+            raise UsageError(
+                "an engine runs functions of the program that have types in their annotations, and needs them at the beginning: "
+                f"gridloom.connect(..., functions=[f, g]); got {bodies!r}"
+            )
+        self._bodies = {offered_name(body): undeclared(body) for body in bodies if isinstance(body, types.FunctionType)}
+        files, made = files_of(bodies)
+        with tempfile.TemporaryDirectory(prefix="gridloom-engine-") as folder:
+            path = Path(folder, "cluster.toml")
+            path.write_text(_platform(measured))
+            raw = _gridloom.simulate(
+                platform=os.fspath(path),
+                deployment=None,
+                functions=files,
+                libraries=[],
+                execute=False,
+                seed=0,
+                network=None,
+                blas=None,
+                python=sys.executable or None,
+                program=program(),
+            )
+        super().__init__(raw, folder=made)
+        self._engine, self.measured = engine, measured
+        self._generation, self._workers = 0, engine.workers()
+        self._numbers = itertools.count()
+
+    def function(
+        self,
+        name: str | Callable[..., Any],
+        *,
+        retries: int = 0,
+        retry_on: type[BaseException] | tuple[type[BaseException], ...] | None = None,
+    ) -> Function:
+        """Find a function of the program that was named when the session began."""
+        if retries or retry_on:
+            raise UsageError("calls of an engine are not tried again: have the function itself try again")
+        found = super().function(offered_name(name))
+        return EngineFunction(self, found._raw)
+
+    def group(self, heuristic: str | Plan | Heuristic = "auto", **options: Any) -> Group:
+        """Begin a group of calls, as `Grid.group`: with a heuristic, and no other options."""
+        if given := [name for name, value in options.items() if value]:
+            raise UsageError(f"a group on an engine has no option '{given[0]}': it is recorded, mapped as a whole and run")
+        return EngineGroup(self, self._raw.group(mapping_of(heuristic)), heuristic)
+
+    def _close(self, *, tells_pending: bool) -> None:
+        if not self._closed:
+            self._engine.close()
+        super()._close(tells_pending=tells_pending)
+
+    def _alive(self, worker: str) -> str:
+        """That worker, or one in its place if it is lost."""
+        if worker in self._workers:
+            return worker
+        known = sorted(self.measured.slots)
+        return sorted(self._workers)[known.index(worker) % len(self._workers)]
+
+    def _collect(self, call: _Call, limit: float | None, brings: bool = True) -> Any:
+        until = None if limit is None else time.monotonic() + limit
+        while True:
+            try:
+                return self._engine.collect(call.submitted(), _LOOKS_SECONDS, brings)
+            except TimeoutError:
+                if until is not None and time.monotonic() > until:
+                    raise WaitTimedOut(
+                        f"no result of {call.name} within {limit} s; it goes on, and a later get() finds what it gives"
+                    ) from None
+                self._look(False)
+            except ResultLost as error:
+                if self._generation >= _GENERATIONS_MAX:
+                    raise ServerLost(f"{call.name}: its result was lost {_GENERATIONS_MAX} times: {error}") from error
+                self._look(True)
+
+    def _look(self, is_lost: bool) -> None:
+        """If workers or a result are lost, what was not collected runs again on the workers that are left."""
+        now = [one for one in self._engine.workers() if one in self._workers]
+        if not now:
+            raise ServerLost(f"the cluster has lost all workers that it had: {', '.join(self._workers)}")
+        if is_lost or len(now) < len(self._workers):
+            self._workers = now
+            self._generation += 1
+            self._engine.launched()
+
+
+def _platform(measured: Measured) -> str:
+    """The cluster in TOML: a card for each host, as wide as its widest link, and a link for each pair."""
+    names = ["client", *measured.slots]
+    lines = []
+    for name in names:
+        role = "client,agent" if name == "client" else "server"
+        client = max(measured.client_bytes_per_s.values())
+        wide = client if name == "client" else max(measured.client_bytes_per_s[name], measured.direct_bytes_per_s)
+        slots, speed = measured.slots.get(name, 1), measured.speed.get(name, 1e9)
+        properties = f'{{ role = "{role}", slots = {slots}, memory = "1EiB" }}'
+        lines.append(f'[[host]]\nname = "{name}"\nspeed = {speed}\ncores = {slots}\nproperties = {properties}')
+        latency = measured.latency_seconds / 2
+        lines.append(f'[[link]]\nname = "card-{name}"\nbandwidth = {wide}\nlatency = {latency}\nsharing = "splitduplex"')
+    for one, other in itertools.combinations(names, 2):
+        wide = measured.client_bytes_per_s[other] if one == "client" else measured.direct_bytes_per_s
+        lines.append(f'[[link]]\nname = "{one}-{other}"\nbandwidth = {wide}\nsharing = "splitduplex"')
+        lines.append(f'[[route]]\nfrom = "{one}"\nto = "{other}"\nlinks = ["card-{one}:up", "{one}-{other}:up", "card-{other}:down"]')
+    return "\n".join(lines) + "\n"
+
+
+_ABSENT = "run map stream put get find begin_put begin_get begin_wait delete empty object options models traffic".split()
+
+
+def _absent(name: str) -> Callable[..., Any]:
+    def refuse(self: EngineGrid, *args: Any, **kwargs: Any) -> Any:
+        raise UsageError(
+            f"Grid.{name} is not there on an engine, which runs groups of declared functions: use a grid of gridloom servers for it"
+        )
+
+    refuse.__doc__ = "Is not there on an engine."
+    return refuse
+
+
+for _one in _ABSENT:
+    if hasattr(Grid, _one):
+        setattr(EngineGrid, _one, _absent(_one))

@@ -1,0 +1,168 @@
+"""Dask as an engine: ``gridloom.connect("dask://scheduler:8786", functions=[...])`` runs groups on a Dask cluster that stays as it is.
+
+Calls are pinned by ``workers=``, which switches off that Dask moves them, and get priorities in the order of the plan. Large arguments go straight
+to their worker (``scatter(direct=True)``), results from worker to worker. A pinned call without effect that reads a result has it sent before
+other inputs of its reader exist. When a worker dies, what was not collected runs again with new keys: a pinned call would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ._engine import Measured, ResultLost
+from ._errors import ConnectError
+
+# Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
+_SCATTERED_BYTES_MIN = 64 << 10
+_PROBE_BYTES = 4 << 20
+_CONNECT_SECONDS = 10
+_GATHER_SECONDS = 5.0
+
+
+class DaskEngine:
+    """A Dask cluster, by its scheduler's address (``tcp://host:8786``) or an open ``distributed.Client``."""
+
+    def __init__(self, scheduler: Any) -> None:
+        try:
+            import distributed  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        except ImportError:
+            raise ImportError("gridloom.connect('dask://...') needs Dask's distributed: pip install distributed") from None
+        self._is_own = isinstance(scheduler, str)
+        if self._is_own:
+            try:
+                scheduler = distributed.Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call, unused-ignore]
+            except OSError as error:
+                raise ConnectError(f"no Dask scheduler answers at {scheduler} within {_CONNECT_SECONDS} s: {error}") from None
+        self._client: Any = scheduler
+        # Begins to record when tasks run.
+        self._client.get_task_stream(count=1)
+        self._address = {_name(number, one): address for number, (address, one) in enumerate(sorted(self._info().items()))}
+        if not self._address:
+            raise ConnectError("the Dask cluster has no workers: start some by 'dask worker'")
+        self._scattered: dict[tuple[int, str], tuple[Any, Any]] = {}
+        # How long results were waited for, by key, seconds.
+        self._gathers: dict[str, float] = {}
+        # Calls that send results ahead: of the last group, and of that which is being submitted.
+        self._held: list[Any] = []
+        self._ahead: list[Any] = []
+
+    def _info(self) -> dict[str, Any]:
+        return dict(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def workers(self) -> list[str]:
+        """Names of the workers that are there now."""
+        there = self._info()
+        return [name for name, address in self._address.items() if address in there]
+
+    def probe(self) -> Measured:
+        """Measure workers and links."""
+        info = self._info()
+        names = self.workers()
+        slots = {name: info[self._address[name]]["nthreads"] for name in names}
+        speed, client, data, latency = {}, {}, np.zeros(_PROBE_BYTES, np.uint8), []
+        sent = {}
+        for name in names:
+            where = [self._address[name]]
+            self._client.submit(int, 0, workers=where, pure=False).result()
+            begun = time.perf_counter()
+            self._client.submit(int, 0, workers=where, pure=False).result()
+            latency.append(time.perf_counter() - begun)
+            speed[name] = float(self._client.submit(_operations_per_second, workers=where, pure=False).result())
+            begun = time.perf_counter()
+            sent[name] = self._client.scatter(data, workers=where, direct=True, hash=False)
+            client[name] = _PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
+        direct = [client[names[0]]]
+        for name, after in zip(names, names[1:]):
+            begun = time.perf_counter()
+            self._client.submit(len, sent[name], workers=[self._address[after]], pure=False).result()
+            direct.append(_PROBE_BYTES / max(time.perf_counter() - begun - min(latency), 1e-4))
+        return Measured(slots, speed, client, max(direct), min(latency) / 4)
+
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+        """Have a call run on that worker."""
+        where = self._address[worker]
+        passed = [self._sent(one, where) for one in args]
+        return self._client.submit(body, *passed, key=key, workers=[where], allow_other_workers=False, priority=-rank, pure=False)
+
+    def _sent(self, value: Any, where: str) -> Any:
+        size = value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, bytes) else 0
+        if size < _SCATTERED_BYTES_MIN:
+            return value
+        if (id(value), where) not in self._scattered:
+            self._scattered[id(value), where] = value, self._client.scatter(value, workers=[where], direct=True, hash=False)
+        return self._scattered[id(value), where][1]
+
+    def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
+        """Have a result sent to a worker as soon as it is made."""
+        where = [self._address[worker]]
+        self._ahead.append(
+            self._client.submit(_nothing, result, key=f"{key}-{os.urandom(4).hex()}", workers=where, priority=-rank, pure=False)
+        )
+
+    def collect(self, result: Any, timeout: float, brings: bool = True) -> Any:
+        """Wait for a result and bring it here."""
+        from distributed import KilledWorker, wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        try:
+            with self._client.as_current():
+                wait(result, timeout=timeout)  # type: ignore[no-untyped-call, unused-ignore]
+        except asyncio.TimeoutError:  # before Python 3.11 a class of its own
+            raise TimeoutError(f"no result within {timeout} s") from None
+        try:
+            if not brings and result.status == "finished":
+                return None
+            # A result whose only worker has died would be waited for forever. A large one takes its time: the next try gets twice as long.
+            self._gathers[result.key] = 2 * self._gathers.get(result.key, _GATHER_SECONDS / 2)
+            return result.result(timeout=self._gathers[result.key])
+        except asyncio.TimeoutError:
+            raise TimeoutError("the result has not come") from None
+        except (concurrent.futures.CancelledError, asyncio.CancelledError, KilledWorker) as error:
+            raise ResultLost(str(error)) from error
+
+    def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
+        """When calls ran."""
+        wanted, names, found = set(keys), {address: name for name, address in self._address.items()}, {}
+        for one in self._client.get_task_stream(count=100_000):
+            spans = [span for span in one["startstops"] if span["action"] == "compute"]
+            if one["key"] in wanted and spans:
+                found[one["key"]] = spans[0]["start"], spans[-1]["stop"], names.get(one["worker"], one["worker"])
+        return found
+
+    def launched(self) -> None:
+        """Forget which arguments were sent, and what was sent ahead for earlier groups."""
+        self._scattered.clear()
+        self._held, self._ahead = self._ahead, []
+
+    def close(self) -> None:
+        """End the connection, unless the client was given."""
+        self._scattered.clear()
+        self._held.clear()
+        if self._is_own:
+            self._client.close()
+
+
+def _name(number: int, about: Any) -> str:
+    given = str(about.get("name", ""))
+    return given if given.replace("-", "").isalnum() and not given.isdigit() else f"worker-{number}"
+
+
+def _nothing(_: Any) -> None:
+    """Has its argument brought to a worker."""
+
+
+def _operations_per_second() -> float:
+    """The speed of a processor, by products of matrices."""
+    a = np.ones((256, 256))
+    best = 0.0
+    for _ in range(5):
+        begun = time.perf_counter()
+        a @ a
+        best = max(best, 2 * 256**3 / max(time.perf_counter() - begun, 1e-9))
+    return best
