@@ -3,6 +3,7 @@
     python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
     python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
     python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python, plain and awaited
+    python bench/chares.py balance [--rounds 3]        # a skewed stencil with each load balancer, real and simulated
     python bench/chares.py sweep                       # simulated, 2 to 64 processors
 
 A round runs every case in turn. Each run has the serial loop beside it, in the same process.
@@ -70,14 +71,14 @@ def real(elements, chares, steps, *options):
     return run([GRIDLOOM, "chares", "run", "-n", elements, *options, "--", *program])
 
 
-def simulated(elements, chares, steps, latency_ms, cell_ns):
+def simulated(elements, chares, steps, latency_ms, cell_ns, balance="none", skew=1):
     """Milliseconds a step in virtual time."""
     with tempfile.TemporaryDirectory() as folder:
         platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
         platform.write_text(PLATFORM.format(half=elements // 2, latency=latency_ms * 1000))
-        made = [GRIDLOOM, "chares", "deployment", "-p", platform]
+        made = [GRIDLOOM, "chares", "deployment", "-p", platform, "--balance", balance]
         deployment.write_text(subprocess.run(made, check=True, capture_output=True, text=True).stdout)
-        program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns]
+        program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns, "--skew", skew]
         return run([GRIDLOOM, "simulate", "-p", platform, "-d", deployment, "--", *program])[0]
 
 
@@ -168,6 +169,28 @@ def python(rounds):
     return found
 
 
+BALANCERS = ("none", "greedy", "refine", "hierarchical", "grid-aware")
+#: So many times the work in the upper quarter of the mesh.
+SKEW = 4
+
+
+def balance(rounds):
+    """All steps count, with those before the first moves."""
+    found = {(balancer, skew): [] for balancer, skew in [("none", 1), *((name, SKEW) for name in BALANCERS)]}
+    for _ in range(rounds):
+        for balancer, skew in found:
+            program = [STENCIL, "--chares", 64, "--steps", 1000, "--skew", skew]
+            command = [GRIDLOOM, "chares", "run", "-n", 2, "--balance", balancer, "--", *program]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+            found[balancer, skew].append((float(re.search(r"([\d.]+) ms a step", done)[1]), int(re.search(r"(\d+) moved", done)[1])))
+    print("| balancer | work above | 2 elements, 64 chares: ms a step | chares moved | simulated | simulated, 16 elements, 256 chares |\n|---|---|---|---|---|---|")
+    for (balancer, skew), runs in found.items():
+        same, more = simulated(2, 64, 1000, 0, 1.5, balancer, skew), simulated(16, 256, 1000, 0.5, 1.5, balancer, skew)
+        moved = sorted(moved for _, moved in runs)
+        print(f"| {balancer} | {skew} times | {spread([ms for ms, _ in runs])} | {moved[0]}..{moved[-1]} | {same:.2f} | {more:.2f} |", flush=True)
+    return {str(case): runs for case, runs in found.items()}
+
+
 def sweep():
     """Processors, chares and latencies, with a cell's time of the serial loop."""
     cell_ns = run([STENCIL, "--steps", 100, "--check"])[1] * 1e6 / CELLS
@@ -184,14 +207,14 @@ def sweep():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["stencil", "sites", "python", "sweep"])
+    parser.add_argument("part", choices=["stencil", "sites", "python", "balance", "sweep"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
     subprocess.run(cargo, check=True, cwd=ROOT)
-    parts = {"stencil": lambda: stencil(options.rounds), "sites": lambda: sites(options.rounds), "python": lambda: python(options.rounds), "sweep": sweep}
-    found = parts[options.part]()
+    parts = {"stencil": stencil, "sites": sites, "python": python, "balance": balance}
+    found = sweep() if options.part == "sweep" else parts[options.part](options.rounds)
     if options.json:
         options.json.write_text(json.dumps(found))
 

@@ -102,6 +102,10 @@ pub const CHARES_MAX: usize = 1 << 28;
 pub const CHARE_MESSAGES_MAX: usize = 1 << 27;
 /// Bytes of messages for one element that share a letter. Longer letters save little, and the first message waits for the last.
 pub const CHARE_LETTER_BYTES: usize = 32 << 10;
+/// After so long a load balancer looks at what chares did. Shorter, what one entry method took by chance would count too much.
+pub const BALANCE_PERIOD_NS_MIN: u64 = 100_000_000;
+/// If moves do not pay, looks come after twice the time, up to this: so soon a change is noticed at the latest.
+pub const BALANCE_PERIOD_NS_MAX: u64 = 10_000_000_000;
 /// Bytes of letters for one processing element that may wait at another. Beyond it no entry method runs there until some have gone.
 pub const CHARE_BACKLOG_BYTES_MAX: usize = 64 << 20;
 /// Processing elements of one program: each is a process with a connection to each other one.

@@ -20,8 +20,12 @@ pub(crate) struct Array<C> {
 
 /// The chares of an array of any type.
 pub(crate) trait AnyArray {
-    /// Runs the next message of that priority, of which there is one.
-    fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority);
+    /// Runs the next message of that priority, of which there is one. Whether a chare has run: the message may follow one that has
+    /// moved.
+    fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) -> bool;
+
+    /// The chare in that slot goes to another element, if it can.
+    fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe);
 
     /// A chare comes from another element: the body of its record.
     ///
@@ -32,7 +36,7 @@ pub(crate) trait AnyArray {
 }
 
 impl<C: Chare> AnyArray for Array<C> {
-    fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) {
+    fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) -> bool {
         let (slot, work) = match core.mail::<C::Message>(array).take(priority) {
             Item::One { slot, work } => (slot, work),
             Item::From { slot, work } if slot + 1 < self.natives => {
@@ -43,7 +47,10 @@ impl<C: Chare> AnyArray for Array<C> {
             }
             Item::From { slot, work } => (slot, work),
         };
-        let Some(chare) = &mut self.chares[slot as usize] else { return core.follow(array, slot, priority, work) };
+        let Some(chare) = &mut self.chares[slot as usize] else {
+            core.follow(array, slot, priority, work);
+            return false;
+        };
         let mut cx = Context::new(core, array, slot);
         match work {
             Work::Message(message) => chare.entry(message, &mut cx),
@@ -52,8 +59,20 @@ impl<C: Chare> AnyArray for Array<C> {
                 chare.outcome(tag, value, &mut cx);
             }
         }
-        if let Some(to) = core.transit.leaving.take() {
-            self.depart(core, array, slot, to);
+        if core.transit.is_attentive() {
+            self.after_entry(core, array, slot);
+        }
+        true
+    }
+
+    fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) {
+        let can_move = self.packing.as_ref().is_some_and(|packing| match &self.chares[slot as usize] {
+            Some(chare) => (packing.can_move)(chare),
+            None => false,
+        });
+        if can_move && self.depart(core, array, slot, to).is_err() {
+            // It stays, and the balancer may order it again.
+            core.transit.ended(array, core.roster(array).number(slot));
         }
     }
 
@@ -75,11 +94,9 @@ impl<C: Chare> AnyArray for Array<C> {
         if !matches!(roster.place(number), Some(Place::At(_))) || moves <= roster.moves(number) {
             return Err(wrong(format!("chare {number} of array {} cannot come after {moves} moves", roster.name)));
         }
-        let index = roster.shape.index(number);
-        let chare = (packing.unpack)(index, state).map_err(|why| {
-            let array = roster.name.clone();
-            ChareError::Migration { array, index, why }
-        })?;
+        let (index, name) = (roster.shape.index(number), roster.name.clone());
+        let chare = core.timed(|| (packing.unpack)(index, state));
+        let chare = chare.map_err(|why| ChareError::Migration { array: name, index, why })?;
         let slot = core.arrive(array, number, moves, round);
         if slot as usize == self.chares.len() {
             self.chares.push(None);
@@ -89,13 +106,27 @@ impl<C: Chare> AnyArray for Array<C> {
     }
 }
 
-impl<C> Array<C> {
-    fn depart(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) {
-        let packing = self.packing.as_mut().expect("only chares of a migratable array leave");
-        let chare = self.chares[slot as usize].take().expect("it has just run");
-        match (packing.pack)(&chare) {
-            Ok(state) => core.depart(array, slot, to, &state),
-            Err(why) => core.cannot_move(array, core.roster(array).number(slot), why),
+impl<C: Chare> Array<C> {
+    fn after_entry(&mut self, core: &mut Core, array: ArrayId, slot: u32) {
+        let leaving = core.transit.leaving.take();
+        let ordered = core.after_entry(array, slot);
+        if let Some(to) = leaving {
+            if let Err(why) = self.depart(core, array, slot, to) {
+                core.cannot_move(array, core.roster(array).number(slot), why);
+            }
+        } else if let Some(to) = ordered {
+            self.obey(core, array, slot, to);
         }
+    }
+
+    /// # Errors
+    /// Why the chare cannot be packed. It stays then.
+    fn depart(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) -> Result<(), String> {
+        let packing = self.packing.as_mut().expect("only chares of a migratable array leave");
+        let chare = self.chares[slot as usize].as_ref().expect("the chare is here");
+        let state = core.timed(|| (packing.pack)(chare))?;
+        core.depart(array, slot, to, &state);
+        self.chares[slot as usize] = None;
+        Ok(())
     }
 }

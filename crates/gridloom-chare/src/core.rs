@@ -7,6 +7,7 @@ use gridloom_base::Time;
 use gridloom_base::limits::CHARE_MESSAGES_MAX;
 
 use super::contribution::{Combine, Contribution};
+use super::decision::Balancing;
 use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe, Priority};
 use super::mail::{AnyMail, Item, Mail, Outcome, Slots, Work};
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) ready: Ready,
     pub(crate) outbound: Outbound,
     pub(crate) transit: Transit,
+    pub(crate) balancing: Balancing,
     pub(crate) quiescence: Quiescence,
     /// Work that entry methods have charged, floating-point operations.
     pub(crate) flops: f64,
@@ -44,7 +46,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(me: Pe, elements: Arc<Elements>) -> Core {
         let (rosters, mails, reductions, reducers) = Default::default();
-        let (ready, transit, quiescence, end, failure) = Default::default();
+        let (ready, transit, balancing, quiescence, end, failure) = Default::default();
         let outbound = Outbound::new(elements.count());
         Core {
             me,
@@ -56,6 +58,7 @@ impl Core {
             ready,
             outbound,
             transit,
+            balancing,
             quiescence,
             flops: 0.0,
             clock: Box::new(|| Time(0)),
@@ -183,7 +186,12 @@ impl Core {
             mail.codec.encode(message, out)
         });
         match written {
-            Ok(()) => self.quiescence.counts.sent += 1,
+            Ok(()) => {
+                self.quiescence.counts.sent += 1;
+                if let Some(meter) = &mut self.balancing.meter {
+                    meter.far += u64::from(self.elements.site(element) != self.elements.site(self.me));
+                }
+            }
             Err(why) => self.fail(ChareError::Message { array: self.roster(array).name.clone(), why }),
         }
     }
@@ -293,6 +301,9 @@ impl Core {
                     self.probe(wave);
                 }
             }
+            Control::Measure => self.tell_measured(),
+            Control::Measured { from, measured } => self.on_measured(from, measured),
+            Control::Order(orders) => self.on_orders(orders),
             Control::Probe { wave } => self.quiescence.asked(wave),
             Control::Report { report, .. } => match self.quiescence.reported(report, self.elements.count()) {
                 Verdict::Wait => {}
@@ -385,6 +396,9 @@ pub(crate) fn is_counted(control: &Control) -> bool {
     match control {
         Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
         Control::Moved { .. }
+        | Control::Measure
+        | Control::Measured { .. }
+        | Control::Order(_)
         | Control::Probe { .. }
         | Control::Report { .. }
         | Control::End(_)

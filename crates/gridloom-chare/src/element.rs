@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gridloom_base::Time;
 
 use super::array::{AnyArray, Array};
+use super::balance::Balancer;
 use super::chare::{Chare, Context, Start};
 use super::contribution::{Combine, Reducer};
 use super::core::Core;
@@ -17,7 +18,7 @@ use super::placement::{Elements, Placement};
 use super::proxy::Proxy;
 use super::record::{self, Head, Kind};
 use super::reduction::Reduction;
-use super::roster::Roster;
+use super::roster::{Place, Roster};
 use super::shape::Shape;
 use super::value::Value;
 
@@ -139,8 +140,10 @@ impl Element {
                 return Ok(Step::Ended);
             }
             if let Some((array, priority)) = self.core.ready.pop() {
-                self.arrays[array.0 as usize].run(&mut self.core, array, priority);
-                return Ok(Step::Ran(array));
+                if self.arrays[array.0 as usize].run(&mut self.core, array, priority) {
+                    return Ok(Step::Ran(array));
+                }
+                continue;
             }
             // What this element reports may be the last that the first element waits for, which is this one perhaps.
             if !self.core.report_idle() {
@@ -162,7 +165,57 @@ impl Element {
                 _ => self.core.on_record(from, head, body)?,
             }
         }
+        self.obey();
         Ok(())
+    }
+
+    /// Chares go where a balancer has ordered them to.
+    fn obey(&mut self) {
+        for ((array, number), to) in self.core.transit.new_orders() {
+            if let Some(Place::Here { slot }) = self.core.roster(array).place(number) {
+                self.arrays[array.0 as usize].obey(&mut self.core, array, slot, to);
+            }
+        }
+    }
+
+    /// Has that balancer move chares from now on. Every element is told so, after its clock was set.
+    pub fn set_balancer(&mut self, balancer: &'static Balancer) {
+        self.core.set_balancer(balancer);
+    }
+
+    /// Whether the element's owner is to [`charge`](Element::charge) what entry methods take, and to [`settle`](Element::settle) it.
+    pub fn is_measured(&self) -> bool {
+        self.core.balancing.meter.is_some()
+    }
+
+    /// The step before took so long.
+    pub fn charge(&mut self, ns: u64) {
+        if let Some(meter) = &mut self.core.balancing.meter {
+            meter.charge(ns);
+        }
+    }
+
+    /// Only that part of what was charged since the last time was time of this processor.
+    pub fn settle(&mut self, part: f64) {
+        if let Some(meter) = &mut self.core.balancing.meter {
+            meter.settle(part);
+        }
+    }
+
+    /// When [`Element::balance`] is to be called; never but at the first element.
+    pub fn balance_due(&self) -> Option<Time> {
+        self.core.balance_due()
+    }
+
+    /// Looks whether moving chares pays, if that is due.
+    pub fn balance(&mut self) {
+        self.core.balance();
+        self.obey();
+    }
+
+    /// How many chares the balancer has ordered to move. The first element knows.
+    pub fn moved(&self) -> u64 {
+        self.core.balancing.decision.as_ref().map_or(0, |decision| decision.ordered)
     }
 
     fn on_move(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {

@@ -33,6 +33,8 @@
 //! | `mail`, `ready` | messages that wait, by array; the order in which they run |
 //! | `outbound` | what waits to go to other elements |
 //! | `reduction`, `quiescence` | the two collective protocols |
+//! | `balance` | load balancers, by name |
+//! | `meter`, `decision`, `balancing` | what chares do, measured; whether moving them pays; how it comes about |
 //! | `transit`, `migration` | chares on the move, and messages that seek them |
 //! | `core`, `receive` | what entry methods act on; what letters bring |
 //! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
@@ -40,13 +42,17 @@
 #![forbid(unsafe_code)]
 
 mod array;
+pub mod balance;
+mod balancing;
 mod chare;
 mod contribution;
 mod core;
+mod decision;
 mod element;
 mod error;
 mod id;
 mod mail;
+mod meter;
 mod migration;
 mod outbound;
 mod packing;

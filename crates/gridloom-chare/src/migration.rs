@@ -37,6 +37,7 @@ impl Core {
             return self.fail(ChareError::Failed(why));
         }
         self.transit.leaving = (to != self.me).then_some(to);
+        self.transit.set_attentive(self.balancing.meter.is_some());
     }
 
     /// The chare in that slot goes to another element, with this state.
@@ -46,6 +47,10 @@ impl Core {
         let roster = &mut self.rosters[array.0 as usize];
         let number = roster.number(slot);
         let moves = roster.leave(slot, to);
+        self.transit.ended(array, number);
+        if let Some(meter) = &mut self.balancing.meter {
+            meter.left += 1;
+        }
         let head = Head { kind: Kind::Move, array: array.0, priority: 0, number };
         let written = self.outbound.add(to, head, |out| {
             out.extend_from_slice(&moves.to_le_bytes());
@@ -57,6 +62,16 @@ impl Core {
             Ok(()) => self.quiescence.counts.sent += 1,
             Err(why) => self.cannot_move(array, number, why),
         }
+    }
+
+    /// Packs or unpacks a chare. A balancer counts the time as that of a move.
+    pub(crate) fn timed<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        let began = self.balancing.meter.as_ref().map(|_| (self.clock)());
+        let outcome = run();
+        if let (Some(began), Some(meter)) = (began, &mut self.balancing.meter) {
+            meter.moving_ns += (self.clock)().0.saturating_sub(began.0);
+        }
+        outcome
     }
 
     pub(crate) fn cannot_move(&mut self, array: ArrayId, number: u32, why: String) {

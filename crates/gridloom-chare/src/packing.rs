@@ -23,6 +23,7 @@ type Unpack<C> = dyn FnMut(Index, &[u8]) -> Result<C, String>;
 pub struct Packing<C> {
     pub(crate) pack: Box<Pack<C>>,
     pub(crate) unpack: Box<Unpack<C>>,
+    pub(crate) can_move: Box<dyn Fn(&C) -> bool>,
 }
 
 impl<C> Packing<C> {
@@ -31,7 +32,14 @@ impl<C> Packing<C> {
         pack: impl FnMut(&C) -> Result<Vec<u8>, String> + 'static,
         unpack: impl FnMut(Index, &[u8]) -> Result<C, String> + 'static,
     ) -> Packing<C> {
-        Packing { pack: Box::new(pack), unpack: Box::new(unpack) }
+        Packing { pack: Box::new(pack), unpack: Box::new(unpack), can_move: Box::new(|_| true) }
+    }
+
+    /// A balancer moves a chare only when that is true.
+    #[must_use]
+    pub fn only_if(mut self, can_move: impl Fn(&C) -> bool + 'static) -> Packing<C> {
+        self.can_move = Box::new(can_move);
+        self
     }
 }
 

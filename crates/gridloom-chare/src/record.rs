@@ -21,8 +21,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::decision::Order;
 use super::id::{ArrayId, Pe};
 use super::mail::Outcome;
+use super::meter::Measured;
 use super::proxy::{Callback, To};
 use super::quiescence::Report;
 use super::reduction::Partial;
@@ -74,6 +76,14 @@ pub(crate) enum Control {
         at: Pe,
         moves: u32,
     },
+    /// From the first element: tell what chares did since the last time.
+    Measure,
+    Measured {
+        from: Pe,
+        measured: Measured,
+    },
+    /// These chares of the receiver go to other elements.
+    Order(Vec<Order>),
     /// To the first element: that callback waits for quiescence.
     AwaitQuiet(Callback),
     /// From the first element: answer once nothing waits.

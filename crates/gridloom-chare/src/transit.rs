@@ -11,14 +11,53 @@ type Records = Vec<(Head, Vec<u8>)>;
 /// What is on the move.
 #[derive(Debug, Default)]
 pub(crate) struct Transit {
+    /// Whether something is to be done after an entry method: a move, or a measurement.
+    is_attentive: bool,
     /// Where the chare that runs goes when its entry method has returned.
     pub(crate) leaving: Option<Pe>,
+    /// Where chares are to go that a balancer moves.
+    orders: BTreeMap<(ArrayId, u32), Pe>,
+    are_new: bool,
     /// Records for chares that have still to come.
     held: BTreeMap<(ArrayId, u32), Records>,
     count: usize,
 }
 
 impl Transit {
+    #[inline]
+    pub(crate) fn is_attentive(&self) -> bool {
+        self.is_attentive
+    }
+
+    /// `always` if each entry method is measured.
+    pub(crate) fn set_attentive(&mut self, always: bool) {
+        self.is_attentive = always || self.leaving.is_some() || !self.orders.is_empty();
+    }
+
+    pub(crate) fn order(&mut self, orders: BTreeMap<(ArrayId, u32), Pe>) {
+        self.are_new = !orders.is_empty();
+        self.orders = orders;
+        self.is_attentive |= self.are_new;
+    }
+
+    /// Orders that have come since the last time.
+    pub(crate) fn new_orders(&mut self) -> Vec<((ArrayId, u32), Pe)> {
+        match std::mem::take(&mut self.are_new) {
+            true => self.orders.iter().map(|(chare, to)| (*chare, *to)).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Where that chare is ordered to go.
+    pub(crate) fn ordered(&self, array: ArrayId, number: u32) -> Option<Pe> {
+        self.orders.get(&(array, number)).copied()
+    }
+
+    /// An order is carried out, or cannot be.
+    pub(crate) fn ended(&mut self, array: ArrayId, number: u32) {
+        self.orders.remove(&(array, number));
+    }
+
     /// How many records are held.
     pub(crate) fn held(&self) -> usize {
         self.count

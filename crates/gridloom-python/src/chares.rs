@@ -38,10 +38,15 @@ pub(crate) struct RawJob {
     #[pyo3(get)]
     elements: u32,
     wanted: Mutex<Vec<Wanted>>,
+    balancer: Mutex<Option<String>>,
 }
 
 #[pymethods]
 impl RawJob {
+    fn balance(&self, name: String) {
+        *lock(&self.balancer) = Some(name);
+    }
+
     #[allow(clippy::too_many_arguments, reason = "each is one of the caller's")]
     /// An array; `make(proxy, index)` makes its objects, and `packing` packs and makes again those that move. `shape` is a tuple of extents, or with `is_sparse` a list of indices.
     fn array(
@@ -94,10 +99,10 @@ fn placement_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Placement>
     }
 }
 
-/// Runs a program, which is called with a `RawJob` on each element; the value with which it ended, and whether this is the first
-/// element.
+/// Runs a program, which is called with a `RawJob` on each element; the value with which it ended, whether this is the first
+/// element, and how many chares its load balancer moved.
 #[pyfunction]
-pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
+pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(Bound<'py, PyAny>, bool, u64)> {
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let kept = raised.clone();
     let make = move |job: &mut Job<'_>| {
@@ -120,8 +125,8 @@ pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(
     if let (Err(_), Some(error)) = (&outcome, lock(&raised).take()) {
         return Err(error);
     }
-    let Ended { value, is_first } = outcome.or_raise(py)?;
-    Ok((to_python(py, value)?, is_first))
+    let Ended { value, is_first, moved } = outcome.or_raise(py)?;
+    Ok((to_python(py, value)?, is_first, moved))
 }
 
 /// Keeps the thread's state in the interpreter from one entry method to the next, for what lives there, such as stacks.
@@ -132,8 +137,11 @@ fn attached(body: Box<dyn FnOnce() + Send + '_>) {
 fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResult<()> {
     reset();
     let (element, elements) = (job.element().0, job.elements().count());
-    let raw = Py::new(py, RawJob { element, elements, wanted: Mutex::default() })?;
+    let raw = Py::new(py, RawJob { element, elements, wanted: Mutex::default(), balancer: Mutex::default() })?;
     program.call1(py, (raw.clone_ref(py),))?;
+    if let Some(name) = &*lock(&raw.get().balancer) {
+        job.balance(name).or_raise(py)?;
+    }
     let wanted = std::mem::take(&mut *lock(&raw.get().wanted));
     let asked = actions();
     for (number, wanted) in wanted.into_iter().enumerate() {
@@ -194,4 +202,9 @@ fn packing_of((pack, make): PyPacking, proxy: Py<RawTarget>, methods: Arc<Vec<Py
             Ok(PyChare { object, methods: methods.clone() })
         },
     )
+    .only_if(|chare| {
+        // One with an entry method that waits cannot be packed.
+        let waits = Python::attach(|py| chare.object.bind(py).getattr("_waits")?.extract::<u32>());
+        waits.is_ok_and(|waits| waits == 0)
+    })
 }

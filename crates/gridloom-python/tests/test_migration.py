@@ -136,3 +136,49 @@ def test_states_of_slots_and_of_a_class_s_own():
     again = Choosy.__new__(Choosy)
     _migration.unpack(again, _migration.pack(choosy))
     assert (again.kept, again.dropped) == (1, None)
+
+
+BUSY = """
+from gridloom import chares
+
+class Busy(chares.Chare):
+    def work(self, count):
+        chares.compute(1e6)
+        sum(range(10_000))
+        if self.element == 0:
+            self.this.work(count + 1)
+        else:
+            chares.exit(count)
+
+def program(job):
+    {balance}
+    job.array(Busy, 8, placement=lambda index, elements: 0).work(0)
+
+ended = chares.run(program)
+if ended.is_first:
+    print("moved", ended.moved > 0)
+"""
+
+
+def test_a_balancer_that_the_program_names_moves_chares(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(BUSY.format(balance='job.balance("greedy")'))
+    done = run(2, file)
+    assert (done.returncode, done.stdout) == (0, "element@0| moved True\n"), done.stderr
+    file.write_text(BUSY.format(balance='job.balance("fair")'))
+    done = run(1, file)
+    assert done.returncode != 0
+    assert "load balancer 'fair' is not known; there are none, greedy, refine, hierarchical, grid-aware" in done.stderr
+
+
+def test_a_balancer_in_simulation_goes_by_what_chares_charge(tmp_path):
+    file, platform, deployment = tmp_path / "program.py", tmp_path / "platform.toml", tmp_path / "elements.toml"
+    file.write_text(BUSY.format(balance="pass"))
+    platform.write_text("[[cluster]]\nname = 'c'\nhosts = 'node-[0-3]'\nspeed = '1Gf'\nbandwidth = '1Gbps'\nlatency = '50us'\n")
+    command = [PROGRAM, "chares", "deployment", "-p", platform, "--balance", "refine"]
+    deployment.write_text(subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout)
+    words = [PROGRAM, "simulate", "-p", platform, "-d", deployment, "--", sys.executable, file]
+    runs = [subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120) for _ in range(2)]
+    assert all(done.returncode == 0 for done in runs), runs[0].stderr
+    assert "moved True" in runs[0].stdout and "trace hash" in runs[0].stdout
+    assert runs[0].stdout == runs[1].stdout

@@ -1,8 +1,10 @@
 //! Elements that run in turns, and the letters between them. A seed decides which runs, which letter arrives, and which takes long.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use gridloom_base::SplitMix64;
+use gridloom_base::{SplitMix64, Time};
 
 use gridloom_chare::{ChareError, Element, Elements, Pe, Step, Value};
 
@@ -22,18 +24,22 @@ pub struct Network {
     on_their_way: Vec<OnItsWay>,
     random: SplitMix64,
     ended: Vec<bool>,
+    clock: Rc<Cell<Time>>,
 }
 
 impl Network {
     pub fn new(elements: &Arc<Elements>, seed: u64, mut make: impl FnMut(&mut Element)) -> Network {
+        let clock = Rc::new(Cell::new(Time(0)));
         let made = elements.all().map(|me| {
             let mut element = Element::new(me, elements.clone());
+            let clock = clock.clone();
+            element.set_clock(move || clock.get());
             make(&mut element);
             element
         });
         let elements: Vec<Element> = made.collect();
         let ended = vec![false; elements.len()];
-        Network { elements, on_their_way: Vec::new(), random: SplitMix64::new(seed), ended }
+        Network { elements, on_their_way: Vec::new(), random: SplitMix64::new(seed), ended, clock }
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -58,6 +64,11 @@ impl Network {
             }
             let at = self.below(self.elements.len());
             let step = self.elements[at].step()?;
+            let taken_ns = self.below(1000) as u64;
+            self.elements[at].charge(taken_ns);
+            self.elements[at].settle(0.5);
+            self.clock.set(self.clock.get() + 1_000_000);
+            self.elements[0].balance();
             self.ended[at] |= step == Step::Ended;
             let is_idle = matches!(step, Step::Idle | Step::Ended) && self.on_their_way.is_empty();
             // Letters wait for others at times.

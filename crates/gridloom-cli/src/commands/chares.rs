@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use gridloom::chares::{ELEMENT_FUNCTION, Places};
+use gridloom::chares::{Balancer, ELEMENT_FUNCTION, Places};
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, units};
@@ -46,6 +46,10 @@ pub struct Run {
     /// Time for which messages between sites are held back, such as 16ms
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = latency)]
     latency: Duration,
+    /// Load balancer that moves chares to other elements: none, greedy, refine, hierarchical or grid-aware [default: the
+    /// program's]
+    #[arg(long, value_name = "NAME", value_parser = balancer)]
+    balance: Option<String>,
     /// End the run after this many seconds, with status 1 if an element still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
@@ -70,6 +74,10 @@ pub struct Deployment {
     /// Number of processing elements [default: one for each host]
     #[arg(short, long, value_name = "NUMBER")]
     number: Option<usize>,
+    /// Load balancer that moves chares to other elements: none, greedy, refine, hierarchical or grid-aware [default: the
+    /// program's]
+    #[arg(long, value_name = "NAME", value_parser = balancer)]
+    balance: Option<String>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -95,7 +103,7 @@ fn print_deployment(options: &Deployment) -> Result<ExitCode> {
         let site = sites.binary_search(&site(host)).expect("the site of a host");
         (host.name.clone(), site as u32)
     };
-    let processes = processes((0..number).map(place).collect(), Duration::ZERO);
+    let processes = processes((0..number).map(place).collect(), Duration::ZERO, &options.balance);
     let mut text = String::new();
     for Process { host, function, arguments, .. } in processes {
         // A text in JSON is one in TOML.
@@ -117,8 +125,9 @@ fn check_number(number: usize) -> Result<()> {
 fn start(options: &Run) -> Result<ExitCode> {
     let Run { number, sites, latency, until, .. } = *options;
     check_number(number)?;
+    let balance = options.balance.clone();
     let telling = if options.json { Telling::Json } else { Telling::Text };
-    run_elements("chares", &options.program, &Elements { number, sites, latency, until, telling })
+    run_elements("chares", &options.program, &Elements { number, sites, latency, until, telling, balance })
 }
 
 /// The processing elements of a run on this machine.
@@ -128,11 +137,14 @@ pub struct Elements {
     pub latency: Duration,
     pub until: Option<f64>,
     pub telling: Telling,
+    /// A load balancer instead of the program's.
+    pub balance: Option<String>,
 }
 
 /// Runs the program once for each element, from a folder of that name.
 pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<ExitCode> {
-    let Elements { number, sites, latency, until, telling } = *elements;
+    let Elements { number, sites, latency, until, telling, balance } = elements;
+    let (number, sites) = (*number, *sites);
     ensure!(
         (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
         "{number} elements: from 1 to {PROCESSING_ELEMENTS_MAX} of them"
@@ -140,7 +152,7 @@ pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Resu
     ensure!((1..=number).contains(&sites), "--sites {sites}: from 1 to the number of elements, {number}");
     // Each element has an address of its own, as if it were a host.
     let places = (0..number).map(|element| (element.to_string(), (element * sites / number) as u32)).collect();
-    let processes = processes(places, latency);
+    let processes = processes(places, *latency, balance);
     let addresses = loopback_addresses(&processes);
     let folder = OwnFolder::new(name)?;
     let deployed = deployed(&processes, program, &addresses, &folder.0, |_| 0);
@@ -149,7 +161,7 @@ pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Resu
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
         Ok(command)
     };
-    let limits = Limits { until_s: until, grace_s: Some(GRACE_S), first: None, tells: true, telling };
+    let limits = Limits { until_s: *until, grace_s: Some(GRACE_S), first: None, tells: true, telling: *telling };
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
 
@@ -157,11 +169,12 @@ pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Resu
 const GRACE_S: f64 = 10.0;
 
 /// The processes of a program, by the host and the site of each element.
-fn processes(places: Vec<(String, u32)>, latency: Duration) -> Vec<Process> {
+fn processes(places: Vec<(String, u32)>, latency: Duration, balance: &Option<String>) -> Vec<Process> {
+    let place = |number| Places { number, elements: places.clone(), latency, balance: balance.clone() };
     let process = |number: usize| Process {
         host: places[number].0.clone(),
         function: ELEMENT_FUNCTION.into(),
-        arguments: vec![Places { number: number as u32, elements: places.clone(), latency }.to_argument()],
+        arguments: vec![place(number as u32).to_argument()],
         start_time: None,
         kill_time: None,
         restart: false,
@@ -169,6 +182,10 @@ fn processes(places: Vec<(String, u32)>, latency: Duration) -> Vec<Process> {
         program: Vec::new(),
     };
     (0..places.len()).map(process).collect()
+}
+
+fn balancer(name: &str) -> Result<String, String> {
+    Balancer::named(name).map(|balancer| balancer.name.to_string())
 }
 
 pub fn latency(text: &str) -> Result<Duration, String> {

@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (false, false) => Telling::Plain,
     };
     let Options { sites, latency, until, .. } = *options;
-    run_elements("mpirun", &command, &Elements { number: elements, sites, latency, until, telling })
+    run_elements("mpirun", &command, &Elements { number: elements, sites, latency, until, telling, balance: None })
 }
 
 /// Such as python3 or /usr/bin/python.

@@ -26,6 +26,7 @@ enum Ask {
     Ball { left: u32 },
     Keep { bytes: Vec<u8> },
     Hop { left: u32 },
+    Spin,
     Fall,
     Stop,
 }
@@ -74,6 +75,12 @@ impl Chare for Player {
                     _ => cx.send(cx.array().section([index, 1 - index]), Ask::Hop { left: left - 1 }),
                 }
             }
+            Ask::Spin if cx.element() != Pe(0) => cx.exit(f64::from(cx.element().0)),
+            Ask::Spin => {
+                let began = std::time::Instant::now();
+                while began.elapsed() < std::time::Duration::from_micros(100) {}
+                cx.send(cx.this(), Ask::Spin);
+            }
             Ask::Fall if index == 1 => std::process::abort(),
             Ask::Fall => {}
             Ask::Stop => cx.contribute(Contribution::sum(self.kept as i64), Callback::exit()),
@@ -86,12 +93,15 @@ impl Chare for Player {
 }
 
 fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
-    let elements = job.elements().count() as usize;
-    let players = job.migratable_array(elements, Placement::Blocks, |_, state| {
+    let case = std::env::var(CASE).unwrap();
+    let (count, placement) = match case.as_str() {
+        "spin" => (16, Placement::custom(|_, _| Pe(0))),
+        _ => (job.elements().count() as usize, Placement::Blocks),
+    };
+    let players = job.migratable_array(count, placement, |_, state| {
         let (began, kept) = state.unwrap_or_default();
         Player { began, kept }
     })?;
-    let case = std::env::var(CASE).unwrap();
     job.start(|cx| match case.as_str() {
         "squares" => cx.send(players.all(), Ask::Square { of: 1.0 }),
         "ball" => cx.send(players.at(0), Ask::Ball { left: 10 }),
@@ -104,6 +114,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
             cx.when_quiet(players.at(0));
         }
         "hop" => cx.send(players.at(0), Ask::Hop { left: 8 }),
+        "spin" => cx.send(players.all(), Ask::Spin),
         "nothing" => assert_eq!(cx.element(), Pe(0)),
         other => panic!("no case {other}"),
     });
@@ -164,6 +175,14 @@ fn messages_find_chares_that_move_at_each_of_them() {
 }
 
 #[test]
+fn a_balancer_moves_chares_from_the_element_that_has_all() {
+    for balancer in ["greedy", "refine", "hierarchical", "grid-aware"] {
+        let out = succeeds(chares_run("spin", &["-n", "2", "--balance", balancer, "--until", "60"]));
+        assert_eq!(lines(&out, "ended"), ["element@0| ended with Floats([1.0])"], "{balancer}");
+    }
+}
+
+#[test]
 fn a_program_that_can_never_end_fails_and_says_why() {
     let output = chares_run("nothing", &["-n", "2"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -187,6 +206,7 @@ fn numbers_that_do_not_fit_are_refused() {
         (&["-n", "0"][..], "-n 0: from 1 to 1024 elements"),
         (&["-n", "2", "--sites", "3"], "--sites 3: from 1 to the number of elements, 2"),
         (&["--latency", "2m"], "expected 0s to 60s"),
+        (&["--balance", "fair"], "load balancer 'fair' is not known; there are none, greedy"),
     ] {
         let output = chares_run("nothing", options).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);

@@ -44,6 +44,7 @@ class Wait:
         self._is_ready, self._value = True, value
         if self._coroutine is not None:
             coroutine, self._coroutine = self._coroutine, None
+            self._chare._waits -= 1
             del _waiting[self]
             drive(self._chare, coroutine)
         return self
@@ -53,6 +54,7 @@ class Wait:
         if self._chare is not chare or self._coroutine is not None:
             return False
         self._coroutine = coroutine
+        chare._waits += 1
         _waiting[self] = None
         return True
 

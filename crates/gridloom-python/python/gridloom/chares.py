@@ -104,6 +104,8 @@ class Chare:
     element: int
     elements: int
     _replies: Replies | None = None
+    #: How many of its entry methods wait.
+    _waits: int = 0
 
     @property
     def this(self) -> Target:
@@ -246,6 +248,18 @@ class Job:
         given = list(indices) if indices is not None else (shape,) if isinstance(shape, int) else shape
         return self._raw.array(cls.__name__, methods, given, indices is not None, placement, make, packing)
 
+    def balance(self, name: str) -> None:
+        """Have a load balancer move chares to other elements, whenever that pays.
+
+        A chare moves when none of its entry methods waits. ``gridloom chares run --balance NAME`` chooses another balancer.
+
+        Parameters
+        ----------
+        name : {"none", "greedy", "refine", "hierarchical", "grid-aware"}
+            Every element names the same one.
+        """
+        self._raw.balance(name)
+
     def group(self, cls: type[Chare], args: tuple[Any, ...] = ()) -> Target:
         """Name an array with one chare on each element; its index is the element's number.
 
@@ -267,6 +281,8 @@ class Ended:
     value: Any
     #: Whether this is the first element, so that one of them prints. In simulation it is.
     is_first: bool
+    #: How many chares the load balancer moved. The first element knows.
+    moved: int = 0
 
 
 def run(program: Callable[[Job], None]) -> Ended:
@@ -290,11 +306,11 @@ def run(program: Callable[[Job], None]) -> Ended:
         What an entry method raised on this element.
     """
     try:
-        value, is_first = _gridloom.run_chares(lambda raw: program(Job(raw)))
+        value, is_first, moved = _gridloom.run_chares(lambda raw: program(Job(raw)))
     except ChareError as error:
         if "can never end" in str(error) and (waiting := told_waiting()):
             raise ChareError(f"{error}; here {waiting}") from None
         raise
     finally:
         forget()
-    return Ended(value, is_first)
+    return Ended(value, is_first, moved)

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
+use gridloom_chare::balance::Balancer;
 use gridloom_chare::{ChareError, Element, Step, Value};
 use gridloom_net::jobs::processor_time;
 use gridloom_process::ProcessWorld;
@@ -25,7 +26,7 @@ const STALL_NS: u64 = SECOND_NS;
 
 /// Runs the program's only element.
 pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
-    let places = Places { number: 0, elements: vec![(String::new(), 0)], latency: Duration::ZERO };
+    let places = Places { number: 0, elements: vec![(String::new(), 0)], latency: Duration::ZERO, balance: None };
     let mut element = Element::new(places.me(), Arc::new(places.elements()));
     let began = (Instant::now(), std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
     element.set_clock(move || Time((began.1 + began.0.elapsed()).as_nanos() as u64));
@@ -39,9 +40,14 @@ pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
     }
 }
 
-/// Runs one of several elements.
-pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Program<'_>) -> Result<Value, Error> {
+/// Runs one of several elements: the value with which the program ended, and how many chares the load balancer moved.
+pub(super) fn one_of(
+    world: &mut dyn ProcessWorld,
+    places: Places,
+    program: &Program<'_>,
+) -> Result<(Value, u64), Error> {
     let mut element = Element::new(places.me(), Arc::new(places.elements()));
+    let balance = places.balance.clone();
     let mut links = Links::connect(world, places)?;
     let clock = Rc::new(Cell::new(world.now()));
     let began = (Instant::now(), world.now());
@@ -53,6 +59,9 @@ pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Pro
         false => element.set_clock(move || began.1 + began.0.elapsed().as_nanos() as u64),
     }
     let outcome = program(&mut element).and_then(|()| {
+        if let Some(name) = &balance {
+            element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
+        }
         let on_step = |world: &mut dyn ProcessWorld| clock.set(world.now());
         drive(world, &mut element, &mut links, on_step)
     });
@@ -64,7 +73,7 @@ pub(super) fn one_of(world: &mut dyn ProcessWorld, places: Places, program: &Pro
     // If the connections fail now, the first error is the one to tell.
     let finished = links.finish(world, &mut element);
     outcome.and(finished)?;
-    Ok(element.end().cloned().unwrap_or_default())
+    Ok((element.end().cloned().unwrap_or_default(), element.moved()))
 }
 
 /// Runs entry methods until the program has ended.
@@ -78,12 +87,11 @@ fn drive(
     let mut active_at = world.now();
     loop {
         links.deliver(world, element)?;
+        on_step(world);
+        element.balance();
         let ran = match links.is_full() {
             true => Ran::Enough,
-            false if world.is_simulated() => {
-                on_step(world);
-                simulated_step(world, element)?
-            }
+            false if world.is_simulated() => simulated_step(world, element)?,
             false => slice.run(element)?,
         };
         links.post(world, element)?;
@@ -99,7 +107,7 @@ fn drive(
                     active_at = now;
                 }
                 let stall = (element.me().0 == 0).then_some(active_at + STALL_NS);
-                links.next_due(now).into_iter().chain(stall).min()
+                links.next_due(now).into_iter().chain(stall).chain(element.balance_due()).min()
             }
         };
         let mut incoming = world.receive(until)?;
@@ -132,21 +140,42 @@ struct Slice {
 
 impl Slice {
     fn run(&mut self, element: &mut Element) -> Result<Ran, ChareError> {
+        let is_measured = element.is_measured();
+        let processor = if is_measured { processor_time() } else { Duration::ZERO };
         let began = Instant::now();
+        let (mut last, mut ran) = (began, Ran::Enough);
         for step in 0..self.steps {
             match element.step()? {
+                Step::Ran(_) if is_measured => {
+                    let now = Instant::now();
+                    element.charge((now - last).as_nanos() as u64);
+                    last = now;
+                }
                 Step::Ran(_) => {}
-                Step::Idle => return Ok(Ran::All { any: step > 0 }),
+                Step::Idle => {
+                    ran = Ran::All { any: step > 0 };
+                    break;
+                }
                 Step::Ended => return Ok(Ran::Ended),
             }
         }
-        let taken = began.elapsed();
+        if is_measured && last > began {
+            // Other programs may have had the processor meanwhile.
+            let own = processor_time().saturating_sub(processor);
+            element.settle((own.as_secs_f64() / (last - began).as_secs_f64()).min(1.0));
+        }
+        if matches!(ran, Ran::Enough) {
+            self.fit(began.elapsed());
+        }
+        Ok(ran)
+    }
+
+    fn fit(&mut self, taken: Duration) {
         if taken < SLICE / 2 {
             self.steps = (self.steps * 2).min(SLICE_STEPS_MAX);
         } else if taken > SLICE {
             self.steps = (self.steps / 2).max(1);
         }
-        Ok(Ran::Enough)
     }
 }
 
@@ -159,9 +188,12 @@ fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result
         Step::Ended => return Ok(Ran::Ended),
     };
     let taken = processor_time().saturating_sub(began);
+    let at = world.now();
     match element.take_charge() {
         flops if flops > 0.0 => world.compute(flops)?,
         _ => world.computed(element.array_name(array), taken.as_nanos() as u64)?,
     }
+    element.charge(world.now().0 - at.0);
+    element.settle(1.0);
     Ok(Ran::Enough)
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use gridloom_chare::balance::Balancer;
 use gridloom_chare::{
     Chare, Combine, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer, Shape, Start,
 };
@@ -90,6 +91,16 @@ impl<'a> Job<'a> {
     /// Makes a reducer of the program's own known.
     pub fn reducer(&mut self, combine: Combine) -> Reducer {
         self.element.reducer(combine)
+    }
+
+    /// Has the load balancer of that name move chares of migratable arrays, whenever that pays. `gridloom chares run --balance NAME`
+    /// chooses another one.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn balance(&mut self, name: &str) -> Result<(), Error> {
+        self.element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
+        Ok(())
     }
 
     /// Sends the first messages: runs on the first element only.

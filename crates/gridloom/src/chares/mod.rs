@@ -41,6 +41,7 @@ mod links;
 mod places;
 mod run;
 
+pub use gridloom_chare::balance::{BALANCERS, Balancer, Load, Loads};
 pub use gridloom_chare::{
     ArrayId, Callback, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution, Elements, Index, Migrate,
     Packing, Payload, Pe, Placement, Priority, Proxy, Reducer, Shape, Start, Target, Value,

@@ -20,6 +20,9 @@ pub struct Places {
     pub elements: Vec<(String, u32)>,
     /// Letters between sites are held back so long.
     pub latency: Duration,
+    /// A load balancer, instead of the program's.
+    #[serde(default)]
+    pub balance: Option<String>,
 }
 
 impl Places {

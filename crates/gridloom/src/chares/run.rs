@@ -21,6 +21,8 @@ pub struct Ended {
     pub value: Value,
     /// Whether this is the first element, so that one of them prints. In simulation it is.
     pub is_first: bool,
+    /// How many chares the load balancer moved. The first element knows.
+    pub moved: u64,
 }
 
 /// Runs the program on this element, which `gridloom chares run` has started; on all of them in simulation; on the only one if
@@ -55,7 +57,7 @@ pub fn run_on(
 ) -> Result<Ended, Error> {
     let make = move |element: &mut Element| program(&mut Job::new(element));
     if std::env::var_os(DEPLOY_VARIABLE).is_none() && !is_simulated()? {
-        return Ok(Ended { value: alone(&make)?, is_first: true });
+        return Ok(Ended { value: alone(&make)?, is_first: true, moved: 0 });
     }
     let ended = Arc::new(Mutex::new(Ended::default()));
     let (to_tell, make) = (ended.clone(), Arc::new(make));
@@ -63,13 +65,13 @@ pub fn run_on(
         let mut world = process.world;
         let places = Places::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
         let is_first = places.me() == Pe(0);
-        let mut value = Ok(Value::default());
+        let mut value = Ok((Value::default(), 0));
         let told_value = &mut value;
         let make = make.clone();
         around(Box::new(move || *told_value = one_of(&mut *world, places, &*make)));
-        let value = value?;
+        let (value, moved) = value?;
         let mut told = to_tell.lock().unwrap_or_else(PoisonError::into_inner);
-        *told = Ended { value, is_first: is_first || told.is_first };
+        *told = Ended { value, is_first: is_first || told.is_first, moved: moved.max(told.moved) };
         Ok(())
     });
     process::run(&Mains::from([(ELEMENT_FUNCTION.to_string(), main)]), kind)?;

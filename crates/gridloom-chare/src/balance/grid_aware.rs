@@ -1,0 +1,94 @@
+//! No chare leaves its site. Inside each, the chares that send to other sites are spread evenly: each element then has other chares that
+//! compute while those wait for far messages. Then the others even out the load.
+//!
+//! **Known to be wrong** where an element with many far messages has so much to do that its other chares cannot make up for it.
+
+use super::even::{Bin, even};
+use super::{Balancer, Loads, Pe};
+
+pub(super) const ENTRY: Balancer = Balancer {
+    name: "grid-aware",
+    about: "as refine inside each site, never between sites; chares that send to other sites are spread evenly",
+    source: "G. A. Koenig, L. V. Kalé, IPDPS 2007",
+    places,
+    cost_ns,
+};
+
+/// All far messages together count as this part of the work, 1/4, where two placements are compared.
+const FAR_SHARE: u64 = 4;
+
+fn places(loads: &Loads) -> Vec<Pe> {
+    let mut places = loads.places();
+    let elements = &loads.elements;
+    let mut all: Vec<Pe> = elements.all().collect();
+    all.sort_by_key(|element| (elements.site(*element), *element));
+    for members in all.chunk_by(|one, other| elements.site(*one) == elements.site(*other)) {
+        let here = |at: &Pe| members.iter().position(|member| member == at);
+        let of_site = (0..places.len()).filter(|chare| here(&loads.chares[*chare].at).is_some());
+        let (border, inner): (Vec<usize>, Vec<usize>) = of_site.partition(|chare| loads.chares[*chare].far > 0);
+        let mut spread = |chares: Vec<usize>, bins: &[Bin], weight: fn(&super::Load) -> u64| {
+            let item = |chare: &usize| {
+                let load = &loads.chares[*chare];
+                (here(&load.at).expect("one of this site"), weight(load))
+            };
+            let mut items: Vec<(usize, u64)> = chares.iter().map(item).collect();
+            even(bins, &mut items);
+            for (chare, (member, _)) in chares.iter().zip(&items) {
+                places[*chare] = members[*member];
+            }
+            items
+        };
+        let at_border = spread(border.clone(), &vec![Bin { fixed: 0, size: 1 }; members.len()], |load| load.far);
+        let mut bins: Vec<Bin> =
+            members.iter().map(|member| Bin { fixed: loads.fixed_ns[member.0 as usize], size: 1 }).collect();
+        for (chare, (member, _)) in border.iter().zip(at_border) {
+            bins[member].fixed += loads.chares[*chare].busy_ns;
+        }
+        spread(inner, &bins, |load| load.busy_ns);
+    }
+    places
+}
+
+/// The time of the element with most to do, where far messages count as work.
+fn cost_ns(loads: &Loads, places: &[Pe]) -> u64 {
+    let far: u64 = loads.chares.iter().map(|load| load.far).sum();
+    let work: u64 = loads.chares.iter().map(|load| load.busy_ns).sum();
+    let of_one_ns = work.checked_div(FAR_SHARE * far).unwrap_or(0);
+    let mut busy = loads.busy_ns(places);
+    for (load, place) in loads.chares.iter().zip(places) {
+        busy[place.0 as usize] += load.far * of_one_ns;
+    }
+    busy.into_iter().max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::Load;
+    use super::*;
+    use crate::id::ArrayId;
+    use crate::placement::Elements;
+
+    #[test]
+    fn no_chare_leaves_its_site_and_those_at_its_border_are_spread() {
+        let elements = Arc::new(Elements::new(vec![1, 0, 1, 0, 1]));
+        let chare = |number: u32| Load {
+            array: ArrayId(0),
+            number,
+            at: Pe(number % 2),
+            busy_ns: 100,
+            far: if number < 12 { 5 } else { 0 },
+        };
+        let loads = Loads { elements: elements.clone(), fixed_ns: vec![0; 5], chares: (0..60).map(chare).collect() };
+        let places = places(&loads);
+        let mut at_border = [0; 5];
+        for (load, place) in loads.chares.iter().zip(&places) {
+            assert_eq!(elements.site(load.at), elements.site(*place));
+            at_border[place.0 as usize] += usize::from(load.far > 0);
+        }
+        assert_eq!(at_border, [2, 3, 2, 3, 2]);
+        assert_eq!(loads.busy_ns(&places), [1000, 1500, 1000, 1500, 1000]);
+        assert!(cost_ns(&loads, &places) < cost_ns(&loads, &loads.places()));
+    }
+}

@@ -1,0 +1,163 @@
+//! Load balancers: on which element each chare had better be, from what was measured. One file each, and a line in [`BALANCERS`].
+//!
+//! A balancer is a pure function, and the same loads give the same places. Whether moving pays is decided by its caller, with the
+//! balancer's own measure of how well the chares are placed.
+
+mod even;
+mod greedy;
+mod grid_aware;
+mod hierarchical;
+mod none;
+mod refine;
+
+use std::sync::Arc;
+
+use super::id::{ArrayId, Pe};
+use super::placement::Elements;
+
+/// What a chare that can move did in the time that was measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load {
+    pub array: ArrayId,
+    /// Of the chare in its array.
+    pub number: u32,
+    /// Where it is.
+    pub at: Pe,
+    /// The time in its entry methods.
+    pub busy_ns: u64,
+    /// Messages that it sent to other sites.
+    pub far: u64,
+}
+
+/// What was measured on all elements.
+#[derive(Clone, Debug)]
+pub struct Loads {
+    pub elements: Arc<Elements>,
+    /// By element: the time in entry methods of chares that cannot move.
+    pub fixed_ns: Vec<u64>,
+    pub chares: Vec<Load>,
+}
+
+impl Loads {
+    /// Where the chares are.
+    pub fn places(&self) -> Vec<Pe> {
+        self.chares.iter().map(|load| load.at).collect()
+    }
+
+    /// By element, if the chares were there.
+    fn busy_ns(&self, places: &[Pe]) -> Vec<u64> {
+        let mut busy = self.fixed_ns.clone();
+        for (load, place) in self.chares.iter().zip(places) {
+            busy[place.0 as usize] += load.busy_ns;
+        }
+        busy
+    }
+}
+
+/// A balancer that is known by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Balancer {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub source: &'static str,
+    /// On which element each chare had better be, in the order of [`Loads::chares`].
+    pub places: fn(&Loads) -> Vec<Pe>,
+    /// What the time would be if the chares were there, nanoseconds.
+    pub cost_ns: fn(&Loads, &[Pe]) -> u64,
+}
+
+/// All of them.
+pub const BALANCERS: &[Balancer] = &[none::ENTRY, greedy::ENTRY, refine::ENTRY, hierarchical::ENTRY, grid_aware::ENTRY];
+
+impl Balancer {
+    /// # Errors
+    /// If there is none of that name; the text lists those that there are.
+    pub fn named(name: &str) -> Result<&'static Balancer, String> {
+        BALANCERS.iter().find(|balancer| balancer.name == name).ok_or_else(|| {
+            let names: Vec<&str> = BALANCERS.iter().map(|balancer| balancer.name).collect();
+            format!("load balancer '{name}' is not known; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// The time of the element with most to do.
+fn longest_ns(loads: &Loads, places: &[Pe]) -> u64 {
+    loads.busy_ns(places).into_iter().max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::SplitMix64;
+
+    use super::*;
+
+    fn random_loads(seed: u64) -> Loads {
+        let mut random = SplitMix64::new(seed);
+        let sites = (0..1 + random.below(12)).map(|_| random.below(3) as u32).collect();
+        let elements = Arc::new(Elements::new(sites));
+        let count = u64::from(elements.count());
+        let most = [1, 1000, 1_000_000][random.below(3) as usize];
+        let chare = |number: u64| Load {
+            array: ArrayId(number as u32 % 2),
+            number: number as u32,
+            at: Pe(random.below(count).min(random.below(count)) as u32),
+            busy_ns: random.below(most),
+            far: if random.below(4) == 0 { random.below(50) } else { 0 },
+        };
+        let chares = (0..SplitMix64::new(!seed).below(200)).map(chare).collect();
+        Loads { fixed_ns: (0..count).map(|_| random.below(most)).collect(), elements, chares }
+    }
+
+    #[test]
+    fn every_balancer_places_each_chare_and_does_so_again() {
+        for seed in 0..500 {
+            let loads = random_loads(seed);
+            for balancer in BALANCERS {
+                let places = (balancer.places)(&loads);
+                assert_eq!(places.len(), loads.chares.len(), "{}, seed {seed}", balancer.name);
+                assert!(places.iter().all(|place| place.0 < loads.elements.count()), "{}, seed {seed}", balancer.name);
+                assert_eq!(places, (balancer.places)(&loads), "{}, seed {seed}", balancer.name);
+                assert!((balancer.cost_ns)(&loads, &places) >= longest_ns(&loads, &places), "{}", balancer.name);
+            }
+        }
+    }
+
+    /// 64 chares on 8 elements of two sites; the first quarter has three times as much to do.
+    fn skewed() -> Loads {
+        let elements = Arc::new(Elements::new(vec![0, 0, 0, 0, 1, 1, 1, 1]));
+        let chare = |number: u32| Load {
+            array: ArrayId(0),
+            number,
+            at: Pe(number / 8),
+            busy_ns: if number % 32 < 8 { 3000 } else { 1000 },
+            far: if (28..36).contains(&number) { 10 } else { 0 },
+        };
+        Loads { elements, fixed_ns: vec![0; 8], chares: (0..64).map(chare).collect() }
+    }
+
+    #[test]
+    fn a_skewed_load_is_evened_out() {
+        let loads = skewed();
+        assert_eq!(longest_ns(&loads, &loads.places()), 24_000);
+        for balancer in BALANCERS {
+            let longest = longest_ns(&loads, &(balancer.places)(&loads));
+            let (least, most) = if balancer.name == "none" { (24_000, 24_000) } else { (12_000, 13_000) };
+            assert!((least..=most).contains(&longest), "{}: {longest}", balancer.name);
+        }
+    }
+
+    #[test]
+    fn an_even_load_stays_where_it_is_but_with_greedy() {
+        let mut loads = skewed();
+        loads.chares.iter_mut().for_each(|load| (load.busy_ns, load.far) = (1000, 0));
+        for balancer in BALANCERS.iter().filter(|balancer| balancer.name != "greedy") {
+            assert_eq!((balancer.places)(&loads), loads.places(), "{}", balancer.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_with_the_known_ones() {
+        let told = Balancer::named("fair").unwrap_err();
+        assert_eq!(told, "load balancer 'fair' is not known; there are none, greedy, refine, hierarchical, grid-aware");
+    }
+}

@@ -1,0 +1,11 @@
+//! Leaves all chares where they are.
+
+use super::{Balancer, Loads, longest_ns};
+
+pub(super) const ENTRY: Balancer = Balancer {
+    name: "none",
+    about: "leaves all chares where they are",
+    source: "to compare with",
+    places: Loads::places,
+    cost_ns: longest_ns,
+};

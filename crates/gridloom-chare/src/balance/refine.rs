@@ -1,0 +1,19 @@
+//! Chares go from elements with more than the mean to those with less, as few as needed.
+
+use super::even::{Bin, even};
+use super::{Balancer, Loads, Pe, longest_ns};
+
+pub(super) const ENTRY: Balancer = Balancer {
+    name: "refine",
+    about: "chares go from elements with more than the mean to those with least; moves few chares",
+    source: "RefineLB of Charm++",
+    places,
+    cost_ns: longest_ns,
+};
+
+fn places(loads: &Loads) -> Vec<Pe> {
+    let bins: Vec<Bin> = loads.fixed_ns.iter().map(|fixed| Bin { fixed: *fixed, size: 1 }).collect();
+    let mut items: Vec<(usize, u64)> = loads.chares.iter().map(|load| (load.at.0 as usize, load.busy_ns)).collect();
+    even(&bins, &mut items);
+    items.into_iter().map(|(element, _)| Pe(element as u32)).collect()
+}

@@ -1,0 +1,84 @@
+//! How a balancer's moves come about.
+//!
+//! ```text
+//!  first element                    others
+//!    │── measure ──────────────────▶│
+//!    │◀──────── what chares did ────│
+//!    │ Decision: does it pay?       │
+//!    │── order: these go there ────▶│── chare ──▶
+//! ```
+//! A chare that cannot move when it is ordered to does so after its next entry method after which it can.
+
+use gridloom_base::Time;
+
+use super::balance::Balancer;
+use super::core::Core;
+use super::decision::{Decision, Order};
+use super::id::{ArrayId, Pe};
+use super::meter::{Measured, Meter};
+use super::record::Control;
+use super::roster::Place;
+
+impl Core {
+    /// The element measures from now on, and the first one has chares moved.
+    pub(crate) fn set_balancer(&mut self, balancer: &'static Balancer) {
+        self.balancing.meter = Some(Meter::default());
+        self.transit.set_attentive(true);
+        if self.me == Pe(0) && self.elements.count() > 1 {
+            self.balancing.decision = Some(Decision::new(balancer, self.elements.clone(), (self.clock)()));
+        }
+    }
+
+    /// At the first element: when it is to ask what chares did.
+    pub(crate) fn balance_due(&self) -> Option<Time> {
+        self.balancing.decision.as_ref().and_then(Decision::due)
+    }
+
+    /// At the first element, if it is due: asks all what chares did.
+    pub(crate) fn balance(&mut self) {
+        if self.balance_due().is_none_or(|due| due > (self.clock)()) {
+            return;
+        }
+        if let Some(decision) = &mut self.balancing.decision {
+            decision.asked();
+            self.elements.clone().all().for_each(|element| self.tell(element, Control::Measure));
+        }
+    }
+
+    pub(crate) fn tell_measured(&mut self) {
+        let rosters = &self.rosters;
+        let measured = self.balancing.meter.as_mut().map(|meter| meter.take(rosters)).unwrap_or_default();
+        self.tell(Pe(0), Control::Measured { from: self.me, measured });
+    }
+
+    pub(crate) fn on_measured(&mut self, from: Pe, measured: Measured) {
+        let now = (self.clock)();
+        let Some(decision) = self.balancing.decision.as_mut().filter(|_| from.0 < self.elements.count()) else {
+            return;
+        };
+        for (element, orders) in decision.learn(from, measured, now) {
+            self.tell(element, Control::Order(orders));
+        }
+    }
+
+    /// Those of the orders that this element can carry out. Earlier ones that have not been are void.
+    pub(crate) fn on_orders(&mut self, orders: Vec<Order>) {
+        let is_possible = |(array, number, to): &Order| {
+            let roster = self.rosters.get(array.0 as usize).filter(|roster| roster.is_migratable);
+            let is_here = roster.is_some_and(|roster| matches!(roster.place(*number), Some(Place::Here { .. })));
+            is_here && *to != self.me && to.0 < self.elements.count()
+        };
+        let orders = orders.into_iter().filter(is_possible).map(|(array, number, to)| ((array, number), to)).collect();
+        self.transit.order(orders);
+    }
+
+    /// After an entry method of the chare in that slot: what it did, and where it is ordered to go.
+    pub(crate) fn after_entry(&mut self, array: ArrayId, slot: u32) -> Option<Pe> {
+        if let Some(meter) = &mut self.balancing.meter {
+            meter.ran(array, slot);
+        }
+        let to = self.transit.ordered(array, self.roster(array).number(slot));
+        self.transit.set_attentive(self.balancing.meter.is_some());
+        to
+    }
+}

@@ -1,0 +1,174 @@
+//! Whether chares had better move, and which of them where: the first element knows what all have measured.
+//!
+//! Moves pay if the element with most to do gains more by them, in as long a time as was measured, than they take. If they do not,
+//! the next look comes after twice the time: the gain is twice as large then, and what the moves take is the same. So they come
+//! once the gain exceeds the cost. All this supposes that chares go on to do what they did in the time that was measured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gridloom_base::Time;
+use gridloom_base::limits::{BALANCE_PERIOD_NS_MAX, BALANCE_PERIOD_NS_MIN};
+
+use super::balance::{Balancer, Load, Loads};
+use super::id::{ArrayId, Pe};
+use super::meter::{Measured, Meter};
+use super::placement::Elements;
+
+/// A measurement counts once so many entry methods have run for each chare that has run at all.
+const RUNS_MIN: u64 = 8;
+/// Less than this part of the time, 1/16, is no gain: measured times vary.
+const GAIN_MIN: u64 = 16;
+
+/// A chare, and the element to which it is to go.
+pub(crate) type Order = (ArrayId, u32, Pe);
+
+/// What an element has of its program's balancer.
+#[derive(Default)]
+pub(crate) struct Balancing {
+    /// If there is a balancer.
+    pub(crate) meter: Option<Meter>,
+    /// At the first of several elements.
+    pub(crate) decision: Option<Decision>,
+}
+
+pub(crate) struct Decision {
+    balancer: &'static Balancer,
+    elements: Arc<Elements>,
+    period_ns: u64,
+    due: Time,
+    /// Elements that have still to tell what they measured.
+    awaited: u32,
+    /// What chares did: where they are, time, messages to other sites.
+    done: BTreeMap<(ArrayId, u32), (Pe, u64, u64)>,
+    /// By element.
+    fixed_ns: Vec<u64>,
+    runs: u64,
+    /// Of each element, since the beginning: the time that moves took, and how many there were.
+    moving: Vec<(u64, u64)>,
+    /// Chares that were ordered to move.
+    pub(crate) ordered: u64,
+}
+
+impl Decision {
+    pub(crate) fn new(balancer: &'static Balancer, elements: Arc<Elements>, now: Time) -> Decision {
+        let count = elements.count() as usize;
+        let (awaited, done, runs, ordered) = Default::default();
+        let (period_ns, due) = (BALANCE_PERIOD_NS_MIN, now + BALANCE_PERIOD_NS_MIN);
+        let (fixed_ns, moving) = (vec![0; count], vec![(0, 0); count]);
+        Decision { balancer, elements, period_ns, due, awaited, done, fixed_ns, runs, moving, ordered }
+    }
+
+    /// When all elements are to be asked next; none while they are.
+    pub(crate) fn due(&self) -> Option<Time> {
+        (self.awaited == 0).then_some(self.due)
+    }
+
+    /// All elements are asked.
+    pub(crate) fn asked(&mut self) {
+        self.awaited = self.elements.count();
+    }
+
+    /// An element has told what it measured. After the last one: which chares are to go where, by the element where they are.
+    pub(crate) fn learn(&mut self, from: Pe, measured: Measured, now: Time) -> BTreeMap<Pe, Vec<Order>> {
+        let Measured { chares, fixed_ns, runs, moving_ns, left } = measured;
+        for (array, number, busy_ns, far) in chares {
+            let (at, busy, all_far) = self.done.entry((array, number)).or_insert((from, 0, 0));
+            (*at, *busy, *all_far) = (from, *busy + busy_ns, *all_far + far);
+        }
+        self.fixed_ns[from.0 as usize] += fixed_ns;
+        self.moving[from.0 as usize] = (moving_ns, left);
+        self.runs += runs;
+        self.awaited = self.awaited.saturating_sub(1);
+        if self.awaited > 0 {
+            return BTreeMap::new();
+        }
+        let orders = self.decide();
+        self.due = now + self.period_ns;
+        orders
+    }
+
+    fn decide(&mut self) -> BTreeMap<Pe, Vec<Order>> {
+        let mut orders: BTreeMap<Pe, Vec<Order>> = BTreeMap::new();
+        let is_enough = self.runs >= RUNS_MIN * self.done.len() as u64;
+        if is_enough || self.period_ns == BALANCE_PERIOD_NS_MAX {
+            let loads = self.take_loads();
+            let places = (self.balancer.places)(&loads);
+            let [was, is] = [&loads.places(), &places].map(|places| (self.balancer.cost_ns)(&loads, places));
+            let moves = loads.chares.iter().zip(places).filter(|(load, to)| load.at != *to);
+            let moves: Vec<(Pe, Order)> = moves.map(|(load, to)| (load.at, (load.array, load.number, to))).collect();
+            let gain = was.saturating_sub(is);
+            if gain > was / GAIN_MIN && gain > moves.len() as u64 * self.move_ns() {
+                self.period_ns = BALANCE_PERIOD_NS_MIN;
+                self.ordered += moves.len() as u64;
+                moves.into_iter().for_each(|(at, order)| orders.entry(at).or_default().push(order));
+                return orders;
+            }
+        }
+        self.period_ns = (2 * self.period_ns).min(BALANCE_PERIOD_NS_MAX);
+        orders
+    }
+
+    fn take_loads(&mut self) -> Loads {
+        self.runs = 0;
+        let fixed_ns = std::mem::replace(&mut self.fixed_ns, vec![0; self.elements.count() as usize]);
+        let done = std::mem::take(&mut self.done).into_iter();
+        let load = |((array, number), (at, busy_ns, far))| Load { array, number, at, busy_ns, far };
+        Loads { elements: self.elements.clone(), fixed_ns, chares: done.map(load).collect() }
+    }
+
+    /// What moving one chare takes, as far as known.
+    fn move_ns(&self) -> u64 {
+        let (ns, count) = self.moving.iter().fold((0, 0), |(ns, count), one| (ns + one.0, count + one.1));
+        ns.checked_div(count).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two elements; a report of the first with chares that took so long, and one of the second without any.
+    fn look(decision: &mut Decision, busy_ns: &[u64], runs: u64, moving: (u64, u64)) -> BTreeMap<Pe, Vec<Order>> {
+        let chares = (0..).zip(busy_ns).map(|(number, busy)| (ArrayId(0), number, *busy, 0)).collect();
+        let now = decision.due().unwrap();
+        decision.asked();
+        assert_eq!(decision.due(), None);
+        let of_first = Measured { chares, fixed_ns: 0, runs, moving_ns: moving.0, left: moving.1 };
+        assert!(decision.learn(Pe(0), of_first, now).is_empty());
+        decision.learn(Pe(1), Measured::default(), now)
+    }
+
+    fn decision() -> Decision {
+        Decision::new(Balancer::named("refine").unwrap(), Arc::new(Elements::alike(2)), Time(0))
+    }
+
+    #[test]
+    fn chares_move_if_the_busiest_element_gains() {
+        let mut decision = decision();
+        assert!(look(&mut decision, &[1000], 100, (0, 0)).is_empty(), "one chare does as much anywhere");
+        let orders = look(&mut decision, &[1000, 1000], 100, (0, 0));
+        assert_eq!(orders, BTreeMap::from([(Pe(0), vec![(ArrayId(0), 1, Pe(1))])]));
+        assert_eq!(decision.ordered, 1);
+    }
+
+    #[test]
+    fn few_runs_are_measured_for_longer() {
+        let mut decision = decision();
+        assert!(look(&mut decision, &[1000, 1000], 9, (0, 0)).is_empty());
+        assert_eq!(look(&mut decision, &[1000, 1000], 9, (0, 0)).len(), 1, "both measurements count");
+    }
+
+    #[test]
+    fn moves_come_once_they_gain_more_than_they_take() {
+        let mut decision = decision();
+        // A move takes 3000 ns; a period of 100 ms gains 1000 ns, the next one 2000 ns.
+        for (factor, pays) in [(1, false), (2, false), (4, true)] {
+            let before = decision.due().unwrap();
+            let orders = look(&mut decision, &[1000 * factor; 2], 100, (30_000, 10));
+            assert_eq!(!orders.is_empty(), pays, "{factor}");
+            let period = decision.due().unwrap().0 - before.0;
+            assert_eq!(period, BALANCE_PERIOD_NS_MIN * if pays { 1 } else { 2 * factor });
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the chares of an element do, measured for a balancer: the time in entry methods, and messages to other sites.
+
+use serde::{Deserialize, Serialize};
+
+use super::id::ArrayId;
+use super::roster::{Place, Roster};
+
+/// What a chare did since it was told last.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    busy_ns: u64,
+    far: u64,
+}
+
+/// What an element tells of the chares that did something since it told last.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// Of chares that can move: array, number, time in entry methods, messages to other sites.
+    pub(crate) chares: Vec<(ArrayId, u32, u64, u64)>,
+    /// The time in entry methods of the others.
+    pub(crate) fixed_ns: u64,
+    /// Entry methods that ran.
+    pub(crate) runs: u64,
+    /// The time that packing and unpacking chares took, since the beginning, and how many have left.
+    pub(crate) moving_ns: u64,
+    pub(crate) left: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Meter {
+    /// The chare that ran last.
+    ran: Option<(ArrayId, u32)>,
+    /// Messages that it sent to other sites.
+    pub(crate) far: u64,
+    /// What ran since the last time it was settled.
+    steps: Vec<(ArrayId, u32, Done)>,
+    /// By array and slot.
+    done: Vec<Vec<Done>>,
+    runs: u64,
+    pub(crate) moving_ns: u64,
+    pub(crate) left: u64,
+}
+
+impl Meter {
+    pub(crate) fn ran(&mut self, array: ArrayId, slot: u32) {
+        self.ran = Some((array, slot));
+    }
+
+    /// The entry method that ran last took so long.
+    pub(crate) fn charge(&mut self, busy_ns: u64) {
+        let far = std::mem::take(&mut self.far);
+        if let Some((array, slot)) = self.ran.take() {
+            self.steps.push((array, slot, Done { busy_ns, far }));
+        }
+    }
+
+    /// That part of the time charged since the last time was the chares'.
+    pub(crate) fn settle(&mut self, part: f64) {
+        self.runs += self.steps.len() as u64;
+        for (ArrayId(array), slot, Done { busy_ns, far }) in self.steps.drain(..) {
+            let (array, slot) = (array as usize, slot as usize);
+            if self.done.len() <= array {
+                self.done.resize(array + 1, Vec::new());
+            }
+            let done = &mut self.done[array];
+            if done.len() <= slot {
+                done.resize(slot + 1, Done::default());
+            }
+            done[slot].busy_ns += (busy_ns as f64 * part) as u64;
+            done[slot].far += far;
+        }
+    }
+
+    /// What was measured since the last time.
+    pub(crate) fn take(&mut self, rosters: &[Roster]) -> Measured {
+        let (moving_ns, left) = (self.moving_ns, self.left);
+        let mut measured =
+            Measured { chares: Vec::new(), fixed_ns: 0, runs: std::mem::take(&mut self.runs), moving_ns, left };
+        for ((array, roster), done) in (0..).map(ArrayId).zip(rosters).zip(&mut self.done) {
+            for (slot, done) in (0..).zip(done) {
+                let Done { busy_ns, far } = std::mem::take(done);
+                let number = roster.number(slot);
+                // What a chare did that has left is not told: it may do as much where it is.
+                let is_here = roster.place(number) == Some(Place::Here { slot });
+                match roster.is_migratable {
+                    true if is_here && busy_ns > 0 => measured.chares.push((array, number, busy_ns, far)),
+                    true => {}
+                    false => measured.fixed_ns += busy_ns,
+                }
+            }
+        }
+        measured
+    }
+}
