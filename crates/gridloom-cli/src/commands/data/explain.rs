@@ -83,6 +83,7 @@ fn source_json(explained: &SharedExplained, source: &CandidateReport) -> Value {
             Verdict::Behind => "behind",
             Verdict::Busier => "busier",
             Verdict::Narrower => "narrower",
+            Verdict::Farther => "farther",
             Verdict::Later => "later",
         },
     })
@@ -188,6 +189,7 @@ fn why(explained: &SharedExplained, copy: &CopyReport) -> String {
                 Verdict::Taken | Verdict::Behind => format!("{name} would do as well"),
                 Verdict::Busier => format!("{name} sends it to {} already", count(next.sends as usize, "server")),
                 Verdict::Narrower => format!("the link from {name} is narrow, {}", scaled(next.link.bandwidth, "B/s")),
+                Verdict::Farther => format!("{name} is farther, {}", scaled(next.link.latency_s, "s")),
                 Verdict::Later => format!("from {name} it takes {}", scaled(next.seconds, "s")),
             };
             format!("of {} sources; {against}", copy.count)

@@ -11,8 +11,10 @@
 //! | `storage` | [`storage`] | from a folder that they share with one that has it |
 //! | `auto` | here | by `swarm` where that ends earlier for all that want it at about the same time, else by `tree` |
 //!
-//! Predictions are no better than what is known of links. So of sources that end nearly as early ([`NEAR_EARLIEST`]), those with
-//! narrow ways are left out ([`NEAR_WIDEST`]): a narrow way, as between two sites, is shared by more than is known here.
+//! Predictions are no better than what is known of links. So sources that are much farther than others are left out, unless they end
+//! in less than a third of the time ([`NEAR_CLOSE`]): a long way, as between two sites, is shared by more than is known here. What is known of
+//! bandwidths cannot tell a site, as a link that was measured beside other data looks narrow; its latency stays. Of the others
+//! that end nearly as early ([`NEAR_EARLIEST`]), those with narrow ways are left out likewise ([`NEAR_WIDEST`]).
 //!
 //! **Invariant:** no server gets a datum, or a slice of it, from one that gets that from this one, however far behind.
 
@@ -30,6 +32,11 @@ pub use swarm::{Batch, SLICED_BYTES_MIN};
 
 /// Times as long as the earliest source takes.
 const NEAR_EARLIEST: f64 = 1.25;
+/// A closer source may take so many times as long.
+const NEAR_CLOSE: f64 = 3.0;
+/// Latencies that differ by less than that are of one site, or by less than this factor.
+const CLOSE_S: f64 = 1e-3;
+const CLOSE: f64 = 4.0;
 /// Part of the widest way's bandwidth. Above a half: the way between two sites often has half the width of cards, or a third, and what is
 /// known of both is off by a tenth.
 const NEAR_WIDEST: f64 = 0.7;
@@ -65,6 +72,8 @@ pub enum Verdict {
     Busier,
     /// Its way is much narrower.
     Narrower,
+    /// Its way is much longer.
+    Farther,
     /// It ends much later.
     Later,
 }
@@ -157,16 +166,9 @@ impl Spread {
 
 /// Gives each candidate its verdict. The best is first.
 fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-    let earliest_s = candidates.iter().map(|one| one.source.end_s - now_s).min_by(f64::total_cmp).unwrap_or(0.0);
-    let is_late = |one: &Candidate| one.source.end_s - now_s > earliest_s * NEAR_EARLIEST;
-    let in_time = candidates.iter().filter(|one| !is_late(one));
-    let widest = in_time.map(|one| one.way.bandwidth).max_by(f64::total_cmp).unwrap_or(0.0);
+    let weighed = Weighed::new(candidates.iter().map(|one| (one.source.end_s - now_s, one.way)));
     for one in &mut candidates {
-        one.verdict = match (is_late(one), one.way.bandwidth < widest * NEAR_WIDEST) {
-            (true, _) => Verdict::Later,
-            (false, true) => Verdict::Narrower,
-            (false, false) => Verdict::Taken,
-        };
+        one.verdict = weighed.verdict(one.source.end_s - now_s, one.way);
     }
     candidates.sort_by(|a, b| {
         let by_end = a.sends.cmp(&b.sends).then(a.source.end_s.total_cmp(&b.source.end_s));
@@ -178,6 +180,47 @@ fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         one.verdict = if one.sends > fewest { Verdict::Busier } else { Verdict::Behind };
     }
     candidates
+}
+
+/// What sources are held against.
+struct Weighed {
+    /// Least latency of those that are not much too late.
+    closest_s: f64,
+    /// When the first of the close ones ends.
+    earliest_s: f64,
+    /// The widest way of those that are close and end about then, bytes per second.
+    widest: f64,
+}
+
+impl Weighed {
+    /// By their ends, seconds from now, and their ways.
+    fn new(sources: impl Iterator<Item = (f64, LinkEstimate)> + Clone) -> Weighed {
+        let least = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp).unwrap_or(0.0);
+        let limit_s = NEAR_CLOSE * least(&mut sources.clone().map(|(end_s, _)| end_s));
+        let in_time = sources.clone().filter(|(end_s, _)| *end_s <= limit_s);
+        let closest_s = least(&mut in_time.map(|(_, way)| way.latency_s));
+        let close = sources.filter(|(_, way)| is_close(way.latency_s, closest_s));
+        let earliest_s = least(&mut close.clone().map(|(end_s, _)| end_s));
+        let wide = close.filter(|(end_s, _)| *end_s <= earliest_s * NEAR_EARLIEST);
+        let widest = wide.map(|(_, way)| way.bandwidth).max_by(f64::total_cmp).unwrap_or(0.0);
+        Weighed { closest_s, earliest_s, widest }
+    }
+
+    fn verdict(&self, end_s: f64, way: LinkEstimate) -> Verdict {
+        if end_s > self.earliest_s * NEAR_EARLIEST {
+            Verdict::Later
+        } else if !is_close(way.latency_s, self.closest_s) {
+            Verdict::Farther
+        } else if way.bandwidth < self.widest * NEAR_WIDEST {
+            Verdict::Narrower
+        } else {
+            Verdict::Taken
+        }
+    }
+}
+
+fn is_close(latency_s: f64, closest_s: f64) -> bool {
+    latency_s <= closest_s + CLOSE_S || latency_s <= closest_s * CLOSE
 }
 
 #[cfg(test)]

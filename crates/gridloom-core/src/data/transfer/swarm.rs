@@ -20,7 +20,7 @@ use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{Method, NodeId, SLICES, slice_bytes};
 use gridloom_perf::LinkEstimate;
 
-use super::{NEAR_EARLIEST, NEAR_WIDEST, Reader, Source, Spread, tree};
+use super::{NEAR_EARLIEST, NEAR_WIDEST, Reader, Source, Spread, Verdict, Weighed, is_close, tree};
 
 /// Smaller data are not sliced.
 pub const SLICED_BYTES_MIN: u64 = 3 * EAGER_BYTES_MAX;
@@ -150,9 +150,10 @@ type Sender = (Source, LinkEstimate);
 impl Growing<'_> {
     fn add(&mut self, server: NodeId) {
         let open = self.best(server, &mut self.open.iter().copied());
-        // Rather one that sends much already than one behind a narrow way.
+        // Rather one that sends much already than one behind a narrow or a long way.
         let is_wide = |(_, way): &Sender| way.bandwidth >= self.widest * NEAR_WIDEST;
-        let Some((source, way)) = open.filter(is_wide).or_else(|| self.best(server, &mut self.placed().into_iter()))
+        let is_near = |sender: &Sender| is_wide(sender) && self.is_near(server, sender.1.latency_s);
+        let Some((source, way)) = open.filter(is_near).or_else(|| self.best(server, &mut self.placed().into_iter()))
         else {
             return;
         };
@@ -169,6 +170,13 @@ impl Growing<'_> {
         if self.has_bandwidth(server) {
             self.open.insert(server);
         }
+    }
+
+    /// Whether none has a much shorter way to a server.
+    fn is_near(&self, server: NodeId, latency_s: f64) -> bool {
+        let mut others = self.batch.holders.iter().chain(self.spread.coming.keys()).filter(|node| **node != server);
+        // Most ways are short, and need no look at all others.
+        is_close(latency_s, 0.0) || others.all(|node| is_close(latency_s, (self.batch.way)(*node, server).latency_s))
     }
 
     fn placed(&self) -> BTreeSet<NodeId> {
@@ -194,18 +202,16 @@ impl Growing<'_> {
         takes_s <= NEAR_EARLIEST * comes_s.unwrap_or(self.batch.size_bytes as f64 / self.widest)
     }
 
-    /// The source with the fewest hops, of those with wide ways that end nearly as early as the earliest.
+    /// The source with the fewest hops, of those that are close, have wide ways and end nearly as early as the earliest.
     fn best(&self, server: NodeId, nodes: &mut dyn Iterator<Item = NodeId>) -> Option<Sender> {
         let all: Vec<Sender> = nodes.filter(|node| *node != server).map(|node| self.sender(node, server)).collect();
         let takes_s = |(source, _): &Sender| source.end_s - self.batch.now_s;
-        let earliest_s = all.iter().map(takes_s).min_by(f64::total_cmp)?;
-        let in_time = || all.iter().filter(|sender| takes_s(sender) <= earliest_s * NEAR_EARLIEST);
-        let widest = in_time().map(|(_, way)| way.bandwidth).max_by(f64::total_cmp)?;
-        let wide = in_time().filter(|(_, way)| way.bandwidth >= widest * NEAR_WIDEST);
+        let weighed = Weighed::new(all.iter().map(|sender| (takes_s(sender), sender.1)));
+        let best = all.iter().filter(|sender| weighed.verdict(takes_s(sender), sender.1) == Verdict::Taken);
         let is_leaf = |node| self.spread.coming(node).is_some() && !self.inner.contains(&node);
         let rank = |source: &Source| (is_leaf(source.node), source.hops);
         let last = |source: &Source| (self.sent.get(&source.node).copied().unwrap_or(0.0), source.node);
-        wide.min_by(|(a, _), (b, _)| {
+        best.min_by(|(a, _), (b, _)| {
             let by_end = rank(a).cmp(&rank(b)).then(a.end_s.total_cmp(&b.end_s));
             let ((sent, node), (other_sent, other)) = (last(a), last(b));
             by_end.then(sent.total_cmp(&other_sent)).then(node.cmp(&other))

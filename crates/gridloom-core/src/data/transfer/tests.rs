@@ -61,15 +61,15 @@ fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate
 
 #[test]
 fn each_source_has_a_verdict() {
-    // 2 sends it to 8 and 4 to 6, the way from 1 is narrow, and those from 9 and 11 are long.
+    // 2 sends it to 8 and 4 to 6, the way from 1 is narrow, those from 9 and 11 are longer, and that from 12 is the longest.
     let mut spread = Spread::default();
-    let holders = [1, 2, 4, 9, 11].map(NodeId);
+    let holders = [1, 2, 4, 9, 11, 12].map(NodeId);
     for (server, node, end_s) in [(6, 4, 100.0), (8, 2, 5.0)] {
         spread.begin(NodeId(server), Source { node: NodeId(node), hops: 1, end_s });
     }
     let way = |from: NodeId, _| LinkEstimate {
         bandwidth: if from == NodeId(1) { 6e6 } else { 12.5e6 },
-        latency_s: if holders[3..].contains(&from) { 1.0 } else { 1e-4 },
+        latency_s: [0.3, 1.0, 1.3][usize::from(from.0 >= 9) + usize::from(from.0 >= 12)],
     };
     let candidates = candidates(&spread, (0.0, NodeId(10), 10 << 20), &holders, all, way);
     let verdicts: Vec<(u64, Verdict)> = candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect();
@@ -79,6 +79,7 @@ fn each_source_has_a_verdict() {
         (2, Verdict::Busier),
         (4, Verdict::Busier),
         (1, Verdict::Narrower),
+        (12, Verdict::Farther),
         (8, Verdict::Later),
         (6, Verdict::Later),
     ];
@@ -118,6 +119,37 @@ fn a_link_of_about_half_the_width_is_crossed_once() {
     let sources = spread(SIZE, 15, measured);
     let crossings = (2..).zip(&sources).filter(|(reader, source)| reader % 2 != source.node.0 % 2).count();
     assert_eq!(crossings, 1);
+}
+
+/// As measured beside other data: links within a site look narrower than the one between sites.
+fn disturbed(a: NodeId, b: NodeId) -> LinkEstimate {
+    let is_one_site = a.0 % 2 == b.0 % 2;
+    LinkEstimate {
+        bandwidth: if is_one_site { 5.2e6 } else { 6.4e6 },
+        latency_s: if is_one_site { 2e-4 } else { 1e-2 },
+    }
+}
+
+#[test]
+fn a_long_link_is_crossed_once_though_it_looks_wider() {
+    for size_bytes in [16 << 20, SIZE] {
+        let sources = spread(size_bytes, 15, disturbed);
+        let crossings = (2..).zip(&sources).filter(|(reader, source)| reader % 2 != source.node.0 % 2).count();
+        assert_eq!(crossings, 1);
+    }
+    for slice in slices(Method::Swarm, 16, &[NodeId(2)], disturbed).unwrap() {
+        assert_eq!(slice.moving().filter(|(from, to)| from.0 % 2 != to.0 % 2).count(), 1);
+    }
+}
+
+#[test]
+fn a_far_source_is_taken_if_it_is_much_earlier() {
+    let way = |from: NodeId, _| match from.0 {
+        1 => LinkEstimate { bandwidth: 1e6, latency_s: 1e-4 },
+        _ => LinkEstimate { bandwidth: 12.5e6, latency_s: 1e-2 },
+    };
+    let found = candidates(&Spread::default(), (0.0, NodeId(9), SIZE), &[NodeId(1), NodeId(2)], all, way);
+    assert_eq!(found.iter().map(|one| one.source.node.0).collect::<Vec<_>>(), [2, 1]);
 }
 
 #[test]
