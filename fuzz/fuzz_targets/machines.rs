@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use gridloom_base::{
-    DatumId, Dtype, GroupId, Machine, Meta, NameError, Named, NodeId, StorageId, TaskError, TaskId, Time,
+    DatumId, Dtype, GroupId, METHODS, Machine, Meta, NameError, Named, NodeId, StorageId, TaskError, TaskId, Time,
 };
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, ServerToCatalog};

@@ -55,6 +55,7 @@ use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::Inbox;
 use crate::transport::stream::Listener;
+use crate::transport::stripes::Stripe;
 use crate::uploads::Uploads;
 
 pub use self::core::BoxMachine;
@@ -82,6 +83,8 @@ pub struct NetConfig {
     pub datum_bytes_max: u64,
     /// All that it sends in bulk to other hosts stays below that, bytes per second.
     pub upload_limit: Option<f64>,
+    /// Connections over which it sends large data to one peer; by the round trip, if `None`.
+    pub stripes: Option<u8>,
     /// Where data go that find no room in memory.
     pub disk: Option<Disk>,
     /// Where shared data are that outlive the process. The machine knows what is there.
@@ -104,6 +107,7 @@ impl NetConfig {
             pool_keep_bytes: 1 << 30,
             datum_bytes_max: STORE_BYTES_DEFAULT,
             upload_limit: None,
+            stripes: None,
             disk: None,
             durable: None,
             storage: None,
@@ -177,6 +181,7 @@ impl NetNode {
             address: address.clone(),
             host,
             stream: 0,
+            stripe: Stripe::ONE,
             nonce: [0; 32],
             key: [0; 32],
             pass: None,
@@ -195,7 +200,7 @@ impl NetNode {
                 credentials.clone(),
                 inbox.clone(),
                 store.clone(),
-                config.datum_bytes_max,
+                (config.datum_bytes_max, config.stripes),
             ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),

@@ -1,6 +1,6 @@
 //! What peers say of names and of shared data, made of data that the machine has named.
 
-use gridloom_base::{DatumId, NameError, Named, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, METHODS, NameError, Named, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Task, TaskKind};
 use gridloom_core::node::message::{
     CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, Held, ServerToCatalog, Supply, SupplyFault,
@@ -18,6 +18,9 @@ impl Play {
             version: u64::from(byte),
             meta: meta(),
             replicas: u16::from(byte % 4),
+            is_durable: byte & 16 != 0,
+            method: METHODS[usize::from(byte) % METHODS.len()].method,
+            made_by: None,
         };
         self.shared.iter().rev().nth(usize::from(byte) % 8).cloned().unwrap_or_else(made_up)
     }
@@ -55,8 +58,12 @@ impl Play {
                         meta: meta(),
                         replaces: what % 2 == 0,
                         replicas: u16::from(which % 4),
+                        is_durable: which & 16 != 0,
+                        method: METHODS[usize::from(which) % METHODS.len()].method,
+                        made_by: None,
                         at,
                         before,
+                        refused: Vec::new(),
                     }
                     .into()
                 }

@@ -92,6 +92,9 @@ pub struct Options {
     /// Limit of what the server sends to other hosts, such as 100Mbps or 12MBps; messages and data up to 32 KiB do not count
     #[arg(long, value_parser = parse_upload_rate, value_name = "RATE")]
     upload_limit: Option<f64>,
+    /// TCP connections over which the server sends large data to one peer [default: 4 if a round trip takes 25 ms or more, else 1]
+    #[arg(long, env = "GRIDLOOM_STREAMS", value_parser = clap::value_parser!(u8).range(1..=16), value_name = "NUMBER")]
+    streams: Option<u8>,
     /// Speed of one slot, such as 20Gf, for a host whose processors are shared or limited [default: measured]
     #[arg(long, value_parser = parse_speed, value_name = "SPEED")]
     speed: Option<f64>,
@@ -295,6 +298,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         datum_bytes_max: memory_bytes,
         pool_keep_bytes,
         upload_limit: options.upload_limit,
+        stripes: options.streams,
         disk,
         durable,
         storage,

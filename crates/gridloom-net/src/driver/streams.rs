@@ -35,6 +35,7 @@ use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
 use crate::transport::outgoing::{Outgoing, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
+use crate::transport::stripes::Stripes;
 use crate::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, HAS_MAX, TAKEN_EVERY};
 
 /// Gives a lane, started if need be.
@@ -58,6 +59,8 @@ pub(super) struct Streams {
     inbox: Arc<Inbox>,
     store: Arc<Store>,
     datum_bytes_max: u64,
+    /// Connections of a stream that this node opens; by the round trip, if `None`.
+    stripes: Option<u8>,
     /// Where nodes of this host meet, and where they pass memory to this one.
     sockets: Option<HostSockets>,
     listener: Option<(UnixListener, SocketFile)>,
@@ -74,11 +77,11 @@ impl Streams {
         credentials: Credentials,
         inbox: Arc<Inbox>,
         store: Arc<Store>,
-        datum_bytes_max: u64,
+        (datum_bytes_max, stripes): (u64, Option<u8>),
     ) -> Streams {
         let (peers, news) = Default::default();
         let (sockets, listener) = (None, None);
-        Streams { own, credentials, inbox, store, datum_bytes_max, sockets, listener, shaking: 0, peers, news }
+        Streams { own, credentials, inbox, store, datum_bytes_max, stripes, sockets, listener, shaking: 0, peers, news }
     }
 
     /// Takes memory from nodes of this host at that socket.
@@ -101,6 +104,7 @@ impl Streams {
                 pass,
                 outgoing: Lanes::default(),
                 incoming: BTreeMap::new(),
+                gathering: BTreeMap::new(),
                 changed_in_a_row: 0,
                 has: BTreeMap::new(),
             },
@@ -141,7 +145,7 @@ impl Streams {
         let peer = self.peers.get(&hello.node);
         let is_due = peer.is_some_and(|peer| match hello.purpose {
             Purpose::BulkReceive => peer.was_asked_for(hello.stream),
-            _ => peer.may_open(hello.stream),
+            _ => peer.may_open_one(hello.stream, hello.stripe),
         });
         match (peer, hello.purpose) {
             _ if is_due => Ok(()),
@@ -196,7 +200,7 @@ impl Streams {
     fn outgoing(&mut self, to: NodeId, lane: Lane) -> Option<io::Result<&Outgoing>> {
         let peer = self.peers.get_mut(&to)?;
         let (own, credentials) = (&self.own, &self.credentials);
-        let (inbox, store, sockets) = (&self.inbox, &self.store, &self.sockets);
+        let (inbox, store, sockets, stripes) = (&self.inbox, &self.store, &self.sockets, self.stripes);
         let start = |lane| {
             let route = Route {
                 own: own.clone(),
@@ -204,6 +208,7 @@ impl Streams {
                 pass: peer.pass.clone(),
                 peer: peer.hello.clone(),
                 sockets: sockets.clone(),
+                stripes,
             };
             Outgoing::start(lane, route, peer.link, inbox.clone(), store.clone())
         };
@@ -224,7 +229,9 @@ impl Streams {
                 let _ = reply.send(self.admit_local(&hello, stream));
             }
             Notice::LocalShaken => self.shaking -= 1,
-            Notice::Opened { link, stream, socket } => self.receive_tcp(link, stream, socket),
+            Notice::Opened { link, stream, socket: (socket, keys) } => {
+                self.receive_tcp(link, stream, (socket.into(), keys));
+            }
             Notice::Begun { link, datum } => {
                 // What should not come ends its connection when it has.
                 if self.is_up(link) && self.check_sender(link.peer, datum).is_ok() {
@@ -310,8 +317,9 @@ impl Streams {
             return;
         }
         let link = peer.link;
-        peer.incoming.insert(hello.stream, Incoming { closer: None, told: 0 });
-        self.receive_tcp(link, hello.stream, (socket, keys));
+        if let Some((stripes, keys)) = peer.take_in(hello.stream, hello.stripe, (socket, keys)) {
+            self.receive_tcp(link, hello.stream, (stripes, keys));
+        }
     }
 
     /// Dials a bulk connection that the peer asked for.
@@ -320,8 +328,8 @@ impl Streams {
         (own.purpose, own.stream) = (Purpose::BulkReceive, stream);
         let open = move || {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
-            inbox.post(match dial_bulk((link.peer, &address), &credentials, &pass, own, until) {
-                Ok(socket) => Notice::Opened { link, stream, socket },
+            inbox.post(match dial_bulk((link.peer, &address), &credentials, &pass, own, until, |_| 1) {
+                Ok(((socket, _), keys)) => Notice::Opened { link, stream, socket: (socket, keys) },
                 Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamEnd::Ended },
             });
         };
@@ -333,14 +341,14 @@ impl Streams {
     }
 
     /// Starts receiving on a stream that is in the peer's list.
-    fn receive_tcp(&mut self, link: Link, stream: u64, (socket, keys): (net::TcpStream, Keys)) {
+    fn receive_tcp(&mut self, link: Link, stream: u64, (stripes, keys): (Stripes, Keys)) {
         if !self.is_up(link) {
             return;
         }
         let receiver = self.receiver(link, stream);
-        let started = socket.try_clone().and_then(|closer| {
+        let started = stripes.handles().and_then(|closer| {
             let thread = thread::Builder::new().name(format!("from {}", link.peer)).stack_size(STACK_BYTES);
-            self.inbox.threads.spawn(thread, move || receiver.run_tcp(socket, keys.receive)).map(|()| closer)
+            self.inbox.threads.spawn(thread, move || receiver.run_tcp(stripes, keys.receive)).map(|()| closer)
         });
         match (started, self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream))) {
             (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),

@@ -25,6 +25,7 @@ use crate::identity::{Credentials, Secret};
 use crate::spin::SpinPolicy;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::outgoing::STACK_BYTES;
+use crate::transport::stripes::Stripe;
 
 /// Where hosts are. Empty: names are resolved as the system does.
 pub type Addresses = BTreeMap<String, IpAddr>;
@@ -82,6 +83,7 @@ impl NetProcess {
             address: String::new(),
             host: String::new(),
             stream: 0,
+            stripe: Stripe::ONE,
             nonce: [0; 32],
             key: [0; 32],
             pass: None,

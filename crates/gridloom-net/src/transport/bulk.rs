@@ -15,7 +15,6 @@
 //! ordinary end of the stream does not.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
+use super::stripes::{Parted, Stripes};
 use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader, GoesOn};
 use crate::moving::Moving;
 use crate::payload::Payload;
@@ -50,7 +50,7 @@ pub struct Sink<'a, W> {
     uploads: Option<&'a Uploads>,
 }
 
-impl<'a, W: Write> Sink<'a, W> {
+impl<'a, W: Write + Parted> Sink<'a, W> {
     pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
         Sink { stream, tagger, uploads: None }
     }
@@ -72,7 +72,9 @@ impl<'a, W: Write> Sink<'a, W> {
     fn write_part(&mut self, head: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
         let tag = self.tagger.tag(&[part]);
         self.uploads.iter().for_each(|uploads| uploads.wait(part.len()));
-        write_all_of(self.stream, [&std::mem::take(head), part, &tag])
+        write_all_of(self.stream, [&std::mem::take(head), part, &tag])?;
+        self.stream.next_part();
+        Ok(())
     }
 
     /// Writes a datum, and tells `moving` how far it is.
@@ -222,7 +224,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Receives until the stream ends, and tells the loop.
-    pub fn run_tcp(self, mut stream: TcpStream, key: Key) {
+    pub fn run_tcp(self, mut stream: Stripes, key: Key) {
         let mut tagger = Tagger::new(key);
         self.run(|serial| self.receive_one(&mut stream, &mut tagger, serial));
     }
@@ -255,7 +257,7 @@ impl Receiver {
         self.inbox.post(Notice::NotTaken { link: self.link, stream: self.stream, serial, cargo, no_memory, why });
     }
 
-    fn receive_one(&self, stream: &mut TcpStream, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamEnd> {
+    fn receive_one(&self, stream: &mut Stripes, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamEnd> {
         let header = read_header(stream, tagger)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
@@ -318,7 +320,7 @@ impl Receiver {
     /// Reads a datum to where it shall lie, and tells how far it is.
     fn read(
         &self,
-        (stream, tagger): (&mut TcpStream, &mut Tagger),
+        (stream, tagger): (&mut Stripes, &mut Tagger),
         header: &CargoHeader,
         mut filler: Filler,
     ) -> Result<Payload, StreamEnd> {
@@ -376,7 +378,7 @@ fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 3]) -> io::Result<()> {
 }
 
 /// Reads a header, which is as it was sent.
-fn read_header(stream: &mut TcpStream, tagger: &mut Tagger) -> io::Result<CargoHeader> {
+fn read_header(stream: &mut Stripes, tagger: &mut Tagger) -> io::Result<CargoHeader> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let size = u32::from_le_bytes(length) as usize;
@@ -394,22 +396,25 @@ fn read_header(stream: &mut TcpStream, tagger: &mut Tagger) -> io::Result<CargoH
 }
 
 /// Reads a part, which is as it was sent.
-fn read_part(stream: &mut TcpStream, tagger: &mut Tagger, part: &mut [u8]) -> io::Result<()> {
-    let mut stream = Tagged::new(stream, Some(tagger));
-    stream.read_exact(part)?;
-    stream.check_tag()
+fn read_part(stream: &mut Stripes, tagger: &mut Tagger, part: &mut [u8]) -> io::Result<()> {
+    let mut tagged = Tagged::new(stream, Some(tagger));
+    tagged.read_exact(part)?;
+    tagged.check_tag()?;
+    stream.next_part();
+    Ok(())
 }
 
 /// Reads all parts of a datum that come, and throws them away.
-fn read_past(stream: &mut TcpStream, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
+fn read_past(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
     let (mut left, part_bytes) = (header.size_bytes - header.had_bytes(), part_bytes(header) as u64);
     while left > 0 {
         let part = left.min(part_bytes);
-        let mut stream = Tagged::new(stream, Some(tagger));
-        if io::copy(&mut Read::by_ref(&mut stream).take(part), &mut io::sink())? < part {
+        let mut tagged = Tagged::new(stream, Some(tagger));
+        if io::copy(&mut Read::by_ref(&mut tagged).take(part), &mut io::sink())? < part {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        stream.check_tag()?;
+        tagged.check_tag()?;
+        stream.next_part();
         left -= part;
     }
     Ok(())
@@ -454,6 +459,9 @@ mod tests {
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
+        }
+        impl Parted for Short {
+            fn next_part(&mut self) {}
         }
         let mut out = Short(Vec::new());
         let key = || Tagger::new(Key([3; 16]));

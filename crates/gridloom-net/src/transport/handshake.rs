@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::deadline::Until;
+use super::stripes::Stripe;
 use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
@@ -81,7 +82,8 @@ const MAGIC: [u8; 4] = *b"GRLM";
 /// 40. functions declare how what they put is kept
 /// 41. functions declare how large their files, texts and bytes are likely to be
 /// 42. data go by a storage that servers share
-pub const VERSIONS: (u16, u16) = (42, 42);
+/// 43. a bulk stream has several connections
+pub const VERSIONS: (u16, u16) = (43, 43);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.
@@ -130,6 +132,8 @@ pub struct Hello {
     pub host: String,
     /// Number of the bulk stream, 0 on control connections.
     pub stream: u64,
+    /// Which of its connections this is.
+    pub stripe: Stripe,
     /// Makes every handshake another.
     pub nonce: [u8; 32],
     /// On a bulk connection: what shows at once that its dialler has a control connection ([`Pass`]).

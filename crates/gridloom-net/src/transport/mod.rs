@@ -3,7 +3,8 @@
 //! ```text
 //!            node A                                               node B
 //!   loop ── Channel ════ frames: messages, small data ══════════ Channel ── loop     (TCP; on one host a unix socket)
-//!   sender thread ─────── TCP, header + bytes as they lie ──── receiver thread       (large data, per ordered pair)
+//!   sender thread ─────── TCP, header + bytes as they lie ──── receiver thread       (large data, per ordered pair; several connections
+//!                                                                                     over a long way: see `stripes`)
 //!   sender thread ─────── unix socket, header + memory's fd ── receiver thread       (same, on one host)
 //! ```
 //! Control and bulk do not share a connection nor a thread, so bulk never stands in front of control. All kinds begin
@@ -27,6 +28,7 @@ pub mod outgoing;
 pub mod sender;
 pub mod shared;
 pub mod stream;
+pub mod stripes;
 
 use gridloom_base::{DatumId, Meta};
 use serde::{Deserialize, Serialize};

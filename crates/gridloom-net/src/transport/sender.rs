@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver as Channel;
@@ -24,6 +24,7 @@ use super::handshake::{
 use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
+use super::stripes::{self, Stripe, Stripes};
 use super::{Cargo, CargoHeader, GoesOn};
 use crate::identity::Credentials;
 use crate::payload::Payload;
@@ -75,7 +76,7 @@ impl Job {
 
 /// A stream that is open.
 pub(super) enum Stream {
-    Tcp(TcpStream, Tagger),
+    Tcp(Stripes, Tagger),
     Local(UnixStream),
 }
 
@@ -191,7 +192,7 @@ impl Thread {
                 }
             };
             let closer = match &stream {
-                Stream::Tcp(stream, _) => stream.try_clone().map(Closer::Tcp),
+                Stream::Tcp(stripes, _) => stripes.handles().map(Closer::Tcp),
                 Stream::Local(stream) => stream.try_clone().map(Closer::Unix),
             };
             let closer = closer.map_err(|error| error.to_string())?;
@@ -227,11 +228,8 @@ impl Thread {
         }
         let mut failed = io::Error::other("neither side can be dialled");
         if !self.route.peer.address.is_empty() {
-            let Route { peer, credentials, pass, own, .. } = &self.route;
-            let mut own = own.clone();
-            (own.purpose, own.stream) = (Purpose::BulkSend, number);
-            match dial_bulk((peer.node, &peer.address), credentials, pass, own, until) {
-                Ok((stream, keys)) => return Ok(Stream::Tcp(stream, Tagger::new(keys.send))),
+            match self.dial(number, until) {
+                Ok((stripes, keys)) => return Ok(Stream::Tcp(stripes, Tagger::new(keys.send))),
                 Err(error) => failed = error,
             }
         }
@@ -239,6 +237,29 @@ impl Thread {
             return Err(failed);
         }
         self.ask(number, until)
+    }
+
+    /// Dials the connections of a stream.
+    fn dial(&self, number: u64, until: Instant) -> io::Result<(Stripes, Keys)> {
+        let Route { peer, credentials, pass, own, stripes, .. } = &self.route;
+        let to = (peer.node, &*peer.address);
+        let mut own = own.clone();
+        (own.purpose, own.stream) = (Purpose::BulkSend, number);
+        let (first, keys) =
+            dial_bulk(to, credentials, pass, own.clone(), until, |socket| stripes::count(*stripes, socket))?;
+        let (first, of) = first;
+        // A dial takes three round trips: they are made at the same time.
+        let further = thread::scope(|scope| {
+            let dial = |number| {
+                let own = Hello { stripe: Stripe { number, of }, ..own.clone() };
+                scope.spawn(move || dial_bulk(to, credentials, pass, own, until, |_| of))
+            };
+            let dialling: Vec<_> = (1..of).map(dial).collect();
+            dialling.into_iter().map(|one| one.join().expect("it does not panic")).collect::<Vec<_>>()
+        });
+        let further = further.into_iter().map(|one| Ok(one?.0.0));
+        let sockets = [Ok(first)].into_iter().chain(further).collect::<io::Result<Vec<TcpStream>>>()?;
+        Ok((Stripes::new(sockets), keys))
     }
 
     /// Asks the peer to open that stream, and waits for it.
@@ -253,7 +274,7 @@ impl Thread {
             self.awaited.try_recv().ok()
         });
         match answer {
-            Some((_, socket)) => socket.map(|(socket, keys)| Stream::Tcp(socket, Tagger::new(keys.send))),
+            Some((_, socket)) => socket.map(|(socket, keys)| Stream::Tcp(socket.into(), Tagger::new(keys.send))),
             None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open one")),
         }
     }
@@ -285,7 +306,8 @@ fn left(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "it takes too long")) } else { Ok(left) }
 }
 
-/// Dials a bulk connection, whichever way the data will go, until then.
+/// Dials a bulk connection, whichever way the data will go, until then. `of` says how many its stream has; each begins with another of the
+/// addresses that the peer's name has.
 ///
 /// # Errors
 /// If the peer does not answer, or refuses.
@@ -295,10 +317,14 @@ pub fn dial_bulk(
     pass: &Pass,
     mut own: Hello,
     until: Instant,
-) -> io::Result<(TcpStream, Keys)> {
+    of: impl Fn(&TcpStream) -> u8,
+) -> io::Result<((TcpStream, u8), Keys)> {
     own.pass = Some(pass.of(own.node, own.purpose, own.stream));
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs()? {
+    let mut addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    let first = usize::from(own.stripe.number) % addresses.len().max(1);
+    addresses.rotate_left(first);
+    for address in addresses {
         let limit = Duration::from_nanos(DIAL_NS_MAX).min(left(until)?);
         let mut stream = match TcpStream::connect_timeout(&address, limit) {
             Ok(stream) => stream,
@@ -308,13 +334,15 @@ pub fn dial_bulk(
             }
         };
         prepare_blocking(&stream)?;
+        own.stripe.of = of(&stream);
+        let of = own.stripe.of;
         let (handshake, first) = Handshake::dial(credentials.clone(), own)?;
         let (hello, _, session) =
             run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         if hello.node != peer {
             return Err(io::Error::other(format!("'{}' answers there, which is another node", hello.name)));
         }
-        return Ok((stream, session.keys));
+        return Ok(((stream, of), session.keys));
     }
     Err(failed)
 }

@@ -36,6 +36,8 @@ pub struct Route {
     pub peer: Hello,
     /// Where nodes of this host meet.
     pub sockets: Option<HostSockets>,
+    /// Connections of a stream; by the round trip, if `None`.
+    pub stripes: Option<u8>,
 }
 
 /// A stream that the peer was asked to open, or why there is none.
@@ -82,8 +84,8 @@ impl State {
 /// Ends the use of a stream by another thread.
 #[derive(Debug)]
 pub enum Closer {
-    /// TCP.
-    Tcp(TcpStream),
+    /// TCP: all connections of the stream.
+    Tcp(Vec<TcpStream>),
     /// Unix.
     Unix(UnixStream),
 }
@@ -92,10 +94,10 @@ impl Closer {
     /// Shuts the stream.
     pub fn close(&self) {
         // A stream that the other side has closed already cannot be shut, nor need it.
-        let _ = match self {
-            Closer::Tcp(stream) => stream.shutdown(Shutdown::Both),
-            Closer::Unix(stream) => stream.shutdown(Shutdown::Both),
-        };
+        match self {
+            Closer::Tcp(streams) => streams.iter().for_each(|stream| _ = stream.shutdown(Shutdown::Both)),
+            Closer::Unix(stream) => _ = stream.shutdown(Shutdown::Both),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::{Credentials, NodeKey, Secret};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
+use gridloom_net::transport::stripes::Stripe;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -196,6 +197,7 @@ pub fn hello(purpose: Purpose, stream: u64) -> Hello {
         address: String::new(),
         host: String::new(),
         stream,
+        stripe: Stripe::ONE,
         nonce: [0; 32],
         key: [0; 32],
         pass: None,

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use gridloom_base::DatumId;
+use gridloom_channel::Keys;
 
 use crate::identity::Credentials;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Verdict, run_blocking};
 use crate::transport::lanes::Lanes;
 use crate::transport::notice::{Inbox, Link, Notice, StreamEnd};
 use crate::transport::shared::{Closer, LANES};
+use crate::transport::stripes::{Gathering, Stripe, Stripes};
 
 /// Streams that one peer may have open towards this node: one a lane, and ended ones until this node notices their ends.
 pub(super) const STREAMS_MAX: usize = 2 * LANES as usize;
@@ -25,6 +28,8 @@ pub(super) struct Peer {
     pub(super) outgoing: Lanes,
     /// Streams on which it sends.
     pub(super) incoming: BTreeMap<u64, Incoming>,
+    /// Streams of which not all connections are there.
+    pub(super) gathering: BTreeMap<u64, Gathering>,
     /// So many of these ended with changed bytes since something came whole.
     pub(super) changed_in_a_row: u32,
     /// Bytes of data that it is about to ask for, and that it has.
@@ -51,6 +56,33 @@ impl Peer {
     /// Whether the peer may open that stream.
     pub(super) fn may_open(&self, stream: u64) -> bool {
         self.incoming.len() < STREAMS_MAX && !self.incoming.contains_key(&stream)
+    }
+
+    /// Whether the peer may open that connection of a stream.
+    pub(super) fn may_open_one(&self, stream: u64, stripe: Stripe) -> bool {
+        let is_missing = |gathering: &Gathering| gathering.lacks(stripe);
+        stripe.check().is_ok() && self.gathering.get(&stream).map_or_else(|| self.may_open(stream), is_missing)
+    }
+
+    /// Takes in a connection of a stream. Gives all of them with the last. Of an earlier stream of that lane no more come.
+    pub(super) fn take_in(
+        &mut self,
+        stream: u64,
+        stripe: Stripe,
+        socket: (TcpStream, Keys),
+    ) -> Option<(Stripes, Keys)> {
+        if !self.incoming.contains_key(&stream) {
+            let given_up = |other: u64| other != stream && other % LANES == stream % LANES;
+            for other in self.gathering.keys().copied().filter(|other| given_up(*other)).collect::<Vec<_>>() {
+                self.gathering.remove(&other);
+                self.incoming.remove(&other);
+            }
+            self.incoming.insert(stream, Incoming { closer: None, told: 0 });
+            self.gathering.insert(stream, Gathering::of(stripe));
+        }
+        let all = self.gathering.get_mut(&stream)?.take_in(stripe, socket)?;
+        self.gathering.remove(&stream);
+        Some(all)
     }
 
     /// Whether this node asked the peer to open that stream, to receive on it.

@@ -19,6 +19,7 @@ fn hello(purpose: Purpose) -> Hello {
         address: String::new(),
         host: String::new(),
         stream: 1,
+        stripe: Stripe::ONE,
         nonce: [0; 32],
         pass: None,
         ticket: None,

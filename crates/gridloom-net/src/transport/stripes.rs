@@ -1,0 +1,210 @@
+//! Several TCP connections as one stream: each part goes on the next of them. Over a long way one connection has no more under way than
+//! its window, and loses half of that when a packet is lost. Several have several times as much.
+//!
+//! Both ends take parts in the same order, so parts come as they were sent. All of them are tagged as those of one stream, by the key of
+//! its first connection.
+//!
+//! Source: GridFTP's parallel streams (W. Allcock et al., SC 2005).
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use gridloom_channel::Keys;
+use serde::{Deserialize, Serialize};
+
+/// Connections of one stream, at most.
+pub const STRIPES_MAX: u8 = 16;
+/// Connections of a stream over a long way, if nobody says how many.
+const STRIPES_FAR: u8 = 4;
+/// From that round trip on a way is long. Linux gives a connection 4 MiB at most by default, of which about a half is under way: 0.7 Gb/s
+/// there.
+const FAR: Duration = Duration::from_millis(25);
+
+/// Which of a stream's connections this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stripe {
+    pub number: u8,
+    pub of: u8,
+}
+
+impl Stripe {
+    /// The only one.
+    pub const ONE: Stripe = Stripe { number: 0, of: 1 };
+
+    /// # Errors
+    /// If there is none such.
+    pub fn check(self) -> Result<(), String> {
+        match self.number < self.of && self.of <= STRIPES_MAX {
+            true => Ok(()),
+            false => Err(format!("connection {} of {} of a stream, {STRIPES_MAX} may be", self.number, self.of)),
+        }
+    }
+}
+
+/// How many connections a stream to a peer has: as many as were asked for, or by the round trip.
+pub fn count(wanted: Option<u8>, first: &TcpStream) -> u8 {
+    let is_far = || round_trip(first).is_ok_and(|round_trip| round_trip >= FAR);
+    wanted.unwrap_or_else(|| if is_far() { STRIPES_FAR } else { 1 }).clamp(1, STRIPES_MAX)
+}
+
+/// As the system has measured it: it does not wait for this process.
+fn round_trip(stream: &TcpStream) -> io::Result<Duration> {
+    // SAFETY: it is made of integers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let (option, at) = (libc::TCP_INFO, (&raw mut info).cast());
+    // SAFETY: the socket is open, and the system writes no more than `length` bytes to `info`.
+    let done = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, option, at, &raw mut length) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::from_micros(info.tcpi_rtt.into()))
+}
+
+/// The connections of one stream.
+#[derive(Debug)]
+pub struct Stripes {
+    sockets: Vec<TcpStream>,
+    at: usize,
+}
+
+impl Stripes {
+    /// # Panics
+    /// If there are none.
+    pub fn new(sockets: Vec<TcpStream>) -> Stripes {
+        assert!(!sockets.is_empty(), "a stream has a connection");
+        Stripes { sockets, at: 0 }
+    }
+
+    /// Handles of all of them.
+    ///
+    /// # Errors
+    /// If the system has no descriptor to give.
+    pub fn handles(&self) -> io::Result<Vec<TcpStream>> {
+        self.sockets.iter().map(TcpStream::try_clone).collect()
+    }
+}
+
+impl From<TcpStream> for Stripes {
+    fn from(socket: TcpStream) -> Stripes {
+        Stripes::new(vec![socket])
+    }
+}
+
+/// A stream that is told where a part ends.
+pub trait Parted {
+    /// What follows is another part.
+    fn next_part(&mut self);
+}
+
+impl Parted for Stripes {
+    fn next_part(&mut self) {
+        self.at = (self.at + 1) % self.sockets.len();
+    }
+}
+
+/// One connection has its parts one behind the other.
+impl Parted for TcpStream {
+    fn next_part(&mut self) {}
+}
+
+impl Parted for Vec<u8> {
+    fn next_part(&mut self) {}
+}
+
+impl Read for Stripes {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.sockets[self.at].read(bytes)
+    }
+}
+
+impl Write for Stripes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sockets[self.at].write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.sockets[self.at].write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Connections of a stream that a peer opens, until all are there.
+#[derive(Debug)]
+pub struct Gathering(Vec<Option<(TcpStream, Keys)>>);
+
+impl Gathering {
+    pub fn of(stripe: Stripe) -> Gathering {
+        Gathering((0..stripe.of).map(|_| None).collect())
+    }
+
+    /// Whether that one is missing.
+    pub fn lacks(&self, stripe: Stripe) -> bool {
+        self.0.len() == usize::from(stripe.of) && self.0[usize::from(stripe.number)].is_none()
+    }
+
+    /// Takes one in that is missing. Gives all of them, with the keys of the first, if it was the last.
+    pub fn take_in(&mut self, stripe: Stripe, socket: (TcpStream, Keys)) -> Option<(Stripes, Keys)> {
+        self.0[usize::from(stripe.number)] = Some(socket);
+        if self.0.iter().any(Option::is_none) {
+            return None;
+        }
+        let all: Vec<(TcpStream, Keys)> = std::mem::take(&mut self.0).into_iter().flatten().collect();
+        let keys = all[0].1.clone();
+        Some((Stripes::new(all.into_iter().map(|(socket, _)| socket).collect()), keys))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (dialled, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn parts_come_in_order_over_several_connections() {
+        let (sending, receiving): (Vec<TcpStream>, Vec<TcpStream>) = (0..3).map(|_| pair()).unzip();
+        assert_eq!((count(None, &sending[0]), count(Some(3), &sending[0]), count(Some(0), &sending[0])), (1, 3, 1));
+        let (mut sender, mut receiver) = (Stripes::new(sending), Stripes::new(receiving));
+        let part = |number: u8| vec![number; 300_000 + usize::from(number)];
+        let writer = thread::spawn(move || {
+            for number in 0..20 {
+                sender.write_all(&part(number)).unwrap();
+                sender.next_part();
+            }
+        });
+        for number in 0..20 {
+            let mut read = vec![0; part(number).len()];
+            receiver.read_exact(&mut read).unwrap();
+            receiver.next_part();
+            assert_eq!(read, part(number));
+        }
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_stream_is_there_with_its_last_connection() {
+        let keys = |byte| Keys { send: gridloom_channel::Key([byte; 16]), receive: gridloom_channel::Key([byte; 16]) };
+        let stripe = |number| Stripe { number, of: 2 };
+        let mut gathering = Gathering::of(stripe(1));
+        assert!(gathering.lacks(stripe(1)) && !gathering.lacks(Stripe { number: 0, of: 3 }));
+        assert!(gathering.take_in(stripe(1), (pair().0, keys(1))).is_none());
+        assert!(!gathering.lacks(stripe(1)) && gathering.lacks(stripe(0)));
+        let (stripes, keys) = gathering.take_in(stripe(0), (pair().0, keys(0))).unwrap();
+        assert!(stripes.sockets.len() == 2 && keys.send.0 == [0; 16]);
+        assert!(stripe(2).check().is_err() && Stripe { number: 0, of: STRIPES_MAX + 1 }.check().is_err());
+        assert!(Stripe::ONE.check().is_ok());
+    }
+}
