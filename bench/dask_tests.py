@@ -20,19 +20,15 @@ DEFAULT = [
     "tests/test_delayed.py",
     "bag/tests/test_bag.py",
     "array/tests/test_array_core.py",
-    "array/tests/test_reductions.py",
-    "array/tests/test_routines.py",
+    "array/tests/test_map_blocks.py",
+    "array/tests/test_rechunk.py",
     "array/tests/test_linalg.py",
     "array/tests/test_overlap.py",
-    "array/tests/test_rechunk.py",
-    "array/tests/test_map_blocks.py",
-    "array/tests/test_random.py",
     "array/tests/test_ufunc.py",
-    "dataframe/tests/test_dataframe.py",
-    "dataframe/tests/test_groupby.py",
+    "array/tests/test_random.py",
     "dataframe/tests/test_multi.py",
-    "dataframe/tests/test_shuffle.py",
     "dataframe/dask_expr/tests/test_collection.py",
+    "dataframe/dask_expr/tests/test_groupby.py",
 ]
 
 PLUGIN = """

@@ -65,7 +65,7 @@ class Fake:
 
     def probe(self):
         both = dict.fromkeys(self.there, 1e9)
-        return Measured(dict.fromkeys(self.there, 1), both, both, 1e9, 1e-4)
+        return Measured(dict.fromkeys(self.there, 1), both, both, {("w0", "w1"): 1e9}, 1e-4)
 
     def submit(self, key, body, args, worker, rank):
         return {"key": key, "body": body, "args": args, "worker": worker, "rank": rank}
@@ -133,6 +133,15 @@ def test_a_group_gives_what_its_functions_give(grid):
         again = grid.function(sums)(ab)
     assert again[0].get() == pytest.approx((a @ b).sum())
     assert grid.function(half)(total) == total.get() / 2
+
+
+def test_workers_and_links_are_measured(grid):
+    measured, names = grid.measured, sorted(grid.measured.slots)
+    assert len(names) == 2 and set(measured.speed) == set(measured.client_bytes_per_s) == set(names)
+    assert list(measured.direct_bytes_per_s) == [tuple(names)]
+    assert all(
+        one > 1e5 for one in [*measured.speed.values(), *measured.client_bytes_per_s.values(), *measured.direct_bytes_per_s.values()]
+    )
 
 
 def test_heuristics_choose_the_workers(grid):

@@ -46,9 +46,9 @@ class Measured:
     # By worker: calls that it runs at a time, and the speed of one in operations per second.
     slots: dict[str, int]
     speed: dict[str, float]
-    # Bytes per second from the client to each worker, and between two workers.
+    # Bytes per second from the client to each worker, and between any two workers, which stand in the order of their names.
     client_bytes_per_s: dict[str, float]
-    direct_bytes_per_s: float
+    direct_bytes_per_s: dict[tuple[str, str], float]
     latency_seconds: float
 
 
@@ -354,20 +354,19 @@ class EngineGrid(Grid):
 
 def _platform(measured: Measured) -> str:
     """The cluster in TOML: a card for each host, as wide as its widest link, and a link for each pair."""
-    names = ["client", *measured.slots]
+    names = ["client", *sorted(measured.slots)]
+    links = {("client", name): wide for name, wide in measured.client_bytes_per_s.items()} | measured.direct_bytes_per_s
     lines = []
     for name in names:
         role = "client,agent" if name == "client" else "server"
-        client = max(measured.client_bytes_per_s.values())
-        wide = client if name == "client" else max(measured.client_bytes_per_s[name], measured.direct_bytes_per_s)
+        wide = max(wide for pair, wide in links.items() if name in pair)
         slots, speed = measured.slots.get(name, 1), measured.speed.get(name, 1e9)
         properties = f'{{ role = "{role}", slots = {slots}, memory = "1EiB" }}'
         lines.append(f'[[host]]\nname = "{name}"\nspeed = {speed}\ncores = {slots}\nproperties = {properties}')
         latency = measured.latency_seconds / 2
         lines.append(f'[[link]]\nname = "card-{name}"\nbandwidth = {wide}\nlatency = {latency}\nsharing = "splitduplex"')
     for one, other in itertools.combinations(names, 2):
-        wide = measured.client_bytes_per_s[other] if one == "client" else measured.direct_bytes_per_s
-        lines.append(f'[[link]]\nname = "{one}-{other}"\nbandwidth = {wide}\nsharing = "splitduplex"')
+        lines.append(f'[[link]]\nname = "{one}-{other}"\nbandwidth = {links[one, other]}\nsharing = "splitduplex"')
         lines.append(f'[[route]]\nfrom = "{one}"\nto = "{other}"\nlinks = ["card-{one}:up", "{one}-{other}:up", "card-{other}:down"]')
     return "\n".join(lines) + "\n"
 

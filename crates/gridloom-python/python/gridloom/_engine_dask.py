@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ from ._errors import ConnectError
 # Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10
 _PROBE_BYTES = 4 << 20
+_PROBES = 2
 _CONNECT_SECONDS = 10
 _GATHER_SECONDS = 5.0
 
@@ -67,7 +69,6 @@ class DaskEngine:
         names = self.workers()
         slots = {name: info[self._address[name]]["nthreads"] for name in names}
         speed, client, data, latency = {}, {}, np.zeros(_PROBE_BYTES, np.uint8), []
-        sent = {}
         for name in names:
             where = [self._address[name]]
             self._client.submit(int, 0, workers=where, pure=False).result()
@@ -76,14 +77,32 @@ class DaskEngine:
             latency.append(time.perf_counter() - begun)
             speed[name] = float(self._client.submit(_operations_per_second, workers=where, pure=False).result())
             begun = time.perf_counter()
-            sent[name] = self._client.scatter(data, workers=where, direct=True, hash=False)
+            self._client.scatter(data, workers=where, direct=True, hash=False)
             client[name] = _PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
-        direct = [client[names[0]]]
-        for name, after in zip(names, names[1:]):
-            begun = time.perf_counter()
-            self._client.submit(len, sent[name], workers=[self._address[after]], pure=False).result()
-            direct.append(_PROBE_BYTES / max(time.perf_counter() - begun - min(latency), 1e-4))
-        return Measured(slots, speed, client, max(direct), min(latency) / 4)
+        return Measured(slots, speed, client, self._direct(names, min(latency)), min(latency) / 4)
+
+    def _direct(self, names: list[str], latency: float) -> dict[tuple[str, str], float]:
+        """Links between workers, each measured once for each pair of hosts."""
+        host = {name: self._address[name].rpartition("//")[2].rpartition(":")[0] for name in names}
+        measured: dict[tuple[str, ...], float] = {}
+        found = {}
+        for one, other in itertools.combinations(sorted(names), 2):
+            pair = tuple(sorted((host[one], host[other])))
+            if pair not in measured:
+                measured[pair] = max(self._between(one, other, latency) for _ in range(_PROBES))
+            found[one, other] = measured[pair]
+        return found
+
+    def _between(self, source: str, target: str, latency: float) -> float:
+        """Bytes per second of a new datum from one worker to another."""
+        data = self._client.submit(np.zeros, _PROBE_BYTES, np.uint8, workers=[self._address[source]], pure=False)
+        from distributed import wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        with self._client.as_current():
+            wait(data)  # type: ignore[no-untyped-call, unused-ignore]
+        begun = time.perf_counter()
+        self._client.submit(len, data, workers=[self._address[target]], pure=False).result()
+        return _PROBE_BYTES / max(time.perf_counter() - begun - latency, 1e-4)
 
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
         """Have a call run on that worker."""
