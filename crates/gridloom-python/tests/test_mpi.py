@@ -182,6 +182,51 @@ assert MPI.Compute_dims(24, 3) == [4, 3, 2]
 """
 
 
+EVERY_SIZE = """
+for count in range(1, size + 1):
+    part = comm.Split(0 if me < count else MPI.UNDEFINED)
+    if not part:
+        continue
+    everyone = list(range(count))
+    part.barrier()
+    assert part.allgather(me) == everyone
+    assert part.alltoall([me * 100 + to for to in everyone]) == [source * 100 + me for source in everyone]
+    assert part.scan(str(me), op=lambda x, y: x + y) == "".join(map(str, range(me + 1)))
+    assert part.exscan(str(me), op=lambda x, y: x + y) == ("".join(map(str, range(me))) if me else None)
+    for root in everyone:
+        assert part.bcast(me, root) == root
+        assert part.gather(me, root) == (everyone if me == root else None)
+        assert part.scatter([7 * to for to in everyone] if me == root else None, root) == 7 * me
+        joined = part.reduce(str(me), op=lambda x, y: x + y, root=root)
+        assert joined == ("".join(map(str, everyone)) if me == root else None)
+    # Sums of floats have the same bits on all ranks, and those of the same tree for any root.
+    mine = np.array([0.1 * (me + 1), 1e17 if me % 2 else 1.0])
+    total, each = np.zeros(2), np.zeros(2 * count)
+    part.Allreduce(mine, total)
+    part.Allgather(total, each)
+    assert (each.reshape(count, 2) == total).all()
+    for root in everyone:
+        at_root = np.zeros(2)
+        part.Reduce(mine, at_root, root=root)
+        assert me != root or (at_root == total).all()
+    blocks = [rank % 3 for rank in everyone]
+    own = np.zeros(blocks[me], "i")
+    part.Reduce_scatter(np.arange(sum(blocks), dtype="i"), own, blocks)
+    assert own.tolist() == [count * (sum(blocks[:me]) + at) for at in range(blocks[me])]
+"""
+
+
+def test_collective_calls_on_every_number_of_ranks(tmp_path):
+    passes(tmp_path, EVERY_SIZE, count=9)
+
+
+def test_parts_of_mpi4py_that_are_not_there_say_so(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import mpi4py.futures\n")
+    done = ranks(1, program)
+    assert done.returncode == 1 and "gridloom mpirun does not support mpi4py.futures" in done.stderr
+
+
 @pytest.mark.parametrize("words", [(), ("--elements", 2), ("--elements", 3, "--placement", "round-robin")])
 @pytest.mark.parametrize("text", [POINT_TO_POINT, COLLECTIVES, COMMUNICATORS])
 def test_calls_of_mpi(text, words, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from .. import __version__ as _version
 from . import constants, datatype, errors, op
 from .buffers import BOTTOM, BUFFER_AUTOMATIC, IN_PLACE
-from .comm import ERRORS_RETURN, Comm, Intercomm, Intracomm
+from .comm import COMM_NULL, COMM_SELF, COMM_WORLD, ERRORS_RETURN, Comm, Intercomm, Intracomm
 from .datatype import Datatype
 from .errors import Exception, unsupported
 from .group import Errhandler, Group, Info
@@ -27,16 +27,13 @@ __all__ = [
 ]  # fmt: skip
 
 globals().update({name: value for name, value in vars(constants).items() if name.isupper()})
-globals().update({name: value for name, value in vars(errors).items() if name.startswith(("ERR_", "SUCCESS"))})
+globals().update({name: number for number, name in enumerate(errors.NAMES)})
 globals().update(datatype.BY_NAME)
 globals().update(op.BY_NAME)
 __all__ += [*(name for name in vars(constants) if name.isupper()), *datatype.BY_NAME, *op.BY_NAME]
-__all__ += [name for name in vars(errors) if name.startswith(("ERR_", "SUCCESS"))]
+__all__ += errors.NAMES
 _typedict = datatype.BY_CODE
 
-COMM_WORLD = Intracomm.predefined("world")
-COMM_SELF = Intracomm.predefined("self")
-COMM_NULL = Comm()
 REQUEST_NULL = Request()
 GROUP_NULL = Group()
 GROUP_EMPTY = Group.of(())

@@ -50,7 +50,7 @@ def memory_of(given: Any, is_written: bool) -> tuple[Memory, str]:
     try:
         view = memoryview(given)
     except TypeError:
-        return _memory_of_array(given)
+        return _memory_of_array(given, is_written)
     if is_written and view.readonly:
         raise BufferError("the receive buffer is read-only")
     if view.nbytes == 0:
@@ -62,7 +62,7 @@ def memory_of(given: Any, is_written: bool) -> tuple[Memory, str]:
     return np.frombuffer(given, np.uint8), view.format or "B"
 
 
-def _memory_of_array(given: Any) -> tuple[Memory, str]:
+def _memory_of_array(given: Any, is_written: bool) -> tuple[Memory, str]:
     """Give the memory of an object that tells its address."""
     if hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__"):
         found = dlpack.memory_of(given)
@@ -72,8 +72,12 @@ def _memory_of_array(given: Any) -> tuple[Memory, str]:
     if hasattr(given, "__cuda_array_interface__"):
         told = given.__cuda_array_interface__
         kind, address = told["typestr"][1:], told["data"][0]
-        count = int(np.prod(told["shape"])) * np.dtype(told["typestr"]).itemsize
-        if told.get("strides") is not None:
+        if is_written and told["data"][1]:
+            raise BufferError("the receive buffer is read-only")
+        size = np.dtype(told["typestr"]).itemsize
+        count = int(np.prod(told["shape"])) * size
+        strides = told.get("strides")
+        if strides is not None and not dlpack.is_contiguous(told["shape"], [stride // size for stride in strides]):
             raise BufferError("the buffer has strides: send a copy")
         if count and not _is_of_host(address):
             raise unsupported("arrays on a GPU", "copy them to memory of the host")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import Any, NoReturn
 
 from . import collectives, plans
@@ -48,7 +49,16 @@ class Comm(PointToPoint):
     """
 
     def __init__(self, comm: Comm | None = None) -> None:
+        if comm is not None and not isinstance(comm, Comm):
+            raise TypeError(f"expected a communicator, got {type(comm).__name__}")
         self._own = None if comm is None else comm._found()
+        if self._own is not None and not self._fits(self._own):
+            raise TypeError(f"the communicator is no {type(self).__name__}")
+
+    @staticmethod
+    def _fits(state: State) -> bool:
+        """Whether the class is one for such communicators."""
+        return True
 
     @classmethod
     def of(cls, state: State | None) -> Any:
@@ -346,9 +356,10 @@ class Comm(PointToPoint):
         return self._found() is not None
 
     def __reduce__(self) -> Any:
-        if self._predefined is not None:
-            return type(self).predefined, (self._predefined,)
-        raise TypeError("a communicator cannot be pickled: its ranks are those that made it")
+        for name, constant in {"COMM_WORLD": COMM_WORLD, "COMM_SELF": COMM_SELF, "COMM_NULL": COMM_NULL}.items():
+            if self == constant:
+                return name if self is constant else (_copied, (type(self), name))
+        raise ValueError("a communicator cannot be pickled: its ranks are those that made it")
 
 
 _UNSUPPORTED = {
@@ -357,8 +368,16 @@ _UNSUPPORTED = {
 }  # fmt: skip
 
 
+def _copied(cls: type[Comm], name: str) -> Comm:
+    return cls(globals()[name])
+
+
 class Intracomm(Comm):
     """A communicator of one group."""
+
+    @staticmethod
+    def _fits(state: State) -> bool:
+        return state.remote is None
 
     Scan, Iscan, Scan_init = upper(plans.scan)
     Exscan, Iexscan, Exscan_init = upper(plans.exscan)
@@ -383,10 +402,10 @@ class Intracomm(Comm):
         remote, other = self.bcast(told, root=local_leader)
         return Intercomm.of(State(context_of(*sorted((context, other))), state.group, current().number, tuple(remote)))
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "Create_from_group":
-            raise unsupported("MPI.Intracomm.Create_from_group", "sessions")
-        return super().__getattr__(name)
+    @classmethod
+    def Create_from_group(cls, *_: Any, **__: Any) -> Any:
+        """Not supported."""
+        raise unsupported("MPI.Intracomm.Create_from_group", "sessions")
 
 
 #: The key under which a communicator counts its groups.
@@ -395,6 +414,15 @@ _GROUPS = -2
 
 class Intercomm(Comm):
     """A communicator that joins two groups: ranks are those of the other one."""
+
+    @staticmethod
+    def _fits(state: State) -> bool:
+        return state.remote is not None
+
+    @classmethod
+    def Create_from_groups(cls, *_: Any, **__: Any) -> Any:
+        """Not supported."""
+        raise unsupported("MPI.Intercomm.Create_from_groups", "sessions")
 
     def Get_remote_size(self) -> int:
         """Give the number of ranks of the other group."""
@@ -425,10 +453,21 @@ class Intercomm(Comm):
         return Intracomm.of(State(context, group, me))
 
 
+COMM_WORLD = Intracomm.predefined("world")
+COMM_SELF = Intracomm.predefined("self")
+COMM_NULL = Comm()
+
+
 def own_communicators() -> dict[str, Any]:
     """Make what each rank has of its own, by name."""
     rank = current()
-    world = State(2, tuple(range(rank.size)), rank.number)
+    world = State(2, _all_ranks(rank.size), rank.number)
     alone = State(4, (rank.number,), rank.number)
     world.name, alone.name = "MPI_COMM_WORLD", "MPI_COMM_SELF"
     return {"world": world, "self": alone}
+
+
+@cache
+def _all_ranks(size: int) -> tuple[int, ...]:
+    """Give the ranks of the world: one tuple for all of this process."""
+    return tuple(range(size))

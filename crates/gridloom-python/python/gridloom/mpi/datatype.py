@@ -100,7 +100,17 @@ class Datatype:
     def typestr(self) -> str:
         return self.base.str[1:] if self.base is not None else f"V{self.Get_size()}"
 
-    tocode = property(lambda self: lambda: self.typestr)
+    def tocode(self) -> str:
+        """Give the code by which `fromcode` finds it."""
+        return self.typestr
+
+    @classmethod
+    def fromcode(cls, code: str) -> Datatype:
+        """Find one by NumPy's code, or by the format of a buffer."""
+        try:
+            return datatype_of(code)
+        except KeyError as error:
+            raise ValueError(str(error)) from None
 
     def _derived(self, starts: Any, extent: int | None = None) -> Datatype:
         """Copies of this one that begin at these bytes."""

@@ -7,12 +7,15 @@ gives arrays that cannot be written for libraries of the older protocol.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _CPU = 1
+#: Before the tensor of a versioned capsule: its version, two pointers and flags.
+_VERSIONED_BYTES = 32
 #: Letters of NumPy by DLPack's codes.
 _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 
@@ -36,12 +39,15 @@ def memory_of(given: Any) -> tuple[NDArray[np.uint8], str] | None:
     if given.__dlpack_device__()[0] != _CPU:
         return None
     capsule = given.__dlpack__()
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = ctypes.cast(pointer(capsule, b"dltensor"), ctypes.POINTER(_Tensor)).contents
+    kept = name(capsule)
+    at = pointer(capsule, kept) + (_VERSIONED_BYTES if kept == b"dltensor_versioned" else 0)
+    tensor = ctypes.cast(at, ctypes.POINTER(_Tensor)).contents
     shape = [tensor.shape[at] for at in range(tensor.ndim)]
     size = tensor.bits * tensor.lanes // 8
-    if tensor.strides and not _is_contiguous(shape, [tensor.strides[at] for at in range(tensor.ndim)]):
+    if tensor.strides and not is_contiguous(shape, [tensor.strides[at] for at in range(tensor.ndim)]):
         raise BufferError("the array is not contiguous: send a copy")
     # Before DLPack had complex numbers, two lanes of floats were one.
     kind = f"{'c' if tensor.lanes == 2 else _KINDS[tensor.code]}{size}"
@@ -53,8 +59,8 @@ def memory_of(given: Any) -> tuple[NDArray[np.uint8], str] | None:
     return np.frombuffer(memory, np.uint8), kind
 
 
-def _is_contiguous(shape: list[int], strides: list[int]) -> bool:
-    """Whether the items follow one another, in either order of the dimensions."""
+def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the items follow one another, in either order of the dimensions; strides are items."""
     for order in (range(len(shape) - 1, -1, -1), range(len(shape))):
         step, fits = 1, True
         for at in order:

@@ -75,7 +75,7 @@ class Op:
             return self.of_objects(x, y)
         if self._of_buffers is not None:
             return self._of_buffers(x, y, None)
-        raise Exception(ERR_OP, "it is OP_NULL")
+        raise ValueError("cannot call a null operation")
 
     def combines(self, block: Block) -> Callable[[bytes, bytes], bytes]:
         """Give the function that combines the bytes of two messages of such items."""
@@ -83,8 +83,9 @@ class Op:
             function = self._of_buffers
 
             def combined(left: bytes, right: bytes) -> bytes:
+                # A slice of one takes any buffer, as that of mpi4py's memory does.
                 both = bytearray(right)
-                function(memoryview(left), memoryview(both), block.datatype)
+                function(bytearray(left), both, block.datatype)
                 return bytes(both)
 
             return combined
@@ -126,11 +127,12 @@ class Op:
     def __reduce__(self) -> Any:
         if not self.is_predefined:
             raise ValueError("cannot pickle user-defined reduction operation")
-        return _named, (self.name,)
+        name = self.name.removeprefix("MPI_")
+        return name if self is BY_NAME[name] else (_copied, (name,))
 
 
-def _named(name: str) -> Op:
-    return BY_NAME[name.removeprefix("MPI_")]
+def _copied(name: str) -> Op:
+    return Op(BY_NAME[name])
 
 
 def of_pickles(op: Any) -> Callable[[bytes, bytes], bytes]:
@@ -194,3 +196,5 @@ BY_NAME: dict[str, Op] = {
     "REPLACE": Op._builtin("MPI_REPLACE", lambda x, y: y, lambda x, y: y, commutes=False),
     "NO_OP": Op._builtin("MPI_NO_OP", lambda x, y: x, lambda x, y: x, commutes=False),
 }
+# Where a pickle looks for them.
+globals().update(BY_NAME)

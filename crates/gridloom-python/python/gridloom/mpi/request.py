@@ -90,24 +90,20 @@ class Done(Operation):
 
 
 class Both(Operation):
-    """A send and a receive."""
+    """A send and a receive: over when both are, with what the receive gives."""
 
     def __init__(self, receive: Operation, send: Operation) -> None:
-        super().__init__(str(receive))
         self._receive, self._send = receive, send
 
-    @property
-    def done(self) -> bool:
-        return self._receive.done and self._send.done
+    done = property(lambda self: self._receive.done and self._send.done)
+    error = property(lambda self: self._receive.error)
+    status = property(lambda self: self._receive.status)
 
-    @done.setter
-    def done(self, done: bool) -> None:
-        pass
+    def result(self) -> Any:
+        return self._receive.result()
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("error", "status", "result"):
-            return getattr(object.__getattribute__(self, "_receive"), name)
-        return object.__getattribute__(self, name)
+    def __str__(self) -> str:
+        return str(self._receive if self._send.done else self._send)
 
 
 class Request:

@@ -144,6 +144,10 @@ def neighbor_alltoall(on: Exchange, sendobj: Any) -> Steps:
 class Topocomm(Intracomm):
     """A communicator whose ranks have neighbours."""
 
+    @staticmethod
+    def _fits(state: State) -> bool:
+        return state.topology is not None
+
     Neighbor_allgather, Ineighbor_allgather, Neighbor_allgather_init = upper(_allgather(equal))
     Neighbor_allgatherv, Ineighbor_allgatherv, Neighbor_allgatherv_init = upper(_allgather(vector))
     Neighbor_alltoall, Ineighbor_alltoall, Neighbor_alltoall_init = upper(_alltoall(equal))
@@ -168,6 +172,10 @@ class Topocomm(Intracomm):
 
 class Cartcomm(Topocomm):
     """A communicator whose ranks are a grid."""
+
+    @staticmethod
+    def _fits(state: State) -> bool:
+        return isinstance(state.topology, Grid)
 
     @property
     def _grid(self) -> Grid:
@@ -229,6 +237,10 @@ class Cartcomm(Topocomm):
 class Graphcomm(Topocomm):
     """A communicator whose ranks are the nodes of a graph."""
 
+    @staticmethod
+    def _fits(state: State) -> bool:
+        return isinstance(state.topology, Graph)
+
     @property
     def _graph(self) -> Graph:
         graph = self._state.topology
@@ -264,6 +276,10 @@ class Graphcomm(Topocomm):
 
 class Distgraphcomm(Topocomm):
     """A communicator whose ranks are the nodes of a graph, of which each knows its part."""
+
+    @staticmethod
+    def _fits(state: State) -> bool:
+        return isinstance(state.topology, Part)
 
     def Get_dist_neighbors_count(self) -> tuple[int, int, bool]:
         """Give the numbers of sources and destinations, and whether they have weights."""
