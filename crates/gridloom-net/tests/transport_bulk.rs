@@ -15,9 +15,10 @@ use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::HostId;
 use gridloom_net::moving::{Moving, OnTheWay};
 use gridloom_net::payload::Payload;
-use gridloom_net::transport::bulk::{Sink, decode_header, encode_header};
+use gridloom_net::transport::bulk::decode_header;
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use gridloom_net::transport::host::HostSockets;
+use gridloom_net::transport::sink::{Sink, encode_header};
 use gridloom_net::transport::{Aside, CHANGED_IN_A_ROW_MAX, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX};
 use transport_support::*;
 

@@ -11,8 +11,8 @@ use gridloom_channel::Keys;
 use gridloom_channel::tags::Tagger;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
-use gridloom_net::transport::bulk::encode_header;
 use gridloom_net::transport::handshake::Purpose;
+use gridloom_net::transport::sink::encode_header;
 use gridloom_net::transport::{Cargo, CargoHeader};
 use transport_support::*;
 

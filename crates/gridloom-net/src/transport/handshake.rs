@@ -41,48 +41,7 @@ use super::stripes::Stripe;
 use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
-/// Versions of the protocol that this build speaks. What each has brought:
-///
-/// 4. callbacks; signatures with slices, files, strings that functions make, and sizes that they set
-/// 5. calls of groups that are bound to a server, and those of objects
-/// 6. messages nest by conversation; tasks have kinds; letters of processes are frames of a channel
-/// 7. headers of frames have 16 bytes; a call may be recalled without a group; servers say how many tasks of others they have
-/// 8. tasks travel with their terms; servers tell of functions that they cannot run
-/// 9. plans say what was guessed, calls what they print and how far they have come, servers what calls have printed
-/// 10. slices are always what is sent, and both ends have the whole
-/// 11. frames over TCP carry tags; functions have tickets
-/// 12. bulk connections begin with a pass
-/// 13. lists of strings and of files
-/// 14. signatures list values
-/// 15. tasks have labels
-/// 16. nodes sign with keys of their own
-/// 17. exceptions of programs' functions tell their classes
-/// 18. nodes that have no memory say so
-/// 19. tasks say how many ranks they want
-/// 20. sources and requests of data have hops
-/// 21. data have shared names
-/// 22. the error of a lost server says whether the call was bound to it
-/// 23. servers tell an agent that takes their registration what copies of shared data they have
-/// 24. a server hears from the agent what shared data clients are to put there
-/// 25. clients tell a new agent what they read, and servers what they hold of names that were deleted
-/// 26. shared data have replicas
-/// 27. servers tell clients which of their calls wait for others
-/// 28. a program gets some rows of a shared array
-/// 29. the agent explains where shared data are
-/// 30. shared data may be durable
-/// 31. servers and agents know which call has put shared data
-/// 32. large data have a tag behind each part
-/// 33. parts of large data are smaller
-/// 34. functions declare the shared data that they get and put
-/// 35. large data go on behind what has come before they broke off
-/// 36. requests for plans name the shared data that functions get and put
-/// 37. what is passed on as it comes holds nothing else up
-/// 38. clients tell the agent which servers could not take what they put
-/// 39. shared data have methods of transfer, and come in slices
-/// 40. functions declare how what they put is kept
-/// 41. functions declare how large their files, texts and bytes are likely to be
-/// 42. data go by a storage that servers share
-/// 43. a bulk stream has several connections
+/// Versions of the protocol that this build speaks. A change of what nodes say makes a new one.
 pub const VERSIONS: (u16, u16) = (43, 43);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;

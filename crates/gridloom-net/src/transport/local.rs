@@ -24,9 +24,10 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use super::CargoHeader;
-use super::bulk::{Receiver, check_header, decode_header, encode_header};
+use super::bulk::{Receiver, check_header, decode_header};
 use super::credentials::check_user;
 use super::notice::Notice;
+use super::sink::encode_header;
 use crate::payload::Payload;
 use crate::segment::{Segment, SegmentId, descriptor_limit};
 

@@ -27,6 +27,7 @@ pub mod notice;
 pub mod outgoing;
 pub mod sender;
 pub mod shared;
+pub mod sink;
 pub mod stream;
 pub mod stripes;
 

@@ -17,13 +17,14 @@ use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::Keys;
 use gridloom_channel::tags::Tagger;
 
-use super::bulk::{Sink, broken_off, digest_of_coming, goes_on_from};
+use super::bulk::{digest_of_coming, goes_on_from};
 use super::handshake::{
     HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
 };
 use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
+use super::sink::{Sink, broken_off};
 use super::stripes::{self, Stripe, Stripes};
 use super::{Cargo, CargoHeader, GoesOn};
 use crate::identity::Credentials;

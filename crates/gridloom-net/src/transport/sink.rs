@@ -1,0 +1,178 @@
+//! The sending end of a bulk stream: what [`super::bulk`] reads.
+
+use std::io::{self, ErrorKind, IoSlice, Write};
+
+use gridloom_base::limits::PARTS;
+use gridloom_channel::tags::Tagger;
+use serde::Serialize;
+
+use super::CargoHeader;
+use super::bulk::part_bytes;
+use super::stripes::Parted;
+use crate::moving::Moving;
+use crate::segment::Filling;
+use crate::uploads::Uploads;
+
+/// Bytes of a probe are zeros, written from one block.
+static ZEROS: [u8; PARTS.most_bytes as usize] = [0; PARTS.most_bytes as usize];
+
+/// Where data go: each piece with its tag behind it.
+pub struct Sink<'a, W> {
+    stream: &'a mut W,
+    tagger: &'a mut Tagger,
+    uploads: Option<&'a Uploads>,
+}
+
+impl<'a, W: Write + Parted> Sink<'a, W> {
+    pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
+        Sink { stream, tagger, uploads: None }
+    }
+
+    /// What is written counts against that limit.
+    pub fn within(self, uploads: Option<&'a Uploads>) -> Sink<'a, W> {
+        Sink { uploads, ..self }
+    }
+
+    /// A header as it is written.
+    fn head(&mut self, header: &CargoHeader) -> Vec<u8> {
+        let mut head = encode_header(header);
+        let tag = self.tagger.tag(&[&head]);
+        head.extend_from_slice(&tag);
+        head
+    }
+
+    /// Writes what is due before a part, and the part.
+    fn write_part(&mut self, head: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
+        let tag = self.tagger.tag(&[part]);
+        self.uploads.iter().for_each(|uploads| uploads.wait(part.len()));
+        write_all_of(self.stream, [&std::mem::take(head), part, &tag])?;
+        self.stream.next_part();
+        Ok(())
+    }
+
+    /// Writes a datum, and tells `moving` how far it is.
+    ///
+    /// # Errors
+    /// If the stream breaks.
+    pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Moving) -> io::Result<()> {
+        let mut head = self.head(header);
+        let part_bytes = part_bytes(header);
+        let had_bytes = header.had_bytes() as usize;
+        let is_long = bytes.len() > part_bytes;
+        let datum = header.cargo.datum().filter(|_| is_long);
+        let passage = datum.map(|datum| moving.begin(datum, true, header.size_bytes));
+        passage.iter().for_each(|passage| passage.advance(had_bytes));
+        for part in bytes[had_bytes..].chunks(part_bytes) {
+            self.write_part(&mut head, part)?;
+            passage.iter().for_each(|passage| passage.advance(part.len()));
+        }
+        // Of what has no bytes.
+        self.stream.write_all(&head)
+    }
+
+    /// Writes a datum as it comes here, and tells `moving` how far it is.
+    ///
+    /// # Errors
+    /// If the stream breaks, or what comes does.
+    pub fn coming(&mut self, header: &CargoHeader, coming: &Filling, moving: &Moving) -> io::Result<()> {
+        let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
+        let (mut head, mut written) = (self.head(header), header.had_bytes() as usize);
+        passage.iter().for_each(|passage| passage.advance(written));
+        let part_bytes = part_bytes(header);
+        while (written as u64) < coming.size_bytes() {
+            for part in coming.read(written).ok_or_else(broken_off)?.chunks(part_bytes) {
+                self.write_part(&mut head, part)?;
+                written += part.len();
+                passage.iter().for_each(|passage| passage.advance(part.len()));
+            }
+        }
+        coming.whole().map(drop).ok_or_else(broken_off)
+    }
+
+    /// Writes a probe.
+    ///
+    /// # Errors
+    /// If the stream breaks.
+    pub fn probe(&mut self, header: &CargoHeader) -> io::Result<()> {
+        let mut head = self.head(header);
+        let (mut left, part_bytes) = (header.size_bytes as usize, part_bytes(header));
+        while left > 0 {
+            let part = &ZEROS[..left.min(part_bytes)];
+            self.write_part(&mut head, part)?;
+            left -= part.len();
+        }
+        self.stream.write_all(&head)
+    }
+}
+
+/// Why a datum that comes here cannot be passed on.
+pub fn broken_off() -> io::Error {
+    io::Error::other("it broke off on its way here")
+}
+
+/// A header with its length before it.
+pub fn encode_header<T: Serialize>(header: &T) -> Vec<u8> {
+    let mut bytes = postcard::to_extend(header, vec![0; 4]).expect("postcard into a vector fails for no type of ours");
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 3]) -> io::Result<()> {
+    let mut pieces = pieces.map(IoSlice::new);
+    let mut left = &mut pieces[..];
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match stream.write_vectored(left) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(length) => IoSlice::advance_slices(&mut left, length),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::{DatumId, Dtype, Meta, NodeId};
+    use gridloom_channel::Key;
+    use gridloom_channel::tags::TAG_BYTES;
+
+    use super::*;
+    use crate::transport::Cargo;
+    use crate::transport::bulk::decode_header;
+
+    fn header(size_bytes: u64) -> CargoHeader {
+        let datum = DatumId { client: NodeId(1), serial: 2 };
+        let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[9]) };
+        CargoHeader { serial: 5, cargo, size_bytes, goes_on: None }
+    }
+
+    #[test]
+    fn a_datum_is_written_whole_through_short_writes() {
+        struct Short(Vec<u8>);
+        impl Write for Short {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let length = bytes.len().min(3);
+                self.0.extend_from_slice(&bytes[..length]);
+                Ok(length)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        impl Parted for Short {
+            fn next_part(&mut self) {}
+        }
+        let mut out = Short(Vec::new());
+        let key = || Tagger::new(Key([3; 16]));
+        Sink::new(&mut out, &mut key()).datum(&header(9), &[7; 9], &Moving::default()).unwrap();
+        let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
+        assert_eq!(decode_header::<CargoHeader>(*length, &mut rest).unwrap(), header(9));
+        let mut tagger = key();
+        assert!(tagger.is_tag(&[&encode_header(&header(9))], &rest[..TAG_BYTES]));
+        let (part, tag) = rest[TAG_BYTES..].split_at(9);
+        assert!(part == [7; 9] && tagger.is_tag(&[part], tag));
+    }
+}
