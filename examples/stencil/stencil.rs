@@ -9,7 +9,8 @@
 //! Every cell is computed by the same operations in the same order as in the serial program. So the mesh has the same bits for any
 //! number of chares and elements, and any placement; `--check` compares. With `--move-every 5` each chare moves to the next element
 //! after every fifth step. With `--skew 4` the upper quarter of the mesh takes four times as long; `gridloom chares run --balance refine`
-//! evens that out.
+//! evens that out. With `--checkpoint-every 10` all chares are saved after every tenth step, if `gridloom chares run --checkpoint DIR` says
+//! where.
 //!
 //! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` so many nanoseconds a cell on hosts of
 //! 1 Gflop/s, so that two runs are the same.
@@ -20,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 /// What `--help` would say.
 const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site] [--check] \
-     [--cell-ns 0] [--move-every 0] [--skew 1]";
+     [--cell-ns 0] [--move-every 0] [--skew 1] \
+     [--checkpoint-every 0]";
 
 /// What blocks send one another.
 #[derive(Clone, Message)]
@@ -43,6 +45,8 @@ const ENTRY_NS: f64 = 200.0;
 /// Tags of results.
 const READY: u32 = 0;
 const DONE: u32 = 1;
+const AT_CHECKPOINT: u32 = 2;
+const SAVED: u32 = 3;
 
 /// A square of cells, before and after a step.
 struct Mesh {
@@ -216,6 +220,12 @@ impl Block {
             for (side, _) in self.neighbours() {
                 self.spare[side] = std::mem::take(&mut self.progress.edges[side]);
             }
+            if self.options.checkpoint_every > 0 && self.progress.step.is_multiple_of(self.options.checkpoint_every) {
+                // Nothing is on its way once all have come here, so the blocks are all that there is to save.
+                (self.progress.is_ready, self.progress.there) = (false, 0);
+                return cx
+                    .contribute(Contribution::barrier(), Callback::to(cx.array().at((0, 0))).tagged(AT_CHECKPOINT));
+            }
             self.send_rim(cx);
             let progress = &mut self.progress;
             progress.there = 0;
@@ -259,11 +269,20 @@ impl Chare for Block {
     }
 
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Block>) {
-        if tag == READY {
-            (self.progress.is_ready, self.progress.began) = (true, cx.now());
-            self.send_rim(cx);
-            return self.go_on(cx);
+        match tag {
+            READY => self.progress.began = cx.now(),
+            AT_CHECKPOINT => return cx.checkpoint(Callback::to(cx.array().all()).tagged(SAVED)),
+            SAVED => {}
+            _ => return self.end(value, cx),
         }
+        self.progress.is_ready = true;
+        self.send_rim(cx);
+        self.go_on(cx);
+    }
+}
+
+impl Block {
+    fn end(&self, value: Value, cx: &mut Context<'_, Block>) {
         let taken_ns = ((cx.now() - self.progress.began) * 1e9) as i64;
         cx.exit(vec![value.integer().unwrap_or_default(), taken_ns]);
     }
@@ -283,11 +302,15 @@ struct Options {
     move_every: u32,
     /// So many times the work for blocks of the upper quarter.
     skew: u32,
+    /// All chares are saved after so many steps; never if 0.
+    checkpoint_every: u32,
 }
 
 fn options() -> Result<Options, String> {
     let (placement, check, cell_ns, move_every, skew) = (Placement::Blocks, false, 0.0, 0, 1);
-    let mut options = Options { size: 2048, blocks: 4, steps: 50, placement, check, cell_ns, move_every, skew };
+    let checkpoint_every = 0;
+    let mut options =
+        Options { size: 2048, blocks: 4, steps: 50, placement, check, cell_ns, move_every, skew, checkpoint_every };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--check" {
@@ -303,6 +326,7 @@ fn options() -> Result<Options, String> {
                 options.cell_ns = value.parse().map_err(|error| format!("{word} {value}: {error}; {USAGE}"))?
             }
             "--steps" => options.steps = number()? as u32,
+            "--checkpoint-every" => options.checkpoint_every = number()? as u32,
             "--skew" => options.skew = number()? as u32,
             "--move-every" => options.move_every = number()? as u32,
             "--placement" => {

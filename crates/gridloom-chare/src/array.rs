@@ -24,6 +24,18 @@ pub(crate) trait AnyArray {
     /// moved.
     fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) -> bool;
 
+    /// Number, next round of reductions and state of each chare.
+    ///
+    /// # Errors
+    /// If one cannot be saved.
+    fn save(&mut self, core: &Core, array: ArrayId) -> Result<Vec<(u32, u32, Vec<u8>)>, ChareError>;
+
+    /// The chare in that slot is what was saved of it.
+    ///
+    /// # Errors
+    /// If that is no state of it.
+    fn restore(&mut self, core: &Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError>;
+
     /// The chare in that slot goes to another element, if it can.
     fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe);
 
@@ -63,6 +75,37 @@ impl<C: Chare> AnyArray for Array<C> {
             self.after_entry(core, array, slot);
         }
         true
+    }
+
+    fn save(&mut self, core: &Core, array: ArrayId) -> Result<Vec<(u32, u32, Vec<u8>)>, ChareError> {
+        let (roster, reduction) = (core.roster(array), &core.reductions[array.0 as usize]);
+        let mut packing = self.packing.as_mut();
+        let here = (0..).zip(&self.chares).filter_map(|(slot, chare)| Some((slot, chare.as_ref()?)));
+        here.map(|(slot, chare)| {
+            let number = roster.number(slot);
+            let packed = match &mut packing {
+                Some(packing) => (packing.pack)(chare),
+                None => Err("its array is not migratable".into()),
+            };
+            let state = packed.map_err(|why| {
+                let (array, index) = (roster.name.clone(), roster.shape.index(number));
+                ChareError::Save { array, index, why }
+            })?;
+            Ok((number, reduction.round(slot), state))
+        })
+        .collect()
+    }
+
+    fn restore(&mut self, core: &Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError> {
+        let roster = core.roster(array);
+        let index = roster.shape.index(roster.number(slot));
+        let restored = match &mut self.packing {
+            Some(packing) => (packing.unpack)(index, state),
+            None => Err("its array is not migratable".into()),
+        };
+        let wrong = |why| ChareError::Restore { array: roster.name.clone(), why: format!("chare {index}: {why}") };
+        self.chares[slot as usize] = Some(restored.map_err(wrong)?);
+        Ok(())
     }
 
     fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) {

@@ -36,7 +36,7 @@ impl Core {
 
     /// At the first element, if it is due: asks all what chares did.
     pub(crate) fn balance(&mut self) {
-        if self.balance_due().is_none_or(|due| due > (self.clock)()) {
+        if self.balance_due().is_none_or(|due| due > (self.clock)()) || self.checkpoints.is_busy() {
             return;
         }
         if let Some(decision) = &mut self.balancing.decision {
@@ -56,9 +56,30 @@ impl Core {
         let Some(decision) = self.balancing.decision.as_mut().filter(|_| from.0 < self.elements.count()) else {
             return;
         };
-        for (element, orders) in decision.learn(from, measured, now) {
+        // What is being saved stays where it is.
+        let orders = decision.learn(from, measured, now, !self.checkpoints.is_busy());
+        decision.ordered_in(self.quiescence.wave(), orders.len() as u32);
+        for (element, orders) in orders {
             self.tell(element, Control::Order(orders));
         }
+    }
+
+    pub(crate) fn tell_obeyed(&mut self) {
+        self.tell(Pe(0), Control::Obeyed);
+    }
+
+    pub(crate) fn on_obeyed(&mut self) {
+        let wave = self.quiescence.wave();
+        if let Some(decision) = &mut self.balancing.decision {
+            decision.obeyed_in(wave);
+        }
+    }
+
+    /// At the first element, after the two waves that found all quiet: whether a chare may be on its way that was ordered to move
+    /// after its element had answered the first of them.
+    pub(crate) fn may_be_moving(&self) -> bool {
+        let wave = self.quiescence.wave();
+        self.balancing.decision.as_ref().is_some_and(|decision| decision.is_active_since(wave.saturating_sub(1)))
     }
 
     /// Those of the orders that this element can carry out. Earlier ones that have not been are void.

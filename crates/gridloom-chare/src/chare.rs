@@ -62,6 +62,12 @@ impl<C> Context<'_, C> {
         self.core.await_quiet(callback.into());
     }
 
+    /// Once no message waits or is on its way, saves all chares, and then calls back. All arrays must be migratable. A program that begins
+    /// again from what was saved gets the same callback. Where the element's owner keeps no checkpoints, nothing is saved.
+    pub fn checkpoint(&mut self, callback: impl Into<Callback>) {
+        self.core.await_quiet(callback.into().after_save());
+    }
+
     /// Ends the program on all elements, with a value that each of them gets. Messages that wait are dropped.
     pub fn exit(&mut self, value: impl Into<Value>) {
         self.core.exit(value.into());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gridloom_base::Time;
 use gridloom_base::limits::CHARE_MESSAGES_MAX;
 
+use super::checkpoint::Checkpoints;
 use super::contribution::{Combine, Contribution};
 use super::decision::Balancing;
 use super::error::ChareError;
@@ -35,6 +36,7 @@ pub(crate) struct Core {
     pub(crate) outbound: Outbound,
     pub(crate) transit: Transit,
     pub(crate) balancing: Balancing,
+    pub(crate) checkpoints: Checkpoints,
     pub(crate) quiescence: Quiescence,
     /// Work that entry methods have charged, floating-point operations.
     pub(crate) flops: f64,
@@ -46,7 +48,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(me: Pe, elements: Arc<Elements>) -> Core {
         let (rosters, mails, reductions, reducers) = Default::default();
-        let (ready, transit, balancing, quiescence, end, failure) = Default::default();
+        let (ready, transit, balancing, checkpoints, quiescence, end, failure) = Default::default();
         let outbound = Outbound::new(elements.count());
         Core {
             me,
@@ -59,6 +61,7 @@ impl Core {
             outbound,
             transit,
             balancing,
+            checkpoints,
             quiescence,
             flops: 0.0,
             clock: Box::new(|| Time(0)),
@@ -227,9 +230,18 @@ impl Core {
         }
     }
 
+    fn root(&self, array: ArrayId) -> Pe {
+        Pe(array.0 % self.elements.count())
+    }
+
+    /// Whether this element completes the reductions of an array.
+    pub(crate) fn is_root(&self, array: ArrayId) -> bool {
+        self.root(array) == self.me
+    }
+
     /// The element that completes the reductions of an array gets these parts of rounds.
     pub(crate) fn tell_root(&mut self, array: ArrayId, rounds: Vec<(u32, Partial)>) {
-        let root = Pe(array.0 % self.elements.count());
+        let root = self.root(array);
         for (round, partial) in rounds {
             self.tell(root, Control::Partial { array, round, partial });
         }
@@ -241,6 +253,9 @@ impl Core {
 
     /// At the first element: the program fails if all is quiet and no callback waits for that.
     pub(crate) fn check_stall(&mut self) {
+        if self.checkpoints.is_busy() {
+            return;
+        }
         if let Some(wave) = self.quiescence.check_stall() {
             self.probe(wave);
         }
@@ -304,13 +319,14 @@ impl Core {
             Control::Measure => self.tell_measured(),
             Control::Measured { from, measured } => self.on_measured(from, measured),
             Control::Order(orders) => self.on_orders(orders),
+            Control::Obeyed => self.on_obeyed(),
+            Control::Save(number) => self.checkpoints.asked = Some(number),
+            Control::Saved(number) => self.checkpoints.saved(number),
             Control::Probe { wave } => self.quiescence.asked(wave),
             Control::Report { report, .. } => match self.quiescence.reported(report, self.elements.count()) {
                 Verdict::Wait => {}
                 Verdict::Ask { wave } => self.probe(wave),
-                Verdict::Quiet(callbacks) => {
-                    callbacks.into_iter().for_each(|callback| self.call_back(callback, Value::Nothing));
-                }
+                Verdict::Quiet(callbacks) => self.on_quiet(callbacks),
             },
             // Each element that ends tells all others before it closes, so that none takes the close for a failure.
             Control::End(value) => self.exit(value),
@@ -331,8 +347,8 @@ impl Core {
         self.call_back(complete.callback, value);
     }
 
-    fn call_back(&mut self, callback: Callback, value: Value) {
-        let Callback { goal, tag } = callback;
+    pub(crate) fn call_back(&mut self, callback: Callback, value: Value) {
+        let Callback { goal, tag, .. } = callback;
         match goal {
             Goal::Exit => self.exit(value),
             Goal::Stalled => self.fail(ChareError::Stalled { elements: self.elements.count() }),
@@ -399,6 +415,9 @@ pub(crate) fn is_counted(control: &Control) -> bool {
         | Control::Measure
         | Control::Measured { .. }
         | Control::Order(_)
+        | Control::Obeyed
+        | Control::Save(_)
+        | Control::Saved(_)
         | Control::Probe { .. }
         | Control::Report { .. }
         | Control::End(_)

@@ -48,15 +48,31 @@ pub(crate) struct Decision {
     moving: Vec<(u64, u64)>,
     /// Chares that were ordered to move.
     pub(crate) ordered: u64,
+    /// Elements that have still to say that they have obeyed, and the wave of quiescence in which one was ordered or obeyed last.
+    obeying: u32,
+    active_in: u64,
 }
 
 impl Decision {
     pub(crate) fn new(balancer: &'static Balancer, elements: Arc<Elements>, now: Time) -> Decision {
         let count = elements.count() as usize;
-        let (awaited, done, runs, ordered) = Default::default();
+        let (awaited, done, runs, ordered, obeying, active_in) = Default::default();
         let (period_ns, due) = (BALANCE_PERIOD_NS_MIN, now + BALANCE_PERIOD_NS_MIN);
         let (fixed_ns, moving) = (vec![0; count], vec![(0, 0); count]);
-        Decision { balancer, elements, period_ns, due, awaited, done, fixed_ns, runs, moving, ordered }
+        Decision {
+            balancer,
+            elements,
+            period_ns,
+            due,
+            awaited,
+            done,
+            fixed_ns,
+            runs,
+            moving,
+            ordered,
+            obeying,
+            active_in,
+        }
     }
 
     /// When all elements are to be asked next; none while they are.
@@ -70,7 +86,13 @@ impl Decision {
     }
 
     /// An element has told what it measured. After the last one: which chares are to go where, by the element where they are.
-    pub(crate) fn learn(&mut self, from: Pe, measured: Measured, now: Time) -> BTreeMap<Pe, Vec<Order>> {
+    pub(crate) fn learn(
+        &mut self,
+        from: Pe,
+        measured: Measured,
+        now: Time,
+        may_order: bool,
+    ) -> BTreeMap<Pe, Vec<Order>> {
         let Measured { chares, fixed_ns, runs, moving_ns, left } = measured;
         for (array, number, busy_ns, far) in chares {
             let (at, busy, all_far) = self.done.entry((array, number)).or_insert((from, 0, 0));
@@ -83,9 +105,26 @@ impl Decision {
         if self.awaited > 0 {
             return BTreeMap::new();
         }
-        let orders = self.decide();
+        let orders = if may_order { self.decide() } else { BTreeMap::new() };
         self.due = now + self.period_ns;
         orders
+    }
+
+    /// So many elements are told to move chares.
+    pub(crate) fn ordered_in(&mut self, wave: u64, elements: u32) {
+        if elements > 0 {
+            (self.obeying, self.active_in) = (self.obeying + elements, wave);
+        }
+    }
+
+    /// One of them has.
+    pub(crate) fn obeyed_in(&mut self, wave: u64) {
+        (self.obeying, self.active_in) = (self.obeying.saturating_sub(1), wave);
+    }
+
+    /// Whether an element was to move chares while that wave or a later one was under way.
+    pub(crate) fn is_active_since(&self, wave: u64) -> bool {
+        self.obeying > 0 || self.active_in >= wave
     }
 
     fn decide(&mut self) -> BTreeMap<Pe, Vec<Order>> {
@@ -135,8 +174,8 @@ mod tests {
         decision.asked();
         assert_eq!(decision.due(), None);
         let of_first = Measured { chares, fixed_ns: 0, runs, moving_ns: moving.0, left: moving.1 };
-        assert!(decision.learn(Pe(0), of_first, now).is_empty());
-        decision.learn(Pe(1), Measured::default(), now)
+        assert!(decision.learn(Pe(0), of_first, now, true).is_empty());
+        decision.learn(Pe(1), Measured::default(), now, true)
     }
 
     fn decision() -> Decision {

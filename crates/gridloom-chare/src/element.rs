@@ -35,8 +35,8 @@ pub enum Step {
 
 /// One of the elements of a program. All of them make the same arrays, in the same order.
 pub struct Element {
-    core: Core,
-    arrays: Vec<Box<dyn AnyArray>>,
+    pub(crate) core: Core,
+    pub(crate) arrays: Vec<Box<dyn AnyArray>>,
 }
 
 impl Element {
@@ -119,9 +119,9 @@ impl Element {
         Reducer::Own(number)
     }
 
-    /// Runs that on the first element, before any message.
+    /// Runs that on the first element, before any message, if the program does not go on from a checkpoint.
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
-        if self.core.me == Pe(0) {
+        if self.core.me == Pe(0) && !self.core.checkpoints.is_restart {
             start(&mut Context::start(&mut self.core));
         }
     }
@@ -171,11 +171,13 @@ impl Element {
 
     /// Chares go where a balancer has ordered them to.
     fn obey(&mut self) {
-        for ((array, number), to) in self.core.transit.new_orders() {
+        let Some(orders) = self.core.transit.new_orders() else { return };
+        for ((array, number), to) in orders {
             if let Some(Place::Here { slot }) = self.core.roster(array).place(number) {
                 self.arrays[array.0 as usize].obey(&mut self.core, array, slot, to);
             }
         }
+        self.core.tell_obeyed();
     }
 
     /// Has that balancer move chares from now on. Every element is told so, after its clock was set.

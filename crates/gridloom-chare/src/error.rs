@@ -29,6 +29,10 @@ pub enum ChareError {
     Unexpected { array: String, tag: u32 },
     #[error("chare {index} of array {array} cannot move: {why}")]
     Migration { array: String, index: Index, why: String },
+    #[error("chare {index} of array {array} cannot be saved: {why}")]
+    Save { array: String, index: Index, why: String },
+    #[error("array {array} cannot be what was saved: {why}")]
+    Restore { array: String, why: String },
     #[error("element {} has more than {limit} messages that wait: let chares wait for what they need, or send less at a time", .element.0)]
     TooMany { element: Pe, limit: usize },
     /// Its process ended, or its connection broke.

@@ -20,6 +20,7 @@
 //! 3. A reduction ends when each chare of its array has contributed, and its result is delivered once. An ordered one gives the
 //!    same bits for any placement and any number of elements.
 //! 4. Quiescence is told when no message waits or is on its way anywhere, and never before.
+//! 5. A program that begins again from a checkpoint, on any number of elements, does what it would have done without.
 //!
 //! **Does not**: know a clock, a socket or a thread. Its owner runs [`Element::step`], carries the letters of
 //! [`Element::take_letter`] to [`Element::receive`] of their elements, in order between two elements or not, and each once.
@@ -36,6 +37,7 @@
 //! | `balance` | load balancers, by name |
 //! | `meter`, `decision`, `balancing` | what chares do, measured; whether moving them pays; how it comes about |
 //! | `transit`, `migration` | chares on the move, and messages that seek them |
+//! | `checkpoint`, `saving` | what all chares are when all is quiet, to begin again from |
 //! | `core`, `receive` | what entry methods act on; what letters bring |
 //! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
 
@@ -45,6 +47,7 @@ mod array;
 pub mod balance;
 mod balancing;
 mod chare;
+mod checkpoint;
 mod contribution;
 mod core;
 mod decision;
@@ -65,6 +68,7 @@ mod receive;
 mod record;
 mod reduction;
 mod roster;
+mod saving;
 mod shape;
 mod transit;
 mod value;

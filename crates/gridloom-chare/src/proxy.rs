@@ -63,6 +63,8 @@ pub(crate) enum To {
 pub struct Callback {
     pub(crate) goal: Goal,
     pub(crate) tag: u32,
+    /// Whether all chares are to be saved before it is called.
+    pub(crate) saves: bool,
 }
 
 /// See [`Callback`].
@@ -80,17 +82,22 @@ pub(crate) enum Goal {
 impl Callback {
     /// It goes to those chares, which get it in [`crate::Chare::outcome`].
     pub fn to<C: ?Sized>(target: Target<C>) -> Callback {
-        Callback { goal: Goal::Chares { array: target.array, to: target.to }, tag: 0 }
+        Callback { goal: Goal::Chares { array: target.array, to: target.to }, tag: 0, saves: false }
     }
 
     /// It ends the program, on all elements, with that value.
     pub fn exit() -> Callback {
-        Callback { goal: Goal::Exit, tag: 0 }
+        Callback { goal: Goal::Exit, tag: 0, saves: false }
     }
 
     /// It ends the program with an error, since nothing can make it go on.
     pub(crate) fn stalled() -> Callback {
-        Callback { goal: Goal::Stalled, tag: 0 }
+        Callback { goal: Goal::Stalled, tag: 0, saves: false }
+    }
+
+    /// All chares are saved before it is called.
+    pub(crate) fn after_save(self) -> Callback {
+        Callback { saves: true, ..self }
     }
 
     pub(crate) fn is_stalled(&self) -> bool {

@@ -65,6 +65,11 @@ impl Quiescence {
         })
     }
 
+    /// At the first element: the wave that began last.
+    pub(crate) fn wave(&self) -> u64 {
+        self.wave
+    }
+
     /// At the first element: asks once whether the program has stalled, unless a callback waits that will make it go on. The wave
     /// that is to go to all elements.
     pub(crate) fn check_stall(&mut self) -> Option<u64> {

@@ -84,6 +84,11 @@ pub(crate) enum Control {
     },
     /// These chares of the receiver go to other elements.
     Order(Vec<Order>),
+    /// Those that could leave at once have left.
+    Obeyed,
+    /// From the first element, when all is quiet: save all chares under that number.
+    Save(u64),
+    Saved(u64),
     /// To the first element: that callback waits for quiescence.
     AwaitQuiet(Callback),
     /// From the first element: answer once nothing waits.

@@ -93,6 +93,22 @@ impl Reduction {
         *self.at.entry(round).or_default() += 1;
     }
 
+    /// The next round of the chare in that slot.
+    pub(crate) fn round(&self, slot: u32) -> u32 {
+        self.next[slot as usize]
+    }
+
+    /// A chare that is here goes on with that round.
+    pub(crate) fn go_on(&mut self, slot: u32, round: u32) {
+        self.forget_one_at(self.next[slot as usize]);
+        self.arrive(slot, round);
+    }
+
+    /// The parts of rounds that are known here.
+    pub(crate) fn parts(&self) -> Vec<(u32, Partial)> {
+        self.open.iter().chain(&self.known).map(|(round, part)| (*round, part.clone())).collect()
+    }
+
     fn forget_one_at(&mut self, round: u32) {
         let left = self.at.get_mut(&round).expect("each chare here is counted");
         *left -= 1;

@@ -35,17 +35,14 @@ impl Transit {
     }
 
     pub(crate) fn order(&mut self, orders: BTreeMap<(ArrayId, u32), Pe>) {
-        self.are_new = !orders.is_empty();
+        self.are_new = true;
+        self.is_attentive |= !orders.is_empty();
         self.orders = orders;
-        self.is_attentive |= self.are_new;
     }
 
-    /// Orders that have come since the last time.
-    pub(crate) fn new_orders(&mut self) -> Vec<((ArrayId, u32), Pe)> {
-        match std::mem::take(&mut self.are_new) {
-            true => self.orders.iter().map(|(chare, to)| (*chare, *to)).collect(),
-            false => Vec::new(),
-        }
+    /// Orders, if some have come since the last time.
+    pub(crate) fn new_orders(&mut self) -> Option<Vec<((ArrayId, u32), Pe)>> {
+        std::mem::take(&mut self.are_new).then(|| self.orders.iter().map(|(chare, to)| (*chare, *to)).collect())
     }
 
     /// Where that chare is ordered to go.

@@ -25,6 +25,7 @@ pub(crate) enum Action {
     Send { array: u32, to: Towards, priority: i32, message: PyMessage },
     Contribute { contribution: Contribution, callback: Asked },
     AwaitQuiet(Asked),
+    Checkpoint(Asked),
     Exit(Value),
     Compute(f64),
     Migrate(Pe),
@@ -252,6 +253,7 @@ fn act_on<C>(cx: &mut Context<'_, C>, action: Action) {
     match action {
         Action::Send { array, to, priority, message } => cx.send_with(Priority(priority), to.target(array), message),
         Action::AwaitQuiet(callback) => cx.when_quiet(callback.made()),
+        Action::Checkpoint(callback) => cx.checkpoint(callback.made()),
         Action::Exit(value) => cx.exit(value),
         Action::Compute(flops) => cx.compute(flops),
         Action::Contribute { .. } | Action::Migrate(_) => unreachable!("the caller does it for its chare"),
@@ -440,6 +442,12 @@ pub(crate) fn chare_contribute(
 #[pyfunction]
 pub(crate) fn chare_when_quiet(callback: Option<&Bound<'_, RawEntry>>) -> PyResult<()> {
     ask(Action::AwaitQuiet(Asked::read(callback)?));
+    Ok(())
+}
+
+#[pyfunction]
+pub(crate) fn chare_checkpoint(callback: Option<&Bound<'_, RawEntry>>) -> PyResult<()> {
+    ask(Action::Checkpoint(Asked::read(callback)?));
     Ok(())
 }
 

@@ -66,8 +66,8 @@ mod _gridloom {
     use crate::begun::{RawBegun, begin_get_shared, begin_wait_shared};
     #[pymodule_export]
     use crate::chare::{
-        RawEntry, RawTarget, chare_compute, chare_contribute, chare_entry, chare_exit, chare_migrate, chare_now,
-        chare_target, chare_when_quiet,
+        RawEntry, RawTarget, chare_checkpoint, chare_compute, chare_contribute, chare_entry, chare_exit, chare_migrate,
+        chare_now, chare_target, chare_when_quiet,
     };
     #[pymodule_export]
     use crate::chares::{RawJob, run_chares};

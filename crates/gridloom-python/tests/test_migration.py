@@ -182,3 +182,55 @@ def test_a_balancer_in_simulation_goes_by_what_chares_charge(tmp_path):
     assert all(done.returncode == 0 for done in runs), runs[0].stderr
     assert "moved True" in runs[0].stdout and "trace hash" in runs[0].stdout
     assert runs[0].stdout == runs[1].stdout
+
+
+ROUNDS = """
+import os, sys
+from gridloom import chares
+
+class Counter(chares.Chare):
+    def __init__(self):
+        self.told, self.round = [], 0
+
+    def count(self):
+        self.round += 1
+        self.told.append((self.round, self.index))
+        if self.round == 3 and self.element == 1 and not os.path.exists(sys.argv[2]):
+            open(sys.argv[2], "w").close()
+            os.abort()
+        self.contribute(callback=self.array[0].counted)
+
+    def counted(self):
+        chares.checkpoint(self.array[0].saved)
+
+    def saved(self):
+        if self.round < int(sys.argv[1]):
+            self.array.count()
+        else:
+            self.array.tell()
+
+    def tell(self):
+        self.contribute(self.told, "gather", chares.exit)
+
+ended = chares.run(lambda job: job.array(Counter, 5).count())
+if ended.is_first:
+    assert ended.value == [[(number + 1, (at,)) for number in range(int(sys.argv[1]))] for at in range(5)], ended.value
+    print("counted")
+"""
+
+
+def test_a_program_goes_on_from_its_checkpoint_after_an_element_was_lost(tmp_path):
+    file, kept, fell = tmp_path / "program.py", tmp_path / "kept", tmp_path / "fell"
+    file.write_text(ROUNDS)
+
+    def counts(elements, rounds, *options):
+        words = [PROGRAM, "chares", "run", "-n", elements, *options, "--", sys.executable, file, rounds, fell]
+        return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120)
+
+    done = counts(2, 5, "--checkpoint", kept, "--restarts", 1)
+    assert (done.returncode, done.stdout) == (0, "element@0| counted\n"), done.stderr
+    assert fell.exists()
+    assert "starts all elements again from the last checkpoint" in done.stderr
+    for elements in (1, 3):
+        done = counts(elements, 7, "--restart", kept)
+        assert (done.returncode, done.stdout) == (0, "element@0| counted\n"), done.stderr

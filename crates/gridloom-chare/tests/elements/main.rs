@@ -1,5 +1,6 @@
 //! Several elements joined by a network in memory, which carries letters in any order.
 
+mod checkpoints;
 mod network;
 mod one_element;
 mod seeds;

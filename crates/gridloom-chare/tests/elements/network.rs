@@ -25,6 +25,10 @@ pub struct Network {
     random: SplitMix64,
     ended: Vec<bool>,
     clock: Rc<Cell<Time>>,
+    /// What all elements saved in the last checkpoint.
+    pub saved: Vec<Vec<u8>>,
+    /// All elements are lost after that checkpoint.
+    pub lose_after: Option<u64>,
 }
 
 impl Network {
@@ -38,8 +42,16 @@ impl Network {
             element
         });
         let elements: Vec<Element> = made.collect();
-        let ended = vec![false; elements.len()];
-        Network { elements, on_their_way: Vec::new(), random: SplitMix64::new(seed), ended, clock }
+        let (ended, saved) = (vec![false; elements.len()], vec![Vec::new(); elements.len()]);
+        Network {
+            elements,
+            on_their_way: Vec::new(),
+            random: SplitMix64::new(seed),
+            ended,
+            clock,
+            saved,
+            lose_after: None,
+        }
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -70,6 +82,16 @@ impl Network {
             self.clock.set(self.clock.get() + 1_000_000);
             self.elements[0].balance();
             self.ended[at] |= step == Step::Ended;
+            if let Some((number, bytes)) = self.elements[at].take_saved()? {
+                self.saved[at] = bytes;
+                self.elements[at].saved(number);
+            }
+            if let Some(number) = self.elements[at].take_complete() {
+                if self.lose_after == Some(number) {
+                    return Ok(Value::Nothing);
+                }
+                self.elements[at].go_on();
+            }
             let is_idle = matches!(step, Step::Idle | Step::Ended) && self.on_their_way.is_empty();
             // Letters wait for others at times.
             if step != Step::Idle && self.below(2) == 0 {

@@ -1,13 +1,14 @@
 //! `gridloom chares`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use gridloom::chares::{Balancer, ELEMENT_FUNCTION, Places};
+use anyhow::{Context, Result, ensure};
+use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, Keep, Places};
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
+use gridloom_base::say;
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, units};
 use gridloom_testbed::fleet::{self, Limits};
@@ -50,6 +51,18 @@ pub struct Run {
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
     balance: Option<String>,
+    /// Keep the checkpoints that the program asks for in this folder, which all elements share. Only the last one stays
+    #[arg(long, value_name = "DIR")]
+    checkpoint: Option<PathBuf>,
+    /// Keep one of so many checkpoints that the program asks for
+    #[arg(long, value_name = "NUMBER", default_value = "1", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+    /// Go on from the last checkpoint in this folder, with any number of elements
+    #[arg(long, value_name = "DIR")]
+    restart: Option<PathBuf>,
+    /// If an element fails, start all of them again from the last checkpoint, at most so many times
+    #[arg(long, value_name = "NUMBER", default_value = "0", requires = "checkpoint", conflicts_with = "until")]
+    restarts: u32,
     /// End the run after this many seconds, with status 1 if an element still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
@@ -103,7 +116,8 @@ fn print_deployment(options: &Deployment) -> Result<ExitCode> {
         let site = sites.binary_search(&site(host)).expect("the site of a host");
         (host.name.clone(), site as u32)
     };
-    let processes = processes((0..number).map(place).collect(), Duration::ZERO, &options.balance);
+    let (hosts, balance) = ((0..number).map(place).collect(), options.balance.clone());
+    let processes = processes(&Places { elements: hosts, balance, ..Places::default() });
     let mut text = String::new();
     for Process { host, function, arguments, .. } in processes {
         // A text in JSON is one in TOML.
@@ -125,34 +139,60 @@ fn check_number(number: usize) -> Result<()> {
 fn start(options: &Run) -> Result<ExitCode> {
     let Run { number, sites, latency, until, .. } = *options;
     check_number(number)?;
-    let balance = options.balance.clone();
     let telling = if options.json { Telling::Json } else { Telling::Text };
-    run_elements("chares", &options.program, &Elements { number, sites, latency, until, telling, balance })
+    let folder = |path: &Option<PathBuf>| path.as_deref().map(text_of).transpose();
+    let checkpoint = folder(&options.checkpoint)?.map(|folder| Keep { folder, every: options.every });
+    let (balance, restart) = (options.balance.clone(), folder(&options.restart)?);
+    let places = Places { latency, balance, checkpoint, restart, ..Places::default() };
+    let mut elements = Elements { number, sites, until, telling, places };
+    let mut left = options.restarts;
+    loop {
+        let status = run_elements("chares", &options.program, &elements)?;
+        if status == 0 || left == 0 || INTERRUPTS.contains(&status) {
+            return Ok(ExitCode::from(status));
+        }
+        left -= 1;
+        let places = &mut elements.places;
+        if let Some(keep) = &places.checkpoint
+            && CheckpointFolder::new(&keep.folder).last()?.is_some()
+        {
+            places.restart = Some(keep.folder.clone());
+        }
+        let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
+        say!("gridloom: starts all elements again from {from}; {left} times more if one fails");
+    }
+}
+
+/// Exit statuses of a run that was ended from outside: by SIGHUP, SIGINT, SIGTERM.
+const INTERRUPTS: [u8; 3] = [129, 130, 143];
+
+/// The whole path of a folder, for elements with other working directories.
+fn text_of(folder: &Path) -> Result<String> {
+    let path = std::path::absolute(folder)?;
+    path.to_str().map(str::to_string).with_context(|| format!("{}: the path is not UTF-8", folder.display()))
 }
 
 /// The processing elements of a run on this machine.
 pub struct Elements {
     pub number: usize,
     pub sites: usize,
-    pub latency: Duration,
     pub until: Option<f64>,
     pub telling: Telling,
-    /// A load balancer instead of the program's.
-    pub balance: Option<String>,
+    /// What each is told beside where the elements are.
+    pub places: Places,
 }
 
-/// Runs the program once for each element, from a folder of that name.
-pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<ExitCode> {
-    let Elements { number, sites, latency, until, telling, balance } = elements;
-    let (number, sites) = (*number, *sites);
+/// Runs the program once for each element, from a folder of that name. The exit status.
+pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<u8> {
+    let Elements { number, sites, until, telling, ref places } = *elements;
     ensure!(
         (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
         "{number} elements: from 1 to {PROCESSING_ELEMENTS_MAX} of them"
     );
     ensure!((1..=number).contains(&sites), "--sites {sites}: from 1 to the number of elements, {number}");
     // Each element has an address of its own, as if it were a host.
-    let places = (0..number).map(|element| (element.to_string(), (element * sites / number) as u32)).collect();
-    let processes = processes(places, *latency, balance);
+    let hosts = (0..number).map(|element| (element.to_string(), (element * sites / number) as u32)).collect();
+    let processes = processes(&Places { elements: hosts, ..places.clone() });
     let addresses = loopback_addresses(&processes);
     let folder = OwnFolder::new(name)?;
     let deployed = deployed(&processes, program, &addresses, &folder.0, |_| 0);
@@ -161,27 +201,26 @@ pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Resu
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
         Ok(command)
     };
-    let limits = Limits { until_s: *until, grace_s: Some(GRACE_S), first: None, tells: true, telling: *telling };
-    Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
+    let limits = Limits { until_s: until, grace_s: Some(GRACE_S), first: None, tells: true, telling };
+    Ok(fleet::run_within(&deployed, &limits, command, |_, _| {})?)
 }
 
 /// Seconds from the first failure to the end of the other elements, which end by themselves as soon as they notice it.
 const GRACE_S: f64 = 10.0;
 
-/// The processes of a program, by the host and the site of each element.
-fn processes(places: Vec<(String, u32)>, latency: Duration, balance: &Option<String>) -> Vec<Process> {
-    let place = |number| Places { number, elements: places.clone(), latency, balance: balance.clone() };
-    let process = |number: usize| Process {
-        host: places[number].0.clone(),
+/// The processes of a program, from what each of them is told.
+fn processes(places: &Places) -> Vec<Process> {
+    let process = |(number, (host, _)): (u32, &(String, u32))| Process {
+        host: host.clone(),
         function: ELEMENT_FUNCTION.into(),
-        arguments: vec![place(number as u32).to_argument()],
+        arguments: vec![Places { number, ..places.clone() }.to_argument()],
         start_time: None,
         kill_time: None,
         restart: false,
         properties: BTreeMap::new(),
         program: Vec::new(),
     };
-    (0..places.len()).map(process).collect()
+    (0..).zip(&places.elements).map(process).collect()
 }
 
 fn balancer(name: &str) -> Result<String, String> {

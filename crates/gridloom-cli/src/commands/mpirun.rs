@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use gridloom::chares::Places;
 use gridloom_testbed::telling::Telling;
 
 use super::chares::{Elements, latency, run_elements};
@@ -74,7 +75,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (false, false) => Telling::Plain,
     };
     let Options { sites, latency, until, .. } = *options;
-    run_elements("mpirun", &command, &Elements { number: elements, sites, latency, until, telling, balance: None })
+    let places = Places { latency, ..Places::default() };
+    let elements = Elements { number: elements, sites, until, telling, places };
+    Ok(ExitCode::from(run_elements("mpirun", &command, &elements)?))
 }
 
 /// Such as python3 or /usr/bin/python.

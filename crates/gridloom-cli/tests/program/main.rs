@@ -4,6 +4,7 @@ mod both_worlds;
 mod c;
 mod calls;
 mod chares;
+mod checkpoints;
 mod cli;
 mod compiled;
 mod conformance;

@@ -28,7 +28,7 @@ from ._gridloom import RawEntry as Entry
 from ._gridloom import RawTarget as Target
 
 __all__ = [
-    "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Target", "compute", "exit", "now", "run", "when_quiet",
+    "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Target", "checkpoint", "compute", "exit", "now", "run", "when_quiet",
 ]  # fmt: skip
 
 #: Where a chare stands in its array: an integer, or 1 to 6 of them.
@@ -70,6 +70,20 @@ def when_quiet(callback: Callback) -> None:
         Called without arguments.
     """
     _gridloom.chare_when_quiet(_entry(callback))
+
+
+def checkpoint(callback: Callback) -> None:
+    """Once no message waits or is on its way, save all chares, and then call back.
+
+    ``gridloom chares run --checkpoint DIR`` says where; without it nothing is saved, and the callback comes all the same. A program that begins
+    again from what was saved (``--restart DIR``) gets the same callback. No entry method may wait then, and all arrays must be movable.
+
+    Parameters
+    ----------
+    callback : entry method, or `exit`
+        Called without arguments.
+    """
+    _gridloom.chare_checkpoint(_entry(callback))
 
 
 def compute(flops: float) -> None:

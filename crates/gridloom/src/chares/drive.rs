@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
 use gridloom_chare::balance::Balancer;
-use gridloom_chare::{ChareError, Element, Step, Value};
+use gridloom_chare::{ChareError, Element, Pe, Step, Value};
 use gridloom_net::jobs::processor_time;
 use gridloom_process::ProcessWorld;
 
+use super::checkpoints::CheckpointFolder;
 use super::links::Links;
 use super::places::Places;
 use super::run::Program;
@@ -26,7 +27,7 @@ const STALL_NS: u64 = SECOND_NS;
 
 /// Runs the program's only element.
 pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
-    let places = Places { number: 0, elements: vec![(String::new(), 0)], latency: Duration::ZERO, balance: None };
+    let places = Places { number: 0, elements: vec![(String::new(), 0)], latency: Duration::ZERO, ..Places::default() };
     let mut element = Element::new(places.me(), Arc::new(places.elements()));
     let began = (Instant::now(), std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
     element.set_clock(move || Time((began.1 + began.0.elapsed()).as_nanos() as u64));
@@ -47,7 +48,8 @@ pub(super) fn one_of(
     program: &Program<'_>,
 ) -> Result<(Value, u64), Error> {
     let mut element = Element::new(places.me(), Arc::new(places.elements()));
-    let balance = places.balance.clone();
+    let Places { balance, checkpoint, restart, .. } = places.clone();
+    let folder = checkpoint.as_ref().map(|keep| CheckpointFolder::new(&keep.folder));
     let mut links = Links::connect(world, places)?;
     let clock = Rc::new(Cell::new(world.now()));
     let began = (Instant::now(), world.now());
@@ -58,12 +60,27 @@ pub(super) fn one_of(
         }),
         false => element.set_clock(move || began.1 + began.0.elapsed().as_nanos() as u64),
     }
+    let is_first = element.me() == Pe(0);
+    if restart.is_some() {
+        element.expect_restart();
+    }
     let outcome = program(&mut element).and_then(|()| {
         if let Some(name) = &balance {
             element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
         }
+        if let (Some(keep), Some(folder)) = (&checkpoint, &folder)
+            && is_first
+        {
+            element.keep_checkpoints(keep.every, folder.next()?);
+        }
+        if let Some(restart) = &restart {
+            element.restore(&CheckpointFolder::new(restart).read()?)?;
+            if is_first {
+                element.go_on();
+            }
+        }
         let on_step = |world: &mut dyn ProcessWorld| clock.set(world.now());
-        drive(world, &mut element, &mut links, on_step)
+        drive(world, &mut element, &mut links, folder.as_ref(), on_step)
     });
     match &outcome {
         Ok(()) => {}
@@ -81,6 +98,7 @@ fn drive(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
     links: &mut Links,
+    folder: Option<&CheckpointFolder>,
     on_step: impl Fn(&mut dyn ProcessWorld),
 ) -> Result<(), Error> {
     let mut slice = Slice { steps: 1 };
@@ -94,6 +112,7 @@ fn drive(
             false if world.is_simulated() => simulated_step(world, element)?,
             false => slice.run(element)?,
         };
+        keep(element, folder)?;
         links.post(world, element)?;
         let now = world.now();
         let until = match ran {
@@ -120,6 +139,20 @@ fn drive(
             incoming = world.arrived()?;
         }
     }
+}
+
+/// Writes what the element is to save.
+fn keep(element: &mut Element, folder: Option<&CheckpointFolder>) -> Result<(), Error> {
+    let Some(folder) = folder else { return Ok(()) };
+    if let Some((number, bytes)) = element.take_saved()? {
+        folder.write(number, element.me(), &bytes)?;
+        element.saved(number);
+    }
+    if let Some(number) = element.take_complete() {
+        folder.complete(number, element.elements().count())?;
+        element.go_on();
+    }
+    Ok(())
 }
 
 /// What came of some steps.

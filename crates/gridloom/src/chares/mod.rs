@@ -35,17 +35,19 @@
 //! # }
 //! ```
 
+mod checkpoints;
 mod drive;
 mod job;
 mod links;
 mod places;
 mod run;
 
+pub use checkpoints::CheckpointFolder;
 pub use gridloom_chare::balance::{BALANCERS, Balancer, Load, Loads};
 pub use gridloom_chare::{
     ArrayId, Callback, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution, Elements, Index, Migrate,
     Packing, Payload, Pe, Placement, Priority, Proxy, Reducer, Shape, Start, Target, Value,
 };
 pub use job::Job;
-pub use places::{ELEMENT_FUNCTION, Places};
+pub use places::{ELEMENT_FUNCTION, Keep, Places};
 pub use run::{Around, Ended, is_simulated, run, run_on};

@@ -12,7 +12,7 @@ pub const ELEMENT_FUNCTION: &str = "element";
 const PORT: u16 = 4100;
 
 /// All elements, and which of them this is.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
     /// This one.
     pub number: u32,
@@ -23,6 +23,20 @@ pub struct Places {
     /// A load balancer, instead of the program's.
     #[serde(default)]
     pub balance: Option<String>,
+    /// Where checkpoints are kept.
+    #[serde(default)]
+    pub checkpoint: Option<Keep>,
+    /// The folder with the checkpoint from which the program goes on.
+    #[serde(default)]
+    pub restart: Option<String>,
+}
+
+/// Where checkpoints are kept, and which of those that the program asks for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Keep {
+    pub folder: String,
+    /// One of so many.
+    pub every: u64,
 }
 
 impl Places {

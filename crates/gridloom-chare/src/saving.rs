@@ -1,0 +1,132 @@
+//! How an element saves its chares, and how it begins again with those that were saved.
+
+use super::checkpoint::{Saved, SavedArray};
+use super::core::Core;
+use super::element::Element;
+use super::error::ChareError;
+use super::id::{ArrayId, Pe};
+use super::proxy::Callback;
+use super::record::Control;
+use super::roster::Place;
+use super::value::Value;
+
+impl Core {
+    /// At the first element: all is quiet, and these callbacks have waited for it.
+    pub(crate) fn on_quiet(&mut self, callbacks: Vec<Callback>) {
+        let saves = callbacks.iter().any(|callback| callback.saves);
+        if saves && self.may_be_moving() {
+            return callbacks.into_iter().for_each(|callback| self.await_quiet(callback));
+        }
+        let number = self.checkpoints.begin(saves, callbacks, self.elements.count());
+        match number {
+            Some(number) => self.elements.clone().all().for_each(|element| self.tell(element, Control::Save(number))),
+            None => self.call_all_back(),
+        }
+    }
+
+    fn call_all_back(&mut self) {
+        let callbacks = std::mem::take(&mut self.checkpoints.callbacks);
+        callbacks.into_iter().for_each(|callback| self.call_back(callback, Value::Nothing));
+    }
+}
+
+impl Element {
+    /// Keeps checkpoints: each so many times that chares ask for one, the owner gets bytes by [`Element::take_saved`]. `next` is the
+    /// number of the first. Only the first element needs to be told.
+    pub fn keep_checkpoints(&mut self, every: u64, next: u64) {
+        (self.core.checkpoints.every, self.core.checkpoints.next) = (every, next);
+    }
+
+    /// The number of a checkpoint, and what its owner is to keep of this element. It then calls [`Element::saved`].
+    ///
+    /// # Errors
+    /// If a chare cannot be saved.
+    pub fn take_saved(&mut self) -> Result<Option<(u64, Vec<u8>)>, ChareError> {
+        let Some(number) = self.core.checkpoints.asked.take() else { return Ok(None) };
+        let mut arrays = Vec::new();
+        for (at, array) in (0..).map(ArrayId).zip(&mut self.arrays) {
+            let chares = array.save(&self.core, at)?;
+            let roster = self.core.roster(at);
+            let rounds = self.core.reductions[at.0 as usize].parts();
+            arrays.push(SavedArray { name: roster.name.clone(), count: roster.shape.len() as u32, chares, rounds });
+        }
+        let saved = Saved { arrays, callbacks: self.core.checkpoints.callbacks.clone() };
+        Ok(Some((number, postcard::to_allocvec(&saved).expect("postcard into a vector fails for no such type"))))
+    }
+
+    /// The owner has kept what this element gave it under that number.
+    pub fn saved(&mut self, number: u64) {
+        self.core.tell(Pe(0), Control::Saved(number));
+    }
+
+    /// At the first element: all have saved that checkpoint. The owner notes it, and calls [`Element::go_on`].
+    pub fn take_complete(&mut self) -> Option<u64> {
+        self.core.checkpoints.complete.take()
+    }
+
+    /// At the first element: the program goes on after a checkpoint, or from one.
+    pub fn go_on(&mut self) {
+        self.core.call_all_back();
+    }
+
+    /// The program begins from a checkpoint: [`Element::start`] does nothing from now on.
+    pub fn expect_restart(&mut self) {
+        self.core.checkpoints.is_restart = true;
+    }
+
+    /// Gives the chares of this element what was saved on all elements, after all arrays were made. Then the first one calls
+    /// [`Element::go_on`].
+    ///
+    /// # Errors
+    /// If that is not what chares of these arrays saved.
+    pub fn restore(&mut self, of_all: &[Vec<u8>]) -> Result<(), ChareError> {
+        let mut restored = vec![0; self.arrays.len()];
+        for bytes in of_all {
+            let wrong = |why: String| ChareError::Restore { array: "?".into(), why };
+            let Saved { arrays, callbacks } = postcard::from_bytes(bytes).map_err(|error| wrong(error.to_string()))?;
+            if arrays.len() != self.arrays.len() {
+                return Err(wrong(format!("{} arrays were saved, and there are {}", arrays.len(), self.arrays.len())));
+            }
+            for ((at, saved), restored) in (0..).map(ArrayId).zip(arrays).zip(&mut restored) {
+                *restored += self.restore_array(at, saved)?;
+            }
+            if self.me() == Pe(0) {
+                self.core.checkpoints.callbacks.extend(callbacks);
+            }
+        }
+        for (at, restored) in (0..).map(ArrayId).zip(restored) {
+            let roster = self.core.roster(at);
+            if restored != roster.natives().len() {
+                let why = format!("{restored} of {} chares of this element were saved", roster.natives().len());
+                return Err(ChareError::Restore { array: roster.name.clone(), why });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many chares here were restored.
+    fn restore_array(&mut self, at: ArrayId, saved: SavedArray) -> Result<usize, ChareError> {
+        let SavedArray { name, count, chares, rounds } = saved;
+        let roster = self.core.roster(at);
+        if (&name, count as usize) != (&roster.name, roster.shape.len()) {
+            let why = format!("{count} chares of {name} were saved, and it has {}", roster.shape.len());
+            return Err(ChareError::Restore { array: roster.name.clone(), why });
+        }
+        let mut restored = 0;
+        for (number, round, state) in chares {
+            if let Some(Place::Here { slot }) = self.core.roster(at).place(number) {
+                self.arrays[at.0 as usize].restore(&self.core, at, slot, &state)?;
+                self.core.reductions[at.0 as usize].go_on(slot, round);
+                restored += 1;
+            }
+        }
+        if self.core.is_root(at) {
+            for (round, part) in rounds {
+                let count = self.core.roster(at).shape.len() as u32;
+                let learned = self.core.reductions[at.0 as usize].learn(round, part, count, &self.core.reducers);
+                learned.map_err(|why| ChareError::Restore { array: name.clone(), why })?;
+            }
+        }
+        Ok(restored)
+    }
+}

@@ -1,0 +1,165 @@
+//! `gridloom chares run --checkpoint`: programs that begin again, on as many elements or others. The program is this binary again.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gridloom::Message;
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Migrate, Pe, Placement, Value};
+use gridloom::process::DEPLOY_VARIABLE;
+
+use crate::support::{gridloom, succeeds};
+
+/// While this file is absent, element 1 aborts in round [`FALL_IN`].
+const FALL: &str = "GRIDLOOM_TEST_FALL";
+/// So many rounds.
+const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
+const FALL_IN: i64 = 4;
+
+/// Tags of results.
+const COUNTED: u32 = 0;
+const SAVED: u32 = 1;
+
+#[derive(Clone, Message)]
+enum Ask {
+    Count { round: i64 },
+    Stop,
+}
+
+/// What it has counted.
+struct Counter {
+    round: i64,
+    sum: i64,
+}
+
+impl Migrate for Counter {
+    type State = (i64, i64);
+
+    fn pack(&self) -> (i64, i64) {
+        (self.round, self.sum)
+    }
+}
+
+impl Chare for Counter {
+    type Message = Ask;
+
+    fn entry(&mut self, message: Ask, cx: &mut Context<'_, Counter>) {
+        let index = i64::from(cx.index()[0]);
+        let Ask::Count { round } = message else {
+            return cx.contribute(Contribution::sum(self.sum), Callback::exit());
+        };
+        if let Some(file) = std::env::var_os(FALL)
+            && (round, cx.element()) == (FALL_IN, Pe(1))
+            && !Path::new(&file).exists()
+        {
+            std::fs::write(file, "").unwrap();
+            std::process::abort();
+        }
+        (self.round, self.sum) = (round, 3 * self.sum + round * (index + 1));
+        cx.contribute(Contribution::barrier(), Callback::to(cx.array().at(0)).tagged(COUNTED));
+    }
+
+    fn outcome(&mut self, tag: u32, _: Value, cx: &mut Context<'_, Counter>) {
+        let rounds: i64 = std::env::var(ROUNDS).unwrap().parse().unwrap();
+        match tag {
+            COUNTED => cx.checkpoint(Callback::to(cx.this()).tagged(SAVED)),
+            _ if self.round == rounds => cx.send(cx.array().all(), Ask::Stop),
+            _ => cx.send(cx.array().all(), Ask::Count { round: self.round + 1 }),
+        }
+    }
+}
+
+fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
+    let counters = job.migratable_array(7, Placement::RoundRobin, |_, state| {
+        let (round, sum) = state.unwrap_or_default();
+        Counter { round, sum }
+    })?;
+    job.start(|cx| cx.send(counters.all(), Ask::Count { round: 1 }));
+    Ok(())
+}
+
+/// Started by the other tests, as an element.
+#[test]
+#[ignore = "a process of another test"]
+fn a_program_with_checkpoints() {
+    if std::env::var_os(DEPLOY_VARIABLE).is_some() {
+        match chares::run(program) {
+            Ok(ended) if ended.is_first => println!("ended with {:?}", ended.value),
+            Ok(_) => {}
+            Err(error) => {
+                eprintln!("failed: {error}");
+                std::process::exit(3);
+            }
+        }
+    }
+}
+
+fn chares_run(rounds: i64, options: &[&str]) -> Command {
+    let own = std::env::current_exe().unwrap().display().to_string();
+    let words = ["--", &own, "--exact", "--ignored", "--nocapture", "checkpoints::a_program_with_checkpoints"];
+    let mut command = gridloom(&[&["chares", "run"], options, &words].concat());
+    command.env(ROUNDS, rounds.to_string()).env_remove("GRIDLOOM_TESTBED_HOST").env_remove(FALL);
+    command
+}
+
+fn ends_with(command: Command, rounds: i64) {
+    let out = succeeds(command);
+    let sum = |index: i64| (1..=rounds).fold(0, |sum, round| 3 * sum + round * (index + 1));
+    let all: i64 = (0..7).map(sum).sum();
+    let told: Vec<&str> = out.lines().filter(|line| line.contains("ended with")).collect();
+    assert_eq!(told, [format!("element@0| ended with Integers([{all}])")], "{out}");
+}
+
+/// A folder of a test, empty at its beginning and gone after it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("gridloom-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that has failed says more than this would.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_program_goes_on_from_its_last_checkpoint_on_any_number_of_elements() {
+    let folder = Folder::new("kept");
+    let path = folder.path("kept");
+    ends_with(chares_run(5, &["-n", "3", "--checkpoint", &path]), 5);
+    for elements in ["1", "2", "3", "5"] {
+        ends_with(chares_run(9, &["-n", elements, "--restart", &path]), 9);
+    }
+    // Of the rounds from 6 to 8, those that are the second ones of this run are kept: 6 is the first, 7 the second.
+    ends_with(chares_run(8, &["-n", "2", "--restart", &path, "--checkpoint", &path, "--every", "2"]), 8);
+    let numbers: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(numbers.len(), 1, "only the last one stays: {numbers:?}");
+    ends_with(chares_run(7, &["-n", "2", "--restart", &path]), 7);
+}
+
+#[test]
+fn a_killed_element_is_started_again_with_the_others() {
+    let folder = Folder::new("fallen");
+    let [kept, fell] = ["kept", "fell"].map(|name| folder.path(name));
+    let mut command = chares_run(6, &["-n", "3", "--checkpoint", &kept, "--restarts", "1"]);
+    command.env(FALL, &fell);
+    ends_with(command, 6);
+    assert!(Path::new(&fell).exists(), "the element has fallen");
+}
+
+#[test]
+fn a_folder_without_a_checkpoint_is_refused() {
+    let folder = Folder::new("empty");
+    let output = chares_run(5, &["-n", "1", "--restart", &folder.path("none")]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("it has no complete checkpoint"), "{error}");
+}

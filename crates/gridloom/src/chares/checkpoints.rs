@@ -1,0 +1,169 @@
+//! Checkpoints as files.
+//!
+//! ```text
+//! DIR/7/element-0   the chares of an element: a line that says what it is, the FNV-1a hash of the rest (u64 LE), the rest
+//! DIR/7/element-1
+//! DIR/7/complete    how many files there are; written when all of them are
+//! ```
+//! **Promise:** a checkpoint is taken for complete only if every element has written its file, to the disk. Older ones are deleted only
+//! then.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use gridloom_base::Fnv;
+use gridloom_chare::Pe;
+
+use crate::Error;
+
+/// The first line of a file.
+const LINE: &[u8] = b"gridloom: chares of an element, 1\n";
+/// Name of the file that stands for all being there.
+const COMPLETE: &str = "complete";
+
+/// The folder of a program's checkpoints.
+#[derive(Debug)]
+pub struct CheckpointFolder(PathBuf);
+
+fn error(what: &str, path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::Input(format!("checkpoint: cannot {what} {}: {why}", path.display()))
+}
+
+impl CheckpointFolder {
+    pub fn new(path: impl Into<PathBuf>) -> CheckpointFolder {
+        CheckpointFolder(path.into())
+    }
+
+    /// Writes what an element saves.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn write(&self, number: u64, element: Pe, bytes: &[u8]) -> Result<(), Error> {
+        let folder = self.0.join(number.to_string());
+        fs::create_dir_all(&folder).map_err(|why| error("make", &folder, why))?;
+        let hash = hash(bytes).to_le_bytes();
+        write_whole(&folder.join(format!("element-{}", element.0)), &[LINE, &hash, bytes])
+    }
+
+    /// All elements have written theirs. Earlier checkpoints are deleted.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub(super) fn complete(&self, number: u64, elements: u32) -> Result<(), Error> {
+        let file = self.0.join(number.to_string()).join(COMPLETE);
+        write_whole(&file, &[elements.to_string().as_bytes()])?;
+        for earlier in self.numbers()?.into_iter().filter(|earlier| *earlier < number) {
+            let folder = self.0.join(earlier.to_string());
+            // Without its mark it is none, however far the deletion comes.
+            match fs::remove_file(folder.join(COMPLETE)) {
+                Err(why) if why.kind() != ErrorKind::NotFound => return Err(error("delete", &folder, why)),
+                _ => fs::remove_dir_all(&folder).map_err(|why| error("delete", &folder, why))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A number that no checkpoint has had.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub(super) fn next(&self) -> Result<u64, Error> {
+        Ok(self.numbers()?.into_iter().max().map_or(0, |number| number + 1))
+    }
+
+    /// What all elements saved in the last complete checkpoint.
+    ///
+    /// # Errors
+    /// If there is none, or a file is not as it was written.
+    pub(super) fn read(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let Some(folder) = self.last()? else {
+            return Err(error("begin from", &self.0, "it has no complete checkpoint"));
+        };
+        let mark = folder.join(COMPLETE);
+        let text = fs::read_to_string(&mark).map_err(|why| error("read", &mark, why))?;
+        let count: u32 = text.parse().map_err(|why| error("read", &mark, why))?;
+        (0..count).map(|element| read_whole(&folder.join(format!("element-{element}")))).collect()
+    }
+
+    /// The folder of the last complete checkpoint, if there is one.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn last(&self) -> Result<Option<PathBuf>, Error> {
+        let mut numbers = self.numbers()?;
+        numbers.sort_unstable();
+        let folders = numbers.into_iter().rev().map(|number| self.0.join(number.to_string()));
+        Ok(folders.into_iter().find(|folder| folder.join(COMPLETE).exists()))
+    }
+
+    fn numbers(&self) -> Result<Vec<u64>, Error> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(|why| error("read", &self.0, why))?,
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Ok(names.filter_map(|name| name.parse().ok()).collect())
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = Fnv::default();
+    bytes.iter().for_each(|byte| hash.byte(*byte));
+    hash.0
+}
+
+/// Writes a file that is there whole or not at all.
+fn write_whole(path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
+    let new = path.with_extension("new");
+    let written = || {
+        let mut file = fs::File::create(&new)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        let folder = path.parent().expect("a file of a folder");
+        fs::File::open(folder)?.sync_all()
+    };
+    written().map_err(|why| error("write", path, why))
+}
+
+fn read_whole(path: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = fs::read(path).map_err(|why| error("read", path, why))?;
+    let body = LINE.len() + 8;
+    let is_whole =
+        bytes.len() >= body && bytes.starts_with(LINE) && bytes[LINE.len()..body] == hash(&bytes[body..]).to_le_bytes();
+    match is_whole {
+        true => Ok(bytes.split_off(body)),
+        false => Err(error("read", path, "it is not as it was written")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_complete_checkpoint_counts_and_earlier_ones_go() {
+        let path = std::env::temp_dir().join(format!("gridloom-checkpoints-{}", std::process::id()));
+        let folder = CheckpointFolder::new(&path);
+        assert!(folder.read().unwrap_err().to_string().contains("no complete checkpoint"));
+        assert_eq!(folder.next().unwrap(), 0);
+        for number in 0..3 {
+            for element in 0..2 {
+                folder.write(number, Pe(element), &[number as u8, element as u8]).unwrap();
+            }
+            if number < 2 {
+                folder.complete(number, 2).unwrap();
+            }
+        }
+        assert_eq!(folder.read().unwrap(), [[1, 0], [1, 1]], "the third one is not complete");
+        assert_eq!(folder.next().unwrap(), 3);
+        assert!(!path.join("0").exists());
+        let file = path.join("1/element-1");
+        let mut bytes = fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&file, bytes).unwrap();
+        assert!(folder.read().unwrap_err().to_string().contains("not as it was written"));
+        fs::remove_dir_all(path).unwrap();
+    }
+}
