@@ -4,7 +4,7 @@
     gridloom chares run -n 2 -- python examples/stencil/stencil.py --chares 16 --check
     gridloom chares run -n 2 --sites 2 --latency 16ms -- python examples/stencil/stencil.py --chares 64
 
-The mesh has the same bits for any number of chares and elements, and any placement.
+The mesh has the same bits for any number of chares and elements, and any placement, also if chares move and if the program goes on from a checkpoint.
 """
 
 import argparse
@@ -36,6 +36,8 @@ class Block(chares.Chare):
     """A square of the mesh."""
 
     edge = chares.Mailbox()
+    #: Of the command line: the same on all elements.
+    steps = move_every = checkpoint_every = 0
 
     def __init__(self, size, blocks):
         side, (row, column) = size // blocks, self.index
@@ -44,15 +46,23 @@ class Block(chares.Chare):
         at = {side: (row + down, column + right) for side, (down, right) in SIDES.items()}
         self.neighbours = {side: self.array[there] for side, there in at.items() if inside(there)}
 
-    async def run(self, steps, move_every, first=0):
-        if first == 0:
-            await self.all_reduce()
-            self.began = chares.now()
-        for number in range(first, steps):
-            if move_every and number > first and number % move_every == 0:
-                # A chare whose entry method waits cannot move: this one ends, and goes on there.
+    async def run(self):
+        await self.all_reduce()
+        self.began, self.number = chares.now(), 0
+        await self.go_on()
+
+    async def go_on(self):
+        first = self.number
+        for number in range(first, self.steps):
+            self.number = number
+            if number > first and self.checkpoint_every and number % self.checkpoint_every == 0:
+                # All blocks end here, so that all is quiet, and go on when they are saved.
+                self.contribute(callback=self.array[0, 0].save)
+                return
+            if number > first and self.move_every and number % self.move_every == 0:
+                # A chare cannot move while an entry method waits: this one ends, and goes on there.
                 self.migrate_to((self.element + 1) % self.elements)
-                self.this.run(steps, move_every, number)
+                self.this.go_on()
                 return
             cells = self.cells
             own = {"above": cells[1, 1:-1], "below": cells[-2, 1:-1], "left": cells[1:-1, 1], "right": cells[1:-1, -2]}
@@ -66,6 +76,9 @@ class Block(chares.Chare):
             self.cells = step(cells)
         self.contribute(self.cells[1:-1, 1:-1], "gather", self.array[0, 0].done)
 
+    def save(self):
+        chares.checkpoint(self.array.go_on)
+
     def done(self, blocks):
         chares.exit((blocks, chares.now() - self.began))
 
@@ -77,13 +90,15 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--placement", default="blocks")
     parser.add_argument("--move-every", type=int, default=0, help="each chare moves to the next element after so many steps")
+    parser.add_argument("--checkpoint-every", type=int, default=0, help="all are saved after so many steps, with gridloom chares run --checkpoint DIR")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     size, blocks, steps = options.size, math.isqrt(options.chares), options.steps
+    Block.steps, Block.move_every, Block.checkpoint_every = steps, options.move_every, options.checkpoint_every
 
     def program(job):
         array = job.array(Block, (blocks, blocks), (size, blocks), placement=options.placement)
-        array.run(steps, options.move_every)
+        array.run()
 
     ended = chares.run(program)
     if not ended.is_first:

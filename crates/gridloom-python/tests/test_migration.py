@@ -234,3 +234,16 @@ def test_a_program_goes_on_from_its_checkpoint_after_an_element_was_lost(tmp_pat
     for elements in (1, 3):
         done = counts(elements, 7, "--restart", kept)
         assert (done.returncode, done.stdout) == (0, "element@0| counted\n"), done.stderr
+
+
+def test_the_stencil_goes_on_from_a_checkpoint_with_the_same_bits(tmp_path):
+    def stencil(elements, steps, *options):
+        program = [sys.executable, STENCIL, "--size", 48, "--chares", 16, "--steps", steps, "--checkpoint-every", 5, "--move-every", 3, "--check"]
+        words = [PROGRAM, "chares", "run", "-n", elements, *options, "--", *program]
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120)
+        assert (done.returncode, "bitwise equal" in done.stdout) == (0, True), done.stdout + done.stderr
+
+    kept = tmp_path / "kept"
+    stencil(2, 18, "--checkpoint", kept)
+    for elements, steps in [(1, 18), (3, 31)]:
+        stencil(elements, steps, "--restart", kept)
