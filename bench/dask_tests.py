@@ -26,6 +26,7 @@ DEFAULT = [
     "array/tests/test_overlap.py",
     "array/tests/test_ufunc.py",
     "array/tests/test_random.py",
+    "array/tests/test_routines.py",
     "dataframe/tests/test_multi.py",
     "dataframe/dask_expr/tests/test_collection.py",
     "dataframe/dask_expr/tests/test_groupby.py",
