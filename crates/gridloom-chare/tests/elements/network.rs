@@ -25,6 +25,8 @@ pub struct Network {
     random: SplitMix64,
     ended: Vec<bool>,
     clock: Rc<Cell<Time>>,
+    /// What the time of the elements goes on by with each step. Balancers look the more often.
+    pub tick_ns: u64,
     /// What all elements saved in the last checkpoint.
     pub saved: Vec<Vec<u8>>,
     /// All elements are lost after that checkpoint.
@@ -49,6 +51,7 @@ impl Network {
             random: SplitMix64::new(seed),
             ended,
             clock,
+            tick_ns: 1_000_000,
             saved,
             lose_after: None,
         }
@@ -79,7 +82,7 @@ impl Network {
             let taken_ns = self.below(1000) as u64;
             self.elements[at].charge(taken_ns);
             self.elements[at].settle(0.5);
-            self.clock.set(self.clock.get() + 1_000_000);
+            self.clock.set(self.clock.get() + self.tick_ns);
             self.elements[0].balance();
             self.ended[at] |= step == Step::Ended;
             if let Some((number, bytes)) = self.elements[at].take_saved()? {
