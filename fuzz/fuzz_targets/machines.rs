@@ -380,7 +380,9 @@ impl Play {
             0 | 1 => {
                 let replaces = what >= 128;
                 self.program.tasks.push(task);
-                NameCommand::Put { name, datum, meta: meta(), replaces, replicas: u16::from(which % 4), task, group }
+                let (replicas, is_durable) = (u16::from(which % 4), which & 16 != 0);
+                let (method, made_by, meta) = (METHODS[usize::from(which) % METHODS.len()].method, None, meta());
+                NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by, task, group }
             }
             2 => NameCommand::Find { name, waits: which >= 128 },
             3 => NameCommand::Delete { name },
