@@ -1,0 +1,337 @@
+//! Molecular dynamics on message-driven objects, as LeanMD does it: an array of cells with atoms, and one chare for each pair of
+//! neighbouring cells. 6 x 6 x 6 cells have 216 x 14 = 3,024 pairs.
+//!
+//! ```sh
+//! cargo build --release -p gridloom --example leanmd
+//! gridloom chares run -n 2 -- target/release/examples/leanmd --steps 100 --check
+//! ```
+//! In each step a cell sends the positions of its atoms to its 27 pairs, which send forces back. It adds them up in the order of its
+//! pairs, so positions have the same bits for any number of elements and any placement; `--check` compares with a serial program.
+//! Every ten steps atoms that have left their cell go to the cells that they are in.
+//!
+//! The fluid is that of Lennard-Jones in reduced units, with forces that are shifted to be 0 at the cutoff: density 0.8442, temperature
+//! 0.722, cutoff 2.5. Atoms begin on a cubic lattice. They move by the velocity form of Verlet's method.
+//!
+//! Source: L. V. Kalé et al., *NAMD2: greater scalability for parallel molecular dynamics*, J. Comput. Phys. 151 (1999), for cells and
+//! pairs; S. Toxvaerd, J. C. Dyre, J. Chem. Phys. 134, 081102 (2011), for shifted forces.
+
+mod fluid;
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use fluid::{AROUND, Atoms, Fluid, NEIGHBOURS, Serial, between, within};
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Placement, Proxy, Value};
+use gridloom::{Error, Message};
+
+const USAGE: &str =
+    "leanmd [--cells 6] [--atoms 4] [--steps 100] [--dt 0.004] [--placement blocks|round-robin|by-site] [--check]";
+
+/// The pairs that bear a cell's number: that with itself comes first, then those with its neighbours on one side.
+const OWN_PAIRS: usize = NEIGHBOURS.len() + 1;
+/// All pairs of a cell.
+const PAIRS: usize = OWN_PAIRS + NEIGHBOURS.len();
+/// Meanwhile atoms move by a small part of what a cell is longer than the cutoff.
+const EXCHANGE_STEPS: u32 = 10;
+
+/// What cells are told.
+#[derive(Clone, Message)]
+enum ToCell {
+    /// All arrays are there.
+    Begin,
+    /// The forces of a pair on the atoms of this cell, and this cell's part of the energy.
+    Forces { pair: u8, energy: f64, forces: Vec<f64> },
+    /// Atoms that a neighbour had, and that are in this cell now.
+    Come { ids: Vec<u32>, at: Vec<f64>, velocity: Vec<f64>, force: Vec<f64> },
+}
+
+/// What pairs are told.
+#[derive(Clone, Message)]
+enum ToPair {
+    /// Positions of the first cell's atoms, or of the second's.
+    Positions { is_first: bool, at: Vec<f64> },
+}
+
+/// Tags of results.
+const READY: u32 = 0;
+const ENERGY: u32 = 1;
+const DONE: u32 = 2;
+
+/// A chare with the atoms of a cell.
+struct Cell {
+    options: Options,
+    pairs: Rc<OnceCell<Proxy<Pair>>>,
+    number: usize,
+    atoms: Atoms,
+    step: u32,
+    /// Energies and forces of this step, by pair.
+    forces: [Option<(f64, Vec<f64>)>; PAIRS],
+    /// What has come from neighbours, and from how many.
+    come: Atoms,
+    heard: usize,
+    is_exchanging: bool,
+    began: f64,
+    /// Of the whole fluid, after each step: at the first cell.
+    energies: Vec<f64>,
+}
+
+impl Cell {
+    fn new(options: Options, pairs: Rc<OnceCell<Proxy<Pair>>>, index: Index) -> Cell {
+        let number = options.fluid.number([index[0], index[1], index[2]]);
+        let (atoms, forces, come) = (options.fluid.atoms(number), std::array::from_fn(|_| None), Atoms::default());
+        let (step, heard, is_exchanging, began, energies) = Default::default();
+        Cell { options, pairs, number, atoms, step, forces, come, heard, is_exchanging, began, energies }
+    }
+
+    fn send_positions(&self, cx: &mut Context<'_, Cell>) {
+        let pairs = self.pairs.get().expect("all arrays are there");
+        let at = || self.atoms.at.clone();
+        let own = (0..OWN_PAIRS).map(|pair| [self.number, pair]);
+        cx.send(pairs.section(own), ToPair::Positions { is_first: true, at: at() });
+        let first = |neighbour| [self.options.fluid.first(self.number, neighbour), neighbour + 1];
+        let others = (0..NEIGHBOURS.len()).map(first);
+        cx.send(pairs.section(others), ToPair::Positions { is_first: false, at: at() });
+    }
+
+    fn begin_step(&mut self, cx: &mut Context<'_, Cell>) {
+        self.step += 1;
+        self.atoms.kick(self.options.dt);
+        self.atoms.drift(self.options.dt);
+        self.send_positions(cx);
+    }
+
+    /// All forces of a step are there.
+    fn end_step(&mut self, cx: &mut Context<'_, Cell>) {
+        let (mut potential, mut force) = (0.0, vec![0.0; self.atoms.at.len()]);
+        for (energy, forces) in self.forces.iter_mut().filter_map(Option::take) {
+            potential += energy;
+            force.iter_mut().zip(&forces).for_each(|(force, of_pair)| *force += of_pair);
+        }
+        self.atoms.force = force;
+        if self.step > 0 {
+            self.atoms.kick(self.options.dt);
+        }
+        let to_first = |tag| Callback::to(cx.array().at((0, 0, 0))).tagged(tag);
+        let (of_energy, of_end) = (to_first(ENERGY), to_first(DONE));
+        let energy = potential + self.atoms.kinetic_energy();
+        cx.contribute(Contribution::sum(energy).ordered(), of_energy);
+        let is_exchanged = self.step > 0 && self.step.is_multiple_of(EXCHANGE_STEPS);
+        if self.step == self.options.steps {
+            let done = vec![self.atoms.checksum(), self.atoms.ids.len() as i64];
+            return cx.contribute(Contribution::sum(done), of_end);
+        }
+        if !is_exchanged {
+            return self.begin_step(cx);
+        }
+        for (cell, atoms) in self.options.fluid.leaving(self.number, &mut self.atoms) {
+            let Atoms { ids, at, velocity, force } = atoms;
+            let there = cx.array().at(self.options.fluid.index(cell));
+            cx.send(there, ToCell::Come { ids, at, velocity, force });
+        }
+        self.is_exchanging = true;
+        self.end_exchange(cx);
+    }
+
+    /// Neighbours may have sent their atoms before this cell has all forces.
+    fn end_exchange(&mut self, cx: &mut Context<'_, Cell>) {
+        if self.is_exchanging && self.heard == AROUND {
+            (self.is_exchanging, self.heard) = (false, 0);
+            self.atoms = std::mem::take(&mut self.atoms).joined(std::mem::take(&mut self.come));
+            self.begin_step(cx);
+        }
+    }
+}
+
+impl Chare for Cell {
+    type Message = ToCell;
+
+    fn entry(&mut self, message: ToCell, cx: &mut Context<'_, Cell>) {
+        match message {
+            ToCell::Begin => {
+                cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
+            }
+            ToCell::Forces { pair, energy, forces } => {
+                self.forces[usize::from(pair)] = Some((energy, forces));
+                if self.forces.iter().all(Option::is_some) {
+                    self.end_step(cx);
+                }
+            }
+            ToCell::Come { ids, at, velocity, force } => {
+                self.come = std::mem::take(&mut self.come).joined(Atoms { ids, at, velocity, force });
+                self.heard += 1;
+                self.end_exchange(cx);
+            }
+        }
+    }
+
+    fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Cell>) {
+        match tag {
+            READY => {
+                self.began = cx.now();
+                self.send_positions(cx);
+            }
+            ENERGY => self.energies.push(value.float().expect("a sum of floats")),
+            _ => {
+                let Value::Integers(mut told) = value else { unreachable!("a sum of integers") };
+                told.push(((cx.now() - self.began) * 1e9) as i64);
+                told.extend(self.energies.iter().map(|energy| energy.to_bits() as i64));
+                cx.exit(told);
+            }
+        }
+    }
+}
+
+/// A chare with the forces between the atoms of two cells, or of one.
+struct Pair {
+    cells: Proxy<Cell>,
+    fluid: Fluid,
+    cell: usize,
+    /// 0 for the cell with itself, else one more than that of the neighbour.
+    number: usize,
+    first: Option<Vec<f64>>,
+    second: Option<Vec<f64>>,
+}
+
+impl Pair {
+    fn send(&self, cx: &mut Context<'_, Pair>, cell: usize, pair: usize, (energy, forces): (f64, Vec<f64>)) {
+        let there = self.cells.at(self.fluid.index(cell));
+        cx.send(there, ToCell::Forces { pair: pair as u8, energy, forces });
+    }
+}
+
+impl Chare for Pair {
+    type Message = ToPair;
+
+    fn entry(&mut self, ToPair::Positions { is_first, at }: ToPair, cx: &mut Context<'_, Pair>) {
+        if self.number == 0 {
+            return self.send(cx, self.cell, 0, within(&at));
+        }
+        *(if is_first { &mut self.first } else { &mut self.second }) = Some(at);
+        if let (Some(first), Some(second)) = (&self.first, &self.second) {
+            let (other, shift) = self.fluid.second(self.cell, self.number - 1);
+            let (energy, on_first, on_second) = between(first, second, shift);
+            (self.first, self.second) = (None, None);
+            self.send(cx, self.cell, self.number, (energy, on_first));
+            self.send(cx, other, self.number + NEIGHBOURS.len(), (energy, on_second));
+        }
+    }
+}
+
+/// What the command line says.
+#[derive(Clone)]
+struct Options {
+    fluid: Fluid,
+    steps: u32,
+    dt: f64,
+    placement: Placement,
+    check: bool,
+}
+
+fn options() -> Result<Options, String> {
+    let (mut cells, mut atoms, mut steps, mut dt) = (6, 4, 100, 0.004);
+    let (mut placement, mut check) = (Placement::Blocks, false);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if word == "--check" {
+            check = true;
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{word}: {USAGE}"))?;
+        let wrong = |why: String| format!("{word} {value}: {why}; {USAGE}");
+        let number = || value.parse::<usize>().map_err(|error| wrong(error.to_string()));
+        match word.as_str() {
+            "--cells" => cells = number()?,
+            "--atoms" => atoms = number()?,
+            "--steps" => steps = number()? as u32,
+            "--dt" => dt = value.parse().map_err(|_| wrong("a number is wanted".into()))?,
+            "--placement" => {
+                placement = match value.as_str() {
+                    "blocks" => Placement::Blocks,
+                    "round-robin" => Placement::RoundRobin,
+                    "by-site" => Placement::BySite,
+                    _ => return Err(wrong("there is no such placement".into())),
+                }
+            }
+            _ => return Err(format!("{word}: {USAGE}")),
+        }
+    }
+    Ok(Options { fluid: Fluid::new(cells, atoms)?, steps, dt, placement, check })
+}
+
+/// What came of a run: checksum, number of atoms, nanoseconds, energies.
+struct Outcome {
+    checksum: i64,
+    atoms: i64,
+    ns: i64,
+    energies: Vec<f64>,
+}
+
+/// Runs it; nothing is told on elements other than the first.
+fn run(options: Options) -> Result<Option<Outcome>, Error> {
+    let ended = chares::run(move |job| {
+        let Options { fluid, placement, .. } = &options;
+        let side = fluid.index(fluid.count() - 1)[0] as usize + 1;
+        // Known once the pairs are made, which know the cells.
+        let pairs = Rc::new(OnceCell::new());
+        let cell = |index| Cell::new(options.clone(), pairs.clone(), index);
+        let cells = job.array((side, side, side), placement.clone(), cell)?;
+        let pair = |index: Index| Pair {
+            cells,
+            fluid: fluid.clone(),
+            cell: index[0] as usize,
+            number: index[1] as usize,
+            first: None,
+            second: None,
+        };
+        let made = job.array((fluid.count(), OWN_PAIRS), placement.clone(), pair)?;
+        pairs.set(made).expect("it is made once");
+        job.start(|cx| cx.send(cells.all(), ToCell::Begin));
+        Ok(())
+    })?;
+    let Value::Integers(told) = ended.value else { unreachable!("the chares end with integers") };
+    let energies = told[3..].iter().map(|bits| f64::from_bits(*bits as u64)).collect();
+    Ok(ended.is_first.then_some(Outcome { checksum: told[0], atoms: told[1], ns: told[2], energies }))
+}
+
+fn main() -> Result<(), Error> {
+    let options = options().map_err(Error::Input)?;
+    let Options { fluid, steps, dt, check, .. } = options.clone();
+    let Some(Outcome { checksum, atoms, ns, energies }) = run(options)? else { return Ok(()) };
+    let cells = fluid.count();
+    let (pairs, ms) = (cells * OWN_PAIRS, ns as f64 / 1e6 / f64::from(steps.max(1)));
+    println!(
+        "{atoms} atoms in {cells} cells and {pairs} pairs, {steps} steps: {ms:.3} ms a step, checksum {checksum:016x}"
+    );
+    let mean = energies.iter().sum::<f64>() / energies.len() as f64;
+    let square = energies.iter().map(|energy| (energy - mean).powi(2)).sum::<f64>() / energies.len() as f64;
+    println!(
+        "energy {:.6} an atom, with fluctuations of {:.1e} of it (rms)",
+        mean / atoms as f64,
+        square.sqrt() / mean.abs()
+    );
+    if check {
+        let began = std::time::Instant::now();
+        let (serial, serial_energies) = Serial::new(fluid).run(steps, dt, EXCHANGE_STEPS);
+        let ms = began.elapsed().as_secs_f64() * 1e3 / f64::from(steps.max(1));
+        println!("serial: {ms:.3} ms a step, checksum {serial:016x}");
+        if serial != checksum || serial_energies != energies {
+            return Err(Error::Usage("the atoms are not where they are in the serial program".into()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_and_energies_are_those_of_the_serial_program() {
+        let fluid = Fluid::new(3, 3).unwrap();
+        let (steps, dt) = (2 * EXCHANGE_STEPS + 5, 0.004);
+        let options = Options { fluid: fluid.clone(), steps, dt, placement: Placement::Blocks, check: false };
+        let Outcome { checksum, atoms, energies, .. } = run(options).unwrap().unwrap();
+        assert_eq!((checksum, energies), Serial::new(fluid).run(steps, dt, EXCHANGE_STEPS));
+        assert_eq!(atoms, 729);
+    }
+}
