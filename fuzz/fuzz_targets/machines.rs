@@ -278,6 +278,10 @@ impl Play {
     /// Handles it, and what follows from that in the world.
     fn input(&mut self, input: Input) {
         let mut effects = Vec::new();
+        let is_traced = std::env::var_os("GRIDLOOM_TRACE").is_some();
+        if is_traced {
+            eprintln!("{:?} {input:?}", self.now);
+        }
         match &mut self.node {
             Node::Agent(agent) => agent.handle(self.now, input, &mut effects),
             Node::Server(server) => {
@@ -291,6 +295,9 @@ impl Play {
         }
         let mut follow = Vec::new();
         for effect in effects {
+            if is_traced {
+                eprintln!("    {effect:?}");
+            }
             match effect {
                 Effect::StartTask { task } => {
                     assert!(self.started.insert(task.id, task).is_none(), "a task runs once at a time");
@@ -390,7 +397,13 @@ impl Play {
             5 => {
                 let waiting = self.program.asks.first().copied();
                 let Some(ask) = waiting else { return };
-                return self.input(Input::Command(Command::Name { ask, command: NameCommand::Forget }));
+                self.input(Input::Command(Command::Name { ask, command: NameCommand::Forget }));
+                // Of a put that is forgotten no more is heard.
+                if let Some(datum) = self.program.lent.remove(&ask) {
+                    self.program.asks.remove(&ask);
+                    *self.program.held.entry(datum).or_default() += 1;
+                }
+                return;
             }
             6 => {
                 let Some(datum) = held else { return };
