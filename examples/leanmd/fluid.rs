@@ -102,7 +102,7 @@ impl Fluid {
     /// If atoms would act on others in cells that are no neighbours.
     pub fn new(cells: usize, lattice: usize) -> Result<Fluid, String> {
         let edge = lattice as f64 / DENSITY.cbrt();
-        if edge < CUTOFF + 0.5 || cells < 3 || cells > 32 || lattice > 16 {
+        if edge < CUTOFF + 0.5 || !(3..=32).contains(&cells) || lattice > 16 {
             return Err(format!(
                 "{cells} cells along a side, with {lattice} atoms: give 3 to 32 cells, and 3 to 16 atoms, as a cell is longer than the cutoff"
             ));
