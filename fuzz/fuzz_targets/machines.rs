@@ -319,6 +319,10 @@ impl Play {
                     ServerToCatalog::HasCopies { data } => self.kept.extend(data),
                     ServerToCatalog::Stored { .. } => {}
                 },
+                Effect::MakeDurable { named } => {
+                    let outcome = if named.version % 2 == 0 { Ok(()) } else { Err("the disk is full".into()) };
+                    follow.push(Input::MadeDurable { datum: named.datum, outcome });
+                }
                 Effect::Map { number, job } => {
                     follow.push(Input::Mapped { number, outcome: job.map(Stop::default()) });
                 }
