@@ -49,6 +49,7 @@ struct World {
     processors: Mutex<Option<Watch>>,
     /// Its process identifier; the deployment's processes are ended by signals to this process itself.
     program: OnceLock<Pid>,
+    has_program: bool,
 }
 
 /// Builds and runs the testbed of that folder.
@@ -86,6 +87,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         has_grid: !spec.services.is_empty(),
         processors: Mutex::new(None),
         program: OnceLock::new(),
+        has_program: spec.program.is_some(),
     });
     let network = world.shared.clone();
     std::thread::spawn(move || {
@@ -116,13 +118,14 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
         world.write_report(folder_path);
         return Ok(ExitCode::from(status));
     }
+    // Before the program starts: what it prints may have an interrupt sent to the tool, which is then the program's.
+    channel.write_all(&[READY]).map_err(Error::system("the tool"))?;
     let program = spec.program.as_ref().map(|program| world.start(program, false)).transpose()?;
     let program = program.map(|child| Pid::from_child(&child));
     if let Some(program) = program {
         world.program.set(program).expect("there is one program");
     }
     world.is_up(course);
-    channel.write_all(&[READY]).map_err(Error::system("the tool"))?;
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if Some(pid) == program => {
@@ -280,8 +283,9 @@ impl World {
         let Some(known) = Signal::from_named_raw(signal) else {
             return Answer::Refused(format!("no signal {signal}")).into();
         };
-        let was_alone = signal != Signal::INT.as_raw() || self.program.get().is_none() || !sys::take_interrupt();
-        let program = self.program.get().copied();
+        // A program that is being started has started in a moment, or the testbed ends.
+        let program = self.has_program.then(|| *self.program.wait());
+        let was_alone = signal != Signal::INT.as_raw() || program.is_none() || !sys::take_interrupt();
         let pass_on = move || {
             let told = program.map_or_else(|| vec![rustix::process::getpid()], with_its_group);
             // They may have ended meanwhile.

@@ -121,7 +121,7 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Starts a testbed; it is up and its services are ready, and its program has started, when this returns.
+    /// Starts a testbed; it is up and its services are ready, and its program starts, when this returns.
     ///
     /// # Errors
     /// If the machine does not allow it, or a service does not start; the cause has been said on standard error. Also if
