@@ -215,15 +215,16 @@ static void without_a_session(void) {
 
 static void begun_puts(void) {
     enum { PUTS = 20 };
-    const int hints[] = {0, OMST_POINT2POINT | OMST_SWARM_NP, OMST_BROADCAST | OMST_TREE_NP, OMST_ALL_EXCHANGE | OMST_DIRECT_NP};
-    const int wrong[] = {-1, 3, 8, OMST_BROADCAST | 512, OMST_BROADCAST | OMST_ALL_EXCHANGE, OMST_BROADCAST | 0x4000};
+    const int hints[] = {0, OMST_POINT2POINT | OMST_SWARM_NP, OMST_BROADCAST | OMST_TREE_NP, OMST_ALL_EXCHANGE | OMST_DIRECT_NP,
+                         OMST_STORAGE_NP};
+    const int wrong[] = {-1, 3, 8, OMST_BROADCAST | 512, OMST_BROADCAST | OMST_ALL_EXCHANGE, OMST_BROADCAST | 0x5000};
     OmstRequest requests[PUTS];
     char name[32];
     fill();
     BEGIN();
     for (int i = 0; i < PUTS; i++) {
         snprintf(name, sizeof name, "part %d", i);
-        requests[i] = OmstPutData(name, x + i, 100000 * sizeof *x, hints[i % 4]);
+        requests[i] = OmstPutData(name, x + i, 100000 * sizeof *x, hints[i % 5]);
         CHECK(requests[i] != NULL);
         /* It was copied. */
         x[i] = -5;

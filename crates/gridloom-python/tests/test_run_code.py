@@ -72,13 +72,13 @@ def test_servers_that_are_all_lost_are_named(program):
             handle.get()
 
 
-def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program):
+def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program, tmp_path):
     program = Path(gl.__file__).parent / "bin" / "gridloom"
     served = [program, "serve", "--no-agent", "--json", "--python", sys.executable, "--until-stdin-closes", "--name"]
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
         subprocess.Popen([*served, "runs", "--run-code"], **piped) as runs,
-        subprocess.Popen([*served, "typed", "builtin:linalg"], **piped) as typed,
+        subprocess.Popen([*served, "typed", "builtin:files"], env={**os.environ, "GRIDLOOM_FILES": str(tmp_path)}, **piped) as typed,
     ):
         addresses = [json.loads(one.stdout.readline())["address"] for one in (runs, typed)]
         with gl.connect(servers=addresses) as grid:
