@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::Builder;
 
 use gridloom_base::limits::PARTS;
@@ -29,6 +29,8 @@ use crate::transport::notice::{Inbox, Link, Notice};
 /// Says which storage a folder is.
 const NAME: &str = "gridloom-storage";
 const LOCK: &str = "lock";
+/// Files that wait to be read. What a peer tells beyond that comes over the network.
+const READS_MAX: usize = 4096;
 
 /// A folder that servers share.
 #[derive(Debug)]
@@ -126,7 +128,7 @@ struct Open {
     own: PathBuf,
     _lock: File,
     changes: Sender<Change>,
-    reads: Sender<Stored>,
+    reads: SyncSender<Stored>,
 }
 
 impl Files {
@@ -135,7 +137,7 @@ impl Files {
     pub(crate) fn start(storage: Storage, node: NodeId, inbox: &Arc<Inbox>, store: &Arc<Store>) -> io::Result<Files> {
         storage.sweep()?;
         let (own, lock) = storage.begin(node)?;
-        let ((changes, changed), (reads, read)) = (channel(), channel());
+        let ((changes, changed), (reads, read)) = (channel(), sync_channel(READS_MAX));
         let (folder, told) = (own.clone(), inbox.clone());
         let name = || Builder::new().name("storage".into());
         inbox.threads.spawn(name(), move || write_all(&folder, &changed, &told))?;
@@ -149,9 +151,9 @@ impl Files {
         self.0.as_ref().is_some_and(|open| open.changes.send(Change::Write(link, datum, payload)).is_ok())
     }
 
-    /// Reads what a peer has written; false if there is no storage. It ends in one [`Notice::Loaded`].
+    /// Reads what a peer has written; false if there is no storage, or too much is to be read. It ends in one [`Notice::Loaded`].
     pub(crate) fn read(&self, stored: Stored) -> bool {
-        self.0.as_ref().is_some_and(|open| open.reads.send(stored).is_ok())
+        self.0.as_ref().is_some_and(|open| open.reads.try_send(stored).is_ok())
     }
 
     /// This server has the datum no longer.

@@ -234,7 +234,7 @@ impl Core {
         let Some(link) = self.streams.link_to(from) else { return Ok(()) };
         let is_too_large = meta.checked_size_bytes().is_none_or(|bytes| bytes > self.streams.datum_bytes_max());
         if is_too_large || !self.files.read(Stored { link, datum, meta, digest }) {
-            let why = "it has no storage, or none for so large a datum".into();
+            let why = "it has no storage, none for so large a datum, or too much to read".into();
             self.pending.push_back(Input::DatumBroken { from, datum, no_memory: false, why });
         }
         Ok(())

@@ -312,13 +312,13 @@ fn invalid(why: String) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use gridloom_base::{Dtype, NodeId};
 
     use super::*;
     use crate::segment::Pool;
 
-    fn header(size_bytes: u64) -> CargoHeader {
+    pub(in crate::transport) fn header(size_bytes: u64) -> CargoHeader {
         let datum = DatumId { client: NodeId(1), serial: 2 };
         let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[9]) };
         CargoHeader { serial: 5, cargo, size_bytes, goes_on: None }

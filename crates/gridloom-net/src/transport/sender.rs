@@ -185,7 +185,9 @@ impl Thread {
                 break;
             }
             self.streams += LANES;
-            let stream = match self.open_once(self.streams, attempt + 1 == OPEN_ATTEMPTS, until) {
+            // Where several connections cannot be made, one may.
+            let stripes = if attempt == 0 { self.route.stripes } else { Some(1) };
+            let stream = match self.open_once((self.streams, stripes), attempt + 1 == OPEN_ATTEMPTS, until) {
                 Ok(stream) => stream,
                 Err(error) => {
                     why = error.to_string();
@@ -208,7 +210,7 @@ impl Thread {
         Err(format!("no bulk connection to {} at '{}': {why}", self.route.peer.name, self.route.peer.address))
     }
 
-    fn open_once(&mut self, number: u64, last: bool, until: Instant) -> io::Result<Stream> {
+    fn open_once(&mut self, (number, stripes): (u64, Option<u8>), last: bool, until: Instant) -> io::Result<Stream> {
         if self.sharing {
             match self.open_local(number) {
                 Ok(stream) => return Ok(Stream::Local(stream)),
@@ -229,7 +231,7 @@ impl Thread {
         }
         let mut failed = io::Error::other("neither side can be dialled");
         if !self.route.peer.address.is_empty() {
-            match self.dial(number, until) {
+            match self.dial(number, stripes, until) {
                 Ok((stripes, keys)) => return Ok(Stream::Tcp(stripes, Tagger::new(keys.send))),
                 Err(error) => failed = error,
             }
@@ -241,13 +243,13 @@ impl Thread {
     }
 
     /// Dials the connections of a stream.
-    fn dial(&self, number: u64, until: Instant) -> io::Result<(Stripes, Keys)> {
-        let Route { peer, credentials, pass, own, stripes, .. } = &self.route;
+    fn dial(&self, number: u64, stripes: Option<u8>, until: Instant) -> io::Result<(Stripes, Keys)> {
+        let Route { peer, credentials, pass, own, .. } = &self.route;
         let to = (peer.node, &*peer.address);
         let mut own = own.clone();
         (own.purpose, own.stream) = (Purpose::BulkSend, number);
         let (first, keys) =
-            dial_bulk(to, credentials, pass, own.clone(), until, |socket| stripes::count(*stripes, socket))?;
+            dial_bulk(to, credentials, pass, own.clone(), until, |socket| stripes::count(stripes, socket))?;
         let (first, of) = first;
         // A dial takes three round trips: they are made at the same time.
         let further = thread::scope(|scope| {

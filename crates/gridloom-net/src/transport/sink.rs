@@ -135,19 +135,12 @@ fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 3]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_base::{DatumId, Dtype, Meta, NodeId};
     use gridloom_channel::Key;
     use gridloom_channel::tags::TAG_BYTES;
 
     use super::*;
-    use crate::transport::Cargo;
     use crate::transport::bulk::decode_header;
-
-    fn header(size_bytes: u64) -> CargoHeader {
-        let datum = DatumId { client: NodeId(1), serial: 2 };
-        let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Uint8, &[9]) };
-        CargoHeader { serial: 5, cargo, size_bytes, goes_on: None }
-    }
+    use crate::transport::bulk::tests::header;
 
     #[test]
     fn a_datum_is_written_whole_through_short_writes() {

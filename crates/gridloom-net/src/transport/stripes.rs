@@ -148,8 +148,12 @@ impl Gathering {
         self.0.len() == usize::from(stripe.of) && self.0[usize::from(stripe.number)].is_none()
     }
 
-    /// Takes one in that is missing. Gives all of them, with the keys of the first, if it was the last.
+    /// Takes one in that is missing; another is closed. Gives all of them, with the keys of the first, if it was the last.
     pub fn take_in(&mut self, stripe: Stripe, socket: (TcpStream, Keys)) -> Option<(Stripes, Keys)> {
+        // It was admitted before the first one was taken in, perhaps, and says that the stream has more.
+        if !self.lacks(stripe) {
+            return None;
+        }
         self.0[usize::from(stripe.number)] = Some(socket);
         if self.0.iter().any(Option::is_none) {
             return None;
@@ -202,6 +206,9 @@ mod tests {
         assert!(gathering.lacks(stripe(1)) && !gathering.lacks(Stripe { number: 0, of: 3 }));
         assert!(gathering.take_in(stripe(1), (pair().0, keys(1))).is_none());
         assert!(!gathering.lacks(stripe(1)) && gathering.lacks(stripe(0)));
+        for wrong in [stripe(1), Stripe { number: 3, of: 4 }] {
+            assert!(gathering.take_in(wrong, (pair().0, keys(2))).is_none());
+        }
         let (stripes, keys) = gathering.take_in(stripe(0), (pair().0, keys(0))).unwrap();
         assert!(stripes.sockets.len() == 2 && keys.send.0 == [0; 16]);
         assert!(stripe(2).check().is_err() && Stripe { number: 0, of: STRIPES_MAX + 1 }.check().is_err());
