@@ -9,7 +9,7 @@
 //! then.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use gridloom_base::Fnv;
@@ -55,11 +55,7 @@ impl CheckpointFolder {
         write_whole(&file, &[elements.to_string().as_bytes()])?;
         for earlier in self.numbers()?.into_iter().filter(|earlier| *earlier < number) {
             let folder = self.0.join(earlier.to_string());
-            // Without its mark it is none, however far the deletion comes.
-            match fs::remove_file(folder.join(COMPLETE)) {
-                Err(why) if why.kind() != ErrorKind::NotFound => return Err(error("delete", &folder, why)),
-                _ => fs::remove_dir_all(&folder).map_err(|why| error("delete", &folder, why))?,
-            }
+            delete(&folder).map_err(|why| error("delete", &folder, why))?;
         }
         Ok(())
     }
@@ -104,6 +100,32 @@ impl CheckpointFolder {
         };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         Ok(names.filter_map(|name| name.parse().ok()).collect())
+    }
+}
+
+/// Deletes a checkpoint. Folders and files of others may have such names: nothing of theirs is deleted.
+fn delete(folder: &Path) -> io::Result<()> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    // Without its mark it is none, however far the deletion comes.
+    match fs::remove_file(folder.join(COMPLETE)) {
+        Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    let is_own = |path: &PathBuf| {
+        let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.strip_prefix("element-"));
+        name.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
+    let own: Vec<PathBuf> = paths?.into_iter().filter(is_own).collect();
+    own.iter().try_for_each(fs::remove_file)?;
+    if own.is_empty() {
+        return Ok(());
+    }
+    match fs::remove_dir(folder) {
+        Err(why) if why.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed,
     }
 }
 
@@ -159,7 +181,18 @@ mod tests {
         assert_eq!(folder.read().unwrap(), [[1, 0], [1, 1]], "the third one is not complete");
         assert_eq!(folder.next().unwrap(), 3);
         assert!(!path.join("0").exists());
-        let file = path.join("1/element-1");
+        // Of the user, in the same folder.
+        let results = [path.join("2/results.txt"), path.join("1/2024/results.txt")];
+        fs::create_dir_all(path.join("1/2024")).unwrap();
+        results.iter().for_each(|file| fs::write(file, "mine").unwrap());
+        fs::write(path.join("0"), "mine").unwrap();
+        for element in 0..2 {
+            folder.write(3, Pe(element), &[3]).unwrap();
+        }
+        folder.complete(3, 2).unwrap();
+        assert!(results.iter().all(|file| file.exists()) && path.join("0").exists());
+        assert!(!path.join("1/element-1").exists() && !path.join("2/element-0").exists());
+        let file = path.join("3/element-1");
         let mut bytes = fs::read(&file).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&file, bytes).unwrap();
