@@ -4,6 +4,7 @@
 //! DIR/gridloom-storage          says which storage it is: the same file, the same storage
 //! DIR/NODE/lock                 held by the server while it runs
 //! DIR/NODE/DATUM                what it has written
+//! DIR/NODE/new                  what it is writing
 //! ```
 //! **Invariants.** A file is whole when it has its name, and what is read is checked against the digest that its writer has told over
 //! their connection. A server removes a file when it drops the datum, its folder when it ends, and the folders of servers that
@@ -29,6 +30,8 @@ use crate::transport::notice::{Inbox, Link, Notice};
 /// Says which storage a folder is.
 const NAME: &str = "gridloom-storage";
 const LOCK: &str = "lock";
+/// What is being written.
+const NEW: &str = "new";
 /// Files that wait to be read. What a peer tells beyond that comes over the network.
 const READS_MAX: usize = 4096;
 
@@ -93,11 +96,20 @@ impl Storage {
             let lock = if is_one { File::open(path.join(LOCK)).ok() } else { None };
             if lock.is_some_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()) {
                 // Another server may be at it, too.
-                let _ = fs::remove_dir_all(path);
+                let _ = remove_own(&path);
             }
         }
         Ok(())
     }
+}
+
+/// Removes the folder of a server. One with other files in it is somebody else's, and stays.
+fn remove_own(folder: &Path) -> io::Result<()> {
+    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_datum = |name: &str| name.split_once('-').is_some_and(|(a, b)| is_number(a) && is_number(b));
+    let names: io::Result<Vec<_>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect();
+    let is_own = |name: &str| name == LOCK || name == NEW || is_datum(name);
+    if names?.iter().all(|name| name.to_str().is_some_and(is_own)) { fs::remove_dir_all(folder) } else { Ok(()) }
 }
 
 fn file_name(datum: DatumId) -> String {
@@ -199,7 +211,7 @@ fn write_all(folder: &Path, changes: &Receiver<Change>, inbox: &Inbox) {
 
 /// Gives the digest of the bytes.
 fn write(folder: &Path, datum: DatumId, bytes: &[u8]) -> io::Result<[u8; 32]> {
-    let (name, new) = (folder.join(file_name(datum)), folder.join("new"));
+    let (name, new) = (folder.join(file_name(datum)), folder.join(NEW));
     let written = (|| {
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         let mut hasher = blake3::Hasher::new();
@@ -278,9 +290,13 @@ mod tests {
         // Another server that starts leaves it alone while its writer runs.
         other.sweep().unwrap();
         assert!(own.join(file_name(DATUM)).exists());
+        // Folders of others have such names, too.
+        let others = folder.path().join("0123456789abcdef");
+        fs::create_dir(&others).unwrap();
+        [LOCK, "results"].iter().for_each(|name| fs::write(others.join(name), "mine").unwrap());
         drop(lock);
         other.sweep().unwrap();
-        assert!(!own.exists());
+        assert!(!own.exists() && others.join("results").exists());
         assert!(read_of(3 << 20, digest).is_err());
         assert!(folder.path().join(NAME).exists());
     }
