@@ -48,21 +48,24 @@ const DONE: u32 = 1;
 const AT_CHECKPOINT: u32 = 2;
 const SAVED: u32 = 3;
 
-/// A square of cells, before and after a step.
+/// A rectangle of cells, before and after a step.
 struct Mesh {
-    side: usize,
+    rows: usize,
+    columns: usize,
     cells: Vec<f64>,
     next: Vec<f64>,
 }
 
 impl Mesh {
-    /// The part of a mesh of `size` by `size` cells that begins at that row and column.
-    fn new(size: usize, side: usize, row: usize, column: usize) -> Mesh {
+    /// The part with so many rows and columns of a mesh of `size` by `size` cells that begins at that row and column.
+    fn new(size: usize, (rows, columns): (usize, usize), (row, column): (usize, usize)) -> Mesh {
         let wave = |at: usize| (std::f64::consts::PI * (at + 1) as f64 / (size + 1) as f64).sin();
-        let (down, across): (Vec<f64>, Vec<f64>) = (0..side).map(|at| (wave(row + at), wave(column + at))).unzip();
+        let down: Vec<f64> = (0..rows).map(|at| wave(row + at)).collect();
+        let across: Vec<f64> = (0..columns).map(|at| wave(column + at)).collect();
         let cell = |i: usize, j: usize| down[i] * across[j] + ((row + i) * 31 + column + j) as f64 % 7.0;
-        let cells: Vec<f64> = (0..side).flat_map(|i| (0..side).map(move |j| (i, j))).map(|(i, j)| cell(i, j)).collect();
-        Mesh { side, next: cells.clone(), cells }
+        let cells: Vec<f64> =
+            (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| cell(i, j)).collect();
+        Mesh { rows, columns, next: cells.clone(), cells }
     }
 
     /// Each cell becomes the mean of its four neighbours, of which those outside are `edges`. What is at the rim then goes to
@@ -74,14 +77,14 @@ impl Mesh {
     }
 
     fn compute(&mut self, edges: &Edges, rim: &mut Edges) {
-        let (side, last) = (self.side, self.side - 1);
-        let row_of = |row: usize| &self.cells[row * side..][..side];
+        let (columns, last) = (self.columns, self.columns - 1);
+        let row_of = |row: usize| &self.cells[row * columns..][..columns];
         rim[2].clear();
         rim[3].clear();
-        for row in 0..side {
-            let above = if row == 0 { &edges[0][..side] } else { row_of(row - 1) };
-            let below = if row == last { &edges[1][..side] } else { row_of(row + 1) };
-            let (own, next) = (row_of(row), &mut self.next[row * side..][..side]);
+        for row in 0..self.rows {
+            let above = if row == 0 { &edges[0][..columns] } else { row_of(row - 1) };
+            let below = if row + 1 == self.rows { &edges[1][..columns] } else { row_of(row + 1) };
+            let (own, next) = (row_of(row), &mut self.next[row * columns..][..columns]);
             let mean = |at: usize, left: f64, right: f64| 0.25 * (above[at] + below[at] + left + right);
             for at in 1..last {
                 next[at] = mean(at, own[at - 1], own[at + 1]);
@@ -96,7 +99,7 @@ impl Mesh {
     }
 
     fn rows_at_rim(&self, rim: &mut Edges) {
-        let rows = [&self.cells[..self.side], &self.cells[(self.side - 1) * self.side..]];
+        let rows = [&self.cells[..self.columns], &self.cells[(self.rows - 1) * self.columns..]];
         for (rim, row) in rim.iter_mut().zip(rows) {
             rim.clear();
             rim.extend_from_slice(row);
@@ -107,25 +110,25 @@ impl Mesh {
     fn rim(&self) -> Edges {
         let mut rim = Edges::default();
         self.rows_at_rim(&mut rim);
-        rim[2].extend(self.cells.iter().step_by(self.side));
-        rim[3].extend(self.cells.iter().skip(self.side - 1).step_by(self.side));
+        rim[2].extend(self.cells.iter().step_by(self.columns));
+        rim[3].extend(self.cells.iter().skip(self.columns - 1).step_by(self.columns));
         rim
     }
 
     /// Outside of the whole mesh all is zero.
     fn nothing_outside(&self) -> Edges {
-        std::array::from_fn(|_| vec![0.0; self.side])
+        [self.columns, self.columns, self.rows, self.rows].map(|length| vec![0.0; length])
     }
 
     /// Sums up the bits of all cells and where they are. The sum of several blocks is that of the whole mesh.
-    fn checksum(&self, size: usize, row: usize, column: usize) -> i64 {
+    fn checksum(&self, size: usize, (row, column): (usize, usize)) -> i64 {
         let cell = |(i, j): (usize, usize)| {
             let at = ((row + i) * size + column + j) as u64;
             let mixed =
-                (self.cells[i * self.side + j].to_bits() ^ at.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (self.cells[i * self.columns + j].to_bits() ^ at.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) as i64
         };
-        (0..self.side).flat_map(|i| (0..self.side).map(move |j| (i, j))).map(cell).fold(0, i64::wrapping_add)
+        (0..self.rows).flat_map(|i| (0..self.columns).map(move |j| (i, j))).map(cell).fold(0, i64::wrapping_add)
     }
 }
 
@@ -172,11 +175,11 @@ impl Migrate for Block {
 impl Block {
     /// A block that begins, or one that comes from another element.
     fn new(options: Options, at: Index, moving: Option<Moving>) -> Block {
-        let side = options.size / options.blocks;
+        let (rows, columns) = options.cells_of_block();
         let (mesh, progress) = match moving {
-            Some(Moving { cells, progress }) => (Mesh { side, next: cells.clone(), cells }, progress),
+            Some(Moving { cells, progress }) => (Mesh { rows, columns, next: cells.clone(), cells }, progress),
             None => {
-                let mesh = Mesh::new(options.size, side, at[0] as usize * side, at[1] as usize * side);
+                let mesh = Mesh::new(options.size, (rows, columns), options.begin_of(at));
                 let edges = mesh.nothing_outside();
                 let (early, began) = Default::default();
                 (mesh, Progress { is_ready: false, step: 0, edges, there: 0, early, began })
@@ -187,10 +190,11 @@ impl Block {
 
     /// The sides on which there are neighbours, and their indices.
     fn neighbours(&self) -> impl Iterator<Item = (usize, Index)> + use<> {
-        let (at, blocks) = (self.at, self.options.blocks as i32);
+        let (at, (down, across)) = (self.at, self.options.blocks);
+        let (rows, columns) = (down as i32, across as i32);
         SIDES.into_iter().enumerate().filter_map(move |(side, (down, right))| {
             let (row, column) = (at[0] + down, at[1] + right);
-            let is_inside = (0..blocks).contains(&row) && (0..blocks).contains(&column);
+            let is_inside = (0..rows).contains(&row) && (0..columns).contains(&column);
             is_inside.then(|| (side, (row, column).into()))
         })
     }
@@ -207,12 +211,12 @@ impl Block {
     fn go_on(&mut self, cx: &mut Context<'_, Block>) {
         let (steps, neighbours) = (self.options.steps, self.neighbours().count());
         while self.progress.is_ready && self.progress.step < steps && self.progress.there == neighbours {
-            let times = if self.at[0] * 4 < self.options.blocks as i32 { self.options.skew } else { 1 };
+            let times = if self.at[0] * 4 < self.options.blocks.0 as i32 { self.options.skew } else { 1 };
             for _ in 1..times {
                 self.mesh.compute(&self.progress.edges, &mut self.rim);
             }
             self.mesh.step(&self.progress.edges, &mut self.rim);
-            cx.compute(self.options.cell_ns * (self.mesh.side * self.mesh.side) as f64 * f64::from(times));
+            cx.compute(self.options.cell_ns * (self.mesh.rows * self.mesh.columns) as f64 * f64::from(times));
             self.progress.step += 1;
             if self.progress.step == steps {
                 return self.contribute_checksum(cx);
@@ -242,8 +246,7 @@ impl Block {
     }
 
     fn contribute_checksum(&self, cx: &mut Context<'_, Block>) {
-        let side = self.mesh.side;
-        let sum = self.mesh.checksum(self.options.size, self.at[0] as usize * side, self.at[1] as usize * side);
+        let sum = self.mesh.checksum(self.options.size, self.options.begin_of(self.at));
         cx.contribute(Contribution::sum(sum), Callback::to(cx.array().at((0, 0))).tagged(DONE));
     }
 }
@@ -292,7 +295,8 @@ impl Block {
 #[derive(Clone)]
 struct Options {
     size: usize,
-    blocks: usize,
+    /// Blocks of a column, and of a row.
+    blocks: (usize, usize),
     steps: u32,
     placement: Placement,
     check: bool,
@@ -306,11 +310,39 @@ struct Options {
     checkpoint_every: u32,
 }
 
+impl Options {
+    /// The rows and columns of a block.
+    fn cells_of_block(&self) -> (usize, usize) {
+        (self.size / self.blocks.0, self.size / self.blocks.1)
+    }
+
+    /// The row and the column where the block of that index begins.
+    fn begin_of(&self, at: Index) -> (usize, usize) {
+        let (rows, columns) = self.cells_of_block();
+        (at[0] as usize * rows, at[1] as usize * columns)
+    }
+}
+
+/// So many blocks in rows and columns, as square as they can be, no fewer columns than rows.
+fn blocks_of(chares: usize) -> (usize, usize) {
+    let down = (1..=chares.isqrt()).rev().find(|down| chares.is_multiple_of(*down)).unwrap_or(0);
+    (down, chares.checked_div(down).unwrap_or(0))
+}
+
 fn options() -> Result<Options, String> {
     let (placement, check, cell_ns, move_every, skew) = (Placement::Blocks, false, 0.0, 0, 1);
     let checkpoint_every = 0;
-    let mut options =
-        Options { size: 2048, blocks: 4, steps: 50, placement, check, cell_ns, move_every, skew, checkpoint_every };
+    let mut options = Options {
+        size: 2048,
+        blocks: (4, 4),
+        steps: 50,
+        placement,
+        check,
+        cell_ns,
+        move_every,
+        skew,
+        checkpoint_every,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--check" {
@@ -321,7 +353,7 @@ fn options() -> Result<Options, String> {
         let number = || value.parse::<usize>().map_err(|error| format!("{word} {value}: {error}; {USAGE}"));
         match word.as_str() {
             "--size" => options.size = number()?,
-            "--chares" => options.blocks = number()?.isqrt(),
+            "--chares" => options.blocks = blocks_of(number()?),
             "--cell-ns" => {
                 options.cell_ns = value.parse().map_err(|error| format!("{word} {value}: {error}; {USAGE}"))?
             }
@@ -340,10 +372,10 @@ fn options() -> Result<Options, String> {
             _ => return Err(format!("{word}: {USAGE}")),
         }
     }
-    let Options { size, blocks, .. } = options;
-    match blocks > 0 && size.is_multiple_of(blocks) {
+    let Options { size, blocks: (down, across), .. } = options;
+    match down > 0 && size.is_multiple_of(down) && size.is_multiple_of(across) {
         true => Ok(options),
-        false => Err(format!("{size} by {size} cells cannot be divided into {blocks} by {blocks} chares")),
+        false => Err(format!("{size} by {size} cells cannot be divided into {down} by {across} chares")),
     }
 }
 
@@ -353,7 +385,7 @@ fn main() -> Result<(), Error> {
     let ended = chares::run(move |job| {
         let (options, placement) = (options.clone(), options.placement.clone());
         let block = move |at, moving| Block::new(options.clone(), at, moving);
-        let mesh = job.migratable_array((blocks, blocks), placement, block)?;
+        let mesh = job.migratable_array(blocks, placement, block)?;
         job.start(|cx| cx.send(mesh.all(), Ask::Begin));
         Ok(())
     })?;
@@ -364,16 +396,16 @@ fn main() -> Result<(), Error> {
     let (checksum, ms) = (told[0], told[1] as f64 / 1e6 / f64::from(steps.max(1)));
     println!(
         "{size} x {size} cells in {} chares, {steps} steps: {ms:.3} ms a step, checksum {checksum:016x}, {} moved",
-        blocks * blocks,
+        blocks.0 * blocks.1,
         ended.moved
     );
     if check {
-        let mut mesh = Mesh::new(size, size, 0, 0);
+        let mut mesh = Mesh::new(size, (size, size), (0, 0));
         let (edges, mut rim) = (mesh.nothing_outside(), mesh.rim());
         let began = std::time::Instant::now();
         (0..steps).for_each(|_| mesh.step(&edges, &mut rim));
         let ms = began.elapsed().as_secs_f64() * 1e3 / f64::from(steps.max(1));
-        let serial = mesh.checksum(size, 0, 0);
+        let serial = mesh.checksum(size, (0, 0));
         println!("serial: {ms:.3} ms a step, checksum {serial:016x}");
         if serial != checksum {
             return Err(Error::Usage("the mesh is not that of the serial program".into()));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::element::{Host, HostId, Link, LinkId, Route};
 use crate::error::PlatformError;
-use crate::profile::Profile;
+use crate::profile::{Profile, ProfileKind, ProfileTarget};
 use crate::route::net::Net;
 use crate::route::point::PointId;
 use crate::route::walk::Walk;
@@ -52,6 +52,22 @@ impl Platform {
     /// The link of that name (`NAME_UP` or `NAME_DOWN` for a direction of a split-duplex link).
     pub fn link(&self, name: &str) -> Option<LinkId> {
         self.link_names.get(name).copied()
+    }
+
+    /// The same with latency 0 of these links, at all times.
+    ///
+    /// # Panics
+    /// If a link is not one of this platform.
+    pub fn without_latency(mut self, links: &[LinkId]) -> Platform {
+        for link in links {
+            self.links[link.0 as usize].latency_s = 0.0;
+        }
+        let is_gone = |profile: &Profile| match profile.target {
+            ProfileTarget::Link(link) => profile.kind == ProfileKind::Latency && links.contains(&link),
+            ProfileTarget::Host(_) => false,
+        };
+        self.profiles.retain(|profile| !is_gone(profile));
+        self
     }
 
     /// How elements change over time, in the order of the file.

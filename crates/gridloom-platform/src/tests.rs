@@ -444,3 +444,18 @@ fn a_long_line_of_hosts_is_read_in_time_that_grows_with_its_length() {
     let error = Platform::parse(&wrong, "long.toml", &mut |_| unreachable!()).unwrap_err();
     assert_eq!((error.line as usize, error.column as usize), (1, column), "{error}");
 }
+
+#[test]
+fn links_can_lose_their_latency_for_good() {
+    let text = "[[link]]\nname = 'near'\nbandwidth = 1\nlatency = '1ms'\n[[link]]\nname = 'far'\nbandwidth = 1\nlatency = '9ms'\n\
+                [[host]]\nname = 'a'\nspeed = 1\n[[host]]\nname = 'b'\nspeed = 1\n\
+                [[route]]\nfrom = 'a'\nto = 'b'\nlinks = ['near', 'far']\n\
+                [[profile]]\nlink = 'far'\nkind = 'latency'\nevents = [[1, '2ms']]\n\
+                [[profile]]\nlink = 'far'\nkind = 'bandwidth'\nevents = [[1, 2]]\n\
+                [[profile]]\nlink = 'near'\nkind = 'latency'\nevents = [[1, '2ms']]\n";
+    let platform = toml(text).unwrap();
+    let far = platform.link("far").unwrap();
+    let platform = platform.without_latency(&[far]);
+    assert_eq!(platform.route(HostId(0), HostId(1)).unwrap().latency_s, 0.001);
+    assert_eq!(platform.profiles().len(), 2);
+}

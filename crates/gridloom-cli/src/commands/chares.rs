@@ -10,7 +10,7 @@ use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, Keep, Place
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::say;
 use gridloom_platform::deployment::Process;
-use gridloom_platform::{Host, units};
+use gridloom_platform::{Host, Platform, units};
 use gridloom_testbed::fleet::{self, Limits};
 use gridloom_testbed::spec::Launch;
 use gridloom_testbed::telling::Telling;
@@ -20,11 +20,14 @@ use super::deploy::{deployed, loopback_addresses};
 use super::simulate::seconds;
 use super::{OwnFolder, print_text};
 
+mod advise;
+
 /// Run programs of message-driven objects (chares)
 #[derive(clap::Subcommand)]
 pub enum Options {
     Run(Run),
     Deployment(Deployment),
+    Advise(advise::Options),
 }
 
 /// Run a program of chares on several processing elements of this machine.
@@ -97,26 +100,32 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     match options {
         Options::Run(run) => start(run),
         Options::Deployment(deployment) => print_deployment(deployment),
+        Options::Advise(advise) => advise::run(advise),
     }
 }
 
 fn print_deployment(options: &Deployment) -> Result<ExitCode> {
-    let file = options.platform.display();
-    let platform = super::platform::read(&options.platform)?;
+    let Deployment { platform: file, number, balance } = options;
+    let platform = super::platform::read(file)?;
+    print_text(&deployment_text(&platform, file, *number, balance.clone())?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The deployment of so many elements, one for each host if none, on the platform of that file.
+fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, balance: Option<String>) -> Result<String> {
     let hosts = platform.hosts();
-    ensure!(!hosts.is_empty(), "{file}: it has no host");
-    let number = options.number.unwrap_or(hosts.len());
+    ensure!(!hosts.is_empty(), "{}: it has no host", file.display());
+    let number = number.unwrap_or(hosts.len());
     check_number(number)?;
-    let site = |host: &Host| host.properties.get("site").cloned().unwrap_or_default();
-    let mut sites: Vec<String> = hosts.iter().map(site).collect();
-    sites.sort();
+    let mut sites: Vec<&str> = hosts.iter().map(site_of).collect();
+    sites.sort_unstable();
     sites.dedup();
     let place = |element: usize| {
         let host = &hosts[element * hosts.len() / number];
-        let site = sites.binary_search(&site(host)).expect("the site of a host");
+        let site = sites.binary_search(&site_of(host)).expect("the site of a host");
         (host.name.clone(), site as u32)
     };
-    let (hosts, balance) = ((0..number).map(place).collect(), options.balance.clone());
+    let hosts = (0..number).map(place).collect();
     let processes = processes(&Places { elements: hosts, balance, ..Places::default() });
     let mut text = String::new();
     for Process { host, function, arguments, .. } in processes {
@@ -124,8 +133,11 @@ fn print_deployment(options: &Deployment) -> Result<ExitCode> {
         let [host, function, arguments] = [json!(host), json!(function), json!(arguments)];
         text += &format!("[[process]]\nhost = {host}\nfunction = {function}\narguments = {arguments}\n\n");
     }
-    print_text(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(text)
+}
+
+fn site_of(host: &Host) -> &str {
+    host.properties.get("site").map_or("", String::as_str)
 }
 
 fn check_number(number: usize) -> Result<()> {

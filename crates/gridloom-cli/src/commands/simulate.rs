@@ -1,6 +1,6 @@
 //! `gridloom simulate`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -157,6 +157,7 @@ fn config(options: &Options) -> Result<SimulateConfig> {
         seed: options.seed,
         network: options.network.clone(),
         reference_flops: None,
+        without_latency: BTreeSet::new(),
         until: options.until,
         efficiencies: options.efficiencies.as_deref().map(read_efficiencies).transpose()?.unwrap_or_default(),
         report: None,
@@ -196,10 +197,21 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     config.platform = absolute(&config.platform)?;
     config.deployment = config.deployment.as_deref().map(absolute).transpose()?;
     config.faults = config.faults.as_deref().map(absolute).transpose()?;
+    run_simulated(&options.program, &config, if options.json { Output::ToStandardError } else { Output::AsItIs })
+}
+
+/// Where the standard output of a simulated program goes.
+pub(super) enum Output {
+    AsItIs,
+    ToStandardError,
+}
+
+/// Runs the program to its end in that simulation, whose paths are absolute.
+pub(super) fn run_simulated(words: &[String], config: &SimulateConfig, output: Output) -> Result<ExitStatus> {
     let (name, value) = config.to_environment()?;
-    let mut command = Command::new(&options.program[0]);
-    command.args(&options.program[1..]).env(name, value);
-    if options.json {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env(name, value);
+    if matches!(output, Output::ToStandardError) {
         command.stdout(std::io::stderr());
     }
     // The program ends with this thread: killing this process leaves no simulation running.
@@ -207,7 +219,7 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     // An interrupt at the terminal is for the program, which then ends its simulation.
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())?;
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM])?;
-    let mut child = command.spawn().with_context(|| format!("cannot run '{}'", options.program[0]))?;
+    let mut child = command.spawn().with_context(|| format!("cannot run '{}'", words[0]))?;
     let pid = rustix::process::Pid::from_child(&child);
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
     std::thread::spawn(move || {

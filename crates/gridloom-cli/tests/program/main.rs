@@ -1,5 +1,6 @@
 //! The program as its users meet it. One binary: each file of tests of its own would link the whole program's crates anew.
 
+mod advise;
 mod both_worlds;
 mod c;
 mod calls;

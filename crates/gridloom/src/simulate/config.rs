@@ -1,11 +1,11 @@
 //! The configuration of a simulated grid, and the files that it names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_flow::NetworkModel;
-use gridloom_platform::{HostId, Platform, units};
+use gridloom_platform::{HostId, LinkId, Platform, units};
 use gridloom_sim::SimConfig;
 use gridloom_sim::faults::Scenario;
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,9 @@ pub struct SimulateConfig {
     /// Network model by name; the default if `None`.
     #[serde(default)]
     pub network: Option<String>,
+    /// Links that have no latency, whatever the platform says, by name.
+    #[serde(default)]
+    pub without_latency: BTreeSet<String>,
     /// Speed of this machine, for blocks that are measured on it, floating-point operations per second; measured if
     /// `None`.
     #[serde(default)]
@@ -139,7 +142,14 @@ impl SimulateConfig {
         let text = read_text(&self.platform)?;
         let folder = self.platform.parent().map(PathBuf::from).unwrap_or_default();
         let mut load = |name: &str| read_text(&folder.join(name)).map_err(|error| error.to_string());
-        Platform::parse(&text, &self.platform.display().to_string(), &mut load).map_err(|e| Error::Input(e.to_string()))
+        let platform = Platform::parse(&text, &self.platform.display().to_string(), &mut load)
+            .map_err(|e| Error::Input(e.to_string()))?;
+        let links = self
+            .without_latency
+            .iter()
+            .map(|name| platform.link(name).ok_or_else(|| Error::Input(format!("the platform has no link '{name}'"))));
+        let links: Vec<LinkId> = links.collect::<Result<_, _>>()?;
+        Ok(platform.without_latency(&links))
     }
 
     pub(crate) fn read_faults(&self) -> Result<Option<Scenario>, Error> {
