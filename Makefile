@@ -123,7 +123,7 @@ test-rust:
 test-python: python capi $(VENV)/tests
 	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs $(PACKAGE)/tests tests
 
-PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 pkg-config valgrind
+PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 openssh-client openssh-server pkg-config valgrind
 test-all:
 	apt-get update && apt-get install -y --no-install-recommends $(PACKAGES)
 	$(MAKE) test

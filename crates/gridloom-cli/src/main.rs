@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, data, deploy, explain, functions, heuristics, idl,
-    logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, soak, testbed, top, worker,
+    logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, soak, testbed, top, up, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -36,6 +36,9 @@ struct Cli {
 enum Command {
     Agent(agent::Options),
     Serve(serve::Options),
+    Up(up::Options),
+    Status(up::Status),
+    Down(up::Down),
     Functions(functions::Options),
     Servers(servers::Options),
     Models(models::Options),
@@ -68,6 +71,8 @@ enum Command {
     #[command(hide = true)]
     Manual(manual::Options),
     #[command(hide = true)]
+    Host(up::HostOptions),
+    #[command(hide = true)]
     Worker(worker::Options),
 }
 
@@ -86,6 +91,9 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Agent(options) => agent::run(options),
         Command::Serve(options) => serve::run(options),
+        Command::Up(options) => up::run(&options),
+        Command::Status(options) => up::run_status(&options),
+        Command::Down(options) => up::run_down(&options),
         Command::Functions(options) => functions::run(&options),
         Command::Servers(options) => servers::run(&options),
         Command::Models(options) => models::run(&options),
@@ -111,6 +119,7 @@ fn main() -> ExitCode {
         Command::Secret(options) => secret::run(&options),
         Command::Completions(options) => completions::run(&options, Cli::command()),
         Command::Manual(options) => manual::run(&options, Cli::command()),
+        Command::Host(options) => up::run_host(options),
         Command::Worker(options) => worker::run(&options),
     };
     match result {

@@ -28,6 +28,7 @@ pub mod simulate;
 pub mod soak;
 pub mod testbed;
 pub mod top;
+pub mod up;
 pub mod worker;
 
 use std::io::Write;

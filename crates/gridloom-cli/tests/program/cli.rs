@@ -390,6 +390,9 @@ fn the_documentation_has_the_help_texts() {
     let pages = [
         ("agent", &[&["agent"][..]][..]),
         ("serve", &[&["serve"]]),
+        ("up", &[&["up"]]),
+        ("status", &[&["status"]]),
+        ("down", &[&["down"]]),
         ("functions", &[&["functions"]]),
         ("servers", &[&["servers"]]),
         ("models", &[&["models"]]),

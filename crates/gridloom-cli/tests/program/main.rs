@@ -23,3 +23,5 @@ mod simulated;
 #[allow(dead_code, reason = "the tests of testbeds use the rest of it")]
 #[path = "../support/mod.rs"]
 mod support;
+mod up;
+mod up_ssh;

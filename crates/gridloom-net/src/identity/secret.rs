@@ -153,6 +153,30 @@ impl Secret {
         Secret::from_file(file)
     }
 
+    /// The text of the secret that [`Secret::find_or_make`] gives, to be handed to nodes on other machines: by a pipe, and never in
+    /// a command line or a log.
+    ///
+    /// # Errors
+    /// As [`Secret::find_or_make`]; if it is a ticket, or no text.
+    pub fn find_text_or_make() -> io::Result<String> {
+        let secret = Secret::find_or_make()?;
+        let bytes = match &*secret.source {
+            Source::Variable => env::var_os(SECRET_VARIABLE).unwrap_or_default().into_encoded_bytes(),
+            Source::File(file) => fs::read(file)?,
+            Source::Given | Source::Ticket | Source::Missing(_) => {
+                let why = format!("a grid needs its secret, and {TICKET_VARIABLE} gives a ticket; unset it");
+                return Err(io::Error::new(ErrorKind::InvalidInput, why));
+            }
+        };
+        match std::str::from_utf8(bytes.trim_ascii()) {
+            Ok(text) if !text.contains('\0') => Ok(text.to_string()),
+            _ => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "the grid's secret is no text: 'gridloom secret --replace' makes one",
+            )),
+        }
+    }
+
     /// Writes a new random secret to the user's file, and gives the file's name.
     ///
     /// # Errors

@@ -47,10 +47,18 @@ impl Roles {
                 let processes = read_deployment(file)?;
                 Roles::from_deployment(platform, &processes, &file.display().to_string())?
             }
-            None => Roles::from_properties(platform)?,
+            None => Roles::of_two_hosts(platform)?,
         };
         roles.check_routes(platform)?;
         Ok(roles)
+    }
+
+    /// By the hosts' properties, where real links join the hosts: the file need not describe them.
+    ///
+    /// # Errors
+    /// If no host is a server, or a role is unknown.
+    pub fn of_real_hosts(platform: &Platform) -> Result<Roles, Error> {
+        Roles::from_properties(platform)
     }
 
     /// Beside the processes of a program, which are the clients: by the deployment's processes
@@ -65,7 +73,7 @@ impl Roles {
     ) -> Result<Option<Roles>, Error> {
         let roles = match parts.first() {
             None if roles(platform)?.iter().flatten().any(|role| ["agent", "server"].contains(role)) => {
-                Roles::from_properties(platform)?
+                Roles::of_two_hosts(platform)?
             }
             None => return Ok(None),
             Some(first) => {
@@ -103,11 +111,15 @@ impl Roles {
         Ok(())
     }
 
-    fn from_properties(platform: &Platform) -> Result<Roles, Error> {
-        let hosts = platform.hosts();
-        if hosts.len() < 2 {
+    fn of_two_hosts(platform: &Platform) -> Result<Roles, Error> {
+        if platform.hosts().len() < 2 {
             return Err(Error::Input("a platform has at least two hosts: a client and a server".into()));
         }
+        Roles::from_properties(platform)
+    }
+
+    fn from_properties(platform: &Platform) -> Result<Roles, Error> {
+        let hosts = platform.hosts();
         let roles = roles(platform)?;
         let with = |role: &str| roles.iter().position(|roles| roles.contains(&role));
         let client = with("client").unwrap_or(0);

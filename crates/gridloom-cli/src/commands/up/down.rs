@@ -1,0 +1,65 @@
+//! `gridloom down`: ends what `gridloom up` has started.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::request::{Action, State};
+use super::state::{self, Grid};
+use super::status::ask_all;
+use super::{SOME_FAILED, trouble_json};
+use crate::commands::{print_json, print_line};
+
+/// End the agent and the servers that 'gridloom up' has started, and nothing else.
+///
+/// Calls that run are lost. A process that has not ended after --grace seconds is killed. If a host does not answer, the command says
+/// so and the grid stays known: run it again when the host is back. The exit status is then 3.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom down")]
+pub struct Options {
+    /// Name of the grid, if several were started
+    name: Option<String>,
+    /// Seconds that agent and servers have to end
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = crate::commands::simulate::seconds)]
+    grace: f64,
+    /// Print JSON, a line for each host
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let name = Grid::find(options.name.as_deref())?.name;
+    let _lock = state::lock(&name)?;
+    let mut grid = Grid::find(Some(&name))?;
+    let limit = Duration::from_secs_f64(options.grace + 30.0);
+    let end = |labels: Vec<String>| Action::End { labels, grace_s: options.grace };
+    let mut left = Vec::new();
+    // A server would log that the agent is gone: the agent's host, which is the first, ends with the others.
+    for (host, result) in grid.hosts.iter().zip(ask_all(&grid, limit, end)) {
+        match result {
+            Err(trouble) => {
+                match options.json {
+                    true => print_json(&trouble_json(&trouble))?,
+                    false => gridloom_base::say!("gridloom: {trouble}"),
+                }
+                left.push(host.clone());
+            }
+            Ok(states) => {
+                debug_assert!(states.iter().all(|part| part.state == State::Ended));
+                match options.json {
+                    true => print_json(&json!({ "host": host.name, "ended": host.labels }))?,
+                    false => print_line(&format!("{}: ended {}", host.name, host.labels.join(", ")))?,
+                }
+            }
+        }
+    }
+    if left.is_empty() {
+        grid.remove()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    grid.hosts = left;
+    grid.write()?;
+    Ok(ExitCode::from(SOME_FAILED))
+}

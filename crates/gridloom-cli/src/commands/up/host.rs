@@ -1,0 +1,329 @@
+//! `gridloom host`: what `gridloom up`, `status` and `down` run on each host by ssh. It starts parts of the grid, looks at them
+//! and ends them.
+//!
+//! ```text
+//!  $XDG_STATE_HOME/gridloom/host/GRID/      for this user only
+//!    lock                                   held while parts are started or ended
+//!    LABEL.json                             process, and the grid's id
+//!    LABEL.out  LABEL.log                   standard output and error
+//! ```
+//!
+//! **Invariants:** only a process that was started here for the same grid is ended: its number, start time and the boot of the
+//! machine are those that were written down. The secret passes from standard input to the environment of the parts; it stands in
+//! no file and in no command line.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use gridloom_net::identity::SECRET_VARIABLE;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::request::{Action, Answer, Launch, PartState, Refusal, Request, Start, State, VERSION};
+use super::state::state_folder;
+use crate::commands::{hide_memory, print_line};
+
+/// Room that a log must find when a part starts.
+const LOG_BYTES_MIN: usize = 64 << 10;
+/// How often a file or a process is looked at that nothing else tells of.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Start, look at or end parts of a grid on this host, as a line on standard input asks
+#[derive(clap::Args)]
+pub struct Options {}
+
+pub fn run(_: Options) -> Result<ExitCode> {
+    hide_memory()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).context("standard input")?;
+    let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line) };
+    print_line(&serde_json::to_string(&answer)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(line: &str) -> Result<Vec<PartState>, Refusal> {
+    let other = |error: anyhow::Error| match error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Refusal::Full(format!("{error:#}")),
+        _ => Refusal::Other(format!("{error:#}")),
+    };
+    // Only the version has the same place in all versions.
+    let whole: Value = serde_json::from_str(line).map_err(|error| other(anyhow!("no request: {error}")))?;
+    if whole["version"] != VERSION {
+        return Err(Refusal::Version(VERSION.into()));
+    }
+    let request: Request = serde_json::from_value(whole).map_err(|error| other(anyhow!("no request: {error}")))?;
+    Host::open(&request).and_then(|host| host.carry_out(request.action)).map_err(other)
+}
+
+/// This machine, for one grid.
+struct Host {
+    folder: PathBuf,
+    grid_id: String,
+}
+
+/// What is written down of a part.
+#[derive(Clone, Serialize, Deserialize)]
+struct Record {
+    grid_id: String,
+    process: Process,
+}
+
+/// A process, so that no other one is taken for it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Process {
+    pid: u32,
+    /// Clock ticks between the boot and its start.
+    started: u64,
+    boot: String,
+}
+
+impl Host {
+    fn open(request: &Request) -> Result<Host> {
+        let folder = state_folder()?.join("host").join(&request.grid);
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.with_context(|| format!("the folder of the grid's logs '{}'", folder.display()))?;
+        Ok(Host { folder, grid_id: request.grid_id.clone() })
+    }
+
+    fn carry_out(&self, action: Action) -> Result<Vec<PartState>> {
+        let lock = || -> Result<File> {
+            let lock = File::create(self.folder.join("lock")).context("the lock of the grid")?;
+            flock(&lock, FlockOperation::LockExclusive).context("the lock of the grid")?;
+            Ok(lock)
+        };
+        match action {
+            Action::Start(start) => lock().and_then(|_held| self.start(&start)),
+            Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
+            Action::End { labels, grace_s } => {
+                lock().and_then(|_held| self.end(&labels, Duration::from_secs_f64(grace_s)))
+            }
+        }
+    }
+
+    fn file(&self, label: &str, kind: &str) -> PathBuf {
+        self.folder.join(format!("{label}.{kind}"))
+    }
+
+    /// Starts the parts one after the other, as the agent must run before a server. Stops at the first that fails.
+    fn start(&self, start: &Start) -> Result<Vec<PartState>> {
+        let mut states = Vec::new();
+        for launch in &start.parts {
+            let state = match self.running(&launch.label)? {
+                Some(_) => self.look(&launch.label)?,
+                None => self.start_one(launch, start)?,
+            };
+            let is_failed = state.state == State::Failed;
+            states.push(state);
+            if is_failed {
+                break;
+            }
+        }
+        Ok(states)
+    }
+
+    fn start_one(&self, launch: &Launch, start: &Start) -> Result<PartState> {
+        let log = self.new_log(&launch.label)?;
+        let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
+        let program = std::env::current_exe().context("this program's own path")?;
+        let mut command = Command::new(program);
+        command.args(&launch.words).arg("--json").env(SECRET_VARIABLE, &start.secret);
+        command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).stdout(out).stderr(log);
+        let home = std::env::home_dir().context("this user has no home folder")?;
+        let folder = start.folder.as_deref().map_or(home.clone(), |folder| home.join(folder));
+        command.current_dir(&folder).env("PWD", &folder);
+        // Signals to this command's group are not for it.
+        command.process_group(0);
+        let mut child = command.spawn().with_context(|| format!("'{}' in '{}'", launch.label, folder.display()))?;
+        let written = Process::of(child.id()).and_then(|process| self.write(&launch.label, process));
+        if let Err(error) = written {
+            stop(&mut child);
+            return Err(error);
+        }
+        let until = Instant::now() + Duration::from_secs_f64(start.wait_s);
+        let why = loop {
+            if self.ready(&launch.label).is_some() {
+                return self.look(&launch.label);
+            }
+            if child.try_wait()?.is_some() {
+                break self.last_line(&launch.label).unwrap_or_else(|| "it ended at once, without a word".into());
+            }
+            if Instant::now() > until {
+                let said = self.last_line(&launch.label).map(|line| format!("; its log: {line}")).unwrap_or_default();
+                break format!("it has not registered with the agent within {} s{said}", start.wait_s);
+            }
+            std::thread::sleep(PAUSE);
+        };
+        stop(&mut child);
+        Ok(PartState { state: State::Failed, why: Some(why), pid: None, ..self.look(&launch.label)? })
+    }
+
+    /// A log with room: a part that cannot say what is wrong would fail in silence.
+    fn new_log(&self, label: &str) -> Result<File> {
+        let path = self.file(label, "log");
+        let trial = || -> io::Result<File> {
+            let mut file = File::create(&path)?;
+            file.write_all(&[b'\n'; LOG_BYTES_MIN])?;
+            file.sync_all()?;
+            file.set_len(0)?;
+            drop(file);
+            File::options().append(true).open(&path)
+        };
+        trial().with_context(|| format!("its log '{}'", path.display()))
+    }
+
+    fn write(&self, label: &str, process: Process) -> Result<()> {
+        let record = Record { grid_id: self.grid_id.clone(), process };
+        let path = self.file(label, "json");
+        fs::write(&path, serde_json::to_string(&record)?).with_context(|| path.display().to_string())
+    }
+
+    /// The part's process, if it runs.
+    fn running(&self, label: &str) -> Result<Option<Process>> {
+        let path = self.file(label, "json");
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| path.display().to_string())?,
+        };
+        let Ok(record) = serde_json::from_str::<Record>(&text) else { return Ok(None) };
+        if !record.process.runs() {
+            return Ok(None);
+        }
+        if record.grid_id != self.grid_id {
+            bail!(
+                "another grid of that name runs '{label}' here as this user, process {}: choose another --name",
+                record.process.pid
+            );
+        }
+        Ok(Some(record.process))
+    }
+
+    fn look(&self, label: &str) -> Result<PartState> {
+        let running = self.running(label)?;
+        Ok(PartState {
+            label: label.into(),
+            state: if running.is_some() { State::Runs } else { State::Ended },
+            address: self.ready(label),
+            log: self.file(label, "log").display().to_string(),
+            why: if running.is_some() { None } else { self.last_line(label) },
+            pid: running.map(|process| process.pid),
+        })
+    }
+
+    /// Its address, once it has registered.
+    fn ready(&self, label: &str) -> Option<String> {
+        let text = fs::read_to_string(self.file(label, "out")).ok()?;
+        let line: Value = serde_json::from_str(text.lines().next()?).ok()?;
+        Some(line["address"].as_str()?.to_string())
+    }
+
+    fn last_line(&self, label: &str) -> Option<String> {
+        let text = fs::read(self.file(label, "log")).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_string)
+    }
+
+    /// Signals all, then waits for all.
+    fn end(&self, labels: &[String], grace: Duration) -> Result<Vec<PartState>> {
+        let mut left = Vec::new();
+        for label in labels {
+            left.extend(self.running(label)?);
+        }
+        for process in &left {
+            process.signal(Signal::TERM)?;
+        }
+        let (mut until, mut is_killed) = (Instant::now() + grace, false);
+        loop {
+            left.retain(Process::runs);
+            if left.is_empty() {
+                return labels.iter().map(|label| self.look(label)).collect();
+            }
+            if Instant::now() > until {
+                if std::mem::replace(&mut is_killed, true) {
+                    bail!("process {} cannot be killed", left[0].pid);
+                }
+                left.iter().try_for_each(Process::kill)?;
+                until += Duration::from_secs(10);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Process {
+    fn of(pid: u32) -> Result<Process> {
+        let started = started(pid).with_context(|| format!("process {pid}"))?;
+        Ok(Process { pid, started, boot: boot()? })
+    }
+
+    fn runs(&self) -> bool {
+        boot().is_ok_and(|boot| boot == self.boot) && started(self.pid) == Some(self.started)
+    }
+
+    fn id(&self) -> Option<Pid> {
+        i32::try_from(self.pid).ok().and_then(Pid::from_raw)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        match self.id().map(|pid| kill_process(pid, signal)) {
+            Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
+            _ => Ok(()),
+        }
+    }
+
+    /// With its workers, which are in its group.
+    fn kill(&self) -> Result<()> {
+        match self.id().map(|pid| kill_process_group(pid, Signal::KILL)) {
+            Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn stop(child: &mut Child) {
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn boot() -> Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
+}
+
+/// When a process started, in clock ticks since the boot; `None` if it has ended, even if nobody has waited for it yet.
+fn started(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    // The name stands in parentheses and may hold anything. What follows begins with field 3.
+    let mut rest = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    if rest.next()? == "Z" {
+        return None;
+    }
+    rest.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_another_start_is_another_process() {
+        let own = Process::of(std::process::id()).unwrap();
+        assert!(own.runs());
+        assert!(!Process { started: own.started + 1, ..own.clone() }.runs());
+        assert!(!Process { boot: "another".into(), ..own }.runs());
+    }
+
+    #[test]
+    fn a_request_of_another_version_is_refused_whatever_it_holds() {
+        let refused = answer(r#"{"version": "99.0.0", "unknown": true}"#);
+        assert_eq!(refused, Err(Refusal::Version(VERSION.into())));
+    }
+}

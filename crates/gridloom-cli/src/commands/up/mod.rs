@@ -1,0 +1,268 @@
+//! `gridloom up`: from a file of hosts to a running grid.
+//!
+//! The agent starts first, then all servers at the same time. A host that fails is named, and the others go on.
+
+mod down;
+mod host;
+mod plan;
+mod request;
+mod ssh;
+mod state;
+mod status;
+
+pub use down::Options as Down;
+pub use host::Options as HostOptions;
+pub use status::Options as Status;
+
+pub use down::run as run_down;
+pub use host::run as run_host;
+pub use status::run as run_status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use gridloom_net::identity::{Secret, random};
+use serde_json::{Value, json};
+
+use super::{absolute, count, hide_memory, print_json, print_line};
+use plan::{AGENT, Planned, Reach};
+use request::{Action, Launch, PartState, Start, State};
+use ssh::{Copy, Trouble, own_copy};
+use state::{Grid, Host};
+
+/// Start the agent and the servers of a file of hosts, by ssh.
+///
+/// FILE is a platform file. Properties of its hosts say how ssh reaches a host, and what runs there: see the page "From a file of
+/// hosts to a running grid". Each host needs 'gridloom' of this version on its path, or its file in the property 'gridloom', or
+/// 'send = true': then this program is copied there. The agent starts first, then all servers at the same time. The grid's secret
+/// goes along through ssh's standard input.
+///
+/// What runs already stays as it is, so that you can run the command again after you have corrected a host. 'gridloom status' and
+/// 'gridloom down' find the grid by its name. The exit status is 0 if everything runs, 3 if some hosts failed, and 1 if there is no
+/// grid.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom up grid.toml")]
+pub struct Options {
+    /// Platform file: TOML, or SimGrid's XML
+    file: PathBuf,
+    /// Name of the grid [default: that of the file]
+    #[arg(long)]
+    name: Option<String>,
+    /// Agent and servers listen beyond their hosts although nothing is encrypted: see 'gridloom serve'
+    #[arg(long)]
+    trust_this_network: bool,
+    /// Seconds that a host has to answer ssh
+    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=600))]
+    connect_timeout: u32,
+    /// Seconds that agent and servers have to start and register
+    #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = super::simulate::seconds)]
+    wait: f64,
+    /// The command ssh, with its first arguments
+    #[arg(long, default_value = "ssh", value_name = "COMMAND", value_parser = parse_words)]
+    ssh: Words,
+    /// Print JSON, a line for each host, and one for the grid
+    #[arg(long)]
+    json: bool,
+}
+
+/// Words of a command.
+#[derive(Clone)]
+struct Words(Vec<String>);
+
+fn parse_words(text: &str) -> Result<Words, String> {
+    let Some(mut words) = shlex::split(text).filter(|words| !words.is_empty()) else {
+        return Err("expected a command".into());
+    };
+    // 'down' finds it from another folder.
+    if words[0].contains('/') {
+        words[0] = absolute(words[0].as_ref()).map_err(|error| error.to_string())?.display().to_string();
+    }
+    Ok(Words(words))
+}
+
+/// Seconds beyond --wait for what a host does besides waiting.
+const SLACK_S: f64 = 20.0;
+/// Seconds that a copy of the program may take on its way.
+const SEND_S: u64 = 600;
+/// Exit status if some hosts failed.
+const SOME_FAILED: u8 = 3;
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    hide_memory()?;
+    let name = match (&options.name, options.file.file_stem().and_then(|stem| stem.to_str())) {
+        (Some(name), _) => name.clone(),
+        (None, Some(stem)) => stem.to_string(),
+        (None, None) => bail!("{}: no file", options.file.display()),
+    };
+    let reach = Reach { ssh: options.ssh.0.clone(), connect_s: options.connect_timeout };
+    let mut hosts = plan::plan(&options.file, &reach, options.trust_this_network)?;
+    let copy = hosts.iter().any(|host| host.is_sent).then(own_copy).transpose().context("this program's own file")?;
+    for host in hosts.iter_mut().filter(|host| host.is_sent) {
+        host.target.gridloom = copy.as_ref().map(Copy::path).unwrap_or_default();
+    }
+    let _lock = state::lock(&name)?;
+    let before = Grid::read(&name)?;
+    let known: Vec<String> = before.iter().flat_map(|grid| &grid.hosts).map(|host| host.name.clone()).collect();
+    let mut up =
+        Up { grid: recorded(&name, before, options, &hosts)?, secret: Secret::find_text_or_make()?, copy, options };
+    up.grid.write()?;
+    let head = hosts.first().context("the file has no host")?;
+    let agent = match up.start(head, head.agent.clone()).and_then(|states| address_of(&states, head)) {
+        Ok(agent) => agent,
+        Err(trouble) => {
+            up.tell(head, Err(&trouble))?;
+            forget(up.grid, &known, &hosts, |host| host == head.name && trouble.may_run)?;
+            bail!("the agent does not run, so no server was started");
+        }
+    };
+    up.grid.agent = Some(agent.clone());
+    up.grid.write()?;
+    if head.server.is_none() {
+        up.tell(head, Ok(&agent))?;
+    }
+    let troubles = up.start_servers(&hosts, &agent)?;
+    let is_free = |host: &str| troubles.iter().any(|trouble| trouble.host == host && !trouble.may_run);
+    forget(up.grid, &known, &hosts, |host| host == head.name || !is_free(host))?;
+    let (servers, failed) = (hosts.iter().filter(|host| host.server.is_some()).count(), troubles.len());
+    match options.json {
+        true => print_json(&json!({ "grid": name, "agent": agent, "servers": servers - failed, "failed": failed }))?,
+        false if failed == 0 => print_line(&format!(
+            "grid '{name}' runs with {}; programs find it with: export GRIDLOOM_AGENT={agent}",
+            count(servers, "server")
+        ))?,
+        false => gridloom_base::say!(
+            "gridloom: {failed} of {} failed; correct that and run the same command again, or 'gridloom down {name}'",
+            count(servers, "server")
+        ),
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
+}
+
+/// The grid as it stands in the user's folder from now on. Hosts that an earlier file had stay, as their parts may run.
+fn recorded(name: &str, before: Option<Grid>, options: &Options, hosts: &[Planned]) -> Result<Grid> {
+    let file = absolute(&options.file)?;
+    if let Some(before) = before.as_ref().filter(|before| before.file != file) {
+        bail!(
+            "a grid '{name}' was started from '{}': give this one another --name, or run 'gridloom down {name}' first",
+            before.file.display()
+        );
+    }
+    let id: [u8; 8] = random()?;
+    let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut grid = before.unwrap_or(Grid { name: name.into(), id, file, agent: None, hosts: Vec::new() });
+    for host in hosts {
+        let new = Host { name: host.name.clone(), target: host.target.clone(), labels: host.labels() };
+        match grid.hosts.iter_mut().find(|known| known.name == host.name) {
+            Some(known) => {
+                let old = known.labels.iter().filter(|label| !new.labels.contains(label));
+                let labels = new.labels.iter().chain(old).cloned().collect();
+                *known = Host { labels, ..new };
+            }
+            None => grid.hosts.push(new),
+        }
+    }
+    Ok(grid)
+}
+
+/// Writes down the grid without hosts on which nothing can run: they were not `known` before, and `may_run` says no.
+fn forget(mut grid: Grid, known: &[String], hosts: &[Planned], may_run: impl Fn(&str) -> bool) -> Result<()> {
+    let is_new = |name: &String| hosts.iter().any(|host| host.name == *name) && !known.contains(name);
+    grid.hosts.retain(|host| !is_new(&host.name) || may_run(&host.name));
+    if grid.hosts.is_empty() { grid.remove() } else { grid.write() }
+}
+
+/// A grid that comes up.
+struct Up<'a> {
+    grid: Grid,
+    secret: String,
+    copy: Option<Copy>,
+    options: &'a Options,
+}
+
+impl Up<'_> {
+    /// Starts all servers at the same time, and tells of each as soon as it is known. Gives what went wrong.
+    fn start_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
+        std::thread::scope(|scope| {
+            let (done, results) = std::sync::mpsc::channel();
+            for (host, mut server) in hosts.iter().filter_map(|host| Some((host, host.server.clone()?))) {
+                server.words.extend(["--agent".to_string(), agent.to_string()]);
+                let done = done.clone();
+                scope.spawn(move || {
+                    let started = self.start(host, Some(server)).and_then(|states| address_of(&states, host));
+                    // If nothing can be printed, nobody hears of it.
+                    let _ = done.send((host, started));
+                });
+            }
+            drop(done);
+            let mut troubles = Vec::new();
+            for (host, started) in results {
+                self.tell(host, started.as_deref())?;
+                troubles.extend(started.err());
+            }
+            Ok(troubles)
+        })
+    }
+
+    fn start(&self, host: &Planned, part: Option<Launch>) -> Result<Vec<PartState>, Trouble> {
+        let parts = part.into_iter().collect();
+        if let Some(copy) = self.copy.as_ref().filter(|_| host.is_sent) {
+            host.target.send(&host.name, copy, Duration::from_secs(SEND_S))?;
+        }
+        let start =
+            Start { secret: self.secret.clone(), parts, folder: host.folder.clone(), wait_s: self.options.wait };
+        let limit = Duration::from_secs_f64(self.options.wait + SLACK_S);
+        let states = host.target.ask(&host.name, &self.grid.request(Action::Start(start)), limit)?;
+        match states.iter().find(|state| state.state != State::Runs) {
+            None => Ok(states),
+            Some(failed) => Err(Trouble {
+                host: host.name.clone(),
+                why: format!(
+                    "'{}' did not start: {}",
+                    failed.label,
+                    failed.why.as_deref().unwrap_or("no reason given")
+                ),
+                tried: format!("{} on that host", host.words_of(&failed.label)),
+                remedy: format!("read its log there, {}, and correct the file of hosts", failed.log),
+                may_run: false,
+            }),
+        }
+    }
+
+    /// What became of a host, as soon as it is known.
+    fn tell(&self, host: &Planned, result: Result<&str, &Trouble>) -> Result<()> {
+        match (result, self.options.json) {
+            (Ok(address), true) => {
+                print_json(&json!({ "host": host.name, "parts": host.labels(), "address": address }))
+            }
+            (Ok(address), false) => print_line(&format!("{}: {} at {address}", host.name, host.labels().join(", "))),
+            (Err(trouble), true) => print_json(&trouble_json(trouble)),
+            (Err(trouble), false) => {
+                gridloom_base::say!("gridloom: {trouble}");
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Planned {
+    fn words_of(&self, label: &str) -> String {
+        let part = if label == AGENT { &self.agent } else { &self.server };
+        format!("gridloom {}", part.as_ref().map(|part| part.words.join(" ")).unwrap_or_default())
+    }
+}
+
+fn address_of(states: &[PartState], host: &Planned) -> Result<String, Trouble> {
+    states.first().and_then(|state| state.address.clone()).ok_or_else(|| Trouble {
+        host: host.name.clone(),
+        why: "it says that nothing was started".into(),
+        tried: format!("{} host", host.target.gridloom),
+        remedy: "install the same version of Gridloom there".into(),
+        may_run: true,
+    })
+}
+
+fn trouble_json(trouble: &Trouble) -> Value {
+    json!({ "host": trouble.host, "error": trouble.why, "tried": trouble.tried, "remedy": trouble.remedy })
+}

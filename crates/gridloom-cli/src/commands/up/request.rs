@@ -1,0 +1,107 @@
+//! What `gridloom up` and its like ask of `gridloom host` on another machine, and the answers: a line of JSON each way.
+//!
+//! The request passes by standard input, since it holds the grid's secret. A command line or a log never does.
+
+use serde::{Deserialize, Serialize};
+
+/// This program's version: both sides must have the same.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A request. The version comes first and is looked at before the rest is read.
+#[derive(Serialize, Deserialize)]
+pub struct Request {
+    pub version: String,
+    /// The grid's name.
+    pub grid: String,
+    /// Drawn when the grid first started: two users of one account may both have a grid of that name.
+    pub grid_id: String,
+    pub action: Action,
+}
+
+/// What is to be done.
+#[derive(Serialize, Deserialize)]
+pub enum Action {
+    Start(Start),
+    /// Look at these parts.
+    Look {
+        labels: Vec<String>,
+    },
+    /// End these parts: ask them by a signal, and kill those that run after `grace_s` seconds.
+    End {
+        labels: Vec<String>,
+        grace_s: f64,
+    },
+}
+
+/// Parts of the grid to start on one host.
+#[derive(Serialize, Deserialize)]
+pub struct Start {
+    pub secret: String,
+    pub parts: Vec<Launch>,
+    /// Working directory; the user's home without it.
+    pub folder: Option<String>,
+    /// Seconds until each part must have registered.
+    pub wait_s: f64,
+}
+
+/// One process to start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Launch {
+    /// `agent` or `server-NAME`: unique in the grid, and the name of its files.
+    pub label: String,
+    /// The command line behind `gridloom`.
+    pub words: Vec<String>,
+}
+
+/// The answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// Marks the line among what a login shell may print.
+    pub gridloom_host: String,
+    pub result: Result<Vec<PartState>, Refusal>,
+}
+
+/// One part of the grid on its host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartState {
+    pub label: String,
+    pub state: State,
+    pub pid: Option<u32>,
+    /// Where other nodes dial it.
+    pub address: Option<String>,
+    /// The file of its log, on its host.
+    pub log: String,
+    /// Why it could not be started, or the last line of the log of one that has ended.
+    pub why: Option<String>,
+}
+
+/// Whether a part runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Runs,
+    Ended,
+    /// It was started and has not come up: it was ended again.
+    Failed,
+}
+
+impl State {
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Runs => "runs",
+            State::Ended => "ended",
+            State::Failed => "failed",
+        }
+    }
+}
+
+/// Why a host did nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// Its program has that version.
+    Version(String),
+    /// The folder for logs takes nothing more.
+    Full(String),
+    /// Anything else.
+    Other(String),
+}

@@ -1,0 +1,133 @@
+//! `gridloom status`: what runs of a grid that `gridloom up` has started.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use gridloom::Grid as Session;
+use serde_json::json;
+
+use super::plan::AGENT;
+use super::request::{Action, PartState, State};
+use super::ssh::Trouble;
+use super::state::Grid;
+use super::{SOME_FAILED, trouble_json};
+use crate::commands::{print_json, print_line};
+
+/// Show which parts of a grid run, of one that 'gridloom up' has started.
+///
+/// Each host is asked by ssh which of its processes run, and the agent which servers are registered. The exit status is 0 if all run
+/// and are registered, else 3.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom status")]
+pub struct Options {
+    /// Name of the grid, if several were started
+    name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let grid = Grid::find(options.name.as_deref())?;
+    let results = ask_all(&grid, Duration::from_secs(20), |labels| Action::Look { labels });
+    let registered = match &grid.agent {
+        None => Err("the agent never ran".to_string()),
+        Some(agent) => Session::connect(agent).map_err(|error| error.to_string()).map(|session| {
+            session.servers().servers.iter().map(|server| server.name.clone()).collect::<BTreeSet<String>>()
+        }),
+    };
+    let is_registered = |part: &PartState| match (part.label.strip_prefix("server-"), &registered) {
+        (Some(name), Ok(names)) => Some(names.contains(name)),
+        (_, registered) => (part.label == AGENT).then_some(registered.is_ok()),
+    };
+    let word = |part: &PartState| match is_registered(part) {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
+    };
+    let mut is_well = registered.is_ok();
+    if options.json {
+        let hosts: Vec<_> = grid
+            .hosts
+            .iter()
+            .zip(&results)
+            .map(|(host, result)| match result {
+                Err(trouble) => trouble_json(trouble),
+                Ok(parts) => {
+                    let parts: Vec<_> = parts
+                        .iter()
+                        .map(|part| {
+                            json!({ "part": part.label, "state": part.state.word(), "pid": part.pid, "address": part.address,
+                                    "registered": is_registered(part), "log": part.log, "why": part.why })
+                        })
+                        .collect();
+                    json!({ "host": host.name, "parts": parts })
+                }
+            })
+            .collect();
+        let error = registered.as_ref().err();
+        print_json(&json!({ "grid": grid.name, "agent": grid.agent, "agent_error": error, "hosts": hosts }))?;
+    } else {
+        print_line(&format!(
+            "{:<16} {:<20} {:<8} {:<10} {:>8}  address",
+            "host", "part", "state", "registered", "process"
+        ))?;
+    }
+    for (host, result) in grid.hosts.iter().zip(&results) {
+        is_well &= result
+            .as_ref()
+            .is_ok_and(|parts| parts.iter().all(|part| part.state == State::Runs && is_registered(part) == Some(true)));
+        match result {
+            _ if options.json => {}
+            Err(trouble) => gridloom_base::say!("gridloom: {trouble}"),
+            Ok(parts) => {
+                for part in parts {
+                    let pid = part.pid.map_or("-".to_string(), |pid| pid.to_string());
+                    let address = part.address.as_deref().unwrap_or("-");
+                    let state = part.state.word();
+                    print_line(&format!(
+                        "{:<16} {:<20} {state:<8} {:<10} {pid:>8}  {address}",
+                        host.name,
+                        part.label,
+                        word(part)
+                    ))?;
+                    if let Some(why) = &part.why {
+                        gridloom_base::say!(
+                            "gridloom: {}: {} has ended: {why} (log: {})",
+                            host.name,
+                            part.label,
+                            part.log
+                        );
+                    }
+                }
+            }
+        }
+    }
+    if let Err(why) = registered.as_ref().map_err(|why| why.lines().next().unwrap_or_default())
+        && !options.json
+    {
+        gridloom_base::say!("gridloom: no session with the agent from this machine: {why}");
+    }
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
+}
+
+/// Asks all hosts at the same time; the answers in the order of the hosts.
+pub fn ask_all(
+    grid: &Grid,
+    limit: Duration,
+    action: impl Fn(Vec<String>) -> Action,
+) -> Vec<Result<Vec<PartState>, Trouble>> {
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = grid
+            .hosts
+            .iter()
+            .map(|host| {
+                let request = grid.request(action(host.labels.clone()));
+                scope.spawn(move || host.target.ask(&host.name, &request, limit))
+            })
+            .collect();
+        asked.into_iter().map(|thread| thread.join().expect("asking does not panic")).collect()
+    })
+}

@@ -1,0 +1,261 @@
+//! `gridloom up`, `status` and `down`, with a stub in place of `ssh`: its hosts are folders of this machine. The same with a real
+//! `sshd` is in `up_ssh`.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{folder, gridloom, idl, library, process_ended, said, skipped, succeeds};
+
+const SECRET: &str = "handed over by a pipe";
+
+/// A user with a file of hosts. What it has started ends with it.
+pub struct Lab {
+    pub folder: PathBuf,
+    /// The command that stands for `ssh`.
+    pub ssh: String,
+    /// Its hosts, where they are processes: needed until the last of the grid has ended.
+    pub hosts: Vec<Box<dyn std::any::Any>>,
+}
+
+impl Lab {
+    pub fn new(name: &str, hosts: &str) -> Lab {
+        let folder = folder("up").join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let ssh = folder.join("ssh");
+        let program = Path::new(env!("CARGO_BIN_EXE_gridloom")).parent().unwrap();
+        std::fs::write(&ssh, STUB.replace("FOLDER", path(&folder)).replace("PROGRAM", path(program))).unwrap();
+        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let lab = Lab { ssh: path(&ssh).into(), folder, hosts: Vec::new() };
+        lab.write(hosts);
+        lab
+    }
+
+    /// Writes the file of hosts. In it, `OFFER` stands for the functions of the tests.
+    pub fn write(&self, hosts: &str) {
+        let offer = format!("{} --library {} --models none", idl(), library());
+        std::fs::write(self.folder.join("grid.toml"), hosts.replace("OFFER", &offer)).unwrap();
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = gridloom(arguments);
+        command.env("GRIDLOOM_SECRET", SECRET).env("XDG_STATE_HOME", self.folder.join("mine"));
+        command
+    }
+
+    pub fn up(&self) -> Command {
+        let mut command = self.command(&["up", path(&self.folder.join("grid.toml")), "--ssh", &self.ssh]);
+        command.current_dir("/");
+        command
+    }
+
+    /// The parts that `status` shows, by name, and its exit status.
+    pub fn status(&self) -> (Value, i32) {
+        let output = self.command(&["status", "--json"]).output().unwrap();
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let parts = shown["hosts"].as_array().unwrap().iter().flat_map(|host| host["parts"].as_array().unwrap());
+        let parts = parts.map(|part| (part["part"].as_str().unwrap().to_string(), part.clone())).collect();
+        (Value::Object(parts), output.status.code().unwrap())
+    }
+
+    /// The lines of JSON that a command prints, and its exit status.
+    pub fn json(&self, mut command: Command) -> (Vec<Value>, i32) {
+        let output = command.arg("--json").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (lines, output.status.code().unwrap())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.command(&["down", "--grace", "1"]).output();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+pub fn pid(part: &Value) -> u32 {
+    u32::try_from(part["pid"].as_u64().unwrap()).unwrap()
+}
+
+/// The files of a folder that hold a text.
+fn found(folder: &Path, text: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(found(&path, text));
+        } else if std::fs::read(&path).unwrap().windows(text.len()).any(|bytes| bytes == text.as_bytes()) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+const STUB: &str = r#"#!/bin/sh
+echo "$@" >> FOLDER/words
+while [ "$1" != -- ]; do shift; done
+host=$2 command=$3
+unset GRIDLOOM_SECRET GRIDLOOM_AGENT
+export PATH="PROGRAM:$PATH" HOME=FOLDER/hosts/$host
+export XDG_STATE_HOME=$HOME/state
+mkdir -p "$HOME"; cd "$HOME"
+case $host in
+silent) echo "ssh: connect to host silent port 22: Connection timed out" >&2; exit 255;;
+locked) echo "ada@locked: Permission denied (publickey)." >&2; exit 255;;
+bare|fresh) PATH=/usr/bin:/bin;;
+old) command="echo '{\"gridloom_host\":\"0.0.1\",\"result\":{\"Err\":{\"Version\":\"0.0.1\"}}}'";;
+full) exec unshare --map-root-user --mount sh -c "mkdir -p state; mount -t tmpfs -o size=16k none state && $command";;
+esac
+exec sh -c "$command"
+"#;
+
+/// A host of the file, at the stub's host of that name.
+pub fn host(name: &str, properties: &str) -> String {
+    format!(
+        "[[host]]\nname = \"{name}\"\nspeed = \"1Gf\"\nproperties = {{ address = \"127.0.0.1\", ssh = \"{name}\", {properties} }}\n"
+    )
+}
+
+fn three() -> String {
+    let server = r#"role = "server", serve = "OFFER", slots = 2"#;
+    [host("head", r#"role = "agent", agent_listen = "127.0.0.1:0""#), host("a", server), host("b", server)].concat()
+}
+
+#[test]
+fn a_file_of_hosts_becomes_a_grid_and_ends_again() {
+    let lab = Lab::new("whole", &three());
+    let (lines, code) = lab.json(lab.up());
+    assert_eq!((code, lines.len()), (0, 4), "{lines:?}");
+    let agent = lines[3]["agent"].as_str().unwrap();
+    let (parts, code) = lab.status();
+    assert_eq!(code, 0, "{parts}");
+    for part in ["agent", "server-a", "server-b"] {
+        assert_eq!((&parts[part]["state"], &parts[part]["registered"]), (&json!("runs"), &json!(true)), "{parts}");
+        let pid = pid(&parts[part]);
+        let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(words.contains("--json") && !words.contains(SECRET), "{words}");
+    }
+    let called = succeeds(lab.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
+    assert_eq!(called, "y = [2.0,4.0]\n");
+    assert_eq!(found(&lab.folder, SECRET), Vec::<PathBuf>::new());
+    let (_, why) = said(lab.command(&["up", "other/grid.toml"]));
+    assert!(why.contains("other/grid.toml"), "{why}");
+    let ended = succeeds(lab.command(&["down"]));
+    assert_eq!(ended, "head: ended agent\na: ended server-a\nb: ended server-b\n");
+    for part in ["agent", "server-a", "server-b"] {
+        process_ended(pid(&parts[part]));
+    }
+    assert_eq!(
+        said(lab.command(&["status"])),
+        (1, "gridloom: no grid was started here; 'gridloom up FILE' starts one\n".into())
+    );
+}
+
+#[test]
+fn hosts_that_fail_are_named_and_the_others_go_on() {
+    let server = r#"role = "server", serve = "OFFER""#;
+    let names = ["silent", "locked", "bare", "old", "full"];
+    let failing: String = names.iter().map(|name| host(name, server)).collect();
+    let missing = host("missing", r#"role = "server", serve = "missing.py""#);
+    let lab = Lab::new("failing", &[three(), failing, missing].concat());
+    let (lines, code) = lab.json(lab.up());
+    assert_eq!(code, 3, "{lines:?}");
+    let of = |name: &str| lines.iter().find(|line| line["host"] == name).unwrap();
+    assert_eq!((of("a")["parts"].clone(), of("b")["parts"].clone()), (json!(["server-a"]), json!(["server-b"])));
+    let expected = [
+        ("silent", "it does not answer: ssh: connect to host silent port 22: Connection timed out", "'jump'"),
+        ("locked", "it refuses the key: ada@locked: Permission denied", "ssh-copy-id"),
+        ("bare", "there is no program 'gridloom' on its path", "send = true"),
+        ("old", "gridloom there is of version 0.0.1, and here of", "install the same version"),
+        ("missing", "'server-missing' did not start: gridloom: missing.py", "read its log there"),
+    ];
+    for (name, why, remedy) in expected {
+        let line = of(name);
+        assert!(line["error"].as_str().unwrap().starts_with(why), "{line}");
+        assert!(line["remedy"].as_str().unwrap().contains(remedy) && line["tried"].is_string(), "{line}");
+    }
+    match of("full")["error"].as_str().unwrap() {
+        why if why.starts_with("no room: its log") => {}
+        why if why.contains("unshare") => {
+            skipped("a full disk: this machine does not let this user mount a file system")
+        }
+        why => panic!("{why}"),
+    }
+    assert_eq!(
+        (lines.last().unwrap()["servers"].clone(), lines.last().unwrap()["failed"].clone()),
+        (json!(2), json!(6))
+    );
+    // Nothing can run on the hosts that failed: they are no reason to keep the grid in mind.
+    succeeds(lab.command(&["down"]));
+    assert_eq!(said(lab.command(&["down"])).0, 1);
+}
+
+#[test]
+fn without_its_agent_nothing_is_started() {
+    let lab = Lab::new("headless", &three().replace("head", "locked"));
+    let (code, why) = said(lab.up());
+    assert_eq!(code, 1);
+    assert!(why.contains("host 'locked': it refuses the key") && why.contains("no server was started"), "{why}");
+    assert!(!lab.folder.join("hosts/a").exists());
+    assert_eq!(said(lab.command(&["down"])).0, 1);
+}
+
+#[test]
+fn what_runs_stays_and_what_has_ended_starts_again() {
+    let lab = Lab::new("again", &three());
+    succeeds(lab.up());
+    let (before, _) = lab.status();
+    let killed = pid(&before["server-a"]);
+    assert!(Command::new("kill").args(["-9", &killed.to_string()]).status().unwrap().success());
+    process_ended(killed);
+    let (parts, code) = lab.status();
+    assert_eq!((code, &parts["server-a"]["state"], &parts["server-a"]["pid"]), (3, &json!("ended"), &Value::Null));
+    succeeds(lab.up());
+    let (after, code) = lab.status();
+    assert_eq!(code, 0, "{after}");
+    for part in ["agent", "server-b"] {
+        assert_eq!(before[part]["pid"], after[part]["pid"], "{part}");
+    }
+    assert_ne!(before["server-a"]["pid"], after["server-a"]["pid"]);
+}
+
+#[test]
+fn another_users_grid_of_the_same_name_is_left_alone() {
+    let lab = Lab::new("two", &three());
+    succeeds(lab.up());
+    let (parts, _) = lab.status();
+    let other = || {
+        let mut command = lab.up();
+        command.env("XDG_STATE_HOME", lab.folder.join("other"));
+        command
+    };
+    let (code, why) = said(other());
+    assert!(code == 1 && why.contains("another grid of that name runs 'agent' here"), "{why}");
+    let mut down = lab.command(&["down"]);
+    down.env("XDG_STATE_HOME", lab.folder.join("other"));
+    let (code, why) = said(down);
+    assert!(code == 3 && why.contains("choose another --name"), "{why}");
+    assert_eq!(lab.status(), (parts, 0));
+}
+
+#[test]
+fn a_host_without_gridloom_gets_a_copy() {
+    let lab =
+        Lab::new("copied", &[three(), host("fresh", r#"role = "server", serve = "OFFER", send = true"#)].concat());
+    succeeds(lab.up());
+    let (parts, code) = lab.status();
+    assert_eq!(code, 0, "{parts}");
+    let program = std::fs::read_link(format!("/proc/{}/exe", pid(&parts["server-fresh"]))).unwrap();
+    let bin = lab.folder.join("hosts/fresh/.cache/gridloom/bin");
+    assert!(program.starts_with(&bin), "{}", program.display());
+    // The second time nothing is copied, and nothing is left beside it.
+    succeeds(lab.up());
+    assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1);
+}

@@ -1,0 +1,178 @@
+//! `gridloom up`, `status` and `down` with the system's `ssh` and a real `sshd` on loopback: its ports, host keys and user keys are
+//! the test's own. Without `sshd` the tests are skipped; `GRIDLOOM_SSHD` names one that is not on the path.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use super::up::{Lab, path, pid};
+use crate::support::{process_ended, said, skipped, succeeds};
+
+/// A host: an `sshd` with a home folder of its own.
+struct Sshd {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program, by its whole path, as it asks for.
+fn sshd() -> Option<PathBuf> {
+    let named = std::env::var_os("GRIDLOOM_SSHD").map(PathBuf::from);
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&on_path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    named.into_iter().chain(folders.map(|folder| folder.join("sshd"))).find(|file| file.is_file())
+}
+
+/// What root's `sshd` asks of the system, in name spaces of its own: a folder, and a user for what talks before the login.
+const AS_ROOT: &str = r#"
+mount -t tmpfs none /run && mkdir -m 755 /run/sshd && cp /etc/passwd /run/passwd || exit 1
+grep -q '^sshd:' /run/passwd || echo 'sshd:x:74:74::/run/sshd:/usr/sbin/nologin' >> /run/passwd
+mount --bind /run/passwd /etc/passwd && exec "$@"
+"#;
+
+fn key(file: &Path) {
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file).status().unwrap();
+    assert!(made.success());
+}
+
+impl Sshd {
+    /// Lets the users of `keys` in. Its host key goes to `known`.
+    fn start(program: &Path, folder: &Path, name: &str, keys: &Path, known: &mut String) -> Result<Sshd, String> {
+        let (own, home) = (folder.join(format!("{name}-key")), folder.join("homes").join(name));
+        std::fs::create_dir_all(&home).unwrap();
+        key(&own);
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let settings = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\n\
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\nSetEnv HOME={home} XDG_STATE_HOME={home}/state\n",
+            own.display(),
+            keys.display(),
+            home = home.display()
+        );
+        let file = folder.join(format!("{name}.conf"));
+        std::fs::write(&file, settings).unwrap();
+        let mut command = match rustix::process::geteuid().is_root() {
+            false => Command::new(program),
+            true => {
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "--propagation", "private", "sh", "-c", AS_ROOT, "sh"]).arg(program);
+                command
+            }
+        };
+        command.args(["-D", "-e", "-f"]).arg(&file).env_remove("GRIDLOOM_SECRET");
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut seen = String::new();
+        let is_up = log.by_ref().any(|line| {
+            seen.push_str(&line);
+            line.contains("Server listening")
+        });
+        // It goes on to write its log.
+        std::thread::spawn(move || log.for_each(drop));
+        let sshd = Sshd { child, port };
+        let public = std::fs::read_to_string(own.with_extension("pub")).unwrap();
+        known.push_str(&format!("[127.0.0.1]:{port} {public}"));
+        if is_up { Ok(sshd) } else { Err(seen) }
+    }
+}
+
+/// Ports of the hosts `head`, `a`, and `b`, which only lets another user in; `None` without an `sshd`.
+fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
+    let Some(program) = sshd() else {
+        skipped("there is no sshd (Debian: openssh-server; GRIDLOOM_SSHD names one elsewhere)");
+        return None;
+    };
+    let folder = lab.folder.clone();
+    for name in ["mine-key", "other-key"] {
+        key(&folder.join(name));
+    }
+    let (mine, other) = (folder.join("mine-key.pub"), folder.join("other-key.pub"));
+    let mut known = String::new();
+    let mut start = |name: &str, keys: &Path| Sshd::start(&program, &folder, name, keys, &mut known);
+    let started = (|| Ok::<_, String>([start("head", &mine)?, start("a", &mine)?, start("b", &other)?]))();
+    match started {
+        Err(why) => {
+            skipped(&format!("sshd does not start here: {why}"));
+            None
+        }
+        Ok(started) => {
+            std::fs::write(folder.join("known"), known).unwrap();
+            let settings = format!(
+                "Host *\nUserKnownHostsFile {0}/known\nGlobalKnownHostsFile none\nStrictHostKeyChecking yes\n\
+                 IdentityFile {0}/mine-key\nIdentitiesOnly yes\nIdentityAgent none\n",
+                folder.display()
+            );
+            std::fs::write(folder.join("settings"), settings).unwrap();
+            lab.ssh = format!("ssh -F {}", path(&folder.join("settings")));
+            let ports = started.each_ref().map(|sshd| sshd.port);
+            lab.hosts = started.into_iter().map(|sshd| Box::new(sshd) as Box<dyn std::any::Any>).collect();
+            Some(ports)
+        }
+    }
+}
+
+/// A host of the file, at that port of this machine.
+fn host(name: &str, port: u16, properties: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_gridloom");
+    format!(
+        "[[host]]\nname = \"{name}\"\nspeed = \"1Gf\"\n\
+         properties = {{ address = \"127.0.0.1\", port = {port}, gridloom = \"{program}\", {properties} }}\n"
+    )
+}
+
+#[test]
+fn a_grid_comes_up_by_ssh_also_through_a_jump_host_and_ends_again() {
+    let mut lab = Lab::new("ssh", "");
+    let Some([head, a, b]) = hosts(&mut lab) else { return };
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = r#"role = "server", serve = "OFFER""#;
+    let jump = format!(r#"{server}, jump = "127.0.0.1:{}""#, head);
+    let file = [
+        host("head", head, r#"role = "agent, server", serve = "OFFER", agent_listen = "127.0.0.1:0""#),
+        host("a", a, &jump),
+        host("b", b, server),
+        host("c", silent, server),
+    ];
+    lab.write(&file.concat());
+    let (lines, code) = lab.json(lab.up());
+    assert_eq!(code, 3, "{lines:?}");
+    let error = |name: &str| lines.iter().find(|line| line["host"] == name).unwrap()["error"].as_str().unwrap();
+    assert!(error("b").starts_with("it refuses the key: "), "{}", error("b"));
+    assert!(error("c").starts_with("it does not answer: "), "{}", error("c"));
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap();
+    let (parts, code) = lab.status();
+    assert_eq!((code, parts.as_object().unwrap().len()), (0, 3), "{parts}");
+    let server = &parts["server-a"];
+    assert!(server["log"].as_str().unwrap().starts_with(path(&lab.folder.join("homes/a"))), "{server}");
+    assert_eq!((&server["state"], &server["registered"]), (&json!("runs"), &json!(true)));
+    let called = succeeds(lab.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
+    assert_eq!(called, "y = [2.0,4.0]\n");
+    // No host key is known any more.
+    std::fs::write(lab.folder.join("known"), "").unwrap();
+    let (_, code) = lab.json(lab.command(&["down"]));
+    assert_eq!(code, 3);
+    let (_, why) = said(lab.command(&["down"]));
+    assert!(why.contains("host 'a': its host key is unknown or has changed"), "{why}");
+    let known: String = ["head", "a"]
+        .iter()
+        .zip([head, a])
+        .map(|(name, port)| {
+            let public = std::fs::read_to_string(lab.folder.join(format!("{name}-key.pub"))).unwrap();
+            format!("[127.0.0.1]:{port} {public}")
+        })
+        .collect();
+    std::fs::write(lab.folder.join("known"), known).unwrap();
+    succeeds(lab.command(&["down"]));
+    for part in ["agent", "server-head", "server-a"] {
+        process_ended(pid(&parts[part]));
+    }
+}
