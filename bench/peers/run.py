@@ -67,10 +67,10 @@ class Testbed:
         return json.loads(done.stdout)
 
     def sent(self):
-        """Bytes that the first server has sent, those that crossed the link between the clusters, and those of the client."""
+        """Bytes that the first server has sent, those that crossed the link between the clusters each way, and those of the client."""
         links = {link["name"]: link["bytes"] for link in self.show()["links"]}
         client = links["to-a_UP"] + links["to-b_UP"] + links["to-a_DOWN"] + links["to-b_DOWN"]
-        return links["a_link_1_UP"], max(links["between_UP"], links["between_DOWN"]), client
+        return links["a_link_1_UP"], links["between_UP"], links["between_DOWN"], client
 
     def close(self):
         subprocess.run([GRIDLOOM, "testbed", "down", "--name", self.name], capture_output=True)
@@ -209,11 +209,13 @@ class Bench:
             answer = process.ask(options.limit, pattern=pattern, way=way, mib=options.mib)
         except (RuntimeError, OSError) as error:
             return self.fail(label, pattern, error)
-        copies = [(after - earlier) / size_bytes for earlier, after in zip(before, self.testbed.sent())]
+        left, there, back, client = [
+            (after - earlier) / size_bytes for earlier, after in zip(before, self.testbed.sent())
+        ]
         bound = bound_s(pattern, options.case, size_bytes, options.servers)
         line = {"trial": trial, "label": label, "pattern": pattern, "case": options.case, "mib": options.mib}
         line |= {"seconds": round(answer["seconds"], 3), "of_bound": round(answer["seconds"] / bound, 3)}
-        line |= {"left_source": round(copies[0], 2), "crossed": round(copies[1], 2), "client": round(copies[2], 2)}
+        line |= {"left_source": round(left, 2), "crossed": round(max(there, back), 2), "client": round(client, 2)}
         if "predicted" in answer:
             line["predicted_of_measured"] = round(answer["predicted"] / answer["seconds"], 3)
         self.lines.append({**line, "load": round(os.getloadavg()[0], 1)})

@@ -12,6 +12,8 @@ use super::bottlenecks::Bottleneck;
 
 /// A link of less than this part of a card's width is narrow beside it.
 const NARROW: f64 = 0.7;
+/// So often each place is given its site.
+const ROUNDS: usize = 3;
 
 /// The ways that join sites, by the bandwidths of links between places. A link that was measured one way only is taken to be alike both
 /// ways. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed, or are guesses.
@@ -107,7 +109,8 @@ impl<'a, P: Ord> Links<'a, P> {
         bandwidth.is_some_and(|bandwidth| *bandwidth < NARROW * self.out[&pair.0].min(self.into[&pair.1]))
     }
 
-    /// The site of each place: it has no narrow link to others there.
+    /// The site of each place: the one to which most of its links are wide. One link that was measured beside other data, and so looks
+    /// narrow, does not split a site.
     fn sites(&self) -> BTreeMap<&'a P, usize> {
         let mut near: BTreeMap<&P, Vec<(&P, bool)>> = BTreeMap::new();
         for (pair, bandwidth) in self.bandwidths {
@@ -120,25 +123,31 @@ impl<'a, P: Ord> Links<'a, P> {
         }
         let places: BTreeSet<&P> = self.bandwidths.keys().flat_map(|(from, to)| [from, to]).collect();
         let mut sites: BTreeMap<&P, usize> = BTreeMap::new();
-        let mut count = 0;
-        for place in places {
-            let mut fits: BTreeMap<usize, bool> = BTreeMap::new();
-            for (other, is_wide) in near.get(place).into_iter().flatten() {
-                if let Some(site) = sites.get(other) {
-                    *fits.entry(*site).or_insert(true) &= *is_wide;
-                }
+        // At first the sites of the places before it are known, then those of all.
+        for _ in 0..ROUNDS {
+            for (number, place) in places.iter().enumerate() {
+                let fitting = fitting(near.get(place).into_iter().flatten(), &sites);
+                let own = sites.get(place).copied();
+                sites.insert(place, fitting.or(own).unwrap_or(number));
             }
-            let site = fits.into_iter().find(|(_, fits)| *fits).map(|(site, _)| site);
-            sites.insert(
-                place,
-                site.unwrap_or_else(|| {
-                    count += 1;
-                    count
-                }),
-            );
         }
         sites
     }
+}
+
+/// The site to which more of these links are wide than narrow, by the greatest difference.
+fn fitting<'a, P: Ord + 'a>(
+    near: impl Iterator<Item = &'a (&'a P, bool)>,
+    sites: &BTreeMap<&P, usize>,
+) -> Option<usize> {
+    let mut votes: BTreeMap<usize, i64> = BTreeMap::new();
+    for (other, is_wide) in near {
+        if let Some(site) = sites.get(other) {
+            *votes.entry(*site).or_default() += if *is_wide { 1 } else { -1 };
+        }
+    }
+    let best = votes.into_iter().rev().max_by_key(|(_, votes)| *votes);
+    best.filter(|(_, votes)| *votes >= 0).map(|(site, _)| site)
 }
 
 #[cfg(test)]
@@ -164,6 +173,19 @@ mod tests {
             [(9, 40.0), (9, 40.0)]
         );
         assert_eq!(found[0].pairs[..4], [(0, 3), (0, 4), (0, 5), (1, 3)]);
+    }
+
+    #[test]
+    fn links_that_look_narrow_within_a_site_do_not_split_it() {
+        // 0 to 7, and 8 to 15.
+        let disturbed = [(3, 7), (6, 7), (9, 10), (0, 1), (8, 9), (0, 3)];
+        let found = sure(links(16, |a, b| match (a < 8) == (b < 8) {
+            true if disturbed.contains(&(a, b)) => 35.0,
+            true => 100.0,
+            false => 50.0,
+        }));
+        let counts: Vec<_> = found.iter().map(|one| (one.pairs.len(), one.bandwidth)).collect();
+        assert_eq!(counts, [(64, 50.0), (64, 50.0)]);
     }
 
     #[test]

@@ -32,7 +32,8 @@ impl Simulation {
     /// # Panics
     /// If there is no agent yet.
     pub fn add_client(&mut self, host: HostId, name: &str) -> NodeId {
-        let config = ClientConfig { id: self.nodes.next_id(), name: name.to_string(), agent: self.agent_address() };
+        let (id, agent) = (self.nodes.next_id(), self.agent_address());
+        let config = ClientConfig { id, name: name.to_string(), agent, is_in_call: false };
         let machine = AnyMachine::Client(Box::new(Client::new(config)));
         self.add_node(SimNode::new(host, Role::Client, name, String::new(), 0, machine))
     }

@@ -224,7 +224,7 @@ fn program(stage: &mut dyn Stage) -> BTreeMap<String, Vec<String>> {
         };
         stage.start(Role::Server, name, Box::new(make));
     }
-    let config = move |id| ClientConfig { id, name: "client".into(), agent };
+    let config = move |id| ClientConfig { id, name: "client".into(), agent, is_in_call: false };
     let make = move |id, _: &str| Node::Client(Box::new(Client::new(config(id))));
     let client = stage.start(Role::Client, "client", Box::new(make));
     let until = |stage: &mut dyn Stage, is_it: &dyn Fn(&Event) -> bool| {

@@ -87,7 +87,8 @@ impl World for RealWorld {
 
     fn start_client(&mut self, name: &str) -> NodeId {
         let (name, agent) = (name.to_string(), self.agent.clone());
-        let make = |id, _: &str| Node::Client(Box::new(Client::new(ClientConfig { id, name, agent })));
+        let make =
+            |id, _: &str| Node::Client(Box::new(Client::new(ClientConfig { id, name, agent, is_in_call: false })));
         let secret = Secret::from_bytes(b"conformance");
         let config = NetConfig { shared_memory: self.shared_memory, ..NetConfig::new(secret) };
         let client = NetNode::start(make, config).unwrap();

@@ -102,7 +102,7 @@ impl<R> Members<R> {
         Some(token)
     }
 
-    /// An answer came: the round trip, if it answers the last ping.
+    /// An answer came: the least round trip so far, if it answers the last ping. What delays an answer may be the processors, not the way.
     pub fn pong(&mut self, now: Time, node: NodeId, token: u64) -> Option<u64> {
         let peer = self.peers.get_mut(&node)?;
         let (sent, at) = peer.ping?;
@@ -111,8 +111,9 @@ impl<R> Members<R> {
         }
         peer.ping = None;
         let rtt = now.since(at);
-        peer.rtt_ns = Some(peer.rtt_ns.map_or(rtt, |known| known.min(rtt)));
-        Some(rtt)
+        let least = peer.rtt_ns.map_or(rtt, |known| known.min(rtt));
+        peer.rtt_ns = Some(least);
+        Some(least)
     }
 
     /// One heartbeat. A peer that was heard within the last interval is not pinged: it is alive. If the heartbeat itself

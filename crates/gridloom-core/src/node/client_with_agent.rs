@@ -86,7 +86,7 @@ impl ClientWithAgent {
         let ClientWithAgentConfig { id, name, servers } = config;
         let agent = AgentConfig { id: NodeId(!id.0), name: OWN_AGENT.into(), is_shared: false };
         ClientWithAgent {
-            client: Client::new(ClientConfig { id, name, agent: OWN_AGENT.into() }),
+            client: Client::new(ClientConfig { id, name, agent: OWN_AGENT.into(), is_in_call: false }),
             agent: Agent::new(agent),
             servers: servers.into_iter().map(|address| (address, AddressState::default())).collect(),
             known: BTreeSet::new(),

@@ -20,6 +20,10 @@ use crate::member::Members;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::LinkEstimate;
 
+/// Pings before the first probe: one that a busy processor delays would make a link look wide, as its round trip is taken off the probe's
+/// time.
+const PINGS: u32 = 3;
+
 /// What is to be measured, and what is being measured.
 #[derive(Debug, Default)]
 pub struct Measuring {
@@ -31,6 +35,8 @@ pub struct Measuring {
     alone: BTreeSet<NodeId>,
     /// The peer that has the turn.
     current: Option<NodeId>,
+    /// Pings that it still has to answer before the last one.
+    pings: u32,
     probing: Probing,
 }
 
@@ -95,13 +101,27 @@ impl Measuring {
     ) -> bool {
         let Some(token) = members.ping(now, peer).filter(|_| is_needed) else { return false };
         self.current = Some(peer);
+        self.pings = PINGS - 1;
         out.push(Effect::Send { to: peer, message: LinkMessage::Ping { token }.into() });
         true
     }
 
-    /// A peer has answered a ping: if it is its turn, it is probed.
-    pub fn answered(&mut self, now: Time, peer: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
-        if self.current == Some(peer) && !self.probing.is_probing(peer) {
+    /// A peer has answered a ping, `rtt_ns` is the least round trip: if it is its turn, it is pinged again or probed.
+    pub fn answered(
+        &mut self,
+        now: Time,
+        (peer, rtt_ns): (NodeId, u64),
+        members: &mut Members<Role>,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.current != Some(peer) || self.probing.is_probing(peer) {
+            return;
+        }
+        let again = if self.pings > 0 { members.ping(now, peer) } else { None };
+        if let Some(token) = again {
+            self.pings -= 1;
+            out.push(Effect::Send { to: peer, message: LinkMessage::Ping { token }.into() });
+        } else {
             let step = self.probing.begin(now, peer, rtt_ns, self.alone.contains(&peer));
             next(peer, step, out);
         }
@@ -182,10 +202,14 @@ mod tests {
     fn a_turn_is_measured_and_ended() {
         let (mut measuring, mut members) = asked();
         let mut out = Vec::new();
-        measuring.answered(Time(5), PEER, 2_000_000, &mut out);
+        measuring.answered(Time(5), (PEER, 2_000_000), &mut members, &mut out);
         assert_eq!(out, [], "it is not its turn");
         assert!(measuring.begin(Time(10), PEER, true, &mut members, &mut out));
-        measuring.answered(Time(10), PEER, 2_000_000, &mut out);
+        for _ in 0..PINGS {
+            let ping = out.pop();
+            assert!(matches!(ping, Some(Effect::Send { to: PEER, .. })), "{ping:?}");
+            measuring.answered(Time(10), (PEER, 2_000_000), &mut members, &mut out);
+        }
         let mut now = 10;
         let link = loop {
             let Some(Effect::SendProbe { to: PEER, size_bytes }) = out.pop() else { panic!("no probe: {out:?}") };

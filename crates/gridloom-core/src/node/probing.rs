@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! prober                          peer
-//!   | Ping -------------------------->|
+//!   | Ping, thrice ------------------>|
 //!   |<-------------------------- Pong |   latency = least round trip / 2
 //!   | probe of 64 KiB ===============>|   twice: the first makes the bulk connection
 //!   |<------------------ ProbeArrived |   bandwidth = bytes / (elapsed - round trip)

@@ -12,6 +12,7 @@ use gridloom_net::identity::Secret;
 use gridloom_net::moving::OnTheWay;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::SegmentMut;
+use gridloom_net::worker::nested;
 
 use super::{Backend, SimBackend, check_address, check_address_of, timed_out};
 use crate::{Error, Value};
@@ -29,7 +30,9 @@ impl NetBackend {
     pub(crate) fn connect_with(address: &str, secret: &Secret) -> Result<NetBackend, Error> {
         check_address(address).map_err(Error::Connect)?;
         let agent = address.to_string();
-        let make = |id, _: &str| Node::Client(Box::new(Client::new(ClientConfig { id, name: client_name(), agent })));
+        let is_in_call = nested::depth() > 0;
+        let client = |id| ClientConfig { id, name: client_name(), agent, is_in_call };
+        let make = |id, _: &str| Node::Client(Box::new(Client::new(client(id))));
         let node = NetNode::start(make, config(secret.clone()));
         node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
     }

@@ -85,6 +85,8 @@ pub struct Reader<'a> {
     pub size_bytes: u64,
     /// Servers that have it.
     pub holders: &'a [NodeId],
+    /// Other slices of it on their way, which take the same cards.
+    pub beside: &'a [&'a Spread],
     pub is_usable: &'a dyn Fn(NodeId) -> bool,
     /// Whether it shares a storage with that one.
     pub shares_storage: &'a dyn Fn(NodeId) -> bool,
@@ -141,10 +143,11 @@ impl Spread {
         judged(reader.now_s, candidates)
     }
 
-    /// To how many others each source sends it.
-    fn sends(&self, now_s: f64) -> BTreeMap<NodeId, u32> {
+    /// To how many others each source sends it, or a slice beside it.
+    fn sends(&self, now_s: f64, beside: &[&Spread]) -> BTreeMap<NodeId, u32> {
         let mut sends = BTreeMap::new();
-        for source in self.coming.values().filter(|source| source.end_s > now_s) {
+        let all = beside.iter().flat_map(|spread| spread.coming.values()).chain(self.coming.values());
+        for source in all.filter(|source| source.end_s > now_s) {
             *sends.entry(source.node).or_default() += 1;
         }
         sends

@@ -13,7 +13,7 @@ fn equal(_: NodeId, _: NodeId) -> LinkEstimate {
 }
 
 fn reader<'a>(server: NodeId, holders: &'a [NodeId], shares_storage: &'a dyn Fn(NodeId) -> bool) -> Reader<'a> {
-    Reader { now_s: 0.0, server, size_bytes: SIZE, holders, is_usable: &all, shares_storage, way: &equal }
+    Reader { now_s: 0.0, server, size_bytes: SIZE, holders, beside: &[], is_usable: &all, shares_storage, way: &equal }
 }
 
 /// Hosts of two sites: those of even numbers and the others. One link between them is ten times as slow.
@@ -30,7 +30,8 @@ fn candidates(
     way: impl Fn(NodeId, NodeId) -> LinkEstimate,
 ) -> Vec<Candidate> {
     let shares_storage = &|_| false;
-    let reader = Reader { now_s, server, size_bytes, holders, is_usable: &is_usable, shares_storage, way: &way };
+    let reader =
+        Reader { now_s, server, size_bytes, holders, beside: &[], is_usable: &is_usable, shares_storage, way: &way };
     spread.candidates(Method::Tree, &reader)
 }
 

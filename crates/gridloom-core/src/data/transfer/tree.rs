@@ -28,7 +28,7 @@ pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate>
     let whole = holders.iter().map(|node| (*node, now_s, 0));
     let coming = spread.coming.iter().filter(|(node, source)| !holders.contains(node) && source.hops < HOPS_MAX);
     let coming = coming.map(|(node, source)| (*node, source.end_s, source.hops));
-    let sends = spread.sends(now_s);
+    let sends = spread.sends(now_s, reader.beside);
     let is_source = spread.coming.values().any(|source| source.node == server);
     let is_behind = |node: NodeId| is_source && spread.is_behind(node, server);
     let usable = |(node, ..): &(NodeId, f64, u16)| *node != server && (reader.is_usable)(*node) && !is_behind(*node);

@@ -1,8 +1,11 @@
 //! Servers that ask for the same large datum at about the same time: from whom each gets it is decided for all of them together.
 //!
 //! A server that asks first waits whether others ask, too: for a small part of the time that the datum takes
-//! ([`PART_OF_TIME`]), if that is about as long as messages are on their way. What is decided then is [`Batch::in_slices`]: they get it in
-//! slices, or each the whole, one after the other. What takes less time is not waited for, as most data have one reader at a time.
+//! ([`PART_OF_TIME`]), if that is about as long as messages are on their way. Each that comes has all wait a little longer, up to a limit.
+//! What is decided then is [`Batch::in_slices`]: they get it in slices, or each the whole, one after the other. What takes less time is not
+//! waited for, as most data have one reader at a time.
+//!
+//! A server that asks while it comes to others in that way does not wait: it gets each slice, or the whole, also from these.
 //!
 //! **Invariant:** a server is in one batch of a datum at most, and is named a source when it ends.
 
@@ -14,13 +17,15 @@ use crate::node::AgentTimer;
 use crate::node::message::{Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::time::seconds_to_ns;
-use gridloom_base::{DatumId, Method, NodeId, Time};
+use gridloom_base::{DatumId, Meta, Method, NodeId, Time};
 
 /// The first one waits for that part of the time that one transfer takes.
 const PART_OF_TIME: f64 = 0.05;
-/// It does not wait for less, unless the method is `swarm`; and not for more.
+/// It does not wait for less, unless the method is `swarm`; and not for more after the last one that came.
 const WAITS_S_MIN: f64 = 0.000_25;
 const WAITS_S_MAX: f64 = 0.01;
+/// Nor for more after the first.
+const WAITS_IN_ALL_S_MAX: f64 = 0.1;
 /// Servers of one batch. A further one is answered at once.
 const SERVERS_MAX: usize = 4096;
 
@@ -31,6 +36,9 @@ pub(super) struct Batches(BTreeMap<DatumId, Waiting>);
 #[derive(Debug)]
 struct Waiting {
     until: Time,
+    /// Not later, and not so long after the last one.
+    latest: Time,
+    gap_ns: u64,
     servers: Vec<NodeId>,
 }
 
@@ -80,30 +88,34 @@ impl Agent {
             let is_there = waiting.servers.contains(&server);
             if !is_there && waiting.servers.len() < SERVERS_MAX {
                 waiting.servers.push(server);
+                waiting.until = waiting.latest.min(now + waiting.gap_ns);
                 return true;
             }
             return is_there;
         }
-        let Some(waits_s) = self.waits_s(now, datum, server) else { return false };
-        let until = now + seconds_to_ns(waits_s);
-        self.names.searches.batches.0.insert(datum, Waiting { until, servers: vec![server] });
+        let Some(part_s) = self.waits_s(now, datum, server) else { return false };
+        let gap_ns = seconds_to_ns(part_s.min(WAITS_S_MAX));
+        let latest = now + seconds_to_ns(part_s.min(WAITS_IN_ALL_S_MAX));
+        let waiting = Waiting { until: now + gap_ns, latest, gap_ns, servers: vec![server] };
+        self.names.searches.batches.0.insert(datum, waiting);
         self.names.searches.batches.set_timer(out);
         true
     }
 
-    /// How long a server waits that is the first to ask; `None` if it does not.
+    /// How long a server may wait that is the first to ask; `None` if it does not.
     fn waits_s(&mut self, now: Time, datum: DatumId, server: NodeId) -> Option<f64> {
         let named = self.names.catalog.named(datum).filter(|_| datum.slice().is_none())?;
         let (size_bytes, method) = (named.meta.size_bytes(), named.method);
         let is_alone = self.servers.len() < 3;
-        if is_alone || size_bytes < SLICED_BYTES_MIN || !matches!(method, Method::Auto | Method::Swarm) {
+        let is_coming = self.spread_of(datum).is_some();
+        if is_alone || is_coming || size_bytes < SLICED_BYTES_MIN || !matches!(method, Method::Auto | Method::Swarm) {
             return None;
         }
         self.refresh_ways(now);
         let takes_s = |node| self.way(node, server).0.seconds(size_bytes);
         let earliest_s = self.holders_of(datum).into_iter().map(|(node, _)| takes_s(node)).min_by(f64::total_cmp)?;
         let part_s = earliest_s * PART_OF_TIME;
-        (part_s >= WAITS_S_MIN || method == Method::Swarm).then(|| part_s.clamp(WAITS_S_MIN, WAITS_S_MAX))
+        (part_s >= WAITS_S_MIN || method == Method::Swarm).then(|| part_s.max(WAITS_S_MIN))
     }
 
     /// Time has passed: those that have waited are named sources.
@@ -135,14 +147,34 @@ impl Agent {
                 self.name_source(now, datum, *server, out);
                 continue;
             }
-            let supply = |(slice, source): &(DatumId, Source)| {
-                let address = self.servers[&source.node].registration.address.clone();
-                Supply::direct(*slice, named.meta.clone(), source.node, address, source.hops)
-            };
-            let supplies = sources.iter().map(supply).collect();
-            send(out, *server, TaskToServer::Resupply { supplies });
+            self.supply_slices(*server, &named.meta, &sources, out);
             sources.into_iter().for_each(|(slice, source)| self.names.searches.begin(slice, *server, source));
         }
+        true
+    }
+
+    fn supply_slices(&self, server: NodeId, meta: &Meta, sources: &[(DatumId, Source)], out: &mut Vec<Effect>) {
+        let supply = |(slice, source): &(DatumId, Source)| {
+            let address = self.servers[&source.node].registration.address.clone();
+            Supply::direct(*slice, meta.clone(), source.node, address, source.hops)
+        };
+        send(out, server, TaskToServer::Resupply { supplies: sources.iter().map(supply).collect() });
+    }
+
+    /// Has a server get a datum in slices, too, if it comes to others so. False if it does not.
+    pub(super) fn joins_slices(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) -> bool {
+        let slices = datum.slices();
+        if datum.slice().is_some() || slices.iter().all(|slice| self.spread_of(*slice).is_none()) {
+            return false;
+        }
+        let Some(named) = self.names.catalog.named(datum).cloned() else { return false };
+        let source = |slice: DatumId| Some((slice, self.source_for(now, slice, server, &BTreeMap::new())?));
+        let sources: Vec<(DatumId, Source)> = slices.into_iter().filter_map(source).collect();
+        if sources.len() < slices.len() || !self.names.searches.answered(now, datum, server) {
+            sources.iter().for_each(|(slice, _)| self.names.searches.begins_not(*slice, server));
+            return false;
+        }
+        self.supply_slices(server, &named.meta, &sources, out);
         true
     }
 }
@@ -155,7 +187,7 @@ mod tests {
     use crate::node::protocol::Input;
     use crate::node::{AgentTimer, Timer};
     use gridloom_base::time::SECOND_NS;
-    use gridloom_base::{Machine, Meta, Named};
+    use gridloom_base::{Machine, Named};
 
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
     const HOLDER: NodeId = NodeId(2);
@@ -222,8 +254,64 @@ mod tests {
         assert!(told.len() == 3 && told.values().all(|of| of.len() == 2), "{told:?}");
         assert_eq!(told[&NodeId(3)], [(first, HOLDER), (second, NodeId(4))]);
         assert_eq!(told[&NodeId(4)], [(first, NodeId(3)), (second, HOLDER)]);
-        // One more, later: the whole, from one that has it or gets it.
+        // One that a source has failed: the whole, from one that has it or gets it.
         assert!(named(&mut agent, 2 * WAITS_NS_MAX, asks(DATUM, 5, NodeId(3))).values().all(|of| of[0].0 == DATUM));
+    }
+
+    #[test]
+    fn one_that_asks_later_gets_each_slice_from_those_to_which_it_comes() {
+        let mut agent = with_holder(6, Method::Swarm);
+        (3..=5).for_each(|server| _ = named(&mut agent, 0, asks(DATUM, server, NodeId(server))));
+        named(&mut agent, WAITS_NS_MAX, fire());
+        let [first, second] = DATUM.slices();
+        for server in [6, 7] {
+            let told = named(&mut agent, 2 * WAITS_NS_MAX, asks(DATUM, server, NodeId(server)));
+            let of = &told[&NodeId(server)];
+            assert_eq!(of.iter().map(|(slice, _)| *slice).collect::<Vec<_>>(), [first, second]);
+            // It sends both slices already.
+            assert!(of.iter().all(|(_, from)| *from != HOLDER), "{told:?}");
+        }
+        // All have it whole: it comes to nobody.
+        for server in 3..=7 {
+            let named = Named {
+                datum: DATUM,
+                name: "mesh 1".into(),
+                version: 1,
+                meta: Meta::Bytes { size_bytes: 64 << 20 },
+                replicas: 1,
+                is_durable: false,
+                method: Method::Swarm,
+                made_by: None,
+            };
+            let message = ServerToCatalog::Holds { data: vec![Held { named, is_current: true }] }.into();
+            agent.handle(Time(2 * SECOND_NS), Input::Received { from: NodeId(server), message }, &mut Vec::new());
+        }
+        assert_eq!(agent.names.searches.len(), 0);
+    }
+
+    #[test]
+    fn each_that_comes_has_those_before_it_wait_a_little_longer() {
+        let mut agent = with_holder_of(64 << 30, 20, Method::Swarm);
+        for number in 0..10 {
+            let at = number * WAITS_NS_MAX / 2;
+            assert!(named(&mut agent, at, asks(DATUM, 3 + number, NodeId(3 + number))).is_empty());
+            assert!(named(&mut agent, at, fire()).is_empty(), "it has just come");
+        }
+        assert_eq!(named(&mut agent, 10 * WAITS_NS_MAX, fire()).len(), 10);
+    }
+
+    #[test]
+    fn those_that_come_one_by_one_do_not_have_the_first_wait_for_ever() {
+        let mut agent = with_holder_of(64 << 30, 30, Method::Swarm);
+        let mut at = 0;
+        for server in 3..=30 {
+            named(&mut agent, at, asks(DATUM, server, NodeId(server)));
+            at += WAITS_NS_MAX / 2;
+            if !named(&mut agent, at, fire()).is_empty() {
+                break;
+            }
+        }
+        assert_eq!(at, (WAITS_IN_ALL_S_MAX * 1e9) as u64);
     }
 
     #[test]
@@ -275,7 +363,7 @@ mod tests {
         let [first, _] = DATUM.slices();
         // 3 has the first slice from the holder, 4 from 3.
         let told = named(&mut agent, 2 * WAITS_NS_MAX, asks(first, 3, HOLDER));
-        assert_eq!(told[&NodeId(4)], [(first, HOLDER)], "{told:?}");
+        assert!(matches!(told[&NodeId(4)][..], [(datum, from)] if datum == first && from != NodeId(3)), "{told:?}");
         let beat = Input::Timer(Timer::Agent(AgentTimer::Heartbeat));
         let told = named(&mut agent, 3 * WAITS_NS_MAX, beat);
         assert!(told[&NodeId(3)].iter().all(|(datum, from)| *datum == first && *from != HOLDER), "{told:?}");

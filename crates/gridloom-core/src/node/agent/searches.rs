@@ -55,12 +55,7 @@ impl Searches {
         let slices = datum.slices().into_iter().filter(|_| datum.slice().is_none() && datum.is_shared());
         for datum in [datum].into_iter().chain(slices) {
             self.searches.remove(&(datum, server));
-            if let Some(spread) = self.spreads.get_mut(&datum) {
-                spread.ended(server);
-                if spread.is_empty() {
-                    self.spreads.remove(&datum);
-                }
-            }
+            self.begins_not(datum, server);
         }
         self.batches.forget(datum, server);
     }
@@ -73,6 +68,16 @@ impl Searches {
     /// A server gets a slice of a datum from there from now on, and has been told so.
     pub(super) fn begin(&mut self, slice: DatumId, server: NodeId, source: Source) {
         self.spreads.entry(slice).or_default().begin(server, source);
+    }
+
+    /// A datum, or a slice of one, is not on its way to a server.
+    pub(super) fn begins_not(&mut self, datum: DatumId, server: NodeId) {
+        if let Some(spread) = self.spreads.get_mut(&datum) {
+            spread.ended(server);
+            if spread.is_empty() {
+                self.spreads.remove(&datum);
+            }
+        }
     }
 
     /// A server has been named sources of a datum. False if it does not wait for any.
@@ -131,7 +136,9 @@ impl Agent {
     fn seek(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let is_first = |search: &Search| search.answered.is_none() && search.failed.is_empty();
         let is_first = self.names.searches.searches.get(&(datum, server)).is_some_and(is_first);
-        if !(is_first && self.waits_for_others(now, datum, server, out)) {
+        let is_answered =
+            is_first && (self.joins_slices(now, datum, server, out) || self.waits_for_others(now, datum, server, out));
+        if !is_answered {
             self.name_source(now, datum, server, out);
         }
     }
@@ -217,10 +224,14 @@ impl Agent {
         let whole_bytes = named.meta.size_bytes();
         let bytes = datum.slice().map_or(0..whole_bytes, |number| slice_bytes(whole_bytes, number));
         let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
+        let others = datum.whole().slices().into_iter().filter(|slice| datum.slice().is_some() && *slice != datum);
+        let beside: Vec<&Spread> = others.filter_map(|slice| self.spread_of(slice)).collect();
         let candidates = |is_usable: &dyn Fn(NodeId) -> bool| {
             let (now_s, size_bytes, way) = (now.seconds(), bytes.end - bytes.start, &|a, b| self.way(a, b).0);
             let shares_storage = &|node| self.shares_storage(server, node, failed);
-            let reader = Reader { now_s, server, size_bytes, holders: &holders, is_usable, shares_storage, way };
+            let beside = &beside[..];
+            let reader =
+                Reader { now_s, server, size_bytes, holders: &holders, beside, is_usable, shares_storage, way };
             spread.candidates(named.method, &reader)
         };
         let has_rested = |node: NodeId| failed.get(&node).is_none_or(|at| now.since(*at) >= HEARTBEAT_NS);

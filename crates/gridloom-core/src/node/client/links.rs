@@ -10,6 +10,14 @@ impl Client {
         self.links.ask_turns(self.contacts.agent(), self.contacts.members(), out);
     }
 
+    /// A group is to be mapped.
+    pub(super) fn want_links(&mut self, out: &mut Vec<Effect>) {
+        if self.links.want() {
+            self.links.probe_new_servers(&self.directory.grid, self.contacts.members(), out);
+            self.ask_turns(out);
+        }
+    }
+
     pub(super) fn on_turn(&mut self, now: Time, to: NodeId, is_needed: bool, out: &mut Vec<Effect>) {
         let agent = self.contacts.agent();
         if self.links.on_turn(now, to, is_needed, self.contacts.members_mut(), agent, out) {
@@ -18,8 +26,9 @@ impl Client {
     }
 
     pub(super) fn on_pong(&mut self, now: Time, from: NodeId, token: u64, out: &mut Vec<Effect>) {
-        if let Some(rtt_ns) = self.contacts.members_mut().pong(now, from, token) {
-            self.links.on_pong(now, from, rtt_ns, out);
+        let members = self.contacts.members_mut();
+        if let Some(rtt_ns) = members.pong(now, from, token) {
+            self.links.on_pong(now, (from, rtt_ns), members, out);
         }
     }
 

@@ -24,6 +24,7 @@ impl Client {
         purpose: Purpose,
         out: &mut Vec<Effect>,
     ) {
+        self.want_links(out);
         let has_agent = self.contacts.agent().is_some() && !self.contacts.awaits_list(now);
         let is_early = has_agent && (!self.links.are_known() || self.reads_unplaced(&group));
         if is_early || !has_agent && self.contacts.awaits_nodes(now) {
@@ -137,6 +138,7 @@ impl Client {
         if !self.directory.is_known || self.contacts.awaits_list(now) {
             return;
         }
+        self.want_links(out);
         if !self.links.are_known() {
             self.links.wait(now, out);
             return;

@@ -60,6 +60,9 @@ pub struct ClientConfig {
     pub name: String,
     /// Where its agent is.
     pub agent: String,
+    /// It is opened by a call that runs. Many calls do that at the same time, most of them for data with names or a call: their links are
+    /// measured when the first group is mapped, not at once.
+    pub is_in_call: bool,
 }
 
 /// Where a task of a group stands.
@@ -186,7 +189,7 @@ impl Client {
         Client {
             contacts: Contacts::default(),
             supplies: Supplies::default(),
-            links: OwnLinks::new(config.id),
+            links: OwnLinks::new(config.id, !config.is_in_call),
             config,
             directory: Directory::default(),
             calls: Calls::default(),

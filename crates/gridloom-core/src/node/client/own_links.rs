@@ -20,6 +20,8 @@ use gridloom_perf::{GridView, LinkEstimate, LinkModel, Links, Seen};
 pub(super) struct OwnLinks {
     me: NodeId,
     measuring: Measuring,
+    /// Links are to be measured.
+    is_wanted: bool,
     /// Servers to which links were measured, or are to be.
     probed: BTreeSet<NodeId>,
     /// The time that groups wait for links to be measured has passed.
@@ -37,10 +39,11 @@ pub(super) struct OwnLinks {
 }
 
 impl OwnLinks {
-    pub(super) fn new(me: NodeId) -> OwnLinks {
+    pub(super) fn new(me: NodeId, is_wanted: bool) -> OwnLinks {
         OwnLinks {
             me,
             measuring: Measuring::default(),
+            is_wanted,
             probed: BTreeSet::new(),
             has_waited: false,
             estimates: BTreeMap::new(),
@@ -66,10 +69,15 @@ impl OwnLinks {
 
     // ---- measuring
 
-    /// Links to servers that were not seen before are to be measured.
+    /// Links are to be measured from now on. False if they were before.
+    pub(super) fn want(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_wanted, true)
+    }
+
+    /// Links to servers that were not seen before are to be measured, if any are.
     pub(super) fn probe_new_servers(&mut self, grid: &GridView, members: &Members<Role>, out: &mut Vec<Effect>) {
         for server in &grid.servers {
-            if self.probed.len() >= PROBE_PEERS_MAX {
+            if !self.is_wanted || self.probed.len() >= PROBE_PEERS_MAX {
                 break;
             }
             if self.probed.insert(server.node) {
@@ -109,8 +117,14 @@ impl OwnLinks {
         !self.measuring.begin(now, to, is_needed, members, out)
     }
 
-    pub(super) fn on_pong(&mut self, now: Time, from: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
-        self.measuring.answered(now, from, rtt_ns, out);
+    pub(super) fn on_pong(
+        &mut self,
+        now: Time,
+        (from, rtt_ns): (NodeId, u64),
+        members: &mut Members<Role>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.measuring.answered(now, (from, rtt_ns), members, out);
         if self.is_to_be_measured(from) && !self.estimates.contains_key(&from) {
             self.estimates.insert(from, LinkEstimate::of_round_trip(ns_to_seconds(rtt_ns.max(1))));
             self.guessed.insert(from);
@@ -238,6 +252,7 @@ impl OwnLinks {
 mod tests {
     use super::*;
     use gridloom_base::DatumId;
+    use gridloom_perf::ServerView;
 
     const ME: NodeId = NodeId(1);
     const SERVER: NodeId = NodeId(2);
@@ -249,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_link_is_learned_from_what_moves_over_it() {
-        let (mut links, mut out) = (OwnLinks::new(ME), Vec::new());
+        let (mut links, mut out) = (OwnLinks::new(ME, true), Vec::new());
         links.saw_transfer(Time(2_000_000), &transfer(LEARN_BYTES_MIN - 1), &mut out);
         assert_eq!(out, [], "it is too small to be learned from");
         links.saw_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
@@ -263,14 +278,14 @@ mod tests {
 
     #[test]
     fn a_link_that_is_not_measured_is_guessed_from_its_round_trip() {
-        let (mut links, mut out) = (OwnLinks::new(ME), Vec::new());
-        links.on_pong(Time(1), SERVER, 300_000_000, &mut out);
+        let (mut links, mut members, mut out) = (OwnLinks::new(ME, true), Members::default(), Vec::new());
+        links.on_pong(Time(1), (SERVER, 300_000_000), &mut members, &mut out);
         assert!(links.estimates().is_empty(), "nothing is to be measured");
         links.measuring.add(SERVER, "there:1".into());
-        links.on_pong(Time(1), SERVER, 300_000_000, &mut out);
+        links.on_pong(Time(1), (SERVER, 300_000_000), &mut members, &mut out);
         let guessed = links.estimates()[&SERVER];
         assert!((guessed.latency_s - 0.15).abs() < 1e-9 && (2.1e5..2.2e5).contains(&guessed.bandwidth), "{guessed:?}");
-        links.on_pong(Time(2), SERVER, 1, &mut out);
+        links.on_pong(Time(2), (SERVER, 1), &mut members, &mut out);
         assert!(links.estimates()[&SERVER] == guessed && links.guessed().contains(&SERVER));
         links.saw_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
         let Some(Effect::SetTimer { at, .. }) = out.pop() else { panic!("it settles after a while") };
@@ -282,11 +297,34 @@ mod tests {
 
     #[test]
     fn groups_wait_for_new_links_but_not_for_ever() {
-        let mut links = OwnLinks::new(ME);
+        let mut links = OwnLinks::new(ME, true);
         assert!(links.are_known(), "there is none");
         links.measuring.add(SERVER, "there:1".into());
         assert!(!links.are_known());
         links.end_wait(Time(1));
         assert!(links.are_known() && !links.are_measured());
+    }
+    #[test]
+    fn links_that_are_not_wanted_yet_are_not_measured() {
+        let (members, mut out) = (Members::default(), Vec::new());
+        let mut links = OwnLinks::new(ME, false);
+        let server = ServerView {
+            node: SERVER,
+            name: "there".into(),
+            address: "there:1".into(),
+            slots: 1,
+            plain: false,
+            memory_bytes: 1 << 30,
+            speed_flops: None,
+            pace: 1.0,
+            functions: BTreeMap::new(),
+            busy_s: vec![0.0],
+        };
+        let grid = GridView { servers: vec![server], ..GridView::default() };
+        links.probe_new_servers(&grid, &members, &mut out);
+        assert!(out.is_empty() && links.are_measured() && !links.is_to_be_measured(SERVER));
+        assert!(links.want() && !links.want());
+        links.probe_new_servers(&grid, &members, &mut out);
+        assert!(!links.are_measured() && links.is_to_be_measured(SERVER));
     }
 }

@@ -76,8 +76,14 @@ impl Links {
         if self.measuring.begin(now, to, is_needed, members, out) { None } else { self.end(to, out) }
     }
 
-    pub(super) fn answered(&mut self, now: Time, from: NodeId, rtt_ns: u64, out: &mut Vec<Effect>) {
-        self.measuring.answered(now, from, rtt_ns, out);
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        answer: (NodeId, u64),
+        members: &mut Members<Role>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.measuring.answered(now, answer, members, out);
     }
 
     /// A peer has a probe: the link, if that was the last.

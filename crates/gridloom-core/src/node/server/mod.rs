@@ -217,7 +217,7 @@ impl Server {
             Message::Link(LinkMessage::Ping { token }) => send(out, from, LinkMessage::Pong { token }),
             Message::Link(LinkMessage::Pong { token }) => {
                 if let Some(rtt_ns) = self.members.pong(now, from, token) {
-                    self.links.answered(now, from, rtt_ns, out);
+                    self.links.answered(now, (from, rtt_ns), &mut self.members, out);
                 }
             }
             Message::Link(LinkMessage::ToProber(message)) => self.on_link_message(now, from, message, out),
