@@ -15,10 +15,12 @@ const ROUNDS: usize = 7;
 const LOCAL: u32 = 4_000_000;
 /// Round trips of a round between two processes.
 const TRIPS: u32 = 10_000;
+/// Messages of a round with a timeline, which has room for a million.
+const TRACED: u32 = 1_000_000;
 const MILLION: usize = 1_000_000;
 
 pub(crate) fn figures() -> Vec<Figure> {
-    vec![within_an_element(), between_processes(), million()]
+    vec![within_an_element(), with_a_timeline(), between_processes(), million()]
 }
 
 #[derive(Clone, Message)]
@@ -73,25 +75,48 @@ fn within_an_element() -> Figure {
     }
 }
 
-/// A program of two elements, started by `between_processes`.
-pub fn child() {
-    let ended = chares::run(play(2 * TRIPS)).expect("it ends");
+/// A message within an element that `gridloom chares run` has started, with `--trace` and without.
+fn with_a_timeline() -> Figure {
+    let file = std::env::temp_dir().join(format!("gridloom-bench-{}.json", std::process::id()));
+    let trace = file.display().to_string();
+    let round = |options: &[&str]| seconds_of(options, TRACED) * 1e9 / f64::from(TRACED);
+    let (mut plain, mut traced) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        plain.push(round(&["-n", "1"]));
+        traced.push(round(&["-n", "1", "--trace", &trace]));
+    }
+    std::fs::remove_file(file).expect("the timeline was written");
+    Figure {
+        name: "message within an element with --trace, ns",
+        ours: format!("{:.0}", Samples::new(traced.clone()).median()),
+        limit: format!("{:.0} (without)", Samples::new(plain.clone()).median()),
+        ratios: traced.iter().zip(&plain).map(|(traced, plain)| traced / plain).collect(),
+        aim: "told",
+    }
+}
+
+/// Seconds of a program of so many messages, under `gridloom chares run`.
+fn seconds_of(options: &[&str], messages: u32) -> f64 {
+    let own = std::env::current_exe().expect("this program");
+    let mut command = Command::new(gridloom::program_path(None));
+    command.args(["chares", "run"]).args(options).arg("--").arg(&own).args(["--chares", &messages.to_string()]);
+    let out = command.output().expect("gridloom is built beside this program");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let seconds = text.trim().rsplit(' ').next().and_then(|word| word.parse::<f64>().ok());
+    seconds.expect("seconds")
+}
+
+/// A program of elements, started by `seconds_of`.
+pub fn child(messages: Option<u32>) {
+    let ended = chares::run(play(messages.expect("how many messages"))).expect("it ends");
     if ended.is_first {
         println!("seconds {}", ended.value.float().expect("seconds"));
     }
 }
 
 fn between_processes() -> Figure {
-    let own = std::env::current_exe().expect("this program");
-    let round = || {
-        let mut command = Command::new(gridloom::program_path(None));
-        command.args(["chares", "run", "-n", "2", "--"]).arg(&own).arg("--chares");
-        let out = command.output().expect("gridloom is built beside this program");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let seconds = text.trim().rsplit(' ').next().and_then(|word| word.parse::<f64>().ok());
-        seconds.expect("seconds") * 1e6 / f64::from(TRIPS)
-    };
+    let round = || seconds_of(&["-n", "2"], 2 * TRIPS) * 1e6 / f64::from(TRIPS);
     let (mut ours, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut peer = Peer::start();

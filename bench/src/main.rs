@@ -49,7 +49,7 @@ fn main() {
         return;
     }
     if arguments.get(1).map(String::as_str) == Some("--chares") {
-        chares::child();
+        chares::child(arguments.get(2).and_then(|number| number.parse().ok()));
         return;
     }
     if arguments.get(1).map(String::as_str) == Some("--frames") {

@@ -108,6 +108,8 @@ pub const BALANCE_PERIOD_NS_MIN: u64 = 100_000_000;
 pub const BALANCE_PERIOD_NS_MAX: u64 = 10_000_000_000;
 /// Bytes of letters for one processing element that may wait at another. Beyond it no entry method runs there until some have gone.
 pub const CHARE_BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// Entry methods, letters and pauses that an element keeps for a timeline: 32 bytes each, so 32 MiB. Viewers are slow with more.
+pub const CHARE_EVENTS_MAX: usize = 1 << 20;
 /// Processing elements of one program: each is a process with a connection to each other one.
 pub const PROCESSING_ELEMENTS_MAX: usize = 1024;
 

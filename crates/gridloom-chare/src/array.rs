@@ -6,6 +6,7 @@ use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::mail::{Item, Outcome, Work};
 use super::packing::Packing;
+use super::payload::Payload;
 use super::record;
 use super::roster::Place;
 
@@ -63,6 +64,14 @@ impl<C: Chare> AnyArray for Array<C> {
             core.follow(array, slot, priority, work);
             return false;
         };
+        if core.account.is_named() {
+            let name = match &work {
+                Work::Message(message) => message.entry_method(),
+                Work::Outcome(outcome) => chare.name_of_outcome(outcome.tag),
+            };
+            let number = core.roster(array).number(slot);
+            core.account.runs(array, number, &name);
+        }
         let mut cx = Context::new(core, array, slot);
         match work {
             Work::Message(message) => chare.entry(message, &mut cx),

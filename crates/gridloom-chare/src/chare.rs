@@ -1,5 +1,6 @@
 //! What a program writes: chares, and what their entry methods may do.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use super::contribution::Contribution;
@@ -25,6 +26,11 @@ pub trait Chare: Sized + 'static {
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Self>) {
         let _ = value;
         cx.unexpected(tag);
+    }
+
+    /// How a timeline calls what [`Chare::outcome`] does for that tag.
+    fn name_of_outcome(&self, tag: u32) -> Cow<'static, str> {
+        format!("outcome {tag}").into()
     }
 }
 
@@ -81,7 +87,7 @@ impl<C> Context<'_, C> {
     /// Charges the work of this entry method, in floating-point operations, for the time that it takes in simulation. Without a
     /// charge, its time on this machine counts.
     pub fn compute(&mut self, flops: f64) {
-        self.core.flops += flops;
+        self.core.account.flops += flops;
     }
 
     /// The time in seconds: since 1970 for real, since the beginning in simulation.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gridloom_base::Time;
 use gridloom_base::limits::CHARE_MESSAGES_MAX;
 
+use super::account::Account;
 use super::checkpoint::Checkpoints;
 use super::contribution::{Combine, Contribution};
 use super::decision::Balancing;
@@ -38,8 +39,7 @@ pub(crate) struct Core {
     pub(crate) balancing: Balancing,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) quiescence: Quiescence,
-    /// Work that entry methods have charged, floating-point operations.
-    pub(crate) flops: f64,
+    pub(crate) account: Account,
     pub(crate) clock: Box<dyn Fn() -> Time>,
     pub(crate) end: Option<Value>,
     pub(crate) failure: Option<ChareError>,
@@ -48,7 +48,8 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(me: Pe, elements: Arc<Elements>) -> Core {
         let (rosters, mails, reductions, reducers) = Default::default();
-        let (ready, transit, balancing, checkpoints, quiescence, end, failure) = Default::default();
+        let (ready, transit, balancing, checkpoints, quiescence) = Default::default();
+        let (account, end, failure) = Default::default();
         let outbound = Outbound::new(elements.count());
         Core {
             me,
@@ -63,7 +64,7 @@ impl Core {
             balancing,
             checkpoints,
             quiescence,
-            flops: 0.0,
+            account,
             clock: Box::new(|| Time(0)),
             end,
             failure,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gridloom_base::Time;
 
+use super::account::Ran;
 use super::array::{AnyArray, Array};
 use super::balance::Balancer;
 use super::chare::{Chare, Context, Start};
@@ -261,7 +262,30 @@ impl Element {
 
     /// Takes the work that entry methods have charged since the last time, floating-point operations.
     pub fn take_charge(&mut self) -> f64 {
-        std::mem::take(&mut self.core.flops)
+        std::mem::take(&mut self.core.account.flops)
+    }
+
+    /// From now on [`Element::take_ran`] tells which entry method a step has run, which costs some time in each step.
+    pub fn name_entry_methods(&mut self) {
+        self.core.account.name();
+    }
+
+    /// What the last step has run, if entry methods are named.
+    pub fn take_ran(&mut self) -> Option<Ran> {
+        self.core.account.take_ran()
+    }
+
+    /// The names of the entry methods that have run, by number.
+    pub fn entry_methods(&self) -> &[String] {
+        &self.core.account.methods
+    }
+
+    /// The index of a chare.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn index_of(&self, array: ArrayId, chare: u32) -> Index {
+        self.core.roster(array).shape.index(chare)
     }
 
     /// The value with which the program ended.

@@ -38,11 +38,13 @@
 //! | `meter`, `decision`, `balancing` | what chares do, measured; whether moving them pays; how it comes about |
 //! | `transit`, `migration` | chares on the move, and messages that seek them |
 //! | `checkpoint`, `saving` | what all chares are when all is quiet, to begin again from |
+//! | `account` | what steps tell the element's owner: work, entry methods by name |
 //! | `core`, `receive` | what entry methods act on; what letters bring |
 //! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod array;
 pub mod balance;
 mod balancing;
@@ -73,6 +75,7 @@ mod shape;
 mod transit;
 mod value;
 
+pub use account::Ran;
 pub use chare::{Chare, Context, Start};
 pub use contribution::{Combine, Contribution, Reducer};
 pub use element::{Element, Step};

@@ -1,5 +1,7 @@
 //! Messages as bytes, for chares of other elements.
 
+use std::borrow::Cow;
+
 use gridloom_layout::{Message, Typed};
 
 /// What chares send one another. Every type with `#[derive(gridloom::Message)]` that can be cloned is one.
@@ -7,6 +9,9 @@ use gridloom_layout::{Message, Typed};
 /// Only a message that leaves its element becomes bytes. Only one to several chares is cloned.
 pub trait Payload: Clone + 'static {
     type Codec: Codec<Self>;
+
+    /// The entry method, as a timeline calls it.
+    fn entry_method(&self) -> Cow<'static, str>;
 }
 
 /// Writes and reads the messages of one type. An element makes one for each array.
@@ -28,6 +33,10 @@ pub trait Codec<M>: Sized + 'static {
 
 impl<M: Message + Clone> Payload for M {
     type Codec = Typed<M>;
+
+    fn entry_method(&self) -> Cow<'static, str> {
+        self.variant().into()
+    }
 }
 
 impl<M: Message> Codec<M> for Typed<M> {

@@ -68,6 +68,8 @@ fn tagged(input: &DeriveInput, data: &DataEnum, name: &str, layout: &Path) -> Re
     let (tag_name, body_name) = (format!("{name}_tag"), format!("{name}_body"));
     let (mut constants, mut cases, mut sizes, mut all_checks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut writes, mut reads) = (Vec::new(), Vec::new());
+    let variants: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
+    let variant_names: Vec<String> = variants.iter().map(ToString::to_string).collect();
     for (number, variant) in data.variants.iter().enumerate() {
         if let Some((_, value)) = &variant.discriminant {
             return Err(Error::new_spanned(value, "the tags of an enum with data count from 0"));
@@ -158,7 +160,11 @@ fn tagged(input: &DeriveInput, data: &DataEnum, name: &str, layout: &Path) -> Re
                     })
                 }
             }
-            impl __layout::rust::Message for #own {}
+            impl __layout::rust::Message for #own {
+                fn variant(&self) -> &'static str {
+                    match self { #(#own::#variants { .. } => #variant_names),* }
+                }
+            }
         };
     })
 }

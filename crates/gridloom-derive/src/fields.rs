@@ -78,7 +78,11 @@ pub(crate) fn derive_struct(input: &DeriveInput, data: &DataStruct) -> Result<To
                     Ok(Self #pattern)
                 }
             }
-            impl __layout::rust::Message for #own {}
+            impl __layout::rust::Message for #own {
+                fn variant(&self) -> &'static str {
+                    ::std::stringify!(#own)
+                }
+            }
         };
     })
 }

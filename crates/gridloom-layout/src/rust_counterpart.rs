@@ -59,7 +59,10 @@ pub trait Data: Sized + 'static {
 }
 
 /// A [`Data`] that corresponds to a C struct, so that it can be a message by itself.
-pub trait Message: Data {}
+pub trait Message: Data {
+    /// The name of an enum's variant, or of a struct, in Rust.
+    fn variant(&self) -> &'static str;
+}
 
 /// Collects declarations.
 #[derive(Debug, Default)]

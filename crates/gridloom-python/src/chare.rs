@@ -6,6 +6,7 @@
 //! A method acts through functions of the module, which cannot have the scheduler's context. They note what is to be done, and it is
 //! done when the method returns.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
 
@@ -80,6 +81,10 @@ impl Clone for PyMessage {
 
 impl Payload for PyMessage {
     type Codec = Pickle;
+
+    fn entry_method(&self) -> Cow<'static, str> {
+        Python::attach(|py| self.method.bind(py).to_string().into())
+    }
 }
 
 /// Messages as pickles, opened by elements of the same program alone.
@@ -136,12 +141,8 @@ impl Chare for PyChare {
                 Value::Nothing => Ok(PyTuple::empty(py)),
                 value => to_python(py, value).and_then(|value| PyTuple::new(py, [value])),
             };
-            // Beyond the methods are the chare's futures.
             let future = tag.checked_sub(self.methods.len() as u32);
-            let method = match future {
-                None => self.methods[tag as usize].bind(py).clone(),
-                Some(_) => PyString::intern(py, "_reply"),
-            };
+            let method = self.method_of(py, tag);
             let called = value.and_then(|value| match future {
                 None => object.call_method1(&method, value),
                 Some(number) => {
@@ -158,9 +159,21 @@ impl Chare for PyChare {
             }
         });
     }
+
+    fn name_of_outcome(&self, tag: u32) -> Cow<'static, str> {
+        Python::attach(|py| self.method_of(py, tag).to_string().into())
+    }
 }
 
 impl PyChare {
+    /// The method that a result's tag names; beyond the methods are the chare's futures.
+    fn method_of<'py>(&self, py: Python<'py>, tag: u32) -> Bound<'py, PyString> {
+        match self.methods.get(tag as usize) {
+            Some(method) => method.bind(py).clone(),
+            None => PyString::intern(py, "_reply"),
+        }
+    }
+
     /// A method has returned: a coroutine is driven until it waits.
     fn go_on(
         &self,

@@ -1,6 +1,7 @@
 """Message-driven objects in Python: alone, as several processes, and in simulation."""
 
 import doctest
+import json
 import os
 import pathlib
 import subprocess
@@ -211,3 +212,44 @@ def test_the_stencil_in_simulation(tmp_path):
     done = gridloom("simulate", "-p", platform, "-d", deployment, "--", *program)
     assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
     assert "trace hash" in done.stdout
+
+
+def test_a_timeline_has_each_method_that_ran(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+from gridloom import chares
+
+class Teller(chares.Chare):
+    box = chares.Mailbox()
+
+    def tell(self):
+        self.array[0].box(self.index[0])
+        self.contribute(1, "sum", self.array[0].told)
+
+    def told(self, count):
+        chares.when_quiet(self.array[0].wait)
+
+    async def wait(self):
+        both = {await self.box.receive(), await self.box.receive()}
+        chares.exit(sorted(both))
+
+print(chares.run(lambda job: job.array(Teller, 2).tell()).value)
+"""
+    )
+    trace = tmp_path / "trace.json"
+    done = gridloom("chares", "run", "-n", 2, "--trace", trace, "--", sys.executable, program)
+    assert done.returncode == 0 and "element@0| [0, 1]" in done.stdout, done.stderr
+    events = json.loads(trace.read_text())
+    names = {event["pid"]: event["args"]["name"] for event in events if event.get("name") == "process_name"}
+    assert names == {1: "element 0 (site 0)", 2: "element 1 (site 0)"}
+    began = [event for event in events if event["ph"] == "B" and event["name"] != "idle"]
+    ran = [(event["name"], event["args"]["chare"], event["pid"]) for event in began]
+    assert sorted(ran) == [
+        ("Teller.box", "(0)", 1),
+        ("Teller.box", "(0)", 1),
+        ("Teller.tell", "(0)", 1),
+        ("Teller.tell", "(1)", 2),
+        ("Teller.told", "(0)", 1),
+        ("Teller.wait", "(0)", 1),
+    ]

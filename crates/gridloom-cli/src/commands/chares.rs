@@ -6,8 +6,10 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, Keep, Places};
-use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
+use gridloom::chares::{
+    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Keep, Places, Records, monotonic_ns, write_elements,
+};
+use gridloom_base::limits::{CHARE_EVENTS_MAX, PROCESSING_ELEMENTS_MAX};
 use gridloom_base::say;
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, Platform, units};
@@ -17,7 +19,7 @@ use gridloom_testbed::telling::Telling;
 use serde_json::json;
 
 use super::deploy::{deployed, loopback_addresses};
-use super::simulate::seconds;
+use super::simulate::{claim, seconds};
 use super::{OwnFolder, print_text};
 
 mod advise;
@@ -66,6 +68,10 @@ pub struct Run {
     /// If an element fails, start all of them again from the last checkpoint, at most so many times
     #[arg(long, value_name = "NUMBER", default_value = "0", requires = "checkpoint", conflicts_with = "until")]
     restarts: u32,
+    /// Write a timeline of the elements into this file: Chrome's format (Perfetto, chrome://tracing), or Paje's if the name
+    /// ends in .paje
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// End the run after this many seconds, with status 1 if an element still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
@@ -155,16 +161,24 @@ fn start(options: &Run) -> Result<ExitCode> {
     let folder = |path: &Option<PathBuf>| path.as_deref().map(text_of).transpose();
     let checkpoint = folder(&options.checkpoint)?.map(|folder| Keep { folder, every: options.every });
     let (balance, restart) = (options.balance.clone(), folder(&options.restart)?);
-    let places = Places { latency, balance, checkpoint, restart, ..Places::default() };
+    let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
+    let records =
+        timeline.as_ref().map(|timeline| text_of(&timeline.folder.0).map(|folder| Records { folder, run: 0 }));
+    let records = records.transpose()?;
+    let places = Places { latency, balance, checkpoint, restart, records, ..Places::default() };
     let mut elements = Elements { number, sites, until, telling, places };
     let mut left = options.restarts;
     loop {
         let status = run_elements("chares", &options.program, &elements)?;
         if status == 0 || left == 0 || INTERRUPTS.contains(&status) {
+            if let (Some(timeline), Some(records)) = (&timeline, &elements.places.records) {
+                timeline.write(number, records.run + 1)?;
+            }
             return Ok(ExitCode::from(status));
         }
         left -= 1;
         let places = &mut elements.places;
+        places.records.iter_mut().for_each(|records| records.run += 1);
         if let Some(keep) = &places.checkpoint
             && CheckpointFolder::new(&keep.folder).last()?.is_some()
         {
@@ -172,6 +186,36 @@ fn start(options: &Run) -> Result<ExitCode> {
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
         say!("gridloom: starts all elements again from {from}; {left} times more if one fails");
+    }
+}
+
+/// The file for the timeline of a run, and what its elements leave for it.
+struct TimelineFile {
+    file: PathBuf,
+    folder: OwnFolder,
+    began_ns: u64,
+}
+
+impl TimelineFile {
+    fn claim(file: &Path) -> Result<TimelineFile> {
+        claim(file)?;
+        Ok(TimelineFile { file: file.into(), folder: OwnFolder::new("timeline")?, began_ns: monotonic_ns() })
+    }
+
+    fn write(&self, elements: usize, runs: u32) -> Result<()> {
+        let lacks = write_elements(&self.file, &self.folder.0, elements as u32, runs, self.began_ns)?;
+        let file = self.file.display();
+        if lacks.events > 0 {
+            say!(
+                "gridloom: {file} lacks the last {} events, of elements with more than {CHARE_EVENTS_MAX}",
+                lacks.events
+            );
+        }
+        let elements: Vec<String> = lacks.elements.iter().map(|(_, element)| element.to_string()).collect();
+        if !elements.is_empty() {
+            say!("gridloom: {file} lacks what elements did that left no record, as if killed: {}", elements.join(", "));
+        }
+        Ok(())
     }
 }
 

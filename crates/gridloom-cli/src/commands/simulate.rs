@@ -139,7 +139,7 @@ fn hand_over(own: &Path, file: &Path) -> Result<()> {
 }
 
 /// Checks that the file can be written, and removes it: the file of an earlier run must not pass for this one's.
-fn claim(file: &Path) -> Result<()> {
+pub(super) fn claim(file: &Path) -> Result<()> {
     // A terminal or a pipe is no file, and stays.
     let remove = |made: std::fs::File| if made.metadata()?.is_file() { std::fs::remove_file(file) } else { Ok(()) };
     let claimed = std::fs::File::create(file).and_then(remove);

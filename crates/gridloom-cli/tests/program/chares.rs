@@ -12,7 +12,7 @@ use crate::support::{gridloom, succeeds};
 const CASE: &str = "GRIDLOOM_TEST_CHARES";
 
 /// `gridloom chares run` with these options, of that case of the program below.
-fn chares_run(case: &str, options: &[&str]) -> Command {
+pub(crate) fn chares_run(case: &str, options: &[&str]) -> Command {
     let own = std::env::current_exe().unwrap().display().to_string();
     let words = ["--", &own, "--exact", "--ignored", "--nocapture", "chares::a_program_of_chares"];
     let mut command = gridloom(&[&["chares", "run"], options, &words].concat());

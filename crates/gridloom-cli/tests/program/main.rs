@@ -23,5 +23,6 @@ mod simulated;
 #[allow(dead_code, reason = "the tests of testbeds use the rest of it")]
 #[path = "../support/mod.rs"]
 mod support;
+mod timeline;
 mod up;
 mod up_ssh;

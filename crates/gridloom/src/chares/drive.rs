@@ -16,6 +16,7 @@ use super::checkpoints::CheckpointFolder;
 use super::links::Links;
 use super::places::Places;
 use super::run::Program;
+use super::timeline::{Timeline, monotonic_ns};
 use crate::Error;
 
 /// Entry methods run for about so long before the connections are looked at, which costs a microsecond.
@@ -60,6 +61,9 @@ pub(super) fn one_of(
         }),
         false => element.set_clock(move || began.1 + began.0.elapsed().as_nanos() as u64),
     }
+    if links.timeline.is_some() {
+        element.name_entry_methods();
+    }
     let is_first = element.me() == Pe(0);
     if restart.is_some() {
         element.expect_restart();
@@ -89,7 +93,8 @@ pub(super) fn one_of(
     }
     // If the connections fail now, the first error is the one to tell.
     let finished = links.finish(world, &mut element);
-    outcome.and(finished)?;
+    let left = links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element));
+    outcome.and(finished).and(left)?;
     Ok((element.end().cloned().unwrap_or_default(), element.moved()))
 }
 
@@ -110,7 +115,7 @@ fn drive(
         let ran = match links.is_full() {
             true => Ran::Enough,
             false if world.is_simulated() => simulated_step(world, element)?,
-            false => slice.run(element)?,
+            false => slice.run(element, links.timeline.as_mut())?,
         };
         keep(element, folder)?;
         links.post(world, element)?;
@@ -129,7 +134,11 @@ fn drive(
                 links.next_due(now).into_iter().chain(stall).chain(element.balance_due()).min()
             }
         };
+        let idle_ns = (until != Some(Time(0)) && links.timeline.is_some()).then(monotonic_ns);
         let mut incoming = world.receive(until)?;
+        if let (Some(began_ns), Some(timeline)) = (idle_ns, &mut links.timeline) {
+            timeline.idled(began_ns);
+        }
         if incoming.is_none() && world.now() >= active_at + STALL_NS {
             active_at = world.now();
             element.check_stall();
@@ -172,17 +181,23 @@ struct Slice {
 }
 
 impl Slice {
-    fn run(&mut self, element: &mut Element) -> Result<Ran, ChareError> {
-        let is_measured = element.is_measured();
+    fn run(&mut self, element: &mut Element, mut timeline: Option<&mut Timeline>) -> Result<Ran, ChareError> {
+        let (is_measured, is_observed) = (element.is_measured(), element.is_measured() || timeline.is_some());
         let processor = if is_measured { processor_time() } else { Duration::ZERO };
         let began = Instant::now();
         let (mut last, mut ran) = (began, Ran::Enough);
+        let mut last_ns = if timeline.is_some() { monotonic_ns() } else { 0 };
         for step in 0..self.steps {
             match element.step()? {
-                Step::Ran(_) if is_measured => {
-                    let now = Instant::now();
-                    element.charge((now - last).as_nanos() as u64);
-                    last = now;
+                Step::Ran(_) if is_observed => {
+                    if let Some(timeline) = &mut timeline {
+                        last_ns = timeline.ran(last_ns, element.take_ran());
+                    }
+                    if is_measured {
+                        let now = Instant::now();
+                        element.charge((now - last).as_nanos() as u64);
+                        last = now;
+                    }
                 }
                 Step::Ran(_) => {}
                 Step::Idle => {

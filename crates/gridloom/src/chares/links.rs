@@ -14,6 +14,7 @@ use gridloom_chare::{ChareError, Element, Pe};
 use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
 
 use super::places::Places;
+use super::timeline::Timeline;
 use crate::Error;
 
 /// Type of the letter by which a dialler says which element it is.
@@ -51,6 +52,8 @@ pub(super) struct Links {
     /// What the filter holds back: by the time when it is due, and then in the order of its coming.
     held: BTreeMap<(Time, u64), (Pe, Arrival)>,
     came: u64,
+    /// What the element does, if that is to be kept.
+    pub(super) timeline: Option<Timeline>,
 }
 
 impl Links {
@@ -65,6 +68,7 @@ impl Links {
             backlog_bytes: 0,
             held: BTreeMap::new(),
             came: 0,
+            timeline: places.records.clone().map(|records| Timeline::new(records, count)),
             places,
         };
         let me = links.places.me();
@@ -155,6 +159,9 @@ impl Links {
             let (_, (from, arrival)) = self.held.pop_first().expect("just seen");
             match arrival {
                 Arrival::Letter(bytes) => {
+                    if let Some(timeline) = &mut self.timeline {
+                        timeline.receives(from, bytes.len());
+                    }
                     element.receive(from, &bytes)?;
                     world.keep(bytes);
                 }
@@ -176,6 +183,9 @@ impl Links {
             }
         }
         while let Some((to, mut payload)) = element.take_letter() {
+            if let Some(timeline) = &mut self.timeline {
+                timeline.sends(to, payload.len());
+            }
             if !self.places.delay_from(to).is_zero() {
                 payload.extend_from_slice(&world.now().0.to_le_bytes());
             }
@@ -226,9 +236,9 @@ impl Links {
     }
 
     /// The program has ended: waits until the connections have taken what waits.
-    pub(super) fn finish(mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
+    pub(super) fn finish(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
         self.post(world, element)?;
-        for (to, backlog) in self.backlogs.into_iter().enumerate() {
+        for (to, backlog) in std::mem::take(&mut self.backlogs).into_iter().enumerate() {
             let Some(peer) = self.peers[to] else { continue };
             for letter in backlog.letters {
                 match world.send(peer, letter) {

@@ -41,7 +41,9 @@ mod job;
 mod links;
 mod places;
 mod run;
+pub(crate) mod timeline;
 
+pub use crate::trace::{Lacks, write_elements};
 pub use checkpoints::CheckpointFolder;
 pub use gridloom_chare::balance::{BALANCERS, Balancer, Load, Loads};
 pub use gridloom_chare::{
@@ -51,3 +53,4 @@ pub use gridloom_chare::{
 pub use job::Job;
 pub use places::{ELEMENT_FUNCTION, Keep, Places};
 pub use run::{Around, Ended, is_simulated, run, run_on};
+pub use timeline::{Records, monotonic_ns};

@@ -5,6 +5,8 @@ use std::time::Duration;
 use gridloom_chare::{Elements, Pe};
 use serde::{Deserialize, Serialize};
 
+use super::timeline::Records;
+
 /// The function of a deployment that an element is.
 pub const ELEMENT_FUNCTION: &str = "element";
 
@@ -29,6 +31,9 @@ pub struct Places {
     /// The folder with the checkpoint from which the program goes on.
     #[serde(default)]
     pub restart: Option<String>,
+    /// Where elements leave what they did, for a timeline.
+    #[serde(default)]
+    pub records: Option<Records>,
 }
 
 /// Where checkpoints are kept, and which of those that the program asks for.

@@ -1,4 +1,4 @@
-//! What happens in a simulation, written to a file as it happens, for a viewer: Chrome's format ([`chrome`]; Perfetto and
+//! What happens in a simulation, and in a real run of processing elements ([`elements`]), written to a file as it happens, for a viewer: Chrome's format ([`chrome`]; Perfetto and
 //! `chrome://tracing` show it), or Paje's ([`paje`]; if the file's name ends so).
 //!
 //! A host is a group of tracks. Each process has one for its states and one for its messages. A server has one for each slot
@@ -8,6 +8,7 @@
 //! **Invariant:** what is kept in memory is what has a track, and what is under way; never what is over.
 
 mod chrome;
+mod elements;
 mod meaning;
 mod paje;
 
@@ -25,6 +26,7 @@ use gridloom_sim::process::ProcessId;
 use serde_json::{Map, Value as Json, json};
 
 use crate::Error;
+pub use elements::{Lacks, write_elements};
 use meaning::Meanings;
 
 /// A row of the picture.
@@ -61,6 +63,14 @@ trait Format: Send {
     -> io::Result<()>;
 
     fn tail(&mut self, out: &mut dyn Write) -> io::Result<()>;
+}
+
+/// The format that the file's name asks for.
+fn format_of(path: &Path) -> Box<dyn Format> {
+    match path.extension().is_some_and(|extension| extension == "paje") {
+        true => Box::new(paje::Paje::default()),
+        false => Box::new(chrome::Chrome::default()),
+    }
 }
 
 type Details = Map<String, Json>;
@@ -122,10 +132,7 @@ impl Tracer {
     /// If the file cannot be written.
     pub(crate) fn create(path: &Path, platform: Arc<Platform>) -> Result<Tracer, Error> {
         let file = File::create(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
-        let format: Box<dyn Format> = match path.extension().is_some_and(|extension| extension == "paje") {
-            true => Box::new(paje::Paje::default()),
-            false => Box::new(chrome::Chrome::default()),
-        };
+        let format = format_of(path);
         let mut tracer = Tracer {
             path: path.to_path_buf(),
             out: BufWriter::new(file),

@@ -1,0 +1,180 @@
+//! What a processing element did and when, for a timeline: kept in memory while the program runs, and written to a file at its end.
+//!
+//! Times are of the system's monotonic clock, which all processes of a machine share, so the elements' clocks need no alignment.
+//!
+//! **Limit:** [`CHARE_EVENTS_MAX`] events. What comes after them is counted and not kept.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gridloom_base::limits::CHARE_EVENTS_MAX;
+use gridloom_chare::{Element, Pe, Ran};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Where elements leave what they did.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Records {
+    pub folder: String,
+    /// How often the program has begun again before.
+    pub run: u32,
+}
+
+/// What happened from one time to another, nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Event {
+    pub(crate) began_ns: u64,
+    pub(crate) ended_ns: u64,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum What {
+    Ran {
+        array: u32,
+        chare: u32,
+        method: u32,
+    },
+    /// Nothing waited.
+    Idle,
+    /// A letter of so many bytes has gone, or come. Letters between two elements count from 0.
+    Sent {
+        to: u32,
+        number: u32,
+        bytes: u32,
+    },
+    Came {
+        from: u32,
+        number: u32,
+        bytes: u32,
+    },
+}
+
+/// What an element leaves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) run: u32,
+    pub(crate) element: u32,
+    pub(crate) site: u32,
+    /// Names of arrays and entry methods, by number.
+    pub(crate) arrays: Vec<String>,
+    pub(crate) methods: Vec<String>,
+    /// Array, number and index of each chare that ran.
+    pub(crate) chares: Vec<(u32, u32, String)>,
+    /// In the order in which they began.
+    pub(crate) events: Vec<Event>,
+    pub(crate) left_out: u64,
+}
+
+/// Keeps what an element does.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    records: Records,
+    events: Vec<Event>,
+    left_out: u64,
+    /// Letters to and from each element.
+    letters: Vec<[u32; 2]>,
+}
+
+/// The time of the system's monotonic clock, nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * gridloom_base::time::SECOND_NS + time.tv_nsec as u64
+}
+
+impl Timeline {
+    pub(super) fn new(records: Records, elements: usize) -> Timeline {
+        Timeline { records, events: Vec::new(), left_out: 0, letters: vec![[0; 2]; elements] }
+    }
+
+    fn add(&mut self, began_ns: u64, ended_ns: u64, what: What) {
+        match self.events.len() < CHARE_EVENTS_MAX {
+            true => self.events.push(Event { began_ns, ended_ns, what }),
+            false => self.left_out += 1,
+        }
+    }
+
+    /// An entry method began then and has ended. The time.
+    pub(super) fn ran(&mut self, began_ns: u64, ran: Option<Ran>) -> u64 {
+        let now_ns = monotonic_ns();
+        if let Some(Ran { array, chare, method }) = ran {
+            self.add(began_ns, now_ns, What::Ran { array: array.0, chare, method });
+        }
+        now_ns
+    }
+
+    /// Since then nothing waited.
+    pub(super) fn idled(&mut self, began_ns: u64) {
+        self.add(began_ns, monotonic_ns(), What::Idle);
+    }
+
+    pub(super) fn sends(&mut self, to: Pe, bytes: usize) {
+        let now_ns = monotonic_ns();
+        let number = next(&mut self.letters[to.0 as usize][0]);
+        self.add(now_ns, now_ns, What::Sent { to: to.0, number, bytes: bytes as u32 });
+    }
+
+    pub(super) fn receives(&mut self, from: Pe, bytes: usize) {
+        let now_ns = monotonic_ns();
+        let number = next(&mut self.letters[from.0 as usize][1]);
+        self.add(now_ns, now_ns, What::Came { from: from.0, number, bytes: bytes as u32 });
+    }
+
+    /// Leaves what the element did in the folder for it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn leave(self, element: &Element) -> Result<(), Error> {
+        let Timeline { records, events, left_out, .. } = self;
+        let ran = events.iter().filter_map(|event| match event.what {
+            What::Ran { array, chare, .. } => Some((array, chare)),
+            What::Idle | What::Sent { .. } | What::Came { .. } => None,
+        });
+        let ran: BTreeSet<(u32, u32)> = ran.collect();
+        let array = gridloom_chare::ArrayId;
+        let index = |(of, chare)| (of, chare, element.index_of(array(of), chare).to_string());
+        let arrays = ran.iter().last().map_or(0, |(last, _)| last + 1);
+        let me = element.me();
+        let record = Record {
+            run: records.run,
+            element: me.0,
+            site: element.elements().site(me),
+            arrays: (0..arrays).map(|of| element.array_name(array(of)).to_string()).collect(),
+            methods: element.entry_methods().to_vec(),
+            chares: ran.into_iter().map(index).collect(),
+            events,
+            left_out,
+        };
+        let bytes = postcard::to_allocvec(&record).expect("postcard into a vector fails for no such type");
+        let path = path_of(Path::new(&records.folder), records.run, me.0);
+        fs::write(&path, bytes)
+            .map_err(|error| Error::Input(format!("cannot write the timeline to {}: {error}", path.display())))
+    }
+}
+
+fn next(number: &mut u32) -> u32 {
+    let own = *number;
+    *number = number.wrapping_add(1);
+    own
+}
+
+fn path_of(folder: &Path, run: u32, element: u32) -> PathBuf {
+    folder.join(format!("timeline-{run}-{element}"))
+}
+
+/// What an element left of that run, if it did.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn record_of(folder: &Path, run: u32, element: u32) -> Result<Option<Record>, Error> {
+    let path = path_of(folder, run, element);
+    let wrong = |why: String| Error::Input(format!("cannot read the timeline in {}: {why}", path.display()));
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| wrong(error.to_string()))?,
+    };
+    postcard::from_bytes(&bytes).map(Some).map_err(|error| wrong(error.to_string()))
+}
