@@ -4,6 +4,7 @@
     python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
     python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python, plain and awaited
     python bench/chares.py balance [--rounds 3]        # a skewed stencil with each load balancer, real and simulated
+    python bench/chares.py placement                   # simulated: each placement on two sites of eight elements
     python bench/chares.py sweep                       # simulated, 2 to 64 processors
 
 A round runs every case in turn. Each run has the serial loop beside it, in the same process.
@@ -31,7 +32,7 @@ PLATFORM = """[[cluster]]
 name = "east"
 hosts = "east-[1-{half}]"
 speed = "1Gf"
-bandwidth = "10Gbps"
+bandwidth = "{bandwidth}"
 latency = "5us"
 properties = {{ site = "east" }}
 
@@ -39,13 +40,13 @@ properties = {{ site = "east" }}
 name = "west"
 hosts = "west-[1-{half}]"
 speed = "1Gf"
-bandwidth = "10Gbps"
+bandwidth = "{bandwidth}"
 latency = "5us"
 properties = {{ site = "west" }}
 
 [[link]]
 name = "wan"
-bandwidth = "10Gbps"
+bandwidth = "{bandwidth}"
 latency = "{latency}us"
 sharing = "splitduplex"
 
@@ -71,14 +72,14 @@ def real(elements, chares, steps, *options):
     return run([GRIDLOOM, "chares", "run", "-n", elements, *options, "--", *program])
 
 
-def simulated(elements, chares, steps, latency_ms, cell_ns, balance="none", skew=1):
+def simulated(elements, chares, steps, latency_ms, cell_ns, balance="none", skew=1, placement="blocks", bandwidth="10Gbps"):
     """Milliseconds a step in virtual time."""
     with tempfile.TemporaryDirectory() as folder:
         platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
-        platform.write_text(PLATFORM.format(half=elements // 2, latency=latency_ms * 1000))
+        platform.write_text(PLATFORM.format(half=elements // 2, latency=latency_ms * 1000, bandwidth=bandwidth))
         made = [GRIDLOOM, "chares", "deployment", "-p", platform, "--balance", balance]
         deployment.write_text(subprocess.run(made, check=True, capture_output=True, text=True).stdout)
-        program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns, "--skew", skew]
+        program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns, "--skew", skew, "--placement", placement]
         return run([GRIDLOOM, "simulate", "-p", platform, "-d", deployment, "--", *program])[0]
 
 
@@ -191,6 +192,21 @@ def balance(rounds):
     return {str(case): runs for case, runs in found.items()}
 
 
+PLACEMENTS = ("blocks", "round-robin", "by-site", "by-communication")
+
+
+def placement():
+    """With a fast network the latency counts; with a slow one what goes between elements."""
+    found = {}
+    print("| network | chares | one way, ms | " + " | ".join(PLACEMENTS) + " |\n|---|---|---" + "|---" * len(PLACEMENTS) + "|")
+    for bandwidth, chares, latencies in [("10Gbps", 256, (0, 0.5, 1, 1.5, 3)), ("100Mbps", 1024, (0, 1, 3))]:
+        for ms in latencies:
+            row = [simulated(16, chares, 30, ms, 5, placement=name, bandwidth=bandwidth) for name in PLACEMENTS]
+            found[f"{bandwidth}, {chares}, {ms}"] = row
+            print(f"| {bandwidth} | {chares} | {ms} | " + " | ".join(f"{ms:.2f}" for ms in row) + " |", flush=True)
+    return found
+
+
 def sweep():
     """Processors, chares and latencies, with a cell's time of the serial loop."""
     cell_ns = run([STENCIL, "--steps", 100, "--check"])[1] * 1e6 / CELLS
@@ -207,14 +223,15 @@ def sweep():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["stencil", "sites", "python", "balance", "sweep"])
+    parser.add_argument("part", choices=["stencil", "sites", "python", "balance", "placement", "sweep"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
     subprocess.run(cargo, check=True, cwd=ROOT)
     parts = {"stencil": stencil, "sites": sites, "python": python, "balance": balance}
-    found = sweep() if options.part == "sweep" else parts[options.part](options.rounds)
+    simulations = {"placement": placement, "sweep": sweep}
+    found = simulations[options.part]() if options.part in simulations else parts[options.part](options.rounds)
     if options.json:
         options.json.write_text(json.dumps(found))
 

@@ -67,7 +67,8 @@ class Block(chares.Chare):
             cells = self.cells
             own = {"above": cells[1, 1:-1], "below": cells[-2, 1:-1], "left": cells[1:-1, 1], "right": cells[1:-1, -2]}
             for side, neighbour in self.neighbours.items():
-                neighbour.edge(number, OPPOSITE[side], own[side].copy())
+                # What comes from another site comes late: chares that wait for it must not wait for others, too.
+                neighbour.edge.with_priority(-1 if neighbour.is_at_border else 0)(number, OPPOSITE[side], own[side].copy())
             frame = {"above": cells[0, 1:-1], "below": cells[-1, 1:-1], "left": cells[1:-1, 0], "right": cells[1:-1, -1]}
             for _ in self.neighbours:
                 # A neighbour may be one step ahead: its edges wait in the mailbox.
@@ -96,8 +97,15 @@ def main():
     size, blocks, steps = options.size, math.isqrt(options.chares), options.steps
     Block.steps, Block.move_every, Block.checkpoint_every = steps, options.move_every, options.checkpoint_every
 
+    def edges():
+        """Each pair of neighbours, with the bytes of the two edges that they exchange in a step."""
+        for row, column in np.ndindex(blocks, blocks):
+            inside = [at for at in ((row + 1, column), (row, column + 1)) if max(at) < blocks]
+            yield from (((row, column), at, 16 * size // blocks) for at in inside)
+
     def program(job):
-        array = job.array(Block, (blocks, blocks), (size, blocks), placement=options.placement)
+        placement = chares.ByCommunication(edges()) if options.placement == "by-communication" else options.placement
+        array = job.array(Block, (blocks, blocks), (size, blocks), placement=placement)
         array.run()
 
     ended = chares.run(program)

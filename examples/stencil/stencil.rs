@@ -15,12 +15,12 @@
 //! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` so many nanoseconds a cell on hosts of
 //! 1 Gflop/s, so that two runs are the same.
 
-use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Migrate, Pe, Placement, Value};
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Migrate, Pe, Placement, Priority, Value};
 use gridloom::{Error, Message};
 use serde::{Deserialize, Serialize};
 
 /// What `--help` would say.
-const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site] [--check] \
+const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site|by-communication] [--check] \
      [--cell-ns 0] [--move-every 0] [--skew 1] \
      [--checkpoint-every 0]";
 
@@ -203,7 +203,9 @@ impl Block {
         let step = self.progress.step;
         for (side, neighbour) in self.neighbours() {
             let cells = std::mem::replace(&mut self.rim[side], std::mem::take(&mut self.spare[side]));
-            cx.send(cx.array().at(neighbour), Ask::Edge { step, side: (side ^ 1) as u8, cells });
+            // What comes from another site comes late: chares that wait for it must not wait for others, too.
+            let priority = if cx.is_at_border(neighbour) { Priority(-1) } else { Priority(0) };
+            cx.send_with(priority, cx.array().at(neighbour), Ask::Edge { step, side: (side ^ 1) as u8, cells });
         }
     }
 
@@ -321,6 +323,19 @@ impl Options {
         let (rows, columns) = self.cells_of_block();
         (at[0] as usize * rows, at[1] as usize * columns)
     }
+
+    /// Each pair of neighbours, with the bytes of the two edges that they exchange in a step.
+    fn edges(&self) -> Vec<(Index, Index, u64)> {
+        let ((down, across), (rows, columns)) = (self.blocks, self.cells_of_block());
+        let mut edges = Vec::new();
+        for (row, column) in (0..down as i32).flat_map(|row| (0..across as i32).map(move |column| (row, column))) {
+            let neighbours = [((row + 1, column), columns), ((row, column + 1), rows)];
+            let inside =
+                neighbours.into_iter().filter(|((row, column), _)| *row < down as i32 && *column < across as i32);
+            edges.extend(inside.map(|(other, cells)| ((row, column).into(), other.into(), 16 * cells as u64)));
+        }
+        edges
+    }
 }
 
 /// So many blocks in rows and columns, as square as they can be, no fewer columns than rows.
@@ -330,20 +345,18 @@ fn blocks_of(chares: usize) -> (usize, usize) {
 }
 
 fn options() -> Result<Options, String> {
-    let (placement, check, cell_ns, move_every, skew) = (Placement::Blocks, false, 0.0, 0, 1);
-    let checkpoint_every = 0;
     let mut options = Options {
         size: 2048,
         blocks: (4, 4),
         steps: 50,
-        placement,
-        check,
-        cell_ns,
-        move_every,
-        skew,
-        checkpoint_every,
+        placement: Placement::Blocks,
+        check: false,
+        cell_ns: 0.0,
+        move_every: 0,
+        skew: 1,
+        checkpoint_every: 0,
     };
-    let mut words = std::env::args().skip(1);
+    let (mut placement, mut words) = ("blocks".to_string(), std::env::args().skip(1));
     while let Some(word) = words.next() {
         if word == "--check" {
             options.check = true;
@@ -361,22 +374,22 @@ fn options() -> Result<Options, String> {
             "--checkpoint-every" => options.checkpoint_every = number()? as u32,
             "--skew" => options.skew = number()? as u32,
             "--move-every" => options.move_every = number()? as u32,
-            "--placement" => {
-                options.placement = match value.as_str() {
-                    "blocks" => Placement::Blocks,
-                    "round-robin" => Placement::RoundRobin,
-                    "by-site" => Placement::BySite,
-                    _ => return Err(format!("{word} {value}: {USAGE}")),
-                }
-            }
+            "--placement" => placement = value,
             _ => return Err(format!("{word}: {USAGE}")),
         }
     }
     let Options { size, blocks: (down, across), .. } = options;
-    match down > 0 && size.is_multiple_of(down) && size.is_multiple_of(across) {
-        true => Ok(options),
-        false => Err(format!("{size} by {size} cells cannot be divided into {down} by {across} chares")),
+    if down == 0 || !size.is_multiple_of(down) || !size.is_multiple_of(across) {
+        return Err(format!("{size} by {size} cells cannot be divided into {down} by {across} chares"));
     }
+    options.placement = match placement.as_str() {
+        "blocks" => Placement::Blocks,
+        "round-robin" => Placement::RoundRobin,
+        "by-site" => Placement::BySite,
+        "by-communication" => Placement::by_communication(options.edges()),
+        _ => return Err(format!("--placement {placement}: {USAGE}")),
+    };
+    Ok(options)
 }
 
 fn main() -> Result<(), Error> {

@@ -130,6 +130,12 @@ impl<'a, C: Chare> Context<'a, C> {
         self.array().at(self.index())
     }
 
+    /// Whether that chare of the own array exchanges messages with other sites, as stated to [`Placement::by_communication`](super::Placement::by_communication); never with
+    /// another placement. Let what is sent to such chares run first, by [`Context::send_with`]: their answers have a long way.
+    pub fn is_at_border(&self, index: impl Into<Index>) -> bool {
+        self.core.roster(self.array).is_at_border(&index.into())
+    }
+
     /// Takes part in the array's next reduction: each chare contributes once to each, all of them in the same order. The result
     /// goes to the callback once the last one has contributed.
     pub fn contribute(&mut self, contribution: Contribution, callback: impl Into<Callback>) {

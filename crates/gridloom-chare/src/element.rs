@@ -15,7 +15,7 @@ use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe};
 use super::mail::Mail;
 use super::packing::Packing;
-use super::placement::{Elements, Placement};
+use super::placement::{Elements, Misplaced, Placement};
 use super::proxy::Proxy;
 use super::record::{self, Head, Kind};
 use super::reduction::Reduction;
@@ -95,12 +95,17 @@ impl Element {
     ) -> Result<Proxy<C>, ChareError> {
         let array = ArrayId(self.arrays.len() as u32);
         let mail = Mail::<C::Message>::new().map_err(|why| ChareError::Message { array: name.into(), why })?;
-        let (me, elements, count) = (self.core.me, self.core.elements.clone(), shape.len() as u32);
+        let (me, elements) = (self.core.me, self.core.elements.clone());
         let mut roster = Roster::new(name.into(), shape.clone(), packing.is_some());
         let put = |number, element| roster.begin_at(number, element, me);
-        placement.each(count, &elements, |number| shape.index(number), put).map_err(|(index, element)| {
-            ChareError::NoSuchElement { array: name.into(), index, element, count: elements.count() }
+        let placed = placement.each(&shape, &elements, put);
+        let at_border = placed.map_err(|wrong| match wrong {
+            Misplaced::Element(index, element) => {
+                ChareError::NoSuchElement { array: name.into(), index, element, count: elements.count() }
+            }
+            Misplaced::Chare(index) => ChareError::NoSuchChare { array: name.into(), index, has: shape.in_words() },
         })?;
+        roster.set_border(at_border);
         let chares = roster.natives().iter().map(|number| Some(make(shape.index(*number)))).collect();
         let natives = roster.natives().len() as u32;
         self.core.reductions.push(Reduction::new(natives));
@@ -108,6 +113,11 @@ impl Element {
         self.core.mails.push(Box::new(mail));
         self.arrays.push(Box::new(Array { chares, natives, packing }));
         Ok(Proxy::new(array))
+    }
+
+    /// Whether that chare exchanges messages with other sites, as its array's placement says.
+    pub fn is_at_border(&self, array: ArrayId, index: &Index) -> bool {
+        self.core.roster(array).is_at_border(index)
     }
 
     /// Makes a reducer of the program known.

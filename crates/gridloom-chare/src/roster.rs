@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::id::Pe;
+use super::id::{Index, Pe};
 use super::shape::Shape;
 
 /// Where a chare is.
@@ -27,6 +27,8 @@ pub(crate) struct Roster {
     pub(crate) shape: Shape,
     /// Whether its chares can move.
     pub(crate) is_migratable: bool,
+    /// Whether each chare exchanges messages with other sites, as its placement says. Empty if that says nothing.
+    at_border: Vec<bool>,
     /// By the chares' numbers: an element, or [`HERE`] and a slot.
     places: Vec<u32>,
     /// How often each chare has moved to the place that is known, by number. Empty while no chare is known to have moved.
@@ -43,8 +45,16 @@ pub(crate) struct Roster {
 impl Roster {
     pub(crate) fn new(name: String, shape: Shape, is_migratable: bool) -> Roster {
         let places = vec![0; shape.len()];
-        let (moves, numbers, left, free) = Default::default();
-        Roster { name, shape, is_migratable, places, moves, numbers, natives: 0, left, free }
+        let (at_border, moves, numbers, left, free) = Default::default();
+        Roster { name, shape, is_migratable, at_border, places, moves, numbers, natives: 0, left, free }
+    }
+
+    pub(crate) fn set_border(&mut self, at_border: Vec<bool>) {
+        self.at_border = at_border;
+    }
+
+    pub(crate) fn is_at_border(&self, index: &Index) -> bool {
+        !self.at_border.is_empty() && self.shape.number(index).is_some_and(|number| self.at_border[number as usize])
     }
 
     /// That chare begins there. Those of one element come in the order of their numbers.

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use gridloom::chares::{
@@ -44,6 +45,8 @@ pub(crate) struct Known {
     pub(crate) methods: Arc<Vec<Py<PyString>>>,
     /// Once it is made.
     pub(crate) proxy: Option<Proxy<PyChare>>,
+    /// Its chares that exchange messages with other sites, if its placement knows.
+    pub(crate) at_border: BTreeSet<Index>,
 }
 
 thread_local! {
@@ -221,8 +224,11 @@ pub(crate) fn add_array(known: Known) -> u32 {
     })
 }
 
-pub(crate) fn made_array(number: u32, proxy: Proxy<PyChare>) {
-    ARRAYS.with_borrow_mut(|arrays| arrays[number as usize].proxy = Some(proxy));
+pub(crate) fn made_array(number: u32, proxy: Proxy<PyChare>, at_border: BTreeSet<Index>) {
+    ARRAYS.with_borrow_mut(|arrays| {
+        let known = &mut arrays[number as usize];
+        (known.proxy, known.at_border) = (Some(proxy), at_border);
+    });
 }
 
 pub(crate) fn methods_of(number: u32) -> Arc<Vec<Py<PyString>>> {
@@ -355,6 +361,14 @@ impl RawTarget {
     fn section(&self, indices: &Bound<'_, PyAny>) -> PyResult<RawTarget> {
         let indices = indices.try_iter()?.map(|index| index_of(&index?)).collect::<PyResult<Arc<[Index]>>>()?;
         Ok(RawTarget { array: self.array, to: Towards::Section(indices) })
+    }
+
+    #[getter]
+    fn is_at_border(&self, py: Python<'_>) -> PyResult<bool> {
+        let Towards::One(index) = &self.to else {
+            return Err(error(py, "UsageError", "is_at_border is of one chare: array[index].is_at_border"));
+        };
+        Ok(ARRAYS.with_borrow(|arrays| arrays[self.array as usize].at_border.contains(index)))
     }
 
     fn __getattr__(&self, name: Bound<'_, PyString>) -> PyResult<RawEntry> {

@@ -1,5 +1,6 @@
 //! Programs of Python chares: their arrays, and the run.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use gridloom::Error;
@@ -14,8 +15,8 @@ use crate::chare::{
 };
 use crate::chare_value::to_python;
 use crate::errors::{OrRaise, error};
-use crate::lock;
 use crate::wait::interruptible;
+use crate::{import, lock};
 
 /// An array that the program wants.
 struct Wanted {
@@ -66,11 +67,23 @@ impl RawJob {
         };
         let placement = placement_of(py, placement)?;
         lock(&self.wanted).push(Wanted { name: name.into(), make, shape, placement, packing });
-        chare_target(add_array(Known { methods: Arc::new(methods), proxy: None }), None, false)
+        chare_target(
+            add_array(Known { methods: Arc::new(methods), proxy: None, at_border: BTreeSet::new() }),
+            None,
+            false,
+        )
     }
 }
 
 fn placement_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Placement> {
+    if given.is_instance(&import(py, "gridloom.chares")?.getattr("ByCommunication")?)? {
+        let edge = |edge: PyResult<Bound<'_, PyAny>>| {
+            let (one, other, bytes) = edge?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, u64)>()?;
+            Ok((index_of(&one)?, index_of(&other)?, bytes))
+        };
+        let edges = given.getattr("edges")?.try_iter()?.map(edge).collect::<PyResult<Vec<(Index, Index, u64)>>>()?;
+        return Ok(Placement::by_communication(edges));
+    }
     if given.is_callable() {
         let function = given.clone().unbind();
         let place = move |index: Index, elements: &Elements| {
@@ -92,8 +105,9 @@ fn placement_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Placement>
         "round-robin" => Ok(Placement::RoundRobin),
         "by-site" => Ok(Placement::BySite),
         other => {
-            let why =
-                format!("placement '{other}' is not known; there are blocks, round-robin, by-site, or a function");
+            let why = format!(
+                "placement '{other}' is not known; there are blocks, round-robin, by-site, ByCommunication(edges), or a function"
+            );
             Err(error(py, "UsageError", &why))
         }
     }
@@ -163,6 +177,7 @@ fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResu
 fn make_array(py: Python<'_>, number: u32, wanted: Wanted, job: &mut Job<'_>) -> PyResult<()> {
     let Wanted { name, make, shape, placement, packing } = wanted;
     let methods = methods_of(number);
+    let may_have_border = matches!(placement, Placement::ByCommunication(_)).then(|| shape.clone());
     let proxy = Py::new(py, chare_target(number, None, false)?)?;
     let mut failed = None;
     let object = |index: Index| {
@@ -183,7 +198,10 @@ fn make_array(py: Python<'_>, number: u32, wanted: Wanted, job: &mut Job<'_>) ->
     if let Some(error) = failed.or_else(take_raised) {
         return Err(error);
     }
-    made_array(number, made.or_raise(py)?);
+    let made = made.or_raise(py)?;
+    let indices = may_have_border.iter().flat_map(|shape| (0..shape.len() as u32).map(|number| shape.index(number)));
+    let at_border = indices.filter(|index| job.is_at_border(&made, *index)).collect();
+    made_array(number, made, at_border);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 """Message-driven objects in Python: alone, as several processes, and in simulation."""
 
+import ast
 import doctest
 import json
 import os
@@ -194,11 +195,49 @@ def test_an_exception_of_an_element_ends_the_others(tmp_path):
     assert "ChareError: element 1 has ended the program: Fall(1).fall: AssertionError: this one" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("words", [(), ("chares", "run", "-n", 2, "--")])
-def test_the_stencil_is_that_of_the_serial_program(words):
-    program = [sys.executable, STENCIL, "--size", "96", "--steps", "12", "--chares", "9", "--placement", "round-robin", "--check"]
+@pytest.mark.parametrize("placement", ["round-robin", "by-communication"])
+@pytest.mark.parametrize("words", [(), ("chares", "run", "-n", 2, "--sites", 2, "--")])
+def test_the_stencil_is_that_of_the_serial_program(words, placement):
+    program = [sys.executable, STENCIL, "--size", "96", "--steps", "12", "--chares", "9", "--placement", placement, "--check"]
     done = gridloom(*words, *program) if words else subprocess.run([str(w) for w in program], capture_output=True, text=True)
     assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
+
+
+def test_chares_are_placed_by_what_they_send(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from gridloom import chares\n"
+        "class Node(chares.Chare):\n"
+        "    def tell(self):\n"
+        "        self.contribute((self.element, self.array[self.index].is_at_border), 'gather', chares.exit)\n"
+        # Two rings of four, joined by one thin edge, whose numbers take turns.
+        "rings = [(at, (at + 2) % 8, 1000) for at in range(8)]\n"
+        "placement = chares.ByCommunication([*rings, (2, 5, 1)])\n"
+        "ended = chares.run(lambda job: job.array(Node, 8, placement=placement).tell())\n"
+        "if ended.is_first: print(ended.value)\n"
+    )
+    done = gridloom("chares", "run", "-n", 2, "--sites", 2, "--", sys.executable, program)
+    assert done.returncode == 0, done.stderr
+    told = ast.literal_eval(done.stdout.splitlines()[0].removeprefix("element@0| ")) if done.stdout else done.stdout
+    sides = [element for element, _ in told]
+    assert sides in ([0, 1] * 4, [1, 0] * 4), done.stdout
+    assert [at for at, (_, is_at_border) in enumerate(told) if is_at_border] == [2, 5]
+
+
+def test_communication_of_chares_that_are_not_there_is_told():
+    class Node(chares.Chare):
+        def tell(self):
+            chares.exit(self.array.is_at_border)
+
+    def program(edges):
+        return lambda job: job.array(Node, 2, placement=chares.ByCommunication(edges)).tell()
+
+    with pytest.raises(gl.ChareError, match=r"array Node has no chare \(2\): it has indices from 0 to below \[2\]"):
+        chares.run(program([(0, 2, 10)]))
+    with pytest.raises(OverflowError):
+        chares.run(program([(0, 1, -1)]))
+    with pytest.raises(gl.UsageError, match=r"is_at_border is of one chare: array\[index\].is_at_border"):
+        chares.run(program([(0, 1, 10)]))
 
 
 def test_the_stencil_in_simulation(tmp_path):

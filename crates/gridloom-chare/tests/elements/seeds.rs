@@ -235,9 +235,15 @@ fn try_seed(seed: u64) {
     let elements = Arc::new(Elements::new(sites()));
     let sizes = [3 * (1 + random.below(9) as u32), 3 * (1 + random.below(3) as u32)];
     let own = move |index: Index, elements: &Elements| Pe((number(index) * 7 + seed as u32 % 5) % elements.count());
-    let placements = [Placement::Blocks, Placement::RoundRobin, Placement::BySite, Placement::custom(own)];
-    let mut placement = || placements[random.below(4) as usize].clone();
-    let placements = [placement(), placement()];
+    let edges = |size: u32| (0..size).map(move |at| (index(at), index((at * 5 + 1) % size), u64::from(at % 3)));
+    let mut placement = |size: u32| match random.below(5) {
+        0 => Placement::Blocks,
+        1 => Placement::RoundRobin,
+        2 => Placement::BySite,
+        3 => Placement::by_communication(edges(size)),
+        _ => Placement::custom(own),
+    };
+    let placements = sizes.map(&mut placement);
     let is_thin = random.below(2) == 0;
     let left = if is_thin { THIN + random.below(40) as u32 } else { 1 + random.below(4) as u32 };
     let moves_in = [0, 1, 2, 10][random.below(4) as usize];

@@ -332,6 +332,8 @@ class RawTarget:
     def __getattribute__(self, name: str, /) -> RawEntry: ...
     def __reduce__(self) -> tuple[Any, tuple[int, Any, bool]]: ...
     def section(self, indices: Iterable[int | tuple[int, ...]]) -> RawTarget: ...
+    @property
+    def is_at_border(self) -> bool: ...
 
 @final
 class RawEntry:
@@ -351,7 +353,7 @@ class RawJob:
         methods: list[str],
         shape: Any,
         is_sparse: bool,
-        placement: str | Callable[[tuple[int, ...], int], int],
+        placement: object,
         make: Callable[[RawTarget, tuple[int, ...]], object],
         packing: tuple[Callable[[Any], bytes], Callable[[RawTarget, tuple[int, ...], bytes], object]] | None,
     ) -> RawTarget: ...

@@ -88,6 +88,12 @@ impl<'a> Job<'a> {
         self.array(elements, Placement::RoundRobin, |index| make(Pe(index[0] as u32)))
     }
 
+    /// Whether that chare exchanges messages with other sites, as stated to [`Placement::by_communication`]; never with another
+    /// placement. Entry methods ask [`Context::is_at_border`].
+    pub fn is_at_border<C>(&self, array: &Proxy<C>, index: impl Into<Index>) -> bool {
+        self.element.is_at_border(array.id(), &index.into())
+    }
+
     /// Makes a reducer of the program's own known.
     pub fn reducer(&mut self, combine: Combine) -> Reducer {
         self.element.reducer(combine)

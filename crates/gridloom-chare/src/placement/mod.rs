@@ -1,9 +1,16 @@
-//! On which element each chare of an array begins.
+//! On which element each chare of an array begins. Every element computes the places of all chares, and all get the same.
+
+mod bisection;
+mod communication;
+mod graph;
 
 use std::fmt;
 use std::sync::Arc;
 
+use graph::Graph;
+
 use super::id::{Index, Pe};
+use super::shape::Shape;
 
 /// The processing elements of a program, and the site of each.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,8 +62,19 @@ pub enum Placement {
     /// Runs of consecutive numbers to the sites, as many as each has elements; round-robin inside a site. So the chares at the
     /// edge of a site, with far neighbours, are spread over its elements.
     BySite,
+    /// By what the chares send one another: pairs, and the bytes that one sends to the other or gets from it.
+    ByCommunication(Arc<[(Index, Index, u64)]>),
     /// By a function of the program, which gives the same on every element.
     Custom(Place),
+}
+
+/// Why chares cannot be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Misplaced {
+    /// A custom placement gives an element that there is not.
+    Element(Index, Pe),
+    /// Communication is stated of a chare that there is not.
+    Chare(Index),
 }
 
 impl Placement {
@@ -65,18 +83,28 @@ impl Placement {
         Placement::Custom(Arc::new(place))
     }
 
-    /// Calls `tell` with the element of each of so many chares, in the order of their numbers. `index` gives their indices.
+    /// By what the chares send one another. Each edge has two chares, in either order, and the bytes that go between them in a step, or
+    /// in as long as you like. Few bytes go between sites, then few between elements; inside a site the chares that send to other sites
+    /// are spread evenly. Every element has as many chares as any other, to within one.
+    ///
+    /// For a mesh of a million chares and 64 elements it takes about 2 s on each. Every element must state the same edges.
+    pub fn by_communication(edges: impl IntoIterator<Item = (impl Into<Index>, impl Into<Index>, u64)>) -> Placement {
+        let edge = |(one, other, bytes): (_, _, u64)| (Into::into(one), Into::into(other), bytes);
+        Placement::ByCommunication(edges.into_iter().map(edge).collect())
+    }
+
+    /// Calls `tell` with the element of each chare of that shape, by number. Whether each exchanges messages with other sites, if this
+    /// placement knows; else nothing.
     ///
     /// # Errors
-    /// A custom placement's element that there is not, and the index.
+    /// A chare or an element that there is not.
     pub(crate) fn each(
         &self,
-        count: u32,
+        shape: &Shape,
         elements: &Elements,
-        index: impl Fn(u32) -> Index,
         mut tell: impl FnMut(u32, Pe),
-    ) -> Result<(), (Index, Pe)> {
-        let number_of = elements.count();
+    ) -> Result<Vec<bool>, Misplaced> {
+        let (count, number_of) = (shape.len() as u32, elements.count());
         match self {
             Placement::Blocks => {
                 for element in elements.all() {
@@ -95,18 +123,24 @@ impl Placement {
                     first += own.len() as u32;
                 }
             }
+            Placement::ByCommunication(edges) => {
+                let graph = Graph::of_chares(edges, shape).map_err(Misplaced::Chare)?;
+                let (places, at_border) = communication::places(&graph, elements);
+                (0..).zip(places).for_each(|(number, element)| tell(number, element));
+                return Ok(at_border);
+            }
             Placement::Custom(place) => {
                 for number in 0..count {
-                    let index = index(number);
+                    let index = shape.index(number);
                     let element = place(index, elements);
                     if element.0 >= number_of {
-                        return Err((index, element));
+                        return Err(Misplaced::Element(index, element));
                     }
                     tell(number, element);
                 }
             }
         }
-        Ok(())
+        Ok(Vec::new())
     }
 }
 
@@ -122,6 +156,7 @@ impl fmt::Debug for Placement {
             Placement::Blocks => "Blocks",
             Placement::RoundRobin => "RoundRobin",
             Placement::BySite => "BySite",
+            Placement::ByCommunication(_) => "ByCommunication",
             Placement::Custom(_) => "Custom",
         })
     }
@@ -133,10 +168,8 @@ mod tests {
 
     fn placed(placement: &Placement, count: u32, sites: &[u32]) -> Vec<u32> {
         let mut places = vec![u32::MAX; count as usize];
-        let index = |number| Index::from(number as i32);
-        placement
-            .each(count, &Elements::new(sites.to_vec()), index, |number, Pe(pe)| places[number as usize] = pe)
-            .unwrap();
+        let tell = |number: u32, Pe(pe)| places[number as usize] = pe;
+        placement.each(&Shape::from(count as usize), &Elements::new(sites.to_vec()), tell).unwrap();
         places
     }
 
@@ -169,7 +202,14 @@ mod tests {
     #[test]
     fn an_element_that_there_is_not_is_told() {
         let far = Placement::custom(|_, _| Pe(9));
-        let told = far.each(2, &Elements::alike(2), |number| Index::from(number as i32), |_, _| {});
-        assert_eq!(told, Err((Index::from(0), Pe(9))));
+        let told = far.each(&Shape::from(2), &Elements::alike(2), |_, _| {});
+        assert_eq!(told, Err(Misplaced::Element(Index::from(0), Pe(9))));
+    }
+
+    #[test]
+    fn communication_of_a_chare_that_there_is_not_is_told() {
+        let edges = [(0, 1, 100), (1, 2, 100)];
+        let told = Placement::by_communication(edges).each(&Shape::from(2), &Elements::alike(2), |_, _| {});
+        assert_eq!(told, Err(Misplaced::Chare(Index::from(2))));
     }
 }
