@@ -35,7 +35,7 @@ const NEAR_EARLIEST: f64 = 1.25;
 /// A closer source may take so many times as long.
 const NEAR_CLOSE: f64 = 3.0;
 /// Latencies that differ by less than that are of one site, or by less than this factor.
-const CLOSE_S: f64 = 1e-3;
+const CLOSE_S: f64 = 3e-3;
 const CLOSE: f64 = 4.0;
 /// Part of the widest way's bandwidth. Above a half: the way between two sites often has half the width of cards, or a third, and what is
 /// known of both is off by a tenth.

@@ -22,9 +22,10 @@ use gridloom_base::{DatumId, Meta, Method, NodeId, Time};
 /// The first one waits for that part of the time that one transfer takes.
 const PART_OF_TIME: f64 = 0.05;
 /// It does not wait for less, unless the method is `swarm`; and not for more after the last one that came.
-const WAITS_S_MIN: f64 = 0.000_25;
+const WAITS_S_MIN: f64 = 0.000_1;
 const WAITS_S_MAX: f64 = 0.01;
-/// Nor for more after the first.
+/// As others have come, it waits for that part of the time in all, and not for more after the first.
+const PART_IN_ALL: f64 = 0.25;
 const WAITS_IN_ALL_S_MAX: f64 = 0.1;
 /// Servers of one batch. A further one is answered at once.
 const SERVERS_MAX: usize = 4096;
@@ -95,7 +96,7 @@ impl Agent {
         }
         let Some(part_s) = self.waits_s(now, datum, server) else { return false };
         let gap_ns = seconds_to_ns(part_s.min(WAITS_S_MAX));
-        let latest = now + seconds_to_ns(part_s.min(WAITS_IN_ALL_S_MAX));
+        let latest = now + seconds_to_ns((part_s * PART_IN_ALL / PART_OF_TIME).min(WAITS_IN_ALL_S_MAX));
         let waiting = Waiting { until: now + gap_ns, latest, gap_ns, servers: vec![server] };
         self.names.searches.batches.0.insert(datum, waiting);
         self.names.searches.batches.set_timer(out);
