@@ -151,7 +151,7 @@ impl ProcessWorld for Own {
         self.blocks(|world| world.compute(flops))
     }
 
-    fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError> {
+    fn computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError> {
         self.blocks(|world| world.computed(block, real_ns))
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gridloom_base::Time;
 use gridloom_base::limits::{BALANCE_PERIOD_NS_MAX, BALANCE_PERIOD_NS_MIN};
 
-use super::balance::{Balancer, Load, Loads};
+use super::balance::{Balancer, Load, Loads, SPEED_ONE};
 use super::id::{ArrayId, Pe};
 use super::meter::{Measured, Meter};
 use super::placement::Elements;
@@ -43,6 +43,8 @@ pub(crate) struct Decision {
     done: BTreeMap<(ArrayId, u32), (Pe, u64, u64)>,
     /// By element.
     fixed_ns: Vec<u64>,
+    /// Floating-point operations per second; 0 while it is not known.
+    speed_flops: Vec<f64>,
     runs: u64,
     /// Of each element, since the beginning: the time that moves took, and how many there were.
     moving: Vec<(u64, u64)>,
@@ -58,7 +60,7 @@ impl Decision {
         let count = elements.count() as usize;
         let (awaited, done, runs, ordered, obeying, active_in) = Default::default();
         let (period_ns, due) = (BALANCE_PERIOD_NS_MIN, now + BALANCE_PERIOD_NS_MIN);
-        let (fixed_ns, moving) = (vec![0; count], vec![(0, 0); count]);
+        let (fixed_ns, speed_flops, moving) = (vec![0; count], vec![0.0; count], vec![(0, 0); count]);
         Decision {
             balancer,
             elements,
@@ -67,6 +69,7 @@ impl Decision {
             awaited,
             done,
             fixed_ns,
+            speed_flops,
             runs,
             moving,
             ordered,
@@ -93,13 +96,16 @@ impl Decision {
         now: Time,
         may_order: bool,
     ) -> BTreeMap<Pe, Vec<Order>> {
-        let Measured { chares, fixed_ns, runs, moving_ns, left } = measured;
+        let Measured { chares, fixed_ns, runs, moving_ns, left, speed_flops } = measured;
         for (array, number, busy_ns, far) in chares {
             let (at, busy, all_far) = self.done.entry((array, number)).or_insert((from, 0, 0));
             (*at, *busy, *all_far) = (from, *busy + busy_ns, *all_far + far);
         }
         self.fixed_ns[from.0 as usize] += fixed_ns;
         self.moving[from.0 as usize] = (moving_ns, left);
+        if speed_flops > 0.0 && speed_flops.is_finite() {
+            self.speed_flops[from.0 as usize] = speed_flops;
+        }
         self.runs += runs;
         self.awaited = self.awaited.saturating_sub(1);
         if self.awaited > 0 {
@@ -153,7 +159,8 @@ impl Decision {
         let fixed_ns = std::mem::replace(&mut self.fixed_ns, vec![0; self.elements.count() as usize]);
         let done = std::mem::take(&mut self.done).into_iter();
         let load = |((array, number), (at, busy_ns, far))| Load { array, number, at, busy_ns, far };
-        Loads { elements: self.elements.clone(), fixed_ns, chares: done.map(load).collect() }
+        let speeds = relative_speeds(&self.speed_flops);
+        Loads { elements: self.elements.clone(), speeds, fixed_ns, chares: done.map(load).collect() }
     }
 
     /// What moving one chare takes, as far as known.
@@ -161,6 +168,18 @@ impl Decision {
         let (ns, count) = self.moving.iter().fold((0, 0), |(ns, count), one| (ns + one.0, count + one.1));
         ns.checked_div(count).unwrap_or(0)
     }
+}
+
+/// The speed of each element beside the mean of those that are known, which is [`SPEED_ONE`]. One that has not run anything yet is taken to be
+/// as fast as the mean.
+fn relative_speeds(speed_flops: &[f64]) -> Vec<u64> {
+    let known = || speed_flops.iter().filter(|speed| **speed > 0.0);
+    let mean = known().sum::<f64>() / known().count() as f64;
+    let relative = |speed: &f64| match *speed > 0.0 {
+        true => ((speed / mean * SPEED_ONE as f64).round() as u64).max(1),
+        false => SPEED_ONE,
+    };
+    speed_flops.iter().map(relative).collect()
 }
 
 #[cfg(test)]
@@ -173,7 +192,7 @@ mod tests {
         let now = decision.due().unwrap();
         decision.asked();
         assert_eq!(decision.due(), None);
-        let of_first = Measured { chares, fixed_ns: 0, runs, moving_ns: moving.0, left: moving.1 };
+        let of_first = Measured { chares, fixed_ns: 0, runs, moving_ns: moving.0, left: moving.1, speed_flops: 0.0 };
         assert!(decision.learn(Pe(0), of_first, now, true).is_empty());
         decision.learn(Pe(1), Measured::default(), now, true)
     }
@@ -189,6 +208,25 @@ mod tests {
         let orders = look(&mut decision, &[1000, 1000], 100, (0, 0));
         assert_eq!(orders, BTreeMap::from([(Pe(0), vec![(ArrayId(0), 1, Pe(1))])]));
         assert_eq!(decision.ordered, 1);
+    }
+
+    #[test]
+    fn speeds_are_told_beside_their_mean() {
+        assert_eq!(relative_speeds(&[0.0, 0.0]), [SPEED_ONE; 2]);
+        assert_eq!(relative_speeds(&[3e9, 0.0, 1e9]), [SPEED_ONE * 3 / 2, SPEED_ONE, SPEED_ONE / 2]);
+    }
+
+    #[test]
+    fn an_element_three_times_as_fast_gets_three_of_four_chares() {
+        let mut decision = decision();
+        let now = decision.due().unwrap();
+        decision.asked();
+        let chares = (0..4).map(|number| (ArrayId(0), number, 1000, 0)).collect();
+        let of_first = Measured { chares, runs: 100, speed_flops: 1e9, ..Measured::default() };
+        assert!(decision.learn(Pe(0), of_first, now, true).is_empty());
+        let of_second = Measured { speed_flops: 3e9, ..Measured::default() };
+        let orders = decision.learn(Pe(1), of_second, now, true);
+        assert_eq!(orders[&Pe(0)].len(), 3);
     }
 
     #[test]

@@ -208,6 +208,14 @@ impl Element {
         }
     }
 
+    /// The step before took so long for so many floating-point operations, which says how fast this element is.
+    pub fn charge_work(&mut self, ns: u64, flops: f64) {
+        if let Some(meter) = &mut self.core.balancing.meter {
+            meter.charge(ns);
+            meter.worked(ns, flops);
+        }
+    }
+
     /// Only that part of what was charged since the last time was time of this processor.
     pub fn settle(&mut self, part: f64) {
         if let Some(meter) = &mut self.core.balancing.meter {

@@ -24,6 +24,8 @@ pub(crate) struct Measured {
     /// The time that packing and unpacking chares took, since the beginning, and how many have left.
     pub(crate) moving_ns: u64,
     pub(crate) left: u64,
+    /// Floating-point operations for a second of entry methods; 0 if that is not known.
+    pub(crate) speed_flops: f64,
 }
 
 #[derive(Default)]
@@ -39,6 +41,8 @@ pub(crate) struct Meter {
     runs: u64,
     pub(crate) moving_ns: u64,
     pub(crate) left: u64,
+    /// Work of a known amount: nanoseconds and floating-point operations.
+    worked: (u64, f64),
 }
 
 impl Meter {
@@ -52,6 +56,11 @@ impl Meter {
         if let Some((array, slot)) = self.ran.take() {
             self.steps.push((array, slot, Done { busy_ns, far }));
         }
+    }
+
+    /// So many floating-point operations took so long.
+    pub(crate) fn worked(&mut self, ns: u64, flops: f64) {
+        self.worked = (self.worked.0 + ns, self.worked.1 + flops);
     }
 
     /// That part of the time charged since the last time was the chares'.
@@ -73,9 +82,10 @@ impl Meter {
 
     /// What was measured since the last time.
     pub(crate) fn take(&mut self, rosters: &[Roster]) -> Measured {
-        let (moving_ns, left) = (self.moving_ns, self.left);
-        let mut measured =
-            Measured { chares: Vec::new(), fixed_ns: 0, runs: std::mem::take(&mut self.runs), moving_ns, left };
+        let (moving_ns, left, (ns, flops)) = (self.moving_ns, self.left, std::mem::take(&mut self.worked));
+        let speed_flops = if ns > 0 { flops / ns as f64 * 1e9 } else { 0.0 };
+        let (chares, fixed_ns, runs) = (Vec::new(), 0, std::mem::take(&mut self.runs));
+        let mut measured = Measured { chares, fixed_ns, runs, moving_ns, left, speed_flops };
         for ((array, roster), done) in (0..).map(ArrayId).zip(rosters).zip(&mut self.done) {
             for (slot, done) in (0..).zip(done) {
                 let Done { busy_ns, far } = std::mem::take(done);

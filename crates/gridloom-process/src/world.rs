@@ -150,11 +150,12 @@ pub trait ProcessWorld: Send {
     fn compute(&mut self, flops: f64) -> Result<(), ProcessError>;
 
     /// The process computed for so long on the real machine, in the block of that name: takes as long in simulation as
-    /// the simulated host needs for it, and no more time for real.
+    /// the simulated host needs for it, and no more time for real. As how many floating-point operations it counts in simulation; 0 for
+    /// real.
     ///
     /// # Errors
     /// [`ProcessError::Ended`].
-    fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError>;
+    fn computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError>;
 
     fn log(&mut self, level: Level, category: &str, text: &str);
 

@@ -210,7 +210,7 @@ def test_chares_are_placed_by_what_they_send(tmp_path):
         "class Node(chares.Chare):\n"
         "    def tell(self):\n"
         "        self.contribute((self.element, self.array[self.index].is_at_border), 'gather', chares.exit)\n"
-        # Two rings of four, joined by one thin edge, whose numbers take turns.
+        # Two rings of four, joined by one thin edge. Their numbers take turns.
         "rings = [(at, (at + 2) % 8, 1000) for at in range(8)]\n"
         "placement = chares.ByCommunication([*rings, (2, 5, 1)])\n"
         "ended = chares.run(lambda job: job.array(Node, 8, placement=placement).tell())\n"

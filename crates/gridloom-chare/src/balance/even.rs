@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 pub(super) struct Bin {
     /// Of what cannot move.
     pub(super) fixed: u64,
-    /// How much it holds beside another: the number of elements of a group.
+    /// How much it holds beside another: the speed of an element, or of all of a group.
     pub(super) size: u64,
 }
 

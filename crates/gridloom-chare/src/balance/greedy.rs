@@ -1,11 +1,12 @@
-//! The chare with most to do goes to the element with least to do, again and again. Moves most of the chares.
+//! The chare with most to do goes to the element that would be done with it first, again and again. Moves most of the chares.
 //!
-//! At most 4/3 of the least time possible (R. L. Graham, *Bounds on multiprocessing timing anomalies*, SIAM J. Appl. Math. 17, 1969,
+//! Of elements that are equally fast, at most 4/3 of the least time possible (R. L. Graham, *Bounds on multiprocessing timing anomalies*, SIAM J. Appl. Math. 17, 1969,
 //! theorem 2), if nothing is fixed.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
+use super::even::Bin;
 use super::{Balancer, Loads, Pe, longest_ns};
 
 pub(super) const ENTRY: Balancer = Balancer {
@@ -18,17 +19,23 @@ pub(super) const ENTRY: Balancer = Balancer {
 
 fn places(loads: &Loads) -> Vec<Pe> {
     let mut order: Vec<usize> = (0..loads.chares.len()).collect();
-    order.sort_by_key(|chare| Reverse(loads.chares[*chare].busy_ns));
-    let elements = loads.fixed_ns.iter().zip(loads.elements.all());
-    let mut least: BinaryHeap<Reverse<(u64, Pe)>> = elements.map(|(busy, element)| Reverse((*busy, element))).collect();
+    order.sort_by_key(|chare| Reverse(loads.work(&loads.chares[*chare])));
+    // Of elements of one speed, the one with least to do is the first to be done.
+    let mut by_speed: BTreeMap<u64, BinaryHeap<Reverse<(u64, Pe)>>> = BTreeMap::new();
+    for element in loads.elements.all() {
+        let Bin { fixed, size: speed } = loads.bin(element);
+        by_speed.entry(speed).or_default().push(Reverse((fixed, element)));
+    }
     let mut places = loads.places();
     for chare in order {
-        let busy_ns = loads.chares[chare].busy_ns;
+        let work = loads.work(&loads.chares[chare]);
         // One that has done nothing need not move.
-        if busy_ns > 0 {
-            let Reverse((busy, element)) = least.pop().expect("there is an element");
-            places[chare] = element;
-            least.push(Reverse((busy + busy_ns, element)));
+        if work > 0 {
+            let least = by_speed.iter_mut().filter_map(|(speed, heap)| heap.peek_mut().map(|least| (*speed, least)));
+            let first = least.min_by_key(|(speed, least)| ((least.0.0 + work) / speed, least.0.1));
+            let (_, mut first) = first.expect("there is an element");
+            places[chare] = first.0.1;
+            first.0.0 += work;
         }
     }
     places

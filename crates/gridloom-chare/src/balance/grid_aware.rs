@@ -26,7 +26,7 @@ fn places(loads: &Loads) -> Vec<Pe> {
         let here = |at: &Pe| members.iter().position(|member| member == at);
         let of_site = (0..places.len()).filter(|chare| here(&loads.chares[*chare].at).is_some());
         let (border, inner): (Vec<usize>, Vec<usize>) = of_site.partition(|chare| loads.chares[*chare].far > 0);
-        let mut spread = |chares: Vec<usize>, bins: &[Bin], weight: fn(&super::Load) -> u64| {
+        let mut spread = |chares: Vec<usize>, bins: &[Bin], weight: &dyn Fn(&super::Load) -> u64| {
             let item = |chare: &usize| {
                 let load = &loads.chares[*chare];
                 (here(&load.at).expect("one of this site"), weight(load))
@@ -38,13 +38,12 @@ fn places(loads: &Loads) -> Vec<Pe> {
             }
             items
         };
-        let at_border = spread(border.clone(), &vec![Bin { fixed: 0, size: 1 }; members.len()], |load| load.far);
-        let mut bins: Vec<Bin> =
-            members.iter().map(|member| Bin { fixed: loads.fixed_ns[member.0 as usize], size: 1 }).collect();
+        let at_border = spread(border.clone(), &vec![Bin { fixed: 0, size: 1 }; members.len()], &|load| load.far);
+        let mut bins: Vec<Bin> = members.iter().map(|member| loads.bin(*member)).collect();
         for (chare, (member, _)) in border.iter().zip(at_border) {
-            bins[member].fixed += loads.chares[*chare].busy_ns;
+            bins[member].fixed += loads.work(&loads.chares[*chare]);
         }
-        spread(inner, &bins, |load| load.busy_ns);
+        spread(inner, &bins, &|load| loads.work(load));
     }
     places
 }
@@ -65,7 +64,7 @@ fn cost_ns(loads: &Loads, places: &[Pe]) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::Load;
+    use super::super::{Load, SPEED_ONE};
     use super::*;
     use crate::id::ArrayId;
     use crate::placement::Elements;
@@ -80,7 +79,9 @@ mod tests {
             busy_ns: 100,
             far: if number < 12 { 5 } else { 0 },
         };
-        let loads = Loads { elements: elements.clone(), fixed_ns: vec![0; 5], chares: (0..60).map(chare).collect() };
+        let speeds = vec![SPEED_ONE; 5];
+        let loads =
+            Loads { elements: elements.clone(), speeds, fixed_ns: vec![0; 5], chares: (0..60).map(chare).collect() };
         let places = places(&loads);
         let mut at_border = [0; 5];
         for (load, place) in loads.chares.iter().zip(&places) {

@@ -18,21 +18,24 @@ fn places(loads: &Loads) -> Vec<Pe> {
     for (group, members) in groups.iter().enumerate() {
         members.iter().for_each(|member| group_of[member.0 as usize] = group);
     }
-    let fixed = |member: &Pe| loads.fixed_ns[member.0 as usize];
-    let bin = |members: &Vec<Pe>| Bin { fixed: members.iter().map(fixed).sum(), size: members.len() as u64 };
-    let bins: Vec<Bin> = groups.iter().map(bin).collect();
+    let bins_of = |members: &[Pe]| -> Vec<Bin> { members.iter().map(|member| loads.bin(*member)).collect() };
+    let together = |bins: Vec<Bin>| Bin {
+        fixed: bins.iter().map(|bin| bin.fixed).sum(),
+        size: bins.iter().map(|bin| bin.size).sum(),
+    };
+    let bins: Vec<Bin> = groups.iter().map(|members| together(bins_of(members))).collect();
     let group = |at: Pe| group_of[at.0 as usize];
-    let mut by_group: Vec<(usize, u64)> = loads.chares.iter().map(|load| (group(load.at), load.busy_ns)).collect();
+    let mut by_group: Vec<(usize, u64)> = loads.chares.iter().map(|load| (group(load.at), loads.work(load))).collect();
     even(&bins, &mut by_group);
 
     let mut places = loads.places();
     for (number, members) in groups.iter().enumerate() {
-        let bins: Vec<Bin> = members.iter().map(|member| Bin { fixed: fixed(member), size: 1 }).collect();
+        let bins = bins_of(members);
         let chares: Vec<usize> = (0..places.len()).filter(|chare| by_group[*chare].0 == number).collect();
         // One that comes from another group begins at the group's first element.
         let member = |at: &Pe| members.iter().position(|member| member == at).unwrap_or(0);
         let mut items: Vec<(usize, u64)> =
-            chares.iter().map(|chare| (member(&places[*chare]), loads.chares[*chare].busy_ns)).collect();
+            chares.iter().map(|chare| (member(&places[*chare]), loads.work(&loads.chares[*chare]))).collect();
         even(&bins, &mut items);
         for (chare, (member, _)) in chares.into_iter().zip(items) {
             places[chare] = members[member];

@@ -12,6 +12,8 @@ mod refine;
 
 use std::sync::Arc;
 
+use even::Bin;
+
 use super::id::{ArrayId, Pe};
 use super::placement::Elements;
 
@@ -33,6 +35,8 @@ pub struct Load {
 #[derive(Clone, Debug)]
 pub struct Loads {
     pub elements: Arc<Elements>,
+    /// Of each element, at least 1: [`SPEED_ONE`] for one of the mean speed.
+    pub speeds: Vec<u64>,
     /// By element: the time in entry methods of chares that cannot move.
     pub fixed_ns: Vec<u64>,
     pub chares: Vec<Load>,
@@ -44,15 +48,33 @@ impl Loads {
         self.chares.iter().map(|load| load.at).collect()
     }
 
+    /// What the chare did, in nanoseconds of an element of speed 1: the time where it was, times the speed there.
+    fn work(&self, load: &Load) -> u64 {
+        load.busy_ns * self.speeds[load.at.0 as usize]
+    }
+
+    /// The same of the chares of an element that cannot move.
+    fn fixed_work(&self, element: Pe) -> u64 {
+        self.fixed_ns[element.0 as usize] * self.speeds[element.0 as usize]
+    }
+
+    /// An element that holds chares, by their work.
+    fn bin(&self, element: Pe) -> Bin {
+        Bin { fixed: self.fixed_work(element), size: self.speeds[element.0 as usize] }
+    }
+
     /// By element, if the chares were there.
     fn busy_ns(&self, places: &[Pe]) -> Vec<u64> {
-        let mut busy = self.fixed_ns.clone();
+        let mut work: Vec<u64> = self.elements.all().map(|element| self.fixed_work(element)).collect();
         for (load, place) in self.chares.iter().zip(places) {
-            busy[place.0 as usize] += load.busy_ns;
+            work[place.0 as usize] += self.work(load);
         }
-        busy
+        work.iter().zip(&self.speeds).map(|(work, speed)| work / speed).collect()
     }
 }
+
+/// The speed of an element that is as fast as the mean. Times multiplied by it fit 64 bits on all elements there can be.
+pub const SPEED_ONE: u64 = 1024;
 
 /// A balancer that is known by name.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +127,9 @@ mod tests {
             far: if random.below(4) == 0 { random.below(50) } else { 0 },
         };
         let chares = (0..SplitMix64::new(!seed).below(200)).map(chare).collect();
-        Loads { fixed_ns: (0..count).map(|_| random.below(most)).collect(), elements, chares }
+        let fixed_ns = (0..count).map(|_| random.below(most)).collect();
+        let speeds = (0..count).map(|_| [SPEED_ONE, SPEED_ONE / 2, 3000, 1][random.below(4) as usize]).collect();
+        Loads { fixed_ns, speeds, elements, chares }
     }
 
     #[test]
@@ -132,7 +156,7 @@ mod tests {
             busy_ns: if number % 32 < 8 { 3000 } else { 1000 },
             far: if (28..36).contains(&number) { 10 } else { 0 },
         };
-        Loads { elements, fixed_ns: vec![0; 8], chares: (0..64).map(chare).collect() }
+        Loads { elements, speeds: vec![SPEED_ONE; 8], fixed_ns: vec![0; 8], chares: (0..64).map(chare).collect() }
     }
 
     #[test]
@@ -143,6 +167,23 @@ mod tests {
             let longest = longest_ns(&loads, &(balancer.places)(&loads));
             let (least, most) = if balancer.name == "none" { (24_000, 24_000) } else { (12_000, 13_000) };
             assert!((least..=most).contains(&longest), "{}: {longest}", balancer.name);
+        }
+    }
+
+    #[test]
+    fn slow_elements_get_less_to_do() {
+        // In each site two elements are twice as fast as the others, and have as many chares. So these take half as long there.
+        let mut loads = skewed();
+        loads.speeds = [1, 2, 1, 2, 1, 2, 1, 2].map(|speed| speed * SPEED_ONE * 2 / 3).to_vec();
+        loads
+            .chares
+            .iter_mut()
+            .for_each(|load| (load.busy_ns, load.far) = (if load.at.0 % 2 == 1 { 1000 } else { 2000 }, 0));
+        assert_eq!(longest_ns(&loads, &loads.places()), 16_000);
+        for balancer in BALANCERS.iter().filter(|balancer| balancer.name != "none") {
+            let places = (balancer.places)(&loads);
+            let longest = longest_ns(&loads, &places);
+            assert!((10_600..=12_100).contains(&longest), "{}: {longest}", balancer.name);
         }
     }
 

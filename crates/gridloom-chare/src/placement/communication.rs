@@ -96,7 +96,7 @@ mod tests {
         places
     }
 
-    /// The edges of a mesh, whose chares are numbered by `index`.
+    /// The edges of a mesh; `index` numbers its chares.
     fn mesh(rows: i32, columns: i32, bytes: u64, index: impl Fn(i32, i32) -> Index) -> Edges {
         let mut edges = Vec::new();
         for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
@@ -107,7 +107,7 @@ mod tests {
         edges
     }
 
-    /// Bytes between chares whose elements differ by `key`.
+    /// Bytes between chares with elements that differ by `key`.
     fn cut<K: PartialEq>(edges: &Edges, shape: &Shape, key: impl Fn(u32) -> K) -> u64 {
         let number = |index: &Index| shape.number(index).unwrap();
         edges.iter().filter(|(one, other, _)| key(number(one)) != key(number(other))).map(|(.., bytes)| bytes).sum()

@@ -206,7 +206,7 @@ pub(super) enum Output {
     ToStandardError,
 }
 
-/// Runs the program to its end in that simulation, whose paths are absolute.
+/// Runs the program to its end in that simulation. Its paths are absolute.
 pub(super) fn run_simulated(words: &[String], config: &SimulateConfig, output: Output) -> Result<ExitStatus> {
     let (name, value) = config.to_environment()?;
     let mut command = Command::new(&words[0]);

@@ -45,7 +45,7 @@ latency = "50us"
 /// What a machine asked for, input by input, in order.
 type Tape = Arc<Mutex<Vec<Vec<Effect>>>>;
 
-/// A machine whose effects are noted.
+/// A machine with effects that are noted.
 struct Recorded {
     machine: Node,
     tape: Tape,

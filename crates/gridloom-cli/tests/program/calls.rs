@@ -8,7 +8,7 @@ use crate::support::{Grid, Running, file, said, succeeds};
 
 const IDL: &str = "Module os; Define nap(IN int seconds, OUT int *left) Calls \"C\" left = sleep(seconds);\n";
 
-/// A server of one slot whose function sleeps.
+/// A server of one slot. Its function sleeps.
 fn serve(grid: &Grid) -> Running {
     let idl = file("nap.idl", IDL);
     Running::start(grid.serve_command("one", &[&idl], &["--library", "libc.so.6", "--slots", "1"]))

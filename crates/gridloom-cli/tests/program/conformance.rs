@@ -14,7 +14,7 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
 
-/// Names the processes, whose own identifiers are not known here. Clients keep theirs.
+/// Names the processes: their own identifiers are not known here. Clients keep theirs.
 const FIRST_PROCESS: u64 = 1 << 62;
 
 struct RealWorld {

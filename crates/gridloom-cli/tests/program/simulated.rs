@@ -193,7 +193,7 @@ fn programs_are_simulated() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(String::from_utf8(output.stderr).unwrap().contains("y = [2.0,4.0]"));
-    // One whose work is not stated.
+    // One without stated work.
     let mut command = gridloom(&["simulate", "-p", &platform, "--functions", &idl, "--"]);
     let output = command.args([program, "call", "cli/plus", "2", "1"]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();

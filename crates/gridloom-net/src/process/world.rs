@@ -452,8 +452,8 @@ impl ProcessWorld for NetProcess {
         Ok(())
     }
 
-    fn computed(&mut self, _: &str, _: u64) -> Result<(), ProcessError> {
-        Ok(())
+    fn computed(&mut self, _: &str, _: u64) -> Result<f64, ProcessError> {
+        Ok(0.0)
     }
 
     fn log(&mut self, level: Level, category: &str, text: &str) {

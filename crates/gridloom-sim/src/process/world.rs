@@ -168,16 +168,17 @@ impl ProcessWorld for SimProcess {
         })
     }
 
-    fn computed(&mut self, block: &str, real_ns: u64) -> Result<(), ProcessError> {
+    fn computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError> {
         self.check()?;
         let id = self.id();
         let flops = self.lock().process_charge(id, block, real_ns);
         // If nothing can be charged the simulation has failed.
-        let Some(flops) = flops else { return self.check() };
+        let Some(flops) = flops else { return self.check().map(|()| 0.0) };
         self.context.suspend(|simulation| {
             simulation.process_computes(id, Some(block), flops);
             Ok(())
-        })
+        })?;
+        Ok(flops)
     }
 
     fn log(&mut self, level: Level, category: &str, text: &str) {

@@ -237,11 +237,14 @@ fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result
     };
     let taken = processor_time().saturating_sub(began);
     let at = world.now();
-    match element.take_charge() {
-        flops if flops > 0.0 => world.compute(flops)?,
+    let flops = match element.take_charge() {
+        flops if flops > 0.0 => {
+            world.compute(flops)?;
+            flops
+        }
         _ => world.computed(element.array_name(array), taken.as_nanos() as u64)?,
-    }
-    element.charge(world.now().0 - at.0);
+    };
+    element.charge_work(world.now().0 - at.0, flops);
     element.settle(1.0);
     Ok(Ran::Enough)
 }

@@ -153,7 +153,7 @@ impl Process {
             Measure::Once => *self.measured.entry(name.to_string()).or_insert(taken_ns),
             Measure::Always | Measure::Skip { .. } => taken_ns,
         };
-        self.blocks(|world| world.computed(name, charged_ns))
+        self.blocks(|world| world.computed(name, charged_ns)).map(|_| ())
     }
 
     /// A call of the world in which others may run, perhaps on this thread: that is no time of a measured block.
