@@ -41,7 +41,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use gridloom::Grid;
 use gridloom_base::limits::UPLOAD_RATE_MIN;
-use gridloom_core::node::Event;
+use gridloom_core::node::{DRAINED, Event};
 use gridloom_net::driver::NetNode;
 use gridloom_platform::units;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -236,13 +236,13 @@ pub fn end_with(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
 /// The reason that a node gives after `stop`.
 const STOPPED: &str = "stopped";
 
-/// Drives a node to its end; `on_event` sees each event, lines of the log after they were written.
+/// Drives a node to its end, also that of a server that was drained; `on_event` sees each event, lines of the log after they were written.
 ///
 /// # Errors
 /// If the node ended by itself: why.
 pub fn drive(node: &NetNode, on_event: impl FnMut(Event)) -> Result<ExitCode> {
     let why = node.run_with(on_event);
-    if why != STOPPED {
+    if why != STOPPED && why != DRAINED {
         bail!("{why}");
     }
     Ok(ExitCode::SUCCESS)

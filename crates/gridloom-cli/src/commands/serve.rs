@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::Fnv;
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::size::size_text;
-use gridloom_core::node::{Event, Role, Server, ServerConfig};
+use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
@@ -21,6 +22,7 @@ use gridloom_net::segment::Disk;
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
 use serde_json::json;
+use signal_hook::consts::SIGUSR1;
 
 use super::worker::{Wrong, check_libraries};
 use super::{
@@ -36,7 +38,7 @@ use crate::registered::{REGISTERED, Registering};
 /// builtin:linalg: a few functions of linear algebra from the BLAS library that GRIDLOOM_BLAS names, or else the system's.
 /// Each slot runs one call at a time in a worker process of its own. A function that crashes takes down its worker, not the
 /// server. The server prints its functions once the agent has registered it (at once with --no-agent), and runs until SIGINT
-/// or SIGTERM. The agent may start later: the server dials it again and again. If the agent refuses the server because of
+/// or SIGTERM. SIGUSR1 drains it: it takes no calls that other servers can take, and ends when no program needs anything of it. The agent may start later: the server dials it again and again. If the agent refuses the server because of
 /// another secret or version, or if the address is no agent's, the command fails.
 #[derive(clap::Args)]
 #[command(override_usage = "gridloom serve [OPTIONS] <FILES...|--builtin <NAME>|--run-code|--no-functions>")]
@@ -330,6 +332,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         (Role::Server, name.clone(), machine)
     })?;
     end_with(&node, rest.until_stdin_closes)?;
+    drain_with(&node)?;
     let mut announced = options.no_agent;
     if announced {
         announce(&name, node.address(), &names, rest.json)?;
@@ -349,6 +352,14 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     });
     kept.as_mut().and_then(KeptModels::write).into_iter().for_each(say);
     ended
+}
+
+/// Drains the node on SIGUSR1.
+fn drain_with(node: &Arc<NetNode>) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGUSR1])?;
+    let node = node.clone();
+    std::thread::spawn(move || signals.forever().for_each(|_| node.command(NodeCommand::Drain)));
+    Ok(())
 }
 
 /// The grid's secret. A server of an agent on this machine, or of none, makes the user's secret if there is none yet: it may be

@@ -392,6 +392,7 @@ fn the_documentation_has_the_help_texts() {
         ("serve", &[&["serve"]]),
         ("up", &[&["up"]]),
         ("status", &[&["status"]]),
+        ("drain", &[&["drain"]]),
         ("down", &[&["down"]]),
         ("functions", &[&["functions"]]),
         ("servers", &[&["servers"]]),

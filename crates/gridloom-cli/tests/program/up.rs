@@ -1,13 +1,13 @@
-//! `gridloom up`, `status` and `down`, with a stub in place of `ssh`: its hosts are folders of this machine. The same with a real
+//! `gridloom up`, `status`, `drain` and `down`, with a stub in place of `ssh`: its hosts are folders of this machine. The same with a real
 //! `sshd` is in `up_ssh`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{folder, gridloom, idl, library, process_ended, said, skipped, succeeds};
+use crate::support::{file, folder, gridloom, idl, library, process_ended, said, skipped, succeeds};
 
 const SECRET: &str = "handed over by a pipe";
 
@@ -123,9 +123,11 @@ pub fn host(name: &str, properties: &str) -> String {
     )
 }
 
+const HEAD: &str = r#"role = "agent", agent_listen = "127.0.0.1:0""#;
+
 fn three() -> String {
     let server = r#"role = "server", serve = "OFFER", slots = 2"#;
-    [host("head", r#"role = "agent", agent_listen = "127.0.0.1:0""#), host("a", server), host("b", server)].concat()
+    [host("head", HEAD), host("a", server), host("b", server)].concat()
 }
 
 #[test]
@@ -195,6 +197,78 @@ fn hosts_that_fail_are_named_and_the_others_go_on() {
     // Nothing can run on the hosts that failed: they are no reason to keep the grid in mind.
     succeeds(lab.command(&["down"]));
     assert_eq!(said(lab.command(&["down"])).0, 1);
+}
+
+/// `hold` waits until somebody opens the other end of a pipe; `server` gives the process of its server.
+const HOLDING: &str = r#"Module drain;
+Globals { #include <stdio.h>
+#include <unistd.h> }
+Define hold(IN string pipe, OUT int *server) { FILE *end = fopen(pipe, "r"); if (end) fclose(end); *server = getppid(); }
+Define server(OUT int *server) { *server = getppid(); }
+"#;
+
+/// The server that runs a call, once one does.
+fn holder(lab: &Lab, agent: &str) -> String {
+    loop {
+        let shown = succeeds(lab.command(&["calls", "--agent", agent, "--json"]));
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        let running = shown["calls"].as_array().unwrap().iter().find(|call| call["stage"] == "running");
+        if let Some(call) = running {
+            return call["server"].as_str().unwrap().to_string();
+        }
+    }
+}
+
+#[test]
+fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
+    let server = format!(r#"role = "server", slots = 2, serve = "{} --models none""#, file("drain.idl", HOLDING));
+    let lab = Lab::new("drain", &[host("head", HEAD), host("a", &server), host("b", &server)].concat());
+    let (lines, _) = lab.json(lab.up());
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap().to_string();
+    let call = |words: &[&str]| lab.command(&[&["call", "--agent", &agent, "--json"], words].concat());
+    let pipe = lab.folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let held = call(&["drain/hold", path(&pipe)]).stdout(Stdio::piped()).spawn().unwrap();
+    let holder = holder(&lab, &agent);
+    let (part, other) = (format!("server-{holder}"), if holder == "a" { "server-b" } else { "server-a" });
+    let (before, _) = lab.status();
+    let (code, why) = said(lab.command(&["drain", &holder, "--wait", "0"]));
+    assert!(code == 3 && why.contains("still drains after 0 s"), "{why}");
+    let (parts, code) = lab.status();
+    assert_eq!((code, &parts[&part]["state"], &parts[other]["state"]), (3, &json!("drains"), &json!("runs")));
+    // The agent tells its clients a little later; each program asks it anew.
+    let elsewhere = pid(&before[other]);
+    while succeeds(call(&["drain/server"])) != format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n") {}
+    for _ in 0..5 {
+        assert_eq!(succeeds(call(&["drain/server"])), format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n"));
+    }
+    drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
+    let held = String::from_utf8(held.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(held, format!("{{\"results\":{{\"server\":{}}}}}\n", pid(&before[&part])));
+    assert_eq!(succeeds(lab.command(&["drain", &holder])), format!("{holder}: ended {part}\n"));
+    process_ended(pid(&before[&part]));
+    let (parts, code) = lab.status();
+    assert_eq!((code, parts.as_object().unwrap().len()), (0, 2), "{parts}");
+    let (code, why) = said(lab.command(&["drain", "head"]));
+    assert!(code == 1 && why.contains("has the agent and no server"), "{why}");
+    succeeds(lab.up());
+    assert_eq!(lab.status().0.as_object().unwrap().len(), 3);
+}
+
+#[test]
+fn a_server_that_does_not_drain_in_time_is_ended_if_asked() {
+    let server = format!(r#"role = "server", serve = "{} --models none""#, file("drain.idl", HOLDING));
+    let lab = Lab::new("now", &[host("head", HEAD), host("a", &server)].concat());
+    let (lines, _) = lab.json(lab.up());
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap().to_string();
+    let pipe = lab.folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut held = lab.command(&["call", "--agent", &agent, "drain/hold", path(&pipe)]);
+    let mut held = held.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(holder(&lab, &agent), "a");
+    assert_eq!(succeeds(lab.command(&["drain", "a", "--wait", "0", "--now"])), "a: ended server-a\n");
+    let _ = held.kill();
+    let _ = held.wait();
 }
 
 #[test]

@@ -289,6 +289,7 @@ impl Machine for ClientWithAgent {
                         | DirectoryToAgent::Model { .. }
                         | DirectoryToAgent::Pace { .. }
                         | DirectoryToAgent::CannotRun { .. }
+                        | DirectoryToAgent::Drains
                         | DirectoryToAgent::ModelsTold { .. },
                     )),
                 ..

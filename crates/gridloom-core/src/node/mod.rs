@@ -19,7 +19,7 @@ pub use client_with_agent::{ClientWithAgent, ClientWithAgentConfig};
 pub use log::{Category, LogLine};
 pub use message::{MapRequest, Message};
 pub use protocol::{Command, Effect, Event, Input, MapJob, NameCommand, Role};
-pub use server::{Server, ServerConfig};
+pub use server::{DRAINED, Server, ServerConfig};
 pub use timer::{AgentTimer, ClientTimer, ServerTimer, Timer};
 pub use world::World;
 

@@ -301,6 +301,8 @@ pub enum Command {
     Output { server: NodeId, query: OutputQuery },
     /// Have a server end a task, whoever's it is.
     EndTask { server: NodeId, task: TaskId },
+    /// To a server, from its own process: take no more calls that others can take, and end when nothing is left here.
+    Drain,
     /// The program is a function that this server runs: what it puts goes there, and what it gets comes from there, if it is there.
     Near { server: NodeId },
     /// Something of shared names; ends in `Named` with that number, unless it is `Forget`.

@@ -75,6 +75,8 @@ struct Host {
 struct Record {
     grid_id: String,
     process: Process,
+    /// It was asked to drain.
+    drains: bool,
 }
 
 /// A process, so that no other one is taken for it.
@@ -103,6 +105,7 @@ impl Host {
         match action {
             Action::Start(start) => lock().and_then(|_held| self.start(&start)),
             Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
+            Action::Drain { labels, wait_s } => self.drain(&labels, Duration::from_secs_f64(wait_s)),
             Action::End { labels, grace_s } => {
                 lock().and_then(|_held| self.end(&labels, Duration::from_secs_f64(grace_s)))
             }
@@ -118,6 +121,7 @@ impl Host {
         let mut states = Vec::new();
         for launch in &start.parts {
             let state = match self.running(&launch.label)? {
+                Some(running) if running.drains => bail!("'{}' drains: start it again when it has ended", launch.label),
                 Some(_) => self.look(&launch.label)?,
                 None => self.start_one(launch, start)?,
             };
@@ -143,7 +147,7 @@ impl Host {
         // Signals to this command's group are not for it.
         command.process_group(0);
         let mut child = command.spawn().with_context(|| format!("'{}' in '{}'", launch.label, folder.display()))?;
-        let written = Process::of(child.id()).and_then(|process| self.write(&launch.label, process));
+        let written = Process::of(child.id()).and_then(|process| self.write(&launch.label, process, false));
         if let Err(error) = written {
             stop(&mut child);
             return Err(error);
@@ -180,14 +184,14 @@ impl Host {
         trial().with_context(|| format!("its log '{}'", path.display()))
     }
 
-    fn write(&self, label: &str, process: Process) -> Result<()> {
-        let record = Record { grid_id: self.grid_id.clone(), process };
+    fn write(&self, label: &str, process: Process, drains: bool) -> Result<()> {
+        let record = Record { grid_id: self.grid_id.clone(), process, drains };
         let path = self.file(label, "json");
         fs::write(&path, serde_json::to_string(&record)?).with_context(|| path.display().to_string())
     }
 
-    /// The part's process, if it runs.
-    fn running(&self, label: &str) -> Result<Option<Process>> {
+    /// What is written down of the part, if it runs.
+    fn running(&self, label: &str) -> Result<Option<Record>> {
         let path = self.file(label, "json");
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -203,18 +207,22 @@ impl Host {
                 record.process.pid
             );
         }
-        Ok(Some(record.process))
+        Ok(Some(record))
     }
 
     fn look(&self, label: &str) -> Result<PartState> {
         let running = self.running(label)?;
         Ok(PartState {
             label: label.into(),
-            state: if running.is_some() { State::Runs } else { State::Ended },
+            state: match &running {
+                None => State::Ended,
+                Some(running) if running.drains => State::Drains,
+                Some(_) => State::Runs,
+            },
             address: self.ready(label),
             log: self.file(label, "log").display().to_string(),
             why: if running.is_some() { None } else { self.last_line(label) },
-            pid: running.map(|process| process.pid),
+            pid: running.map(|running| running.process.pid),
         })
     }
 
@@ -231,11 +239,29 @@ impl Host {
         text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_string)
     }
 
+    /// Asks each to drain, then waits for all, but not longer than `wait`.
+    fn drain(&self, labels: &[String], wait: Duration) -> Result<Vec<PartState>> {
+        let mut left = Vec::new();
+        for label in labels {
+            let Some(Record { process, drains, .. }) = self.running(label)? else { continue };
+            if !drains {
+                self.write(label, process.clone(), true)?;
+                process.signal(Signal::USR1)?;
+            }
+            left.push(process);
+        }
+        let until = Instant::now() + wait;
+        while left.iter().any(Process::runs) && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+        labels.iter().map(|label| self.look(label)).collect()
+    }
+
     /// Signals all, then waits for all.
     fn end(&self, labels: &[String], grace: Duration) -> Result<Vec<PartState>> {
         let mut left = Vec::new();
         for label in labels {
-            left.extend(self.running(label)?);
+            left.extend(self.running(label)?.map(|running| running.process));
         }
         for process in &left {
             process.signal(Signal::TERM)?;
@@ -260,12 +286,13 @@ impl Host {
 
 impl Process {
     fn of(pid: u32) -> Result<Process> {
-        let started = started(pid).with_context(|| format!("process {pid}"))?;
+        // One that has ended already says why elsewhere.
+        let (started, _) = stat(pid).with_context(|| format!("process {pid}"))?;
         Ok(Process { pid, started, boot: boot()? })
     }
 
     fn runs(&self) -> bool {
-        boot().is_ok_and(|boot| boot == self.boot) && started(self.pid) == Some(self.started)
+        boot().is_ok_and(|boot| boot == self.boot) && stat(self.pid) == Some((self.started, true))
     }
 
     fn id(&self) -> Option<Pid> {
@@ -298,15 +325,14 @@ fn boot() -> Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
 
-/// When a process started, in clock ticks since the boot; `None` if it has ended, even if nobody has waited for it yet.
-fn started(pid: u32) -> Option<u64> {
+/// When a process started, in clock ticks since the boot, and whether it runs: it may have ended without its parent having asked.
+/// `None` if there is no such process.
+fn stat(pid: u32) -> Option<(u64, bool)> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     // The name stands in parentheses and may hold anything. What follows begins with field 3.
     let mut rest = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    if rest.next()? == "Z" {
-        return None;
-    }
-    rest.nth(18)?.parse().ok()
+    let is_running = rest.next()? != "Z";
+    Some((rest.nth(18)?.parse().ok()?, is_running))
 }
 
 #[cfg(test)]
@@ -319,6 +345,21 @@ mod tests {
         assert!(own.runs());
         assert!(!Process { started: own.started + 1, ..own.clone() }.runs());
         assert!(!Process { boot: "another".into(), ..own }.runs());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_a_start_and_does_not_run() {
+        let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+        // Its end closes the pipe.
+        let mut stdout = child.stdout.take().unwrap();
+        io::copy(&mut stdout, &mut io::sink()).unwrap();
+        let process = Process::of(child.id()).unwrap();
+        while process.runs() {
+            std::thread::yield_now();
+        }
+        assert!(Process::of(child.id()).unwrap() == process);
+        child.wait().unwrap();
+        assert!(Process::of(process.pid).is_err());
     }
 
     #[test]

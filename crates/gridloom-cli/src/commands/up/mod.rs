@@ -3,6 +3,7 @@
 //! The agent starts first, then all servers at the same time. A host that fails is named, and the others go on.
 
 mod down;
+mod drain;
 mod host;
 mod plan;
 mod request;
@@ -11,10 +12,12 @@ mod state;
 mod status;
 
 pub use down::Options as Down;
+pub use drain::Options as Drain;
 pub use host::Options as HostOptions;
 pub use status::Options as Status;
 
 pub use down::run as run_down;
+pub use drain::run as run_drain;
 pub use host::run as run_host;
 pub use status::run as run_status;
 

@@ -26,6 +26,11 @@ pub enum Action {
     Look {
         labels: Vec<String>,
     },
+    /// Drain these servers, and wait so many seconds for their end.
+    Drain {
+        labels: Vec<String>,
+        wait_s: f64,
+    },
     /// End these parts: ask them by a signal, and kill those that run after `grace_s` seconds.
     End {
         labels: Vec<String>,
@@ -80,6 +85,8 @@ pub struct PartState {
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Runs,
+    /// It takes no new calls, and ends when no program needs anything of it.
+    Drains,
     Ended,
     /// It was started and has not come up: it was ended again.
     Failed,
@@ -89,6 +96,7 @@ impl State {
     pub fn word(self) -> &'static str {
         match self {
             State::Runs => "runs",
+            State::Drains => "drains",
             State::Ended => "ended",
             State::Failed => "failed",
         }

@@ -228,6 +228,7 @@ impl Agent {
             }
             DirectoryToAgent::Pace { .. } => not_taken(from, out),
             DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, function, &why, out),
+            DirectoryToAgent::Drains => self.on_drains(now, from, out),
             DirectoryToAgent::Subscribe => {
                 self.subscribers.insert(from, 0);
                 self.send_directory(now, from, out);

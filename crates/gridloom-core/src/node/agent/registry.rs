@@ -101,6 +101,16 @@ impl Agent {
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
+    /// A server is about to end: calls go to others from now on.
+    pub(super) fn on_drains(&mut self, now: Time, from: NodeId, out: &mut Vec<Effect>) {
+        let Some(server) = self.servers.get_mut(&from) else { return };
+        server.unable = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
+        let text = "a server is drained; it gets no calls of functions that another server offers";
+        let line = LogLine::new(Level::Info, Category::Agent, text);
+        out.push(line.peer(&server.registration.name).address(&server.registration.address).into());
+        self.tell(now + DIRECTORY_PAUSE_NS, out);
+    }
+
     /// Functions that some servers are unable to run and others are not.
     pub(super) fn better_elsewhere(&self) -> BTreeSet<&str> {
         let unable = self.servers.values().flat_map(|server| server.unable.iter().map(String::as_str));

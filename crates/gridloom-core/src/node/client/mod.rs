@@ -336,6 +336,7 @@ impl Client {
             Command::EndTask { server, task } => {
                 self.contacts.post(server, DirectoryToServer::EndTask { task }, out);
             }
+            Command::Drain => debug_assert!(false, "a client is not drained"),
         }
     }
 

@@ -36,6 +36,8 @@ pub enum DirectoryToAgent {
     Subscribe,
     /// A client asks what is known of links.
     AskLinks,
+    /// A server takes no more calls that others can take, and ends when it has done what it has.
+    Drains,
 }
 
 /// To a server, from the agent or from a client.

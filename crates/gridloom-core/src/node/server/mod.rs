@@ -10,6 +10,7 @@
 
 mod admission;
 mod calibration;
+mod draining;
 mod durable;
 mod learning;
 mod leftovers;
@@ -33,10 +34,11 @@ use crate::node::message::{
     CatalogMessage, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage,
     LinkToAgent, LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient, TaskToServer,
 };
-use crate::node::protocol::{Effect, Event, Input, Role};
+use crate::node::protocol::{Command, Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
 use admission::{Admission, Output};
 use calibration::Calibration;
+pub use draining::DRAINED;
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{Level, Machine, Named, NodeId, StorageId, TaskId, Time};
@@ -403,6 +405,7 @@ impl Server {
         self.tell_learned(now, pace, out);
         self.admitting(now, out, |admission, _, out| admission.expire(now, out));
         self.shared_beat(now, out);
+        self.end_if_drained(now, out);
     }
 }
 
@@ -448,6 +451,7 @@ impl Machine for Server {
             Input::Said(said) => self.on_said(now, said, out),
             Input::Calling { task, waits } => self.on_calling(now, task, waits, out),
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
+            Input::Command(Command::Drain) => self.drain(now, out),
             Input::Command(_) => out.push(line(Level::Warning, "a server takes no commands").into()),
         }
         self.address_catalog(before, out);

@@ -32,6 +32,8 @@ pub(super) struct Registering {
     failed_starts: BTreeMap<String, (u32, String)>,
     /// The log has that the agent cannot be reached: a server may dial for months.
     is_missing_logged: bool,
+    /// Since then the server takes no calls that others can take.
+    drains_since: Option<Time>,
 }
 
 impl Registering {
@@ -44,7 +46,19 @@ impl Registering {
             refused_since: None,
             failed_starts: BTreeMap::new(),
             is_missing_logged: false,
+            drains_since: None,
         }
+    }
+
+    /// No more calls are to come.
+    pub(super) fn drain(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.drains_since.replace(now).is_none() {
+            self.tell(DirectoryToAgent::Drains, out);
+        }
+    }
+
+    pub(super) fn drains_since(&self) -> Option<Time> {
+        self.drains_since
     }
 
     pub(super) fn agent(&self) -> Option<NodeId> {
@@ -93,6 +107,9 @@ impl Registering {
         send(out, to, DirectoryToAgent::Register(registration));
         if let Some(flops) = self.speed_flops {
             send(out, to, DirectoryToAgent::Speed { flops });
+        }
+        if self.drains_since.is_some() {
+            send(out, to, DirectoryToAgent::Drains);
         }
         for (function, (_, why)) in self.failed_starts.iter().filter(|(_, (times, _))| *times >= FAILED_STARTS_MAX) {
             send(out, to, DirectoryToAgent::CannotRun { function: function.clone(), why: why.clone() });

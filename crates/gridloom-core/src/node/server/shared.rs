@@ -43,6 +43,12 @@ impl Shared {
         self.held.len()
     }
 
+    /// Bytes of data that are there again when the server starts again.
+    pub(super) fn durable_bytes(&self) -> u64 {
+        let durable = self.held.values().filter(|held| held.named.is_durable);
+        durable.map(|held| held.named.meta.size_bytes()).fold(0, u64::saturating_add)
+    }
+
     /// A datum is not what its name stands for any more.
     pub(super) fn set_former(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if let Some(held) = self.held.get_mut(&datum) {

@@ -32,10 +32,10 @@ pub(super) fn offering_nothing() -> ServerConfig {
     }
 }
 
-const CLIENT: NodeId = NodeId(7);
+pub(super) const CLIENT: NodeId = NodeId(7);
 
 /// A server of the described function, with a client; and the function's hash.
-fn with_client(description: &str) -> (Server, u64) {
+pub(super) fn with_client(description: &str) -> (Server, u64) {
     let signature = parse(description, "t.idl").unwrap().remove(0).signature;
     let hash = signature.hash();
     let mut server = Server::new(offering(signature, 2));
@@ -243,7 +243,7 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
 const USER: NodeId = NodeId(7);
 const CALIBRATOR: NodeId = NodeId(8);
 
-fn task(client: NodeId, serial: u64, hash: u64) -> Task {
+pub(super) fn task(client: NodeId, serial: u64, hash: u64) -> Task {
     let id = TaskId { client, serial };
     let (args, outputs) = (Vec::new(), Vec::new());
     Task { id, kind: TaskKind::call("m/f", hash), args, outputs, work_flops: Some(1e9), terms: Default::default() }
