@@ -24,5 +24,6 @@ mod simulated;
 #[path = "../support/mod.rs"]
 mod support;
 mod timeline;
+mod unlike_hosts;
 mod up;
 mod up_ssh;
