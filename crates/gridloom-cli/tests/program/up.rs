@@ -301,6 +301,30 @@ fn what_runs_stays_and_what_has_ended_starts_again() {
 }
 
 #[test]
+fn servers_restart_one_after_the_other_until_one_fails() {
+    let lab = Lab::new("restart", &three());
+    succeeds(lab.up());
+    let restart = || {
+        let mut command = lab.up();
+        command.arg("--restart");
+        command
+    };
+    let pids = |parts: &Value| ["agent", "server-a", "server-b"].map(|part| parts[part]["pid"].as_u64());
+    let (before, _) = lab.status();
+    let (lines, code) = lab.json(restart());
+    let hosts: Vec<&Value> = lines.iter().map(|line| &line["host"]).take(3).collect();
+    assert_eq!((code, hosts), (0, vec![&json!("head"), &json!("a"), &json!("b")]));
+    let (after, code) = lab.status();
+    let ([agent, a, b], [agent_after, a_after, b_after]) = (pids(&before), pids(&after));
+    assert!(code == 0 && agent == agent_after && a != a_after && b != b_after, "{before} {after}");
+    lab.write(&three().replace("OFFER", "missing.py"));
+    let (lines, code) = lab.json(restart());
+    assert!(code == 3 && lines[1]["host"] == "a" && lines[1]["error"].is_string(), "{lines:?}");
+    let [_, a_left, b_left] = pids(&lab.status().0);
+    assert_eq!((a_left, b_left), (None, b_after));
+}
+
+#[test]
 fn another_users_grid_of_the_same_name_is_left_alone() {
     let lab = Lab::new("two", &three());
     succeeds(lab.up());

@@ -62,6 +62,12 @@ pub struct Options {
     /// Seconds that agent and servers have to start and register
     #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = super::simulate::seconds)]
     wait: f64,
+    /// Start servers that run anew, one host after the other: each is drained first. The agent stays
+    #[arg(long)]
+    restart: bool,
+    /// Seconds that a server has to drain, with --restart
+    #[arg(long, default_value = "600", value_name = "SECONDS", value_parser = super::simulate::seconds, requires = "restart")]
+    drain_wait: f64,
     /// The command ssh, with its first arguments
     #[arg(long, default_value = "ssh", value_name = "COMMAND", value_parser = parse_words)]
     ssh: Words,
@@ -125,7 +131,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if head.server.is_none() {
         up.tell(head, Ok(&agent))?;
     }
-    let troubles = up.start_servers(&hosts, &agent)?;
+    let troubles = match options.restart {
+        false => up.start_servers(&hosts, &agent)?,
+        true => up.restart_servers(&hosts, &agent)?,
+    };
     let is_free = |host: &str| troubles.iter().any(|trouble| trouble.host == host && !trouble.may_run);
     forget(up.grid, &known, &hosts, |host| host == head.name || !is_free(host))?;
     let (servers, failed) = (hosts.iter().filter(|host| host.server.is_some()).count(), troubles.len());
@@ -135,6 +144,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             "grid '{name}' runs with {}; programs find it with: export GRIDLOOM_AGENT={agent}",
             count(servers, "server")
         ))?,
+        false if options.restart => gridloom_base::say!(
+            "gridloom: the servers of the hosts behind it stay as they are; correct that and run the same command again"
+        ),
         false => gridloom_base::say!(
             "gridloom: {failed} of {} failed; correct that and run the same command again, or 'gridloom down {name}'",
             count(servers, "server")
@@ -185,6 +197,45 @@ struct Up<'a> {
 }
 
 impl Up<'_> {
+    /// Drains and starts one server after the other. Stops at the first that fails: the next ones might fail as well.
+    fn restart_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
+        for host in hosts.iter().filter(|host| host.server.is_some()) {
+            let troubles = match self.drain(host) {
+                Ok(()) => self.start_servers(std::slice::from_ref(host), agent)?,
+                Err(trouble) => {
+                    self.tell(host, Err(&trouble))?;
+                    vec![trouble]
+                }
+            };
+            if !troubles.is_empty() {
+                return Ok(troubles);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn drain(&self, host: &Planned) -> Result<(), Trouble> {
+        let labels = host.server.iter().map(|server| server.label.clone()).collect();
+        let wait_s = self.options.drain_wait;
+        let drain = Action::Drain { labels, wait_s };
+        let limit = Duration::from_secs_f64(wait_s + SLACK_S);
+        let states = host.target.ask(&host.name, &self.grid.request(drain), limit)?;
+        match states.iter().find(|state| state.state != State::Ended) {
+            None => Ok(()),
+            Some(left) => Err(Trouble {
+                host: host.name.clone(),
+                why: format!(
+                    "'{}' still drains after {wait_s} s: it has calls, or data that programs need",
+                    left.label
+                ),
+                tried: "SIGUSR1 on that host".into(),
+                remedy: "wait and run the same command again, raise --drain-wait, or 'gridloom drain HOST --now'"
+                    .into(),
+                may_run: true,
+            }),
+        }
+    }
+
     /// Starts all servers at the same time, and tells of each as soon as it is known. Gives what went wrong.
     fn start_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
         std::thread::scope(|scope| {
