@@ -1,8 +1,7 @@
 //! The client: sends calls, has groups mapped, hands each server its part, follows them, and owns the names of data.
 //!
-//! What it knows of a datum (its producer, its holders, its readers to come) is the lineage from which lost results are
-//! computed again. A task is forgotten when nothing depends on its being run again: its results are here, or nobody
-//! wants them any more.
+//! What it knows of a datum (its producer, holders, readers to come) is the lineage from which lost results are computed again.
+//! A task is forgotten when nothing depends on its being run again: its results are here, or nobody wants them any more.
 
 mod calls;
 mod contacts;
