@@ -231,7 +231,7 @@ impl Core {
         }
     }
 
-    fn root(&self, array: ArrayId) -> Pe {
+    pub(crate) fn root(&self, array: ArrayId) -> Pe {
         Pe(array.0 % self.elements.count())
     }
 

@@ -38,6 +38,13 @@ pub enum ChareError {
     /// Its process ended, or its connection broke.
     #[error("element {} was lost before the program ended: {why}", .element.0)]
     Lost { element: Pe, why: String },
+    /// An element and its buddy, with the copy of its part of the last checkpoint.
+    #[error(
+        "the last checkpoint in memory is lost, since elements were lost in the same moment: {}; keep checkpoints in a folder \
+         (--checkpoint DIR) if that can happen",
+        parts_in_words(.parts)
+    )]
+    PartsLost { parts: Vec<(Pe, Pe)> },
     /// Another element says why it ends.
     #[error("element {} has ended the program: {why}", .element.0)]
     Elsewhere { element: Pe, why: String },
@@ -50,4 +57,9 @@ pub enum ChareError {
     /// Of the program's own.
     #[error("{0}")]
     Failed(String),
+}
+
+fn parts_in_words(parts: &[(Pe, Pe)]) -> String {
+    let part = |(of, buddy): &(Pe, Pe)| format!("element {} and element {} with the copy of its part", of.0, buddy.0);
+    parts.iter().map(part).collect::<Vec<String>>().join(", ")
 }

@@ -38,6 +38,7 @@
 //! | `meter`, `decision`, `balancing` | what chares do, measured; whether moving them pays; how it comes about |
 //! | `transit`, `migration` | chares on the move, and messages that seek them |
 //! | `checkpoint`, `saving` | what all chares are when all is quiet, to begin again from |
+//! | `buddies` | checkpoints in the memory of elements, and how they agree on one after a loss |
 //! | `account` | what steps tell the element's owner: work, entry methods by name |
 //! | `core`, `receive` | what entry methods act on; what letters bring |
 //! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
@@ -48,6 +49,7 @@ mod account;
 mod array;
 pub mod balance;
 mod balancing;
+mod buddies;
 mod chare;
 mod checkpoint;
 mod contribution;
@@ -76,6 +78,7 @@ mod transit;
 mod value;
 
 pub use account::Ran;
+pub use buddies::{Agreed, Buddies, Note};
 pub use chare::{Chare, Context, Start};
 pub use contribution::{Combine, Contribution, Reducer};
 pub use element::{Element, Step};

@@ -74,6 +74,37 @@ impl Element {
         self.core.checkpoints.is_restart = true;
     }
 
+    /// What an element saved, divided by the elements on which its chares begin: for [`Element::restore`] there. After all arrays were made,
+    /// and before any chare has moved.
+    ///
+    /// # Errors
+    /// If that is not what chares of these arrays saved.
+    pub fn shares(&self, saved: &[u8]) -> Result<Vec<Vec<u8>>, ChareError> {
+        let wrong = |why: String| ChareError::Restore { array: "?".into(), why };
+        let Saved { arrays, callbacks } = postcard::from_bytes(saved).map_err(|error| wrong(error.to_string()))?;
+        if arrays.len() != self.arrays.len() {
+            return Err(wrong(format!("{} arrays were saved, and there are {}", arrays.len(), self.arrays.len())));
+        }
+        let empty =
+            |of: &SavedArray| SavedArray { name: of.name.clone(), count: of.count, chares: vec![], rounds: vec![] };
+        let share = |_| Saved { arrays: arrays.iter().map(empty).collect(), callbacks: Vec::new() };
+        let mut shares: Vec<Saved> = self.elements().all().map(share).collect();
+        shares[0].callbacks = callbacks;
+        for ((at, array), number) in (0..).map(ArrayId).zip(arrays).zip(0..) {
+            shares[self.core.root(at).0 as usize].arrays[number].rounds = array.rounds;
+            for chare in array.chares {
+                let element = match self.core.roster(at).place(chare.0) {
+                    Some(Place::Here { .. }) => self.me(),
+                    Some(Place::At(element)) => element,
+                    None => return Err(wrong(format!("chare {} of array {} was saved", chare.0, array.name))),
+                };
+                shares[element.0 as usize].arrays[number].chares.push(chare);
+            }
+        }
+        let bytes = |share| postcard::to_allocvec(share).expect("postcard into a vector fails for no such type");
+        Ok(shares.iter().map(bytes).collect())
+    }
+
     /// Gives the chares of this element what was saved on all elements, after all arrays were made. Then the first one calls
     /// [`Element::go_on`].
     ///

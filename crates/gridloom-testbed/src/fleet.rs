@@ -78,8 +78,23 @@ pub fn run(
 pub fn run_within(
     deployed: &[Deployed],
     limits: &Limits,
+    command: impl FnMut(&Launch) -> Result<Command, Error>,
+    other_ended: impl FnMut(Pid, WaitStatus),
+) -> Result<u8, Error> {
+    run_again(deployed, limits, command, other_ended, |_, _| Ok(false))
+}
+
+/// As [`run_within`]. `again` is told of each process that has ended by itself, and how: by a status, or by a signal. If it says so, the process
+/// is started again, and its end counts for nothing.
+///
+/// # Errors
+/// As [`run`], and that of `again`.
+pub fn run_again(
+    deployed: &[Deployed],
+    limits: &Limits,
     mut command: impl FnMut(&Launch) -> Result<Command, Error>,
     mut other_ended: impl FnMut(Pid, WaitStatus),
+    mut again: impl FnMut(&Launch, End) -> Result<bool, Error>,
 ) -> Result<u8, Error> {
     let failed = || Error::system("waiting for processes");
     let signals = Signals::new(&[SIGCHLD]).map_err(failed())?;
@@ -96,7 +111,13 @@ pub fn run_within(
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => match fleet.running.remove(&pid.as_raw_pid()) {
-                    Some(running) => fleet.ended(&running, status),
+                    Some(running) => {
+                        let end = End::of(status);
+                        match !running.was_killed && again(&running.deployed.launch, end)? {
+                            true => fleet.starts_again(&running, status),
+                            false => fleet.ended(&running, status),
+                        }
+                    }
                     None => other_ended(pid, status),
                 },
                 Ok(None) | Err(Errno::CHILD) => break,
@@ -108,6 +129,20 @@ pub fn run_within(
             return Ok(fleet.finish());
         }
         signals.wait(fleet.next_due()).map_err(failed())?;
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Status(i32),
+    Signal(i32),
+}
+
+impl End {
+    fn of(status: WaitStatus) -> End {
+        let signal = || End::Signal(status.terminating_signal().unwrap_or(0));
+        status.exit_status().map_or_else(signal, End::Status)
     }
 }
 
@@ -296,6 +331,12 @@ impl<'a> Fleet<'a> {
             }
             drop(copying);
         });
+    }
+
+    fn starts_again(&mut self, running: &Running<'a>, status: WaitStatus) {
+        let label = &running.deployed.launch.label;
+        self.limits.telling.ended(label, ExitStatus::from_raw(status.as_raw()), false);
+        self.waiting.push(running.deployed);
     }
 
     fn ended(&mut self, running: &Running<'_>, status: WaitStatus) {

@@ -90,20 +90,29 @@ impl Walker {
     }
 }
 
+/// Makes the program's array, and sends its first messages.
+pub fn make_walkers(element: &mut Element, seed: u64) {
+    let walker = |(stage, sum)| Walker { stage, sum };
+    let packing = Packing::of_state(move |_, state| walker(state));
+    let placement = &[Placement::Blocks, Placement::RoundRobin][seed as usize % 2];
+    let walkers: Proxy<Walker> =
+        element.migratable_array("walkers", SIZE.into(), placement, |_| walker((0, 0)), packing).unwrap();
+    element.start(|cx| cx.send(walkers.all(), Ask::Begin));
+}
+
+/// The value with which the program ends if no element is lost.
+pub fn walkers_end_with() -> Value {
+    network(1, 0, None).run().unwrap()
+}
+
 /// A program on so many elements, which goes on from what was saved if something was.
 fn network(count: u32, seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
     let elements = Arc::new(Elements::alike(count));
-    let placements = [Placement::Blocks, Placement::RoundRobin];
     let make = |element: &mut Element| {
         if saved.is_some() {
             element.expect_restart();
         }
-        let walker = |(stage, sum)| Walker { stage, sum };
-        let packing = Packing::of_state(move |_, state| walker(state));
-        let placement = &placements[seed as usize % 2];
-        let walkers: Proxy<Walker> =
-            element.migratable_array("walkers", SIZE.into(), placement, |_| walker((0, 0)), packing).unwrap();
-        element.start(|cx| cx.send(walkers.all(), Ask::Begin));
+        make_walkers(element, seed);
         element.set_balancer(&BALANCERS[seed as usize % BALANCERS.len()]);
         element.keep_checkpoints(1, 0);
         if let Some(saved) = saved {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use gridloom::chares::{
-    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Keep, Places, Records, monotonic_ns, write_elements,
+    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, InMemory, Keep, Places, Records, monotonic_ns, write_elements,
 };
 use gridloom_base::limits::{CHARE_EVENTS_MAX, PROCESSING_ELEMENTS_MAX};
 use gridloom_base::say;
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, Platform, units};
-use gridloom_testbed::fleet::{self, Limits};
+use gridloom_testbed::fleet::{self, End, Limits};
 use gridloom_testbed::spec::Launch;
 use gridloom_testbed::telling::Telling;
 use serde_json::json;
@@ -56,8 +56,9 @@ pub struct Run {
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
     balance: Option<String>,
-    /// Keep the checkpoints that the program asks for in this folder, which all elements share. Only the last one stays
-    #[arg(long, value_name = "DIR")]
+    /// Keep the checkpoints that the program asks for in this folder, which all elements share. Only the last one stays.
+    /// With 'memory' each element keeps its part in its memory, and another one a copy of it
+    #[arg(long, value_name = "DIR|memory")]
     checkpoint: Option<PathBuf>,
     /// Keep one of so many checkpoints that the program asks for
     #[arg(long, value_name = "NUMBER", default_value = "1", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
@@ -65,7 +66,8 @@ pub struct Run {
     /// Go on from the last checkpoint in this folder, with any number of elements
     #[arg(long, value_name = "DIR")]
     restart: Option<PathBuf>,
-    /// If an element fails, start all of them again from the last checkpoint, at most so many times
+    /// If an element fails, start all of them again from the last checkpoint, at most so many times. With '--checkpoint
+    /// memory' only elements that were killed are started again; the others go back to the checkpoint
     #[arg(long, value_name = "NUMBER", default_value = "0", requires = "checkpoint", conflicts_with = "until")]
     restarts: u32,
     /// Write a timeline of the elements into this file: Chrome's format (Perfetto, chrome://tracing), or Paje's if the name
@@ -159,7 +161,14 @@ fn start(options: &Run) -> Result<ExitCode> {
     check_number(number)?;
     let telling = if options.json { Telling::Json } else { Telling::Text };
     let folder = |path: &Option<PathBuf>| path.as_deref().map(text_of).transpose();
-    let checkpoint = folder(&options.checkpoint)?.map(|folder| Keep { folder, every: options.every });
+    let is_in_memory = options.checkpoint.as_deref() == Some(Path::new("memory"));
+    ensure!(!is_in_memory || number > 1, "--checkpoint memory: an element needs another one, so -n 2 or more");
+    ensure!(
+        !is_in_memory || options.restart.is_none(),
+        "--restart begins from a folder: give --checkpoint DIR with it"
+    );
+    let checkpoint = if is_in_memory { None } else { folder(&options.checkpoint)? };
+    let checkpoint = checkpoint.map(|folder| Keep { folder, every: options.every });
     let (balance, restart) = (options.balance.clone(), folder(&options.restart)?);
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records =
@@ -168,6 +177,16 @@ fn start(options: &Run) -> Result<ExitCode> {
     let places = Places { latency, balance, checkpoint, restart, records, ..Places::default() };
     let mut elements = Elements { number, sites, until, telling, places };
     let mut left = options.restarts;
+    if is_in_memory {
+        let epochs = OwnFolder::new("epochs")?;
+        elements.places.memory = Some(InMemory { folder: text_of(&epochs.0)?, every: options.every });
+        let mut successors = Successors { epochs: Epochs::new(&epochs.0), epoch: 0, left, has_ended: false };
+        let status = run_again("chares", &options.program, &elements, |launch, end| successors.again(launch, end))?;
+        if let Some(timeline) = &timeline {
+            timeline.write(number, successors.epoch as u32 + 1)?;
+        }
+        return Ok(ExitCode::from(status));
+    }
     loop {
         let status = run_elements("chares", &options.program, &elements)?;
         if status == 0 || left == 0 || INTERRUPTS.contains(&status) {
@@ -186,6 +205,34 @@ fn start(options: &Run) -> Result<ExitCode> {
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
         say!("gridloom: starts all elements again from {from}; {left} times more if one fails");
+    }
+}
+
+/// Elements in the place of killed ones.
+struct Successors {
+    epochs: Epochs,
+    /// How many elements were lost and got one.
+    epoch: u64,
+    left: u32,
+    /// An element has ended by itself.
+    has_ended: bool,
+}
+
+impl Successors {
+    /// An element has ended: whether it is started again. The others are told.
+    fn again(&mut self, launch: &Launch, end: End) -> Result<bool, gridloom_testbed::Error> {
+        let failed = |error: gridloom::Error| gridloom_testbed::Error::Usage(error.to_string());
+        match end {
+            End::Status(0) => self.has_ended = true,
+            End::Signal(_) if self.left > 0 && !self.has_ended => {
+                (self.epoch, self.left) = (self.epoch + 1, self.left - 1);
+                self.epochs.begin(self.epoch).map_err(failed)?;
+                say!("gridloom: starts {} again, and {} elements more if they are killed", launch.label, self.left);
+                return Ok(true);
+            }
+            End::Status(_) | End::Signal(_) => self.epochs.end().map_err(failed)?,
+        }
+        Ok(false)
     }
 }
 
@@ -240,6 +287,16 @@ pub struct Elements {
 
 /// Runs the program once for each element, from a folder of that name. The exit status.
 pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<u8> {
+    run_again(name, program, elements, |_, _| Ok(false))
+}
+
+/// As [`run_elements`]; an element that has ended is started again if `again` says so.
+fn run_again(
+    name: &str,
+    program: &[String],
+    elements: &Elements,
+    again: impl FnMut(&Launch, End) -> Result<bool, gridloom_testbed::Error>,
+) -> Result<u8> {
     let Elements { number, sites, until, telling, ref places } = *elements;
     ensure!(
         (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
@@ -258,7 +315,7 @@ pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Resu
         Ok(command)
     };
     let limits = Limits { until_s: until, grace_s: Some(GRACE_S), first: None, tells: true, telling };
-    Ok(fleet::run_within(&deployed, &limits, command, |_, _| {})?)
+    Ok(fleet::run_again(&deployed, &limits, command, |_, _| {}, again)?)
 }
 
 /// Seconds from the first failure to the end of the other elements, which end by themselves as soon as they notice it.

@@ -11,6 +11,8 @@ use crate::support::{gridloom, succeeds};
 
 /// While this file is absent, element 1 aborts in round [`FALL_IN`].
 const FALL: &str = "GRIDLOOM_TEST_FALL";
+/// In this file element 2 writes its number among the system's processes, so that element 1 takes it along.
+const FALL_WITH: &str = "GRIDLOOM_TEST_FALL_WITH";
 /// So many rounds.
 const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
 const FALL_IN: i64 = 4;
@@ -52,7 +54,16 @@ impl Chare for Counter {
             && !Path::new(&file).exists()
         {
             std::fs::write(file, "").unwrap();
+            if let Some(other) = std::env::var_os(FALL_WITH) {
+                let pid = std::fs::read_to_string(other).unwrap();
+                assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+            }
             std::process::abort();
+        }
+        if let Some(file) = std::env::var_os(FALL_WITH)
+            && (round, cx.element()) == (1, Pe(2))
+        {
+            std::fs::write(file, std::process::id().to_string()).unwrap();
         }
         (self.round, self.sum) = (round, 3 * self.sum + round * (index + 1));
         cx.contribute(Contribution::barrier(), Callback::to(cx.array().at(0)).tagged(COUNTED));
@@ -82,6 +93,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
 #[ignore = "a process of another test"]
 fn a_program_with_checkpoints() {
     if std::env::var_os(DEPLOY_VARIABLE).is_some() {
+        println!("a process began");
         match chares::run(program) {
             Ok(ended) if ended.is_first => println!("ended with {:?}", ended.value),
             Ok(_) => {}
@@ -101,12 +113,13 @@ fn chares_run(rounds: i64, options: &[&str]) -> Command {
     command
 }
 
-fn ends_with(command: Command, rounds: i64) {
+fn ends_with(command: Command, rounds: i64) -> String {
     let out = succeeds(command);
     let sum = |index: i64| (1..=rounds).fold(0, |sum, round| 3 * sum + round * (index + 1));
     let all: i64 = (0..7).map(sum).sum();
     let told: Vec<&str> = out.lines().filter(|line| line.contains("ended with")).collect();
     assert_eq!(told, [format!("element@0| ended with Integers([{all}])")], "{out}");
+    out
 }
 
 /// A folder of a test, empty at its beginning and gone after it.
@@ -162,4 +175,53 @@ fn a_folder_without_a_checkpoint_is_refused() {
     let output = chares_run(5, &["-n", "1", "--restart", &folder.path("none")]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("it has no complete checkpoint"), "{error}");
+}
+
+#[test]
+fn in_memory_only_the_killed_element_is_started_again() {
+    let folder = Folder::new("memory");
+    let fell = folder.path("fell");
+    let trace = folder.path("trace.json");
+    for elements in ["2", "3", "5"] {
+        let mut command =
+            chares_run(6, &["-n", elements, "--checkpoint", "memory", "--restarts", "1", "--trace", &trace]);
+        command.env(FALL, &fell);
+        let out = ends_with(command, 6);
+        let began = out.lines().filter(|line| line.contains("a process began")).count();
+        assert_eq!(began, elements.parse::<usize>().unwrap() + 1, "{out}");
+        std::fs::remove_file(&fell).expect("the element has fallen");
+        // Rounds before the loss and after it, on an element that stayed: six of them, and the fourth perhaps twice.
+        let text = std::fs::read_to_string(&trace).unwrap();
+        let counts = text.lines().filter(|line| line.contains("Counter.Count") && line.contains("\"(0)\"")).count();
+        assert!((6..=7).contains(&counts), "{counts} rounds of the first chare");
+    }
+}
+
+#[test]
+fn in_memory_two_buddies_that_are_killed_together_are_an_error() {
+    let folder = Folder::new("buddies");
+    let mut command = chares_run(6, &["-n", "3", "--checkpoint", "memory", "--restarts", "9"]);
+    command.env(FALL, folder.path("fell")).env(FALL_WITH, folder.path("with"));
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let why = "the last checkpoint in memory is lost, since elements were lost in the same moment: element 1 and element 2 with the copy";
+    assert!(!output.status.success() && error.contains(why), "{error}");
+}
+
+#[test]
+fn in_memory_a_killed_element_without_a_successor_ends_the_others() {
+    let folder = Folder::new("none-left");
+    let mut command = chares_run(6, &["-n", "3", "--checkpoint", "memory"]);
+    command.env(FALL, folder.path("fell"));
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && error.contains("failed: element 1 was lost before the program ended"),
+        "{error}"
+    );
+    for options in [&["-n", "1", "--checkpoint", "memory"][..], &["--checkpoint", "memory", "--restart", "kept"]] {
+        let output = chares_run(6, options).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains("--checkpoint"), "{error}");
+    }
 }

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
 use gridloom_chare::balance::Balancer;
-use gridloom_chare::{ChareError, Element, Pe, Step, Value};
+use gridloom_chare::{ChareError, Element, Step, Value};
 use gridloom_net::jobs::processor_time;
 use gridloom_process::ProcessWorld;
 
-use super::checkpoints::CheckpointFolder;
-use super::links::Links;
+use super::kept::{Kept, Origin};
+use super::links::{Early, Links};
+use super::memory::is_loss;
 use super::places::Places;
 use super::run::Program;
 use super::timeline::{Timeline, monotonic_ns};
@@ -48,10 +49,52 @@ pub(super) fn one_of(
     places: Places,
     program: &Program<'_>,
 ) -> Result<(Value, u64), Error> {
-    let mut element = Element::new(places.me(), Arc::new(places.elements()));
-    let Places { balance, checkpoint, restart, .. } = places.clone();
-    let folder = checkpoint.as_ref().map(|keep| CheckpointFolder::new(&keep.folder));
-    let mut links = Links::connect(world, places)?;
+    let mut kept = Kept::of(&places)?;
+    world.listen(places.port(places.me()))?;
+    let mut early = Early::new();
+    loop {
+        let mut element = Element::new(places.me(), Arc::new(places.elements()));
+        let mut links = Links::new(places.in_epoch(kept.epoch()), kept.epoch(), early);
+        let outcome = links.connect(world);
+        let outcome = outcome.and_then(|()| run(world, &mut element, &mut links, &places, &mut kept, program));
+        if let (Err(why), Kept::Memory(memory)) = (&outcome, &mut kept)
+            && is_loss(why)
+        {
+            match memory.begin_again(world)? {
+                true => {
+                    links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element))?;
+                    early = links.close(world);
+                    continue;
+                }
+                // All others know the value too.
+                false if element.end().is_some() => {
+                    return Ok((element.end().cloned().unwrap_or_default(), element.moved()));
+                }
+                false => {}
+            }
+        }
+        match &outcome {
+            Ok(()) => {}
+            Err(Error::Chares(failure)) => element.tell_failure(failure),
+            Err(other) => element.tell_failure(&ChareError::Failed(other.to_string())),
+        }
+        // If the connections fail now, the first error is the one to tell.
+        let finished = links.finish(world, &mut element);
+        let left = links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element));
+        outcome.and(finished).and(left)?;
+        return Ok((element.end().cloned().unwrap_or_default(), element.moved()));
+    }
+}
+
+/// Makes the arrays of an element that is connected with all others, and runs it to its end.
+fn run(
+    world: &mut dyn ProcessWorld,
+    element: &mut Element,
+    links: &mut Links,
+    places: &Places,
+    kept: &mut Kept,
+    program: &Program<'_>,
+) -> Result<(), Error> {
     let clock = Rc::new(Cell::new(world.now()));
     let began = (Instant::now(), world.now());
     match world.is_simulated() {
@@ -64,38 +107,18 @@ pub(super) fn one_of(
     if links.timeline.is_some() {
         element.name_entry_methods();
     }
-    let is_first = element.me() == Pe(0);
-    if restart.is_some() {
+    let from = kept.from(world, links, places)?;
+    if !matches!(from, Origin::Beginning) {
         element.expect_restart();
     }
-    let outcome = program(&mut element).and_then(|()| {
-        if let Some(name) = &balance {
-            element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
-        }
-        if let (Some(keep), Some(folder)) = (&checkpoint, &folder)
-            && is_first
-        {
-            element.keep_checkpoints(keep.every, folder.next()?);
-        }
-        if let Some(restart) = &restart {
-            element.restore(&CheckpointFolder::new(restart).read()?)?;
-            if is_first {
-                element.go_on();
-            }
-        }
-        let on_step = |world: &mut dyn ProcessWorld| clock.set(world.now());
-        drive(world, &mut element, &mut links, folder.as_ref(), on_step)
-    });
-    match &outcome {
-        Ok(()) => {}
-        Err(Error::Chares(failure)) => element.tell_failure(failure),
-        Err(other) => element.tell_failure(&ChareError::Failed(other.to_string())),
+    program(element)?;
+    if let Some(name) = &places.balance {
+        element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
     }
-    // If the connections fail now, the first error is the one to tell.
-    let finished = links.finish(world, &mut element);
-    let left = links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element));
-    outcome.and(finished).and(left)?;
-    Ok((element.end().cloned().unwrap_or_default(), element.moved()))
+    kept.begin(world, links, element, &from)?;
+    let on_step = |world: &mut dyn ProcessWorld| clock.set(world.now());
+    drive(world, element, links, kept, on_step)?;
+    kept.end(world, links, element)
 }
 
 /// Runs entry methods until the program has ended.
@@ -103,7 +126,7 @@ fn drive(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
     links: &mut Links,
-    folder: Option<&CheckpointFolder>,
+    kept: &mut Kept,
     on_step: impl Fn(&mut dyn ProcessWorld),
 ) -> Result<(), Error> {
     let mut slice = Slice { steps: 1 };
@@ -117,7 +140,9 @@ fn drive(
             false if world.is_simulated() => simulated_step(world, element)?,
             false => slice.run(element, links.timeline.as_mut())?,
         };
-        keep(element, folder)?;
+        kept.run(world, links, element)?;
+        // A checkpoint that is complete calls back.
+        let ran = if element.waiting() > 0 && matches!(ran, Ran::All { .. }) { Ran::Enough } else { ran };
         links.post(world, element)?;
         let now = world.now();
         let until = match ran {
@@ -148,20 +173,6 @@ fn drive(
             incoming = world.arrived()?;
         }
     }
-}
-
-/// Writes what the element is to save.
-fn keep(element: &mut Element, folder: Option<&CheckpointFolder>) -> Result<(), Error> {
-    let Some(folder) = folder else { return Ok(()) };
-    if let Some((number, bytes)) = element.take_saved()? {
-        folder.write(number, element.me(), &bytes)?;
-        element.saved(number);
-    }
-    if let Some(number) = element.take_complete() {
-        folder.complete(number, element.elements().count())?;
-        element.go_on();
-    }
-    Ok(())
 }
 
 /// What came of some steps.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gridloom_base::Time;
 use gridloom_base::limits::CHARE_BACKLOG_BYTES_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_chare::{ChareError, Element, Pe};
+use gridloom_chare::{ChareError, Element, Note, Pe};
 use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
 
 use super::places::Places;
@@ -21,6 +21,8 @@ use crate::Error;
 const HELLO: &str = "chares:element";
 /// Type of the letters with records.
 const RECORDS: &str = "chares";
+/// Type of the letters with notes on checkpoints in memory, which no filter holds back.
+const NOTES: &str = "chares:memory";
 /// For so long an element tries to reach another, which may start later.
 const DIAL_NS: u64 = 30 * SECOND_NS;
 /// Between two attempts.
@@ -41,6 +43,9 @@ struct Backlog {
     bytes: usize,
 }
 
+/// Connections by which elements said who they are, and of which epoch.
+pub(super) type Early = BTreeMap<PeerId, (Pe, u64)>;
+
 pub(super) struct Links {
     places: Places,
     kind: Arc<str>,
@@ -51,15 +56,21 @@ pub(super) struct Links {
     backlog_bytes: usize,
     /// What the filter holds back: by the time when it is due, and then in the order of its coming.
     held: BTreeMap<(Time, u64), (Pe, Arrival)>,
+    notes: VecDeque<(Pe, Note)>,
+    /// How many elements were lost before these connections were made.
+    epoch: u64,
+    /// Connections of a later epoch, which others have begun already.
+    early: Early,
     came: u64,
     /// What the element does, if that is to be kept.
     pub(super) timeline: Option<Timeline>,
 }
 
 impl Links {
-    /// Connects this element with all others, which do so too.
-    pub(super) fn connect(world: &mut dyn ProcessWorld, places: Places) -> Result<Links, Error> {
+    /// Connections of that epoch, to be made. Some that others have made may be there.
+    pub(super) fn new(places: Places, epoch: u64, early: Early) -> Links {
         let count = places.elements.len();
+        let timeline = places.records.clone().map(|records| Timeline::new(records, count));
         let mut links = Links {
             kind: RECORDS.into(),
             peers: vec![None; count],
@@ -67,26 +78,58 @@ impl Links {
             backlogs: (0..count).map(|_| Backlog::default()).collect(),
             backlog_bytes: 0,
             held: BTreeMap::new(),
+            notes: VecDeque::new(),
+            epoch,
+            early: Early::new(),
             came: 0,
-            timeline: places.records.clone().map(|records| Timeline::new(records, count)),
+            timeline,
             places,
         };
-        let me = links.places.me();
-        world.listen(links.places.port(me))?;
-        let until = world.now() + DIAL_NS;
-        for element in (0..me.0).map(Pe) {
-            let peer = links.dial(world, element, until)?;
-            world.send(peer, Letter { kind: HELLO.into(), payload: me.0.to_le_bytes().to_vec() })?;
-            links.join(element, peer);
+        for (peer, (element, of)) in early {
+            match of == epoch {
+                true => links.join(element, peer),
+                false => _ = links.early.insert(peer, (element, of)),
+            }
         }
-        while let Some(missing) = (me.0 + 1..count as u32).find(|number| links.peers[*number as usize].is_none()) {
+        links
+    }
+
+    /// Connects this element with all others, which do so too. It listens already.
+    pub(super) fn connect(&mut self, world: &mut dyn ProcessWorld) -> Result<(), Error> {
+        let me = self.places.me();
+        let until = world.now() + DIAL_NS;
+        let hello = [&me.0.to_le_bytes()[..], &self.epoch.to_le_bytes()].concat();
+        for element in (0..me.0).map(Pe) {
+            let peer = self.dial(world, element, until)?;
+            world.send(peer, Letter { kind: HELLO.into(), payload: hello.clone() })?;
+            self.join(element, peer);
+        }
+        let count = self.peers.len() as u32;
+        while let Some(missing) = (me.0 + 1..count).find(|number| self.peers[*number as usize].is_none()) {
             let Some(incoming) = world.receive(Some(until))? else {
                 let why = format!("it did not connect within {} s", DIAL_NS / SECOND_NS);
                 return Err(ChareError::Lost { element: Pe(missing), why }.into());
             };
-            links.on_incoming(world, incoming)?;
+            self.on_incoming(world, incoming)?;
+            self.check_open(|_| false)?;
         }
-        Ok(links)
+        Ok(())
+    }
+
+    /// Closes all connections, to make them again: those that others have made already.
+    pub(super) fn close(self, world: &mut dyn ProcessWorld) -> Early {
+        self.peers.into_iter().flatten().for_each(|peer| world.close(peer));
+        self.early
+    }
+
+    /// # Errors
+    /// If an element has closed its connection that may not.
+    fn check_open(&self, may_close: impl Fn(Pe) -> bool) -> Result<(), ChareError> {
+        let closed = |(from, arrival): &(Pe, Arrival)| match arrival {
+            Arrival::Closed(why) if !may_close(*from) => Some(ChareError::Lost { element: *from, why: why.clone() }),
+            Arrival::Closed(_) | Arrival::Letter(_) => None,
+        };
+        self.held.values().find_map(closed).map_or(Ok(()), Err)
     }
 
     fn dial(&self, world: &mut dyn ProcessWorld, element: Pe, until: Time) -> Result<PeerId, Error> {
@@ -110,6 +153,11 @@ impl Links {
         let Some(element) = self.elements.get(&incoming.peer()).copied() else { return self.on_hello(world, incoming) };
         let delay_ns = self.places.delay_from(element).as_nanos() as u64;
         let (due, arrival) = match incoming {
+            Incoming::Letter { letter, .. } if &*letter.kind == NOTES => {
+                let wrong = |error: postcard::Error| ChareError::Letter { from: element, why: error.to_string() };
+                self.notes.push_back((element, postcard::from_bytes(&letter.payload).map_err(wrong)?));
+                return Ok(());
+            }
             Incoming::Letter { letter, .. } => {
                 let mut bytes = letter.payload;
                 let mut sent = world.now();
@@ -134,14 +182,25 @@ impl Links {
     /// A connection that was accepted says which element is at its other end.
     fn on_hello(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let peer = incoming.peer();
-        let Incoming::Letter { letter, .. } = incoming else { return Ok(()) };
-        let number = <[u8; 4]>::try_from(&letter.payload[..]).ok().filter(|_| &*letter.kind == HELLO);
-        let number = number.map(u32::from_le_bytes).filter(|number| (*number as usize) < self.peers.len());
-        match number {
-            Some(number) if self.peers[number as usize].is_none() && number != self.places.number => {
+        let Incoming::Letter { letter, .. } = incoming else {
+            self.early.remove(&peer);
+            return Ok(());
+        };
+        let hello = letter.payload.split_first_chunk::<4>().filter(|_| &*letter.kind == HELLO);
+        let hello = hello.and_then(|(number, epoch)| {
+            Some((u32::from_le_bytes(*number), u64::from_le_bytes(epoch.try_into().ok()?)))
+        });
+        let is_free = |number: u32| self.peers.get(number as usize).is_some_and(Option::is_none);
+        match hello {
+            Some((number, epoch)) if epoch == self.epoch && is_free(number) && number != self.places.number => {
                 self.join(Pe(number), peer);
             }
-            // Another program with the secret has the wrong port.
+            Some((number, epoch)) if epoch > self.epoch && (number as usize) < self.peers.len() => {
+                self.early.insert(peer, (Pe(number), epoch));
+                let why = format!("it has gone back with the others, after {epoch} losses");
+                return Err(ChareError::Lost { element: Pe(number), why }.into());
+            }
+            // Another program with the secret has the wrong port, or the element will know of another loss.
             _ => world.close(peer),
         }
         Ok(())
@@ -177,11 +236,7 @@ impl Links {
 
     /// Sends what the element has for others, and what waits, as far as the connections take it.
     pub(super) fn post(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
-        if self.backlog_bytes > 0 {
-            for to in 0..self.backlogs.len() {
-                self.offer(world, Pe(to as u32))?;
-            }
-        }
+        self.offer_all(world)?;
         while let Some((to, mut payload)) = element.take_letter() {
             if let Some(timeline) = &mut self.timeline {
                 timeline.sends(to, payload.len());
@@ -189,13 +244,62 @@ impl Links {
             if !self.places.delay_from(to).is_zero() {
                 payload.extend_from_slice(&world.now().0.to_le_bytes());
             }
-            let backlog = &mut self.backlogs[to.0 as usize];
-            let waits = !backlog.letters.is_empty();
-            backlog.bytes += payload.len();
-            self.backlog_bytes += payload.len();
-            backlog.letters.push_back(Letter { kind: self.kind.clone(), payload });
-            if !waits {
-                self.offer(world, to)?;
+            let letter = Letter { kind: self.kind.clone(), payload };
+            self.put(world, to, letter)?;
+        }
+        Ok(())
+    }
+
+    /// A letter goes, behind those that wait.
+    fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: Letter) -> Result<(), Error> {
+        let backlog = &mut self.backlogs[to.0 as usize];
+        let waits = !backlog.letters.is_empty();
+        backlog.bytes += letter.payload.len();
+        self.backlog_bytes += letter.payload.len();
+        backlog.letters.push_back(letter);
+        if waits { Ok(()) } else { self.offer(world, to) }
+    }
+
+    /// Notes go.
+    pub(super) fn tell_all(&mut self, world: &mut dyn ProcessWorld, notes: Vec<(Pe, Note)>) -> Result<(), Error> {
+        for (to, note) in notes {
+            let payload = postcard::to_allocvec(&note).expect("postcard into a vector fails for no such type");
+            self.put(world, to, Letter { kind: NOTES.into(), payload })?;
+        }
+        Ok(())
+    }
+
+    /// The notes that have come.
+    pub(super) fn take_notes(&mut self) -> VecDeque<(Pe, Note)> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Waits for a note.
+    ///
+    /// # Errors
+    /// If an element closes its connection that may not.
+    pub(super) fn next_note(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        may_close: impl Fn(Pe) -> bool,
+    ) -> Result<(Pe, Note), Error> {
+        loop {
+            if let Some(note) = self.notes.pop_front() {
+                return Ok(note);
+            }
+            self.check_open(&may_close)?;
+            self.offer_all(world)?;
+            let until = (self.backlog_bytes > 0).then(|| world.now() + OFFER_NS);
+            if let Some(incoming) = world.receive(until)? {
+                self.on_incoming(world, incoming)?;
+            }
+        }
+    }
+
+    fn offer_all(&mut self, world: &mut dyn ProcessWorld) -> Result<(), Error> {
+        if self.backlog_bytes > 0 {
+            for to in 0..self.backlogs.len() {
+                self.offer(world, Pe(to as u32))?;
             }
         }
         Ok(())

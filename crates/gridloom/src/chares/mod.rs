@@ -38,7 +38,9 @@
 mod checkpoints;
 mod drive;
 mod job;
+mod kept;
 mod links;
+mod memory;
 mod places;
 mod run;
 pub(crate) mod timeline;
@@ -51,6 +53,7 @@ pub use gridloom_chare::{
     Packing, Payload, Pe, Placement, Priority, Proxy, Reducer, Shape, Start, Target, Value,
 };
 pub use job::Job;
+pub use memory::{Epochs, InMemory};
 pub use places::{ELEMENT_FUNCTION, Keep, Places};
 pub use run::{Around, Ended, is_simulated, run, run_on};
 pub use timeline::{Records, monotonic_ns};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gridloom_chare::{Elements, Pe};
 use serde::{Deserialize, Serialize};
 
+use super::memory::InMemory;
 use super::timeline::Records;
 
 /// The function of a deployment that an element is.
@@ -28,6 +29,9 @@ pub struct Places {
     /// Where checkpoints are kept.
     #[serde(default)]
     pub checkpoint: Option<Keep>,
+    /// Whether checkpoints are kept in memory.
+    #[serde(default)]
+    pub memory: Option<InMemory>,
     /// The folder with the checkpoint from which the program goes on.
     #[serde(default)]
     pub restart: Option<String>,
@@ -61,6 +65,13 @@ impl Places {
             true => Ok(places),
             false => Err(format!("element {} of {}; {remedy}", places.number, places.elements.len())),
         }
+    }
+
+    /// The same after so many losses.
+    pub(super) fn in_epoch(&self, epoch: u64) -> Places {
+        let mut places = self.clone();
+        places.records.iter_mut().for_each(|records| records.run += epoch as u32);
+        places
     }
 
     pub(super) fn me(&self) -> Pe {

@@ -1,0 +1,136 @@
+//! Where an element's checkpoints are: in a folder, in the memory of elements, or nowhere.
+
+use gridloom_chare::{Element, Pe};
+use gridloom_process::ProcessWorld;
+
+use super::checkpoints::CheckpointFolder;
+use super::links::Links;
+use super::memory::Memory;
+use super::places::Places;
+use crate::Error;
+
+#[derive(Debug)]
+pub(super) enum Kept {
+    Nowhere,
+    Folder { folder: CheckpointFolder, every: u64 },
+    Memory(Box<Memory>),
+}
+
+/// What the program goes on from.
+#[derive(Debug)]
+pub(super) enum Origin {
+    Beginning,
+    Folder(CheckpointFolder),
+    Memory(u64),
+}
+
+impl Kept {
+    /// # Errors
+    /// If the command's file cannot be read.
+    pub(super) fn of(places: &Places) -> Result<Kept, Error> {
+        match (&places.memory, &places.checkpoint) {
+            (Some(memory), _) => Ok(Kept::Memory(Box::new(Memory::new(memory, places)?))),
+            (None, Some(keep)) => Ok(Kept::Folder { folder: CheckpointFolder::new(&keep.folder), every: keep.every }),
+            (None, None) => Ok(Kept::Nowhere),
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        match self {
+            Kept::Memory(memory) => memory.epoch,
+            Kept::Nowhere | Kept::Folder { .. } => 0,
+        }
+    }
+
+    /// All are connected: from where the program goes on.
+    ///
+    /// # Errors
+    /// If a checkpoint in memory is lost, or an element.
+    pub(super) fn from(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        links: &mut Links,
+        places: &Places,
+    ) -> Result<Origin, Error> {
+        if let Kept::Memory(memory) = self {
+            return Ok(memory.agree(world, links)?.map_or(Origin::Beginning, Origin::Memory));
+        }
+        Ok(places.restart.as_ref().map_or(Origin::Beginning, |folder| Origin::Folder(CheckpointFolder::new(folder))))
+    }
+
+    /// All arrays are made.
+    ///
+    /// # Errors
+    /// If the chares cannot be what was saved.
+    pub(super) fn begin(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        links: &mut Links,
+        element: &mut Element,
+        from: &Origin,
+    ) -> Result<(), Error> {
+        let is_first = element.me() == Pe(0);
+        match self {
+            Kept::Folder { folder, every } if is_first => element.keep_checkpoints(*every, folder.next()?),
+            Kept::Nowhere | Kept::Folder { .. } => {}
+            Kept::Memory(memory) => {
+                let from = if let Origin::Memory(number) = from { Some(*number) } else { None };
+                memory.keep(element, from);
+                return memory.restore(world, links, element, from);
+            }
+        }
+        if let Origin::Folder(folder) = from {
+            element.restore(&folder.read()?)?;
+            if is_first {
+                element.go_on();
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what the element is to save.
+    ///
+    /// # Errors
+    /// If it cannot be saved or written.
+    pub(super) fn run(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        links: &mut Links,
+        element: &mut Element,
+    ) -> Result<(), Error> {
+        match self {
+            Kept::Nowhere => {}
+            Kept::Folder { folder, .. } => {
+                if let Some((number, bytes)) = element.take_saved()? {
+                    folder.write(number, element.me(), &bytes)?;
+                    element.saved(number);
+                }
+                if let Some(number) = element.take_complete() {
+                    folder.complete(number, element.elements().count())?;
+                    element.go_on();
+                }
+            }
+            Kept::Memory(memory) => {
+                let notes = links.take_notes();
+                memory.run(world, links, element, notes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The program has ended.
+    ///
+    /// # Errors
+    /// If an element is lost that others still need.
+    pub(super) fn end(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        links: &mut Links,
+        element: &mut Element,
+    ) -> Result<(), Error> {
+        match self {
+            Kept::Nowhere | Kept::Folder { .. } => Ok(()),
+            Kept::Memory(memory) => memory.end(world, links, element),
+        }
+    }
+}
