@@ -109,6 +109,10 @@ impl Buddies {
         (0..count).map(Pe).filter(move |element| *element != me)
     }
 
+    fn is_buddy_of(&self, element: Pe) -> bool {
+        self.buddies.get(element.0 as usize) == Some(&self.me)
+    }
+
     fn all_others(&self, note: &Note) -> Vec<(Pe, Note)> {
         self.others().map(|element| (element, note.clone())).collect()
     }
@@ -153,6 +157,7 @@ impl Buddies {
     /// A note has come; the notes that are to go now.
     pub fn on_note(&mut self, from: Pe, note: Note) -> Vec<(Pe, Note)> {
         match note {
+            Note::Copy { .. } if !self.is_buddy_of(from) => {}
             Note::Copy { number, part } => {
                 self.copies.insert((from, number), part);
                 return vec![(from, Note::Kept { number })];
@@ -164,6 +169,7 @@ impl Buddies {
                 return self.agree();
             }
             Note::Part { of, number, part } if of == self.me => _ = self.own.insert(number, part),
+            Note::Part { of, .. } if !self.is_buddy_of(of) => {}
             Note::Part { of, number, part } => _ = self.copies.insert((of, number), part),
             Note::Share(share) => _ = self.meeting.shares.insert(from, share),
             Note::Ended => _ = self.meeting.ended.insert(from),
@@ -305,6 +311,18 @@ mod tests {
         assert_eq!(buddies(&[0, 1, 2]), [1, 2, 0]);
         assert_eq!(buddies(&[0, 0, 1, 1]), [2, 2, 0, 0]);
         assert_eq!(buddies(&[5, 5]), [1, 0]);
+    }
+
+    #[test]
+    fn a_part_of_no_element_that_has_its_buddy_here_is_not_kept() {
+        let mut element = Buddies::new(Pe(0), &[0, 1, 2]);
+        for of in [1, 7] {
+            element.on_note(Pe(1), Note::Part { of: Pe(of), number: 0, part: vec![0; 10] });
+        }
+        assert!(element.on_note(Pe(1), Note::Copy { number: 0, part: vec![0; 10] }).is_empty());
+        assert_eq!(element.bytes(), 0);
+        element.on_note(Pe(1), Note::Part { of: Pe(2), number: 0, part: vec![0; 10] });
+        assert_eq!(element.bytes(), 10);
     }
 
     #[test]

@@ -180,7 +180,7 @@ fn start(options: &Run) -> Result<ExitCode> {
     if is_in_memory {
         let epochs = OwnFolder::new("epochs")?;
         elements.places.memory = Some(InMemory { folder: text_of(&epochs.0)?, every: options.every });
-        let mut successors = Successors { epochs: Epochs::new(&epochs.0), epoch: 0, left, has_ended: false };
+        let mut successors = Successors { epochs: Epochs::new(&epochs.0), epoch: 0, left };
         let status = run_again("chares", &options.program, &elements, |launch, end| successors.again(launch, end))?;
         if let Some(timeline) = &timeline {
             timeline.write(number, successors.epoch as u32 + 1)?;
@@ -214,8 +214,6 @@ struct Successors {
     /// How many elements were lost and got one.
     epoch: u64,
     left: u32,
-    /// An element has ended by itself.
-    has_ended: bool,
 }
 
 impl Successors {
@@ -223,13 +221,13 @@ impl Successors {
     fn again(&mut self, launch: &Launch, end: End) -> Result<bool, gridloom_testbed::Error> {
         let failed = |error: gridloom::Error| gridloom_testbed::Error::Usage(error.to_string());
         match end {
-            End::Status(0) => self.has_ended = true,
-            End::Signal(_) if self.left > 0 && !self.has_ended => {
+            End::Signal(_) if self.left > 0 && !self.epochs.is_over().map_err(failed)? => {
                 (self.epoch, self.left) = (self.epoch + 1, self.left - 1);
                 self.epochs.begin(self.epoch).map_err(failed)?;
                 say!("gridloom: starts {} again, and {} elements more if they are killed", launch.label, self.left);
                 return Ok(true);
             }
+            // The program has ended, or fails.
             End::Status(_) | End::Signal(_) => self.epochs.end().map_err(failed)?,
         }
         Ok(false)

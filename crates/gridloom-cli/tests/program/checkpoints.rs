@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gridloom::Message;
-use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Migrate, Pe, Placement, Value};
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Ended, Job, Migrate, Pe, Placement, Value};
 use gridloom::process::DEPLOY_VARIABLE;
 
 use crate::support::{gridloom, succeeds};
@@ -13,6 +13,8 @@ use crate::support::{gridloom, succeeds};
 const FALL: &str = "GRIDLOOM_TEST_FALL";
 /// In this file element 2 writes its number among the system's processes, so that element 1 takes it along.
 const FALL_WITH: &str = "GRIDLOOM_TEST_FALL_WITH";
+/// In this file element 1 writes its number among the system's processes once the program has ended, and aborts. Element 0 waits until it has.
+const FALL_AFTER: &str = "GRIDLOOM_TEST_FALL_AFTER";
 /// So many rounds.
 const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
 const FALL_IN: i64 = 4;
@@ -94,7 +96,11 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
 fn a_program_with_checkpoints() {
     if std::env::var_os(DEPLOY_VARIABLE).is_some() {
         println!("a process began");
-        match chares::run(program) {
+        let ended = chares::run(program);
+        if let (Ok(ended), Some(file)) = (&ended, std::env::var_os(FALL_AFTER)) {
+            fall_after(ended, Path::new(&file));
+        }
+        match ended {
             Ok(ended) if ended.is_first => println!("ended with {:?}", ended.value),
             Ok(_) => {}
             Err(error) => {
@@ -102,6 +108,23 @@ fn a_program_with_checkpoints() {
                 std::process::exit(3);
             }
         }
+    }
+}
+
+fn fall_after(ended: &Ended, file: &Path) {
+    if !ended.is_first {
+        let new = file.with_extension("new");
+        std::fs::write(&new, std::process::id().to_string()).unwrap();
+        std::fs::rename(&new, file).unwrap();
+        std::process::abort();
+    }
+    while !file.exists() {
+        std::thread::yield_now();
+    }
+    // It is there until the command has noticed its end.
+    let other = Path::new("/proc").join(std::fs::read_to_string(file).unwrap());
+    while other.exists() {
+        std::thread::yield_now();
     }
 }
 
@@ -206,6 +229,17 @@ fn in_memory_two_buddies_that_are_killed_together_are_an_error() {
     let error = String::from_utf8_lossy(&output.stderr);
     let why = "the last checkpoint in memory is lost, since elements were lost in the same moment: element 1 and element 2 with the copy";
     assert!(!output.status.success() && error.contains(why), "{error}");
+}
+
+#[test]
+fn in_memory_an_element_that_is_killed_after_the_program_has_ended_gets_no_successor() {
+    let folder = Folder::new("after");
+    let mut command = chares_run(6, &["-n", "2", "--checkpoint", "memory", "--restarts", "9"]);
+    let output = command.env(FALL_AFTER, folder.path("after")).output().unwrap();
+    let [out, error] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert_eq!(output.status.code(), Some(128 + 6), "{error}");
+    assert!(out.contains("element@0| ended with"), "{out}");
+    assert_eq!(out.lines().filter(|line| line.contains("a process began")).count(), 2, "{out}{error}");
 }
 
 #[test]

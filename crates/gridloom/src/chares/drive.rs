@@ -55,7 +55,7 @@ pub(super) fn one_of(
     loop {
         let mut element = Element::new(places.me(), Arc::new(places.elements()));
         let mut links = Links::new(places.in_epoch(kept.epoch()), kept.epoch(), early);
-        let outcome = links.connect(world);
+        let outcome = links.connect(world, || kept.may_come());
         let outcome = outcome.and_then(|()| run(world, &mut element, &mut links, &places, &mut kept, program));
         if let (Err(why), Kept::Memory(memory)) = (&outcome, &mut kept)
             && is_loss(why)

@@ -42,6 +42,17 @@ impl Kept {
         }
     }
 
+    /// Whether elements that have not connected for long may still do so.
+    ///
+    /// # Errors
+    /// If the command's file cannot be read.
+    pub(super) fn may_come(&self) -> Result<bool, Error> {
+        match self {
+            Kept::Memory(memory) => memory.may_come(),
+            Kept::Nowhere | Kept::Folder { .. } => Ok(false),
+        }
+    }
+
     /// All are connected: from where the program goes on.
     ///
     /// # Errors

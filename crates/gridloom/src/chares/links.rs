@@ -94,10 +94,15 @@ impl Links {
         links
     }
 
-    /// Connects this element with all others, which do so too. It listens already.
-    pub(super) fn connect(&mut self, world: &mut dyn ProcessWorld) -> Result<(), Error> {
+    /// Connects this element with all others, which do so too. It listens already. `may_come` says whether those that have not dialled for
+    /// long may do so yet.
+    pub(super) fn connect(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        may_come: impl Fn() -> Result<bool, Error>,
+    ) -> Result<(), Error> {
         let me = self.places.me();
-        let until = world.now() + DIAL_NS;
+        let mut until = world.now() + DIAL_NS;
         let hello = [&me.0.to_le_bytes()[..], &self.epoch.to_le_bytes()].concat();
         for element in (0..me.0).map(Pe) {
             let peer = self.dial(world, element, until)?;
@@ -107,6 +112,10 @@ impl Links {
         let count = self.peers.len() as u32;
         while let Some(missing) = (me.0 + 1..count).find(|number| self.peers[*number as usize].is_none()) {
             let Some(incoming) = world.receive(Some(until))? else {
+                if may_come()? {
+                    until = world.now() + DIAL_NS;
+                    continue;
+                }
                 let why = format!("it did not connect within {} s", DIAL_NS / SECOND_NS);
                 return Err(ChareError::Lost { element: Pe(missing), why }.into());
             };
@@ -353,5 +362,98 @@ impl Links {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_process::{Level, ProcessSpec};
+
+    use super::*;
+
+    /// Element 1 dials in it after all but one of so many waits were in vain.
+    struct Slow {
+        spec: ProcessSpec,
+        now: Time,
+        waits: u32,
+    }
+
+    impl ProcessWorld for Slow {
+        fn spec(&self) -> &ProcessSpec {
+            &self.spec
+        }
+
+        fn now(&self) -> Time {
+            self.now
+        }
+
+        fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
+            self.waits -= 1;
+            if self.waits > 0 {
+                self.now = until.expect("a limit");
+                return Ok(None);
+            }
+            let payload = [&1_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
+            Ok(Some(Incoming::Letter { from: PeerId(0), letter: Letter { kind: HELLO.into(), payload } }))
+        }
+
+        fn listen(&mut self, _: u16) -> Result<u16, ProcessError> {
+            unreachable!()
+        }
+
+        fn connect(&mut self, _: &str, _: u16) -> Result<PeerId, ProcessError> {
+            unreachable!()
+        }
+
+        fn send(&mut self, _: PeerId, _: Letter) -> Result<(), ProcessError> {
+            unreachable!()
+        }
+
+        fn offer(&mut self, _: PeerId, _: Letter) -> Result<Option<Letter>, ProcessError> {
+            unreachable!()
+        }
+
+        fn urge(&mut self, _: PeerId, _: Letter) -> Result<(), ProcessError> {
+            unreachable!()
+        }
+
+        fn close(&mut self, _: PeerId) {}
+
+        fn is_closed(&self, _: PeerId) -> bool {
+            false
+        }
+
+        fn describe(&self, _: PeerId) -> String {
+            String::new()
+        }
+
+        fn sleep_until(&mut self, _: Time) -> Result<(), ProcessError> {
+            unreachable!()
+        }
+
+        fn compute(&mut self, _: f64) -> Result<(), ProcessError> {
+            unreachable!()
+        }
+
+        fn computed(&mut self, _: &str, _: u64) -> Result<f64, ProcessError> {
+            unreachable!()
+        }
+
+        fn log(&mut self, _: Level, _: &str, _: &str) {}
+
+        fn is_simulated(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn an_element_whose_entry_method_runs_long_is_waited_for_after_a_loss() {
+        let elements = vec![(String::new(), 0); 2];
+        let mut links = Links::new(Places { elements, ..Places::default() }, 1, Early::new());
+        let slow = |waits| Slow { spec: ProcessSpec::default(), now: Time(0), waits };
+        let why = links.connect(&mut slow(9), || Ok(false)).unwrap_err();
+        assert_eq!(why.to_string(), "element 1 was lost before the program ended: it did not connect within 30 s");
+        links.connect(&mut slow(9), || Ok(true)).unwrap();
+        assert_eq!(links.elements, BTreeMap::from([(PeerId(0), Pe(1))]));
     }
 }

@@ -49,7 +49,7 @@ pub struct Epochs(PathBuf);
 enum Verdict {
     /// So many elements were lost, and each has a successor.
     Epoch(u64),
-    /// No other process comes in its place.
+    /// No other process comes in its place: the program has ended, or fails. That is final.
     Over,
 }
 
@@ -70,7 +70,7 @@ impl Epochs {
         self.write("epoch", &epoch.to_string())
     }
 
-    /// A lost element gets no successor.
+    /// From now on no lost element gets a successor.
     ///
     /// # Errors
     /// If that cannot be written.
@@ -79,8 +79,17 @@ impl Epochs {
     }
 
     fn write(&self, name: &str, text: &str) -> Result<(), Error> {
-        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        // Elements and the command may write at once.
+        let (path, new) = (self.0.join(name), self.0.join(format!("{name}-{}.new", std::process::id())));
         fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(|error| cannot("write", &path, &error))
+    }
+
+    /// Whether no lost element gets a successor any more.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub fn is_over(&self) -> Result<bool, Error> {
+        Ok(self.read()? == Verdict::Over)
     }
 
     fn read(&self) -> Result<Verdict, Error> {
@@ -130,6 +139,14 @@ impl Memory {
             buddies.has_begun();
         }
         Ok(Memory { epochs, every: kept.every, epoch, buddies, has_complete, lost_at: None })
+    }
+
+    /// Whether elements that have not connected for long may still do so: after a loss they come when the entry method that they run has ended.
+    ///
+    /// # Errors
+    /// If the command's file cannot be read.
+    pub(super) fn may_come(&self) -> Result<bool, Error> {
+        Ok(self.epoch > 0 && !self.epochs.is_over()?)
     }
 
     /// Waits for what comes of a loss: whether the program goes on, from another epoch.
@@ -264,7 +281,8 @@ impl Memory {
         while !self.buddies.have_ended() {
             self.next_note(world, links)?;
         }
-        Ok(())
+        // All know the value. Whoever is killed from now on, in what follows the program, is not needed any more.
+        self.epochs.end()
     }
 }
 
