@@ -7,11 +7,12 @@ import os
 import pathlib
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom import chares
+from gridloom import _awaits, chares
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -292,3 +293,29 @@ print(chares.run(lambda job: job.array(Teller, 2).tell()).value)
         ("Teller.told", "(0)", 1),
         ("Teller.wait", "(0)", 1),
     ]
+
+
+def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
+    class Waits(chares.Chare):
+        index = (0,)
+        box = chares.Mailbox()
+
+        async def go(self):
+            await self.box.receive()
+
+    waiting = []
+
+    def program(_):
+        chare = Waits()
+        _awaits.begin(chare, chare.go())
+        waiting.append(len(_awaits._waiting))
+
+    def makes_again(make):
+        # Two simulated elements; then one again, as after a loss.
+        for element in (0, 1, 0):
+            make(SimpleNamespace(element=element))
+        return None, True, 0
+
+    monkeypatch.setattr(chares._gridloom, "run_chares", makes_again)
+    chares.run(program)
+    assert waiting == [1, 2, 1]

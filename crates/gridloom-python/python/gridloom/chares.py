@@ -335,8 +335,17 @@ def run(program: Callable[[Job], None]) -> Ended:
     Exception
         What an entry method raised on this element.
     """
+    called: set[int] = set()
+
+    def make(raw: _gridloom.RawJob) -> None:
+        # An element makes its arrays again after another one was lost.
+        if raw.element in called:
+            forget()
+        called.add(raw.element)
+        program(Job(raw))
+
     try:
-        value, is_first, moved = _gridloom.run_chares(lambda raw: program(Job(raw)))
+        value, is_first, moved = _gridloom.run_chares(make)
     except ChareError as error:
         if "can never end" in str(error) and (waiting := told_waiting()):
             raise ChareError(f"{error}; here {waiting}") from None
