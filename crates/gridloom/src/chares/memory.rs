@@ -281,7 +281,7 @@ impl Memory {
         while !self.buddies.have_ended() {
             self.next_note(world, links)?;
         }
-        // All know the value. Whoever is killed from now on, in what follows the program, is not needed any more.
+        // All know the value. An element that is killed from now on, in what follows the program, is not needed any more.
         self.epochs.end()
     }
 }
