@@ -369,6 +369,11 @@ impl Replicas {
         touched.into_iter().filter(|datum| self.drop_if_done(*datum)).collect()
     }
 
+    /// All data that are here or reserved.
+    pub fn data(&self) -> impl Iterator<Item = DatumId> {
+        self.replicas.keys().copied()
+    }
+
     /// All data that a client names.
     pub fn of_client(&self, client: NodeId) -> Vec<DatumId> {
         let first = DatumId { client, serial: 0 };

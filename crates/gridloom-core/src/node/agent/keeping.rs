@@ -1,4 +1,5 @@
-//! Which servers keep shared data: those with most room, on hosts of their own where there are as many.
+//! Which servers keep shared data: those with most room, on hosts of their own where there are as many. Servers that are
+//! about to end come last.
 //!
 //! To have a datum kept, the agent sends the server a task, as a client does that puts one. A server that is lost is replaced.
 
@@ -77,6 +78,8 @@ pub(super) fn refusal(why: &str) -> String {
 /// A server that may keep a version, best last.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
+    /// It is not about to end.
+    stays: bool,
     has_a_disk: bool,
     is_on_other_host: bool,
     has_copy: bool,
@@ -115,6 +118,7 @@ impl Agent {
         let hosts: BTreeSet<String> = keepers.iter().map(|server| Agent::place(self, *server)).collect();
         let all = self.rooms(is_durable).filter(|(server, _)| !keepers.contains(server) && !has_refused(*server));
         let fitting = all.filter(|(_, room)| *room >= size_bytes).map(|(server, room)| Place {
+            stays: !self.servers[&server].drains,
             has_a_disk: !is_durable || !self.names.keeping.resting.has_no_disk(server),
             is_on_other_host: !hosts.contains(&Agent::place(self, server)),
             has_copy: has_copy(server),

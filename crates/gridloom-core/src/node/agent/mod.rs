@@ -65,6 +65,8 @@ struct Registered {
     pace: f64,
     /// Functions that it offers and could not run. It gets calls of them only while no other server can run them.
     unable: BTreeSet<String>,
+    /// It is about to end.
+    drains: bool,
     /// Work promised to groups.
     promised: BTreeMap<GroupId, Promise>,
 }

@@ -391,7 +391,9 @@ impl Agent {
 mod tests {
     use super::super::models::tests::{agent, register};
     use super::*;
-    use crate::node::message::{CatalogMessage, Message};
+    use std::collections::BTreeSet;
+
+    use crate::node::message::{CatalogMessage, DirectoryToAgent, Message};
     use crate::node::protocol::Input;
     use gridloom_base::{Dtype, Machine, Meta, Method};
 
@@ -403,37 +405,58 @@ mod tests {
         out
     }
 
-    /// Found by the soak (seed 445): a server slept while it was to take a replica, and another was taken in its place. It took the
-    /// datum when it woke, and kept it for ever.
-    #[test]
-    fn a_server_that_takes_what_others_have_taken_in_its_place_is_to_drop_it() {
+    /// An agent with servers 2, 3 and 4, and a client.
+    fn with_three() -> Agent {
         let mut agent = agent();
         (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
         let (name, address) = ("client".into(), String::new());
         agent.handle(Time(20), Input::PeerUp { peer: CLIENT, role: Role::Client, name, address }, &mut Vec::new());
-        let (meta, at) = (Meta::array(Dtype::Float64, &[10]), Vec::new());
-        let (name, replaces, replicas, before) = ("mesh".into(), false, 2, None);
+        agent
+    }
+
+    /// The client puts ten numbers: what the catalog makes of them, and the server that it is told.
+    fn put(agent: &mut Agent, name: &str, replicas: u16) -> (Named, NodeId) {
         let put = ClientToCatalog::Put {
             ask: 1,
-            name,
-            meta,
-            replaces,
+            name: name.into(),
+            meta: Meta::array(Dtype::Float64, &[10]),
+            replaces: false,
             replicas,
             is_durable: false,
             method: Method::Auto,
             made_by: None,
-            at,
-            before,
+            at: Vec::new(),
+            before: None,
             refused: Vec::new(),
         };
-        let placed = hears(&mut agent, CLIENT, put).into_iter().find_map(|effect| match effect {
+        let placed = hears(agent, CLIENT, put).into_iter().find_map(|effect| match effect {
             Effect::Send {
                 message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, server, .. })),
                 ..
             } => Some((named, server)),
             _ => None,
         });
-        let (named, first) = placed.expect("the client is told a place");
+        placed.expect("the client is told a place")
+    }
+
+    #[test]
+    fn a_server_that_drains_keeps_new_data_only_if_no_other_can() {
+        let mut agent = with_three();
+        hears(&mut agent, NodeId(2), DirectoryToAgent::Drains);
+        let mut keepers = |name: &str, replicas| {
+            let (named, _) = put(&mut agent, name, replicas);
+            agent.names.catalog.keepers(named.datum).collect::<BTreeSet<NodeId>>()
+        };
+        assert_eq!(keepers("two", 2), [3, 4].map(NodeId).into());
+        assert_eq!(keepers("three", 3), [2, 3, 4].map(NodeId).into());
+    }
+
+    /// Found by the soak (seed 445): a server slept while it was to take a replica, and another was taken in its place. It took the
+    /// datum when it woke, and kept it for ever.
+    #[test]
+    fn a_server_that_takes_what_others_have_taken_in_its_place_is_to_drop_it() {
+        let mut agent = with_three();
+        let (named, first) = put(&mut agent, "mesh", 2);
         let datum = named.datum;
         let second = agent.names.catalog.keepers(datum).find(|server| *server != first).expect("there are two");
         hears(&mut agent, first, ServerToCatalog::Stored { datum, client: CLIENT });

@@ -58,6 +58,7 @@ impl Agent {
                 speed_flops: None,
                 pace: 1.0,
                 unable: BTreeSet::new(),
+                drains: false,
                 links: BTreeMap::new(),
                 promised: BTreeMap::new(),
             },
@@ -101,10 +102,11 @@ impl Agent {
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    /// A server is about to end: calls go to others from now on.
+    /// A server is about to end: calls and new shared data go to others from now on.
     pub(super) fn on_drains(&mut self, now: Time, from: NodeId, out: &mut Vec<Effect>) {
         let Some(server) = self.servers.get_mut(&from) else { return };
         server.unable = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
+        server.drains = true;
         let text = "a server is drained; it gets no calls of functions that another server offers";
         let line = LogLine::new(Level::Info, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).into());

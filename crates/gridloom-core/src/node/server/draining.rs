@@ -2,7 +2,7 @@
 //! needs anything that is here.
 //!
 //! The agent hears of it and maps onto others. Plans that were made before may still send tasks for a short time: so the server waits for a
-//! heartbeat, and looks once a heartbeat whether it can end. Shared data hold it back, unless they are durable.
+//! heartbeat, and looks once a heartbeat whether it can end. Shared data that it keeps hold it back, unless they are durable.
 
 use super::{Server, line};
 use crate::node::protocol::Effect;
@@ -29,20 +29,21 @@ impl Server {
 
     /// Whether no program would miss anything.
     fn is_done(&self) -> bool {
-        let (tasks, bytes) = self.load();
         let is_put = self.shared.expected() == 0 && self.shared.durable.len() == 0;
-        tasks == 0 && self.objects.len() == 0 && is_put && bytes <= self.shared.durable_bytes()
+        let is_idle = self.admission.is_empty() && self.objects.len() == 0;
+        is_idle && is_put && !self.admission.data().any(|datum| self.shared.would_be_missed(datum))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gridloom_base::{DatumId, Dtype, Machine, Meta, NodeId};
+    use gridloom_base::{DatumId, Dtype, Machine, Meta, Method, Named, NodeId};
 
     use super::*;
     use crate::graph::{Argument, Output, Task};
-    use crate::node::message::{DirectoryMessage, DirectoryToAgent, TaskToServer};
-    use crate::node::server::tests::{CLIENT, task, with_client};
+    use crate::node::message::{CatalogToServer, DirectoryMessage, DirectoryToAgent, Supply, TaskToServer};
+    use crate::node::server::ServerConfig;
+    use crate::node::server::tests::{CLIENT, offering_nothing, task, with_client};
     use crate::node::{Command, Input, Message, Role, ServerTimer};
 
     const AGENT: NodeId = NodeId(2);
@@ -93,6 +94,63 @@ mod tests {
         let message = TaskToServer::Release { data: vec![datum] }.into();
         after(&mut server, 6, Input::Received { from: CLIENT, message });
         assert!(ends(&mut server, 7));
+    }
+
+    /// A version of a shared datum of 2,000 bytes.
+    fn version(serial: u64, is_durable: bool) -> Named {
+        Named {
+            datum: DatumId::shared(serial),
+            name: "mesh".into(),
+            version: 1,
+            meta: Meta::array(Dtype::Float64, &[250]),
+            replicas: 1,
+            is_durable,
+            method: Method::Auto,
+            made_by: None,
+        }
+    }
+
+    #[test]
+    fn durable_data_hold_it_back_only_once_they_are_former() {
+        for (is_durable, is_former, holds_back) in [(true, false, false), (true, true, true), (false, false, true)] {
+            let named = version(1, is_durable);
+            // Each datum takes a descriptor, and counts for a sixteenth of the store.
+            let (data_max, durable) = (16, Some(vec![named.clone()]));
+            let config = ServerConfig { agent: "agent".into(), data_max, durable, ..offering_nothing() };
+            let mut server = Server::new(config);
+            after(&mut server, 0, Input::Start);
+            let (role, name, address) = (Role::Agent, "agent".into(), "agent".into());
+            after(&mut server, 0, Input::PeerUp { peer: AGENT, role, name, address });
+            if is_former {
+                let message = CatalogToServer::Former { datum: named.datum }.into();
+                after(&mut server, 0, Input::Received { from: AGENT, message });
+            }
+            after(&mut server, 1, Input::Command(Command::Drain));
+            assert_eq!(ends(&mut server, 2), !holds_back, "{is_durable} {is_former}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_what_another_server_keeps_does_not_hold_it_back() {
+        let text = "Module m; Define f(IN int n, IN double a[n]) Calls f(n, a);";
+        let (mut server, hash) = with_client(text);
+        let (holder, named) = (NodeId(9), version(1, false));
+        let (role, name, address) = (Role::Server, "holder".into(), "holder".to_string());
+        after(&mut server, 0, Input::PeerUp { peer: holder, role, name, address: address.clone() });
+        let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: 250_i32.to_ne_bytes().to_vec() };
+        let task = Task { args: vec![n, Argument::Datum(named.datum)], ..task(CLIENT, 1, hash) };
+        let id = task.id;
+        let supplies = vec![Supply::direct(named.datum, named.meta.clone(), holder, address, 1)];
+        let message = TaskToServer::RunTasks { tasks: vec![task], supplies }.into();
+        after(&mut server, 1, Input::Received { from: CLIENT, message });
+        let (datum, meta) = (named.datum, named.meta);
+        let out = after(&mut server, 1, Input::DatumArrived { from: holder, datum, meta, took_ns: 1 });
+        assert!(out.iter().any(|effect| matches!(effect, Effect::StartTask { .. })), "{out:?}");
+        after(&mut server, 1, Input::Command(Command::Drain));
+        assert!(!ends(&mut server, 2), "a task runs");
+        after(&mut server, 3, Input::TaskEnded { task: id, outcome: Ok(Vec::new()), run_ns: 1 });
+        assert!(server.load().1 > 0, "other tasks may read it here");
+        assert!(ends(&mut server, 4));
     }
 
     #[test]

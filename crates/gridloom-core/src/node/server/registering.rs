@@ -52,7 +52,8 @@ impl Registering {
 
     /// No more calls are to come.
     pub(super) fn drain(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.drains_since.replace(now).is_none() {
+        if self.drains_since.is_none() {
+            self.drains_since = Some(now);
             self.tell(DirectoryToAgent::Drains, out);
         }
     }

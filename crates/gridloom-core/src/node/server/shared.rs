@@ -43,10 +43,13 @@ impl Shared {
         self.held.len()
     }
 
-    /// Bytes of data that are there again when the server starts again.
-    pub(super) fn durable_bytes(&self) -> u64 {
-        let durable = self.held.values().filter(|held| held.named.is_durable);
-        durable.map(|held| held.named.meta.size_bytes()).fold(0, u64::saturating_add)
+    /// Whether a program may miss a datum when this server has ended. A copy of what another server keeps is none; nor is what is there
+    /// again when the server starts again: a former version is on no disk.
+    pub(super) fn would_be_missed(&self, datum: DatumId) -> bool {
+        match self.held.get(&datum) {
+            Some(held) => !(held.named.is_durable && held.is_current),
+            None => !datum.is_shared(),
+        }
     }
 
     /// A datum is not what its name stands for any more.

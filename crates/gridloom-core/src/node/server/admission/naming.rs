@@ -44,6 +44,11 @@ impl Admission {
         Ok(())
     }
 
+    /// All data that are here or are to come.
+    pub(in super::super) fn data(&self) -> impl Iterator<Item = DatumId> {
+        self.replicas.data()
+    }
+
     /// Shared data that are here, whatever for.
     pub(in super::super) fn shared_here(&self) -> impl Iterator<Item = DatumId> {
         self.replicas.of_client(NodeId::CATALOG).into_iter().filter(|datum| self.replicas.is_here(*datum))
