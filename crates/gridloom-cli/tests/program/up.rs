@@ -110,6 +110,7 @@ case $host in
 silent) echo "ssh: connect to host silent port 22: Connection timed out" >&2; exit 255;;
 locked) echo "ada@locked: Permission denied (publickey)." >&2; exit 255;;
 bare|fresh) PATH=/usr/bin:/bin;;
+cut) test -e cut || { touch cut; command="head -c 4000 | { $command; }"; };;
 old) command="echo '{\"gridloom_host\":\"0.0.1\",\"result\":{\"Err\":{\"Version\":\"0.0.1\"}}}'";;
 full) exec unshare --map-root-user --mount sh -c "mkdir -p state; mount -t tmpfs -o size=16k none state && $command";;
 esac
@@ -256,6 +257,29 @@ fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
 }
 
 #[test]
+fn a_server_that_was_started_again_while_another_drains_is_not_forgotten() {
+    let server = format!(r#"role = "server", slots = 2, serve = "{} --models none""#, file("drain.idl", HOLDING));
+    let lab = Lab::new("drain-two", &[host("head", HEAD), host("a", &server), host("b", &server)].concat());
+    let (lines, _) = lab.json(lab.up());
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap().to_string();
+    let pipe = lab.folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut held = lab.command(&["call", "--agent", &agent, "drain/hold", path(&pipe)]);
+    let mut held = held.stdout(Stdio::null()).spawn().unwrap();
+    let (part, other) = if holder(&lab, &agent) == "a" { ("server-a", "server-b") } else { ("server-b", "server-a") };
+    let mut drain = lab.command(&["drain", "a", "b"]).stdout(Stdio::null()).spawn().unwrap();
+    while lab.status().0[other]["state"] != "ended" {}
+    let (lines, code) = lab.json(lab.up());
+    let drains =
+        |line: &Value| line["error"].as_str().is_some_and(|why| why.contains("start it again when it has ended"));
+    assert!(code == 3 && lines.iter().any(drains), "{lines:?}");
+    drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
+    assert!(held.wait().unwrap().success() && drain.wait().unwrap().success());
+    let (parts, code) = lab.status();
+    assert_eq!((code, &parts[other]["state"], &parts[part]), (0, &json!("runs"), &Value::Null), "{parts}");
+}
+
+#[test]
 fn a_server_that_does_not_drain_in_time_is_ended_if_asked() {
     let server = format!(r#"role = "server", serve = "{} --models none""#, file("drain.idl", HOLDING));
     let lab = Lab::new("now", &[host("head", HEAD), host("a", &server)].concat());
@@ -356,4 +380,22 @@ fn a_host_without_gridloom_gets_a_copy() {
     // The second time nothing is copied, and nothing is left beside it.
     succeeds(lab.up());
     assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1);
+    // A new version is not there yet when the server is to drain.
+    std::fs::remove_dir_all(&bin).unwrap();
+    let mut restart = lab.up();
+    restart.arg("--restart");
+    succeeds(restart);
+    assert_eq!(lab.status().1, 0);
+}
+
+#[test]
+fn a_copy_that_was_cut_short_is_sent_again() {
+    let lab = Lab::new(
+        "cut",
+        &[host("head", HEAD), host("cut", r#"role = "server", serve = "OFFER", send = true"#)].concat(),
+    );
+    let (lines, code) = lab.json(lab.up());
+    assert!(code == 3 && lines[1]["host"] == "cut" && lines[1]["error"].is_string(), "{lines:?}");
+    succeeds(lab.up());
+    assert_eq!(lab.status().1, 0);
 }

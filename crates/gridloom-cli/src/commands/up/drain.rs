@@ -94,14 +94,16 @@ fn have_ended(parts: &[super::request::PartState]) -> bool {
     parts.iter().all(|part| part.state == State::Ended)
 }
 
-/// Takes servers that have ended from what is written down of the grid.
+/// Takes servers that have ended from what is written down of the grid. Another command may have started them again while others drained.
 fn forget(name: &str, ended: &[&state::Host]) -> Result<()> {
     let _lock = state::lock(name)?;
     let Some(mut grid) = Grid::read(name)? else { return Ok(()) };
-    for host in &mut grid.hosts {
-        if let Some(gone) = ended.iter().find(|gone| gone.name == host.name) {
-            host.labels.retain(|label| !gone.labels.contains(label));
-        }
+    let asked = Grid { hosts: ended.iter().map(|host| (*host).clone()).collect(), ..grid.clone() };
+    let looked = ask_all(&asked, Duration::from_secs(20), |labels| Action::Look { labels });
+    let have_gone = |result: &Result<Vec<_>, _>| result.as_ref().is_ok_and(|parts| have_ended(parts));
+    for (gone, _) in asked.hosts.iter().zip(looked).filter(|(_, result)| have_gone(result)) {
+        let of_host = grid.hosts.iter_mut().filter(|host| host.name == gone.name);
+        of_host.for_each(|host| host.labels.retain(|label| !gone.labels.contains(label)));
     }
     grid.hosts.retain(|host| !host.labels.is_empty());
     grid.write()

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  $XDG_STATE_HOME/gridloom/host/GRID/      for this user only
-//!    lock                                   held while parts are started or ended
+//!    LABEL.lock                             held while the part is started, asked to drain or ended
 //!    LABEL.json                             process, and the grid's id
 //!    LABEL.out  LABEL.log                   standard output and error
 //! ```
@@ -12,6 +12,7 @@
 //! machine are those that were written down. The secret passes from standard input to the environment of the parts; it stands in
 //! no file and in no command line.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -97,19 +98,28 @@ impl Host {
     }
 
     fn carry_out(&self, action: Action) -> Result<Vec<PartState>> {
-        let lock = || -> Result<File> {
-            let lock = File::create(self.folder.join("lock")).context("the lock of the grid")?;
-            flock(&lock, FlockOperation::LockExclusive).context("the lock of the grid")?;
-            Ok(lock)
-        };
         match action {
-            Action::Start(start) => lock().and_then(|_held| self.start(&start)),
+            Action::Start(start) => {
+                let labels: Vec<String> = start.parts.iter().map(|part| part.label.clone()).collect();
+                self.lock(&labels).and_then(|_held| self.start(&start))
+            }
             Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
             Action::Drain { labels, wait_s } => self.drain(&labels, Duration::from_secs_f64(wait_s)),
             Action::End { labels, grace_s } => {
-                lock().and_then(|_held| self.end(&labels, Duration::from_secs_f64(grace_s)))
+                self.lock(&labels).and_then(|_held| self.end(&labels, Duration::from_secs_f64(grace_s)))
             }
         }
+    }
+
+    /// Keeps other commands from these parts, until it is dropped. Each has a lock of its own: hosts with one home folder start their
+    /// servers at the same time.
+    fn lock(&self, labels: &[String]) -> Result<Vec<File>> {
+        let lock = |label: &String| -> Result<File> {
+            let lock = File::create(self.file(label, "lock")).with_context(|| format!("the lock of '{label}'"))?;
+            flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("the lock of '{label}'"))?;
+            Ok(lock)
+        };
+        labels.iter().collect::<BTreeSet<_>>().into_iter().map(lock).collect()
     }
 
     fn file(&self, label: &str, kind: &str) -> PathBuf {
@@ -186,8 +196,10 @@ impl Host {
 
     fn write(&self, label: &str, process: Process, drains: bool) -> Result<()> {
         let record = Record { grid_id: self.grid_id.clone(), process, drains };
-        let path = self.file(label, "json");
-        fs::write(&path, serde_json::to_string(&record)?).with_context(|| path.display().to_string())
+        // Whole or not at all: a process of which nothing is written down would never be ended.
+        let (path, part) = (self.file(label, "json"), self.file(label, "part"));
+        let written = fs::write(&part, serde_json::to_string(&record)?).and_then(|()| fs::rename(&part, &path));
+        written.with_context(|| path.display().to_string())
     }
 
     /// What is written down of the part, if it runs.
@@ -197,7 +209,10 @@ impl Host {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.with_context(|| path.display().to_string())?,
         };
-        let Ok(record) = serde_json::from_str::<Record>(&text) else { return Ok(None) };
+        let record: Record = serde_json::from_str(&text).with_context(|| {
+            let file = path.display();
+            format!("'{file}' was written by another version of Gridloom, or damaged: end '{label}' by hand, and delete that file")
+        })?;
         if !record.process.runs() {
             return Ok(None);
         }
@@ -242,14 +257,18 @@ impl Host {
     /// Asks each to drain, then waits for all, but not longer than `wait`.
     fn drain(&self, labels: &[String], wait: Duration) -> Result<Vec<PartState>> {
         let mut left = Vec::new();
+        // One that is being started does not know the signal yet, and would die of it.
+        let held = self.lock(labels)?;
         for label in labels {
             let Some(Record { process, drains, .. }) = self.running(label)? else { continue };
             if !drains {
                 self.write(label, process.clone(), true)?;
-                process.signal(Signal::USR1)?;
             }
+            // Also one that was asked before: that command may have ended before its signal.
+            process.signal(Signal::USR1)?;
             left.push(process);
         }
+        drop(held);
         let until = Instant::now() + wait;
         while left.iter().any(Process::runs) && Instant::now() < until {
             std::thread::sleep(PAUSE);
@@ -360,6 +379,17 @@ mod tests {
         assert!(Process::of(child.id()).unwrap() == process);
         child.wait().unwrap();
         assert!(Process::of(process.pid).is_err());
+    }
+
+    #[test]
+    fn parts_have_locks_of_their_own() {
+        let folder = std::env::temp_dir().join(format!("gridloom-host-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let host = Host { folder: folder.clone(), grid_id: "1".into() };
+        let _held = host.lock(&["server-a".into()]).unwrap();
+        // It would wait for ever.
+        let _other = host.lock(&["server-b".into(), "server-b".into()]).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

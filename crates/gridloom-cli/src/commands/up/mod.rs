@@ -219,6 +219,7 @@ impl Up<'_> {
         let wait_s = self.options.drain_wait;
         let drain = Action::Drain { labels, wait_s };
         let limit = Duration::from_secs_f64(wait_s + SLACK_S);
+        self.send(host)?;
         let states = host.target.ask(&host.name, &self.grid.request(drain), limit)?;
         match states.iter().find(|state| state.state != State::Ended) {
             None => Ok(()),
@@ -259,11 +260,17 @@ impl Up<'_> {
         })
     }
 
+    /// Copies this program to a host that is to have it, unless it is there.
+    fn send(&self, host: &Planned) -> Result<(), Trouble> {
+        match self.copy.as_ref().filter(|_| host.is_sent) {
+            Some(copy) => host.target.send(&host.name, copy, Duration::from_secs(SEND_S)),
+            None => Ok(()),
+        }
+    }
+
     fn start(&self, host: &Planned, part: Option<Launch>) -> Result<Vec<PartState>, Trouble> {
         let parts = part.into_iter().collect();
-        if let Some(copy) = self.copy.as_ref().filter(|_| host.is_sent) {
-            host.target.send(&host.name, copy, Duration::from_secs(SEND_S))?;
-        }
+        self.send(host)?;
         let start =
             Start { secret: self.secret.clone(), parts, folder: host.folder.clone(), wait_s: self.options.wait };
         let limit = Duration::from_secs_f64(self.options.wait + SLACK_S);

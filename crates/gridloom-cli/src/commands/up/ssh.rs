@@ -4,10 +4,11 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use gridloom_net::identity::SECRET_VARIABLE;
 use serde::{Deserialize, Serialize};
 
 use super::request::{Answer, PartState, Refusal, Request, VERSION};
@@ -53,6 +54,7 @@ pub struct Copy {
     pub file: PathBuf,
     /// Name of the copy, by its content.
     pub name: String,
+    bytes: usize,
 }
 
 impl Copy {
@@ -115,12 +117,14 @@ impl Target {
 
     /// Puts a copy of this program on the host, unless it is there.
     pub fn send(&self, host: &str, copy: &Copy, limit: Duration) -> Result<(), Trouble> {
-        let (path, name) = (copy.path(), &copy.name);
+        let path = copy.path();
         let folder = "~/.cache/gridloom/bin";
-        // The copy gets its name when it is whole.
+        let (part, bytes) = (format!("{folder}/.{}.$$", copy.name), copy.bytes);
+        // The copy gets its name when it is whole: a connection that is lost looks like the end of the input. Hosts may share the folder:
+        // a copy that another has put there meanwhile may run already.
         let script = format!(
-            "umask 077; test -x {path} && exit 0; mkdir -p {folder} && cat > {folder}/.{name}.$$ && \
-             chmod 700 {folder}/.{name}.$$ && mv {folder}/.{name}.$$ {path} || {{ rm -f {folder}/.{name}.$$; exit 73; }}"
+            "umask 077; test -x {path} && exit 0; mkdir -p {folder} && cat > {part} && test $(wc -c < {part}) -eq {bytes} && \
+             chmod 700 {part} && {{ test -x {path} || mv {part} {path}; }} && rm -f {part} || {{ rm -f {part}; exit 73; }}"
         );
         let command = format!("exec sh -c '{script}'");
         let trouble = |fault: Fault| fault.at(host, self.tried("sh, with this program as its input"));
@@ -148,6 +152,7 @@ impl Target {
         let mut child = Command::new(&words[0])
             .args(&words[1..])
             .arg(command)
+            .env_remove(SECRET_VARIABLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -298,13 +303,10 @@ fn last(text: &str) -> String {
 /// This program, to be copied.
 pub fn own_copy() -> std::io::Result<Copy> {
     let file = std::env::current_exe()?;
-    Ok(Copy { name: format!("gridloom-{VERSION}-{}", hash(&file)?), file })
-}
-
-fn hash(file: &Path) -> std::io::Result<String> {
+    let content = std::fs::read(&file)?;
     let mut hash = gridloom_base::Fnv::default();
-    std::fs::read(file)?.into_iter().for_each(|byte| hash.byte(byte));
-    Ok(format!("{:016x}", hash.0))
+    content.iter().for_each(|byte| hash.byte(*byte));
+    Ok(Copy { name: format!("gridloom-{VERSION}-{:016x}", hash.0), bytes: content.len(), file })
 }
 
 #[cfg(test)]
