@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
+use gridloom_base::{Time, say};
 use gridloom_chare::balance::Balancer;
 use gridloom_chare::{ChareError, Element, Step, Value};
 use gridloom_net::jobs::processor_time;
@@ -60,9 +60,16 @@ pub(super) fn one_of(
         if let (Err(why), Kept::Memory(memory)) = (&outcome, &mut kept)
             && is_loss(why)
         {
-            match memory.begin_again(world)? {
+            let begins_again = memory.begin_again(world)?;
+            if (begins_again || element.end().is_some())
+                && let Some(timeline) = links.timeline.take()
+                && let Err(error) = timeline.leave(&element)
+            {
+                // What is lost of the timeline is no reason to lose the run.
+                say!("gridloom: {error}");
+            }
+            match begins_again {
                 true => {
-                    links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element))?;
                     early = links.close(world);
                     continue;
                 }

@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use gridloom_net::identity::SECRET_VARIABLE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,8 +37,10 @@ use crate::commands::{hide_memory, print_line};
 
 /// Room that a log must find when a part starts.
 const LOG_BYTES_MIN: usize = 64 << 10;
-/// How often a file or a process is looked at that nothing else tells of.
+/// How often the output of a part is looked at, which nothing else tells of.
 const PAUSE: Duration = Duration::from_millis(20);
+/// A process that was killed has ended within.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Start, look at or end parts of a grid on this host, as a line on standard input asks
 #[derive(clap::Args)]
@@ -269,10 +273,7 @@ impl Host {
             left.push(process);
         }
         drop(held);
-        let until = Instant::now() + wait;
-        while left.iter().any(Process::runs) && Instant::now() < until {
-            std::thread::sleep(PAUSE);
-        }
+        wait_for(&mut left, Instant::now() + wait)?;
         labels.iter().map(|label| self.look(label)).collect()
     }
 
@@ -285,21 +286,13 @@ impl Host {
         for process in &left {
             process.signal(Signal::TERM)?;
         }
-        let (mut until, mut is_killed) = (Instant::now() + grace, false);
-        loop {
-            left.retain(Process::runs);
-            if left.is_empty() {
-                return labels.iter().map(|label| self.look(label)).collect();
-            }
-            if Instant::now() > until {
-                if std::mem::replace(&mut is_killed, true) {
-                    bail!("process {} cannot be killed", left[0].pid);
-                }
-                left.iter().try_for_each(Process::kill)?;
-                until += Duration::from_secs(10);
-            }
-            std::thread::sleep(PAUSE);
+        wait_for(&mut left, Instant::now() + grace)?;
+        left.iter().try_for_each(Process::kill)?;
+        wait_for(&mut left, Instant::now() + KILLED_WITHIN)?;
+        if let Some(process) = left.first() {
+            bail!("process {} cannot be killed", process.pid);
         }
+        labels.iter().map(|label| self.look(label)).collect()
     }
 }
 
@@ -318,6 +311,15 @@ impl Process {
         i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }
 
+    /// What becomes readable at its end; `None` if it has ended.
+    fn end(&self) -> Result<Option<OwnedFd>> {
+        match self.id().map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+            Some(Ok(end)) => Ok(self.runs().then_some(end)),
+            Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
+            _ => Ok(None),
+        }
+    }
+
     fn signal(&self, signal: Signal) -> Result<()> {
         match self.id().map(|pid| kill_process(pid, signal)) {
             Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
@@ -334,9 +336,31 @@ impl Process {
     }
 }
 
+/// Waits until none of these runs, or until that time. Those that run stay.
+fn wait_for(left: &mut Vec<Process>, until: Instant) -> Result<()> {
+    loop {
+        let mut ends = Vec::new();
+        for process in left.iter() {
+            ends.extend(process.end()?);
+        }
+        // One that has ended since was looked at after its number had been taken hold of.
+        left.retain(Process::runs);
+        let limit = until.saturating_duration_since(Instant::now());
+        if left.is_empty() || limit.is_zero() {
+            return Ok(());
+        }
+        let mut polled: Vec<PollFd<'_>> = ends.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
+        match poll(&mut polled, Some(&Timespec::try_from(limit)?)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).context("processes that are to end"),
+        }
+    }
+}
+
+/// With its workers, which are in its group.
 fn stop(child: &mut Child) {
-    // It may have ended by itself.
-    let _ = child.kill();
+    // They may have ended by themselves.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }
 

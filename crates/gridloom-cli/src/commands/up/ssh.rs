@@ -6,12 +6,17 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gridloom_net::identity::SECRET_VARIABLE;
 use serde::{Deserialize, Serialize};
 
 use super::request::{Answer, PartState, Refusal, Request, VERSION};
+
+/// When ssh has ended, its last words are there within.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How a host is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,16 +165,7 @@ impl Target {
             .map_err(no_ssh)?;
         let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let limit = limit + Duration::from_secs(u64::from(self.connect_s));
-        let read = |mut from: Box<dyn Read + Send>| {
-            move || {
-                let mut bytes = Vec::new();
-                // What came before an error is what there is.
-                let _ = from.read_to_end(&mut bytes);
-                String::from_utf8_lossy(&bytes).into_owned()
-            }
-        };
-        let output = std::thread::spawn(read(Box::new(stdout.expect("a pipe"))));
-        let errors = std::thread::spawn(read(Box::new(stderr.expect("a pipe"))));
+        let (output, errors) = (Heard::of(stdout.expect("a pipe")), Heard::of(stderr.expect("a pipe")));
         let pid = child.id();
         let (done, is_done) = std::sync::mpsc::channel::<()>();
         let guard = std::thread::spawn(move || {
@@ -186,15 +182,54 @@ impl Target {
             let _ = std::io::copy(input, stdin).and_then(|_| stdin.flush());
         }
         drop(stdin);
-        let (output, errors) = (output.join().unwrap_or_default(), errors.join().unwrap_or_default());
+        output.wait(None);
         drop(done);
         let is_late = guard.join().unwrap_or(true);
         let status = child.wait().map_err(no_ssh)?;
+        // A connection to a host on the way, or one that ssh keeps for later, may hold standard error open.
+        errors.wait(Some(LAST_WORDS_WITHIN));
+        let (output, errors) = (output.text(), errors.text());
         if is_late {
             let why = format!("does not answer: nothing came within {} s", limit.as_secs());
             return Err(Fault { may_run: true, ..Fault::new(why, "look after that host, or raise --wait") });
         }
         Ok(Said { code: status.code(), output, errors })
+    }
+}
+
+/// What a pipe gives, until it is closed.
+struct Heard {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// Nothing is ever sent: it is closed with the pipe.
+    is_closed: Receiver<()>,
+}
+
+impl Heard {
+    fn of(mut pipe: impl Read + Send + 'static) -> Heard {
+        let (closes, is_closed) = channel();
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let heard = bytes.clone();
+        std::thread::spawn(move || {
+            let _closes: Sender<()> = closes;
+            let mut part = [0; 4096];
+            // What came before an error is what there is.
+            while let Ok(length @ 1..) = pipe.read(&mut part) {
+                heard.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&part[..length]);
+            }
+        });
+        Heard { bytes, is_closed }
+    }
+
+    /// Until the pipe is closed, or for so long.
+    fn wait(&self, limit: Option<Duration>) {
+        match limit {
+            None => _ = self.is_closed.recv(),
+            Some(limit) => _ = self.is_closed.recv_timeout(limit),
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }
 
@@ -333,6 +368,19 @@ mod tests {
             "ssh -v -T -o BatchMode=yes -o ConnectTimeout=7 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 \
              -o ProxyJump=gate:22 -l ada -p 2222 -- node-1"
         );
+    }
+
+    /// As of `ssh -W` to a host on the way, or a connection that is kept for later.
+    #[test]
+    fn a_process_that_ssh_leaves_keeps_nobody() {
+        let left = "echo refused >&2; sleep 60 >/dev/null & echo $!; exit 255";
+        let ssh = vec!["sh".into(), "-c".into(), left.into()];
+        let target = Target { ssh, ..target() };
+        let said = target.run("command", &mut std::io::empty(), Duration::from_secs(60));
+        let said = said.unwrap_or_else(|fault| panic!("{}", fault.why));
+        let pid = said.output.trim().parse().ok().and_then(rustix::process::Pid::from_raw).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs on");
+        assert_eq!((said.code, said.errors.trim()), (Some(255), "refused"));
     }
 
     #[test]

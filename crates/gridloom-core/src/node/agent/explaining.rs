@@ -47,6 +47,17 @@ impl Agent {
             return CopyReport { server, is_coming: true, count: candidates.len() as u32, candidates };
         }
         let failed = self.failed_for(datum, server).unwrap_or(&none_failed);
+        // Where it comes to others in slices, a further server joins them.
+        let slices = datum.slices();
+        if slices.iter().any(|slice| self.spread_of(*slice).is_some()) {
+            let best = |slice: DatumId| {
+                let spread = self.spread_of(slice).unwrap_or(&none_comes);
+                let best = *self.candidates(now, slice, server, spread, failed).first()?;
+                Some(self.candidate(now, server, best.source, (best.sends, best.verdict)))
+            };
+            let candidates: Vec<CandidateReport> = slices.into_iter().filter_map(best).collect();
+            return CopyReport { server, is_coming: false, count: candidates.len() as u32, candidates };
+        }
         let all = self.candidates(now, datum, server, spread, failed);
         let best = all.iter().take(SOURCES_TOLD_MAX);
         let candidates = best.map(|one| self.candidate(now, server, one.source, (one.sends, one.verdict))).collect();
@@ -129,6 +140,21 @@ mod tests {
         assert_eq!(format!("{agent:?}"), before, "nothing has begun to move");
         let unknown = agent.explain(Time(2 * SECOND_NS), "mehs", None).unwrap_err();
         assert_eq!(unknown, NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] });
+    }
+
+    #[test]
+    fn one_that_would_join_slices_is_told_the_source_of_each() {
+        let mut agent = with_one_holder(4, NodeId(2));
+        let source = |node| Source { node: NodeId(node), hops: 1, end_s: 3.0 };
+        for (slice, from) in DATUM.slices().into_iter().zip([2, 4]) {
+            agent.names.searches.begin(slice, NodeId(3), source(from));
+        }
+        let (told, _) = copies(&mut agent, None);
+        let of = |server| told.iter().find(|one| one.server == NodeId(server)).unwrap();
+        assert!(of(3).is_coming && of(3).count == 2, "{told:?}");
+        assert!(!of(5).is_coming && of(5).count == 2 && of(5).candidates.len() == 2, "{told:?}");
+        // Of one slice and of the other: the same server may be the best for both.
+        assert!(of(5).candidates.iter().all(|one| one.verdict == Verdict::Taken), "{told:?}");
     }
 
     #[test]
