@@ -120,12 +120,14 @@ fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
     }
 }
 
-/// A host of the file, at that port of this machine.
-fn host(name: &str, port: u16, properties: &str) -> String {
-    let program = env!("CARGO_BIN_EXE_gridloom");
+/// This program, where it is built.
+const BUILT: &str = concat!("gridloom = \"", env!("CARGO_BIN_EXE_gridloom"), "\"");
+
+/// A host of the file, at that port of this machine, with that program.
+fn host(name: &str, port: u16, program: &str, properties: &str) -> String {
     format!(
         "[[host]]\nname = \"{name}\"\nspeed = \"1Gf\"\n\
-         properties = {{ address = \"127.0.0.1\", port = {port}, gridloom = \"{program}\", {properties} }}\n"
+         properties = {{ address = \"127.0.0.1\", port = {port}, {program}, {properties} }}\n"
     )
 }
 
@@ -137,10 +139,10 @@ fn a_grid_comes_up_by_ssh_also_through_a_jump_host_and_ends_again() {
     let server = r#"role = "server", serve = "OFFER""#;
     let jump = format!(r#"{server}, jump = "127.0.0.1:{}""#, head);
     let file = [
-        host("head", head, r#"role = "agent, server", serve = "OFFER", agent_listen = "127.0.0.1:0""#),
-        host("a", a, &jump),
-        host("b", b, server),
-        host("c", silent, server),
+        host("head", head, BUILT, r#"role = "agent, server", serve = "OFFER", agent_listen = "127.0.0.1:0""#),
+        host("a", a, "send = true", &jump),
+        host("b", b, BUILT, server),
+        host("c", silent, BUILT, server),
     ];
     lab.write(&file.concat());
     let (lines, code) = lab.json(lab.up());
