@@ -5,32 +5,31 @@
 //!
 //! It knows neither the machine nor bulk: what it has to tell is [`News`], which the node's core takes and passes on.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
-use std::{io, thread};
+mod dialling;
+mod handshakes;
 
-use gridloom_base::dial::{NO_NODE, UNRESOLVED};
-use gridloom_base::limits::DIAL_NS_MAX;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use gridloom_base::dial::NO_NODE;
 use gridloom_base::time::MILLISECOND_NS;
-use gridloom_base::{Level, NodeId, Time};
+use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::FrameError;
 use gridloom_channel::{Body, Buffers, Channel, Filled, Inbound, Key, Keys, Kind, Limits, Outbound};
-use gridloom_core::node::{Input, LogLine, Role};
+use gridloom_core::node::{Input, LogLine};
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
 
 use super::contact::{Contact, Stage};
-use super::dials::{Dial, Dials, cannot_connect, no_answer};
+use super::dials::{Dials, cannot_connect, no_answer};
 use super::refusals::Refusals;
 use crate::identity::Credentials;
 use crate::log::warning;
-use crate::transport::handshake::{
-    HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, refusal,
-};
+use crate::transport::handshake::{HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose};
 use crate::transport::host::HostSockets;
-use crate::transport::notice::{Inbox, Link, Notice};
-use crate::transport::outgoing::STACK_BYTES;
+use crate::transport::notice::{Inbox, Link};
 use crate::transport::stream::{Listener, Stream};
 use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
@@ -38,8 +37,6 @@ use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 const ACCEPT_PAUSE_NS: u64 = 20 * MILLISECOND_NS;
 /// Connections that are accepted in one turn.
 const ACCEPTS_PER_TURN: usize = 64;
-/// What is said to a bulk connection that does not belong to a control connection.
-const NO_PEER: &str = "a bulk connection of no peer";
 /// Reads of one connection in one turn (4 MiB), so that one flood does not starve the others.
 pub(super) const READS_PER_TURN: u32 = 64;
 /// As how many of them a read of a long frame counts, which takes about a mebibyte.
@@ -165,83 +162,6 @@ impl Contacts {
 
     fn log(&mut self, line: LogLine) {
         self.news.push_back(News::Log(line));
-    }
-
-    // ---- dialling
-
-    pub(super) fn dial(&mut self, address: String, now: Time) {
-        let deadline = now + DIAL_NS_MAX;
-        self.check_at = self.check_at.min(deadline);
-        let numeric = address.parse::<SocketAddr>().ok();
-        let left = numeric.into_iter().collect();
-        let number = self.dials.begin(Dial { address: address.clone(), left, began: now, deadline });
-        if numeric.is_some() {
-            return self.dial_next(number, String::new());
-        }
-        let inbox = self.inbox.clone();
-        let resolve = move || {
-            let addresses = address.to_socket_addrs().map(Iterator::collect);
-            inbox.post(Notice::Resolved { dial: number, addresses });
-        };
-        // The resolver of the C library wants more stack than a thread that only moves bytes.
-        let thread = thread::Builder::new().name("resolve".into()).stack_size(STACK_BYTES * 4);
-        if let Err(error) = self.inbox.threads.spawn(thread, resolve) {
-            self.dial_failed(number, error.to_string());
-        }
-    }
-
-    pub(super) fn resolved(&mut self, dial: u64, addresses: io::Result<Vec<SocketAddr>>) {
-        match addresses {
-            Err(error) => self.dial_failed(dial, format!("{UNRESOLVED} ({error})")),
-            Ok(addresses) => {
-                self.dials.resolved(dial, addresses);
-                self.dial_next(dial, format!("{UNRESOLVED} (it has no address)"));
-            }
-        }
-    }
-
-    /// Tries the dial's next address; `why` is what was wrong with the one before.
-    fn dial_next(&mut self, number: u64, mut why: String) {
-        while let Some(dial) = self.dials.get_mut(number) {
-            let deadline = dial.deadline;
-            let Some(address) = dial.left.pop_front() else { return self.dial_failed(number, why) };
-            match self.connect(address, number, deadline) {
-                Ok(()) => return,
-                Err(error) => why = cannot_connect(&error),
-            }
-        }
-    }
-
-    fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
-        let near = self.sockets.as_ref().filter(|_| address.ip().is_loopback());
-        let near = near.map(|near| Stream::connect_near(address, near));
-        let stream = match near {
-            Some(Ok(stream)) => stream,
-            Some(Err(error)) => {
-                // Whatever is wrong with it, TCP may do.
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    let line = warning("the socket of a node of this host cannot be used; it is dialled over TCP");
-                    self.log(line.address(address).why(error));
-                }
-                Stream::connect(address)?
-            }
-            None => Stream::connect(address)?,
-        };
-        let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
-        self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.shake(&first);
-        Ok(())
-    }
-
-    fn dial_failed(&mut self, number: u64, why: String) {
-        if let Some(dial) = self.dials.end(number) {
-            self.news.push_back(News::Input(Input::DialFailed { address: dial.address, why, connected: None }));
-        }
-    }
-
-    /// The node that answers there is up, and not by this dial.
-    fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
-        let why = format!("'{name}' answers there, and is connected already");
-        self.news.push_back(News::Input(Input::DialFailed { address, why, connected: Some(peer) }));
     }
 
     // ---- accepting
@@ -420,154 +340,6 @@ impl Contacts {
             let flushed = contact.channel.flush(&mut self.buffers).and_then(|()| contact.watch(&self.registry, token));
             if let Err(error) = flushed {
                 self.lose(token, &error.to_string());
-            }
-        }
-    }
-
-    // ---- handshake
-
-    /// A frame of a handshake; `admits_bulk` decides on bulk connections. `Some` if the connection turned out to be one.
-    pub(super) fn on_handshake(
-        &mut self,
-        token: usize,
-        kind: Kind,
-        body: &[u8],
-        now: Time,
-        admits_bulk: impl Fn(&Hello) -> Result<(), String>,
-    ) -> Result<Option<(Hello, Purpose, Keys)>, String> {
-        if kind != Kind::Hello {
-            return Err("it did not begin with a handshake".into());
-        }
-        let contact = self.connections.get_mut(&token).expect("the caller has just seen it");
-        let mut handshake = contact.handshake.take().expect("it is in the handshake");
-        let mut out = Vec::new();
-        let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer, &admits_bulk));
-        let done = match handshake
-            .peer()
-            .filter(|_| self.open.half_open.contains(&token))
-            .map(|peer| self.is_pass_due(peer))
-        {
-            Some(Some(false)) => {
-                out = vec![refusal(NO_PEER)];
-                Err(HandshakeError::Unacceptable(NO_PEER.into()))
-            }
-            // Of a peer: no flood of strangers puts it out.
-            Some(Some(true)) => {
-                self.open.half_open.remove(&token);
-                done
-            }
-            Some(None) | None => done,
-        };
-        let contact = self.connections.get_mut(&token).expect("deciding closes no connection");
-        out.iter().for_each(|body| contact.shake(body));
-        self.open.dirty.insert(token);
-        match done {
-            Ok(None) => contact.handshake = Some(handshake),
-            Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
-                let session = handshake.take_session().expect("both hellos were there");
-                if let Stream::Tcp(_) = contact.channel.stream() {
-                    contact.channel.outbound.authenticate(session.keys.send);
-                    contact.receives_with = Some(session.keys.receive);
-                }
-                self.established(token, hello, session.pass, verdict, now);
-            }
-            Ok(Some((hello, _))) => {
-                // The verdict goes before the socket changes hands.
-                contact.channel.flush(&mut self.buffers).map_err(|error| error.to_string())?;
-                let session = handshake.take_session().expect("both hellos were there");
-                return Ok(Some((hello, handshake.purpose(), session.keys)));
-            }
-            Err(error) => {
-                // The refusal goes before the connection is closed; if it cannot, the peer sees it closed.
-                let _ = contact.channel.flush(&mut self.buffers);
-                self.refused(token, handshake.peer().map(|peer| peer.role), &error, now);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether the hello of a bulk connection has the pass of a peer; `None` of other connections.
-    fn is_pass_due(&self, hello: &Hello) -> Option<bool> {
-        match hello.purpose {
-            Purpose::BulkSend | Purpose::BulkReceive => {
-                Some(self.peers.get(&hello.node).is_some_and(|peer| peer.pass.is_in(hello)))
-            }
-            Purpose::Control | Purpose::Local | Purpose::Process => None,
-        }
-    }
-
-    fn decide(&self, hello: &Hello, admits_bulk: impl Fn(&Hello) -> Result<(), String>) -> Result<Verdict, String> {
-        match hello.purpose {
-            Purpose::Control if self.is_up(hello.node) => Ok(Verdict::Duplicate),
-            Purpose::Control => Ok(Verdict::Welcome),
-            Purpose::BulkSend | Purpose::BulkReceive => admits_bulk(hello).map(|()| Verdict::Welcome),
-            Purpose::Local => Err("shared memory is not passed over TCP".into()),
-            Purpose::Process => Err("this is a node of a grid, and no process that talks by messages".into()),
-        }
-    }
-
-    fn refused(&mut self, token: usize, role: Option<Role>, error: &HandshakeError, now: Time) {
-        let Some(mut contact) = self.forget(token) else { return };
-        let Some(number) = contact.dial else {
-            let Some(more) = self.refusals.admit(now) else { return };
-            let mut line = warning("a connection was turned away").why(format!("{error}{more}"));
-            // Its peer has just gone, mostly: it dials on until it notices that itself.
-            if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
-                line.level = Level::Debug;
-            }
-            return self.log(match contact.channel.stream_mut().peer_address() {
-                Some(address) => line.address(address),
-                None => line,
-            });
-        };
-        let node = match role {
-            Some(Role::Agent) => "agent",
-            Some(Role::Server) => "server",
-            Some(Role::Client) => "client",
-            None => "node",
-        };
-        let why = match error {
-            HandshakeError::Malformed(what) => format!("{NO_NODE} ({what})"),
-            HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {node} there {error}"),
-        };
-        self.dial_failed(number, why);
-    }
-
-    fn established(&mut self, token: usize, mut hello: Hello, pass: Pass, verdict: Verdict, now: Time) {
-        let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
-        let dialled = contact.dial.and_then(|number| self.dials.end(number));
-        if verdict == Verdict::Duplicate {
-            // The decider's last word; it may be this node's own.
-            let _ = contact.channel.flush(&mut self.buffers);
-            self.forget(token);
-            let Some(Dial { address, began, deadline, .. }) = dialled else { return };
-            match self.peers.get(&hello.node) {
-                // A node that came up meanwhile by that address has ended the dial by that.
-                Some(peer) if peer.since >= began && peer.address == address => {}
-                Some(_) => self.connected_already(address, hello.node, &hello.name),
-                None => {
-                    self.check_at = self.check_at.min(deadline);
-                    self.dials.shadow(hello.node, address, deadline);
-                }
-            }
-            return;
-        }
-        contact.stage = Stage::Up(hello.node);
-        self.open.half_open.remove(&token);
-        if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
-            self.lose(old, "it connected anew");
-        }
-        if let Some(dial) = dialled {
-            hello.address = dial.address;
-        }
-        let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
-        let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
-        self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone() });
-        self.news.push_back(News::Up(link, Box::new(hello), pass));
-        self.news.push_back(News::Input(Input::PeerUp { peer, role, name: name.clone(), address: address.clone() }));
-        for shadowed in self.dials.take_shadowed(peer) {
-            if shadowed != address {
-                self.connected_already(shadowed, peer, &name);
             }
         }
     }

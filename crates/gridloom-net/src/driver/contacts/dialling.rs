@@ -1,0 +1,95 @@
+//! Dials: names are resolved in threads, and the addresses of one are tried in turn.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::{io, thread};
+
+use gridloom_base::dial::UNRESOLVED;
+use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_base::{NodeId, Time};
+use gridloom_core::node::Input;
+
+use super::{Contacts, News};
+use crate::driver::contact::Stage;
+use crate::driver::dials::{Dial, cannot_connect};
+use crate::log::warning;
+use crate::transport::handshake::Handshake;
+use crate::transport::notice::Notice;
+use crate::transport::outgoing::STACK_BYTES;
+use crate::transport::stream::Stream;
+
+impl Contacts {
+    pub(in crate::driver) fn dial(&mut self, address: String, now: Time) {
+        let deadline = now + DIAL_NS_MAX;
+        self.check_at = self.check_at.min(deadline);
+        let numeric = address.parse::<SocketAddr>().ok();
+        let left = numeric.into_iter().collect();
+        let number = self.dials.begin(Dial { address: address.clone(), left, began: now, deadline });
+        if numeric.is_some() {
+            return self.dial_next(number, String::new());
+        }
+        let inbox = self.inbox.clone();
+        let resolve = move || {
+            let addresses = address.to_socket_addrs().map(Iterator::collect);
+            inbox.post(Notice::Resolved { dial: number, addresses });
+        };
+        // The resolver of the C library wants more stack than a thread that only moves bytes.
+        let thread = thread::Builder::new().name("resolve".into()).stack_size(STACK_BYTES * 4);
+        if let Err(error) = self.inbox.threads.spawn(thread, resolve) {
+            self.dial_failed(number, error.to_string());
+        }
+    }
+
+    pub(in crate::driver) fn resolved(&mut self, dial: u64, addresses: io::Result<Vec<SocketAddr>>) {
+        match addresses {
+            Err(error) => self.dial_failed(dial, format!("{UNRESOLVED} ({error})")),
+            Ok(addresses) => {
+                self.dials.resolved(dial, addresses);
+                self.dial_next(dial, format!("{UNRESOLVED} (it has no address)"));
+            }
+        }
+    }
+
+    /// Tries the dial's next address; `why` is what was wrong with the one before.
+    pub(super) fn dial_next(&mut self, number: u64, mut why: String) {
+        while let Some(dial) = self.dials.get_mut(number) {
+            let deadline = dial.deadline;
+            let Some(address) = dial.left.pop_front() else { return self.dial_failed(number, why) };
+            match self.connect(address, number, deadline) {
+                Ok(()) => return,
+                Err(error) => why = cannot_connect(&error),
+            }
+        }
+    }
+
+    fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
+        let near = self.sockets.as_ref().filter(|_| address.ip().is_loopback());
+        let near = near.map(|near| Stream::connect_near(address, near));
+        let stream = match near {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => {
+                // Whatever is wrong with it, TCP may do.
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    let line = warning("the socket of a node of this host cannot be used; it is dialled over TCP");
+                    self.log(line.address(address).why(error));
+                }
+                Stream::connect(address)?
+            }
+            None => Stream::connect(address)?,
+        };
+        let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
+        self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.shake(&first);
+        Ok(())
+    }
+
+    pub(super) fn dial_failed(&mut self, number: u64, why: String) {
+        if let Some(dial) = self.dials.end(number) {
+            self.news.push_back(News::Input(Input::DialFailed { address: dial.address, why, connected: None }));
+        }
+    }
+
+    /// The node that answers there is up, and not by this dial.
+    pub(super) fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
+        let why = format!("'{name}' answers there, and is connected already");
+        self.news.push_back(News::Input(Input::DialFailed { address, why, connected: Some(peer) }));
+    }
+}

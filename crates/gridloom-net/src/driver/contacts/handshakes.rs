@@ -1,0 +1,165 @@
+//! Handshakes: what a connection turns out to be, and what becomes of it.
+
+use gridloom_base::dial::NO_NODE;
+use gridloom_base::{Level, Time};
+use gridloom_channel::{Keys, Kind};
+use gridloom_core::node::{Input, Role};
+
+use super::{Contacts, News, Peer, token_of};
+use crate::driver::contact::Stage;
+use crate::driver::dials::Dial;
+use crate::log::warning;
+use crate::transport::handshake::{HandshakeError, Hello, Pass, Purpose, Verdict, refusal};
+use crate::transport::notice::Link;
+use crate::transport::stream::Stream;
+
+/// What is said to a bulk connection that does not belong to a control connection.
+const NO_PEER: &str = "a bulk connection of no peer";
+
+impl Contacts {
+    /// A frame of a handshake; `admits_bulk` decides on bulk connections. `Some` if the connection turned out to be one.
+    pub(in crate::driver) fn on_handshake(
+        &mut self,
+        token: usize,
+        kind: Kind,
+        body: &[u8],
+        now: Time,
+        admits_bulk: impl Fn(&Hello) -> Result<(), String>,
+    ) -> Result<Option<(Hello, Purpose, Keys)>, String> {
+        if kind != Kind::Hello {
+            return Err("it did not begin with a handshake".into());
+        }
+        let contact = self.connections.get_mut(&token).expect("the caller has just seen it");
+        let mut handshake = contact.handshake.take().expect("it is in the handshake");
+        let mut out = Vec::new();
+        let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer, &admits_bulk));
+        let done = match handshake
+            .peer()
+            .filter(|_| self.open.half_open.contains(&token))
+            .map(|peer| self.is_pass_due(peer))
+        {
+            Some(Some(false)) => {
+                out = vec![refusal(NO_PEER)];
+                Err(HandshakeError::Unacceptable(NO_PEER.into()))
+            }
+            // Of a peer: no flood of strangers puts it out.
+            Some(Some(true)) => {
+                self.open.half_open.remove(&token);
+                done
+            }
+            Some(None) | None => done,
+        };
+        let contact = self.connections.get_mut(&token).expect("deciding closes no connection");
+        out.iter().for_each(|body| contact.shake(body));
+        self.open.dirty.insert(token);
+        match done {
+            Ok(None) => contact.handshake = Some(handshake),
+            Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
+                let session = handshake.take_session().expect("both hellos were there");
+                if let Stream::Tcp(_) = contact.channel.stream() {
+                    contact.channel.outbound.authenticate(session.keys.send);
+                    contact.receives_with = Some(session.keys.receive);
+                }
+                self.established(token, hello, session.pass, verdict, now);
+            }
+            Ok(Some((hello, _))) => {
+                // The verdict goes before the socket changes hands.
+                contact.channel.flush(&mut self.buffers).map_err(|error| error.to_string())?;
+                let session = handshake.take_session().expect("both hellos were there");
+                return Ok(Some((hello, handshake.purpose(), session.keys)));
+            }
+            Err(error) => {
+                // The refusal goes before the connection is closed; if it cannot, the peer sees it closed.
+                let _ = contact.channel.flush(&mut self.buffers);
+                self.refused(token, handshake.peer().map(|peer| peer.role), &error, now);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the hello of a bulk connection has the pass of a peer; `None` of other connections.
+    fn is_pass_due(&self, hello: &Hello) -> Option<bool> {
+        match hello.purpose {
+            Purpose::BulkSend | Purpose::BulkReceive => {
+                Some(self.peers.get(&hello.node).is_some_and(|peer| peer.pass.is_in(hello)))
+            }
+            Purpose::Control | Purpose::Local | Purpose::Process => None,
+        }
+    }
+
+    fn decide(&self, hello: &Hello, admits_bulk: impl Fn(&Hello) -> Result<(), String>) -> Result<Verdict, String> {
+        match hello.purpose {
+            Purpose::Control if self.is_up(hello.node) => Ok(Verdict::Duplicate),
+            Purpose::Control => Ok(Verdict::Welcome),
+            Purpose::BulkSend | Purpose::BulkReceive => admits_bulk(hello).map(|()| Verdict::Welcome),
+            Purpose::Local => Err("shared memory is not passed over TCP".into()),
+            Purpose::Process => Err("this is a node of a grid, and no process that talks by messages".into()),
+        }
+    }
+
+    pub(super) fn refused(&mut self, token: usize, role: Option<Role>, error: &HandshakeError, now: Time) {
+        let Some(mut contact) = self.forget(token) else { return };
+        let Some(number) = contact.dial else {
+            let Some(more) = self.refusals.admit(now) else { return };
+            let mut line = warning("a connection was turned away").why(format!("{error}{more}"));
+            // Its peer has just gone, mostly: it dials on until it notices that itself.
+            if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
+                line.level = Level::Debug;
+            }
+            return self.log(match contact.channel.stream_mut().peer_address() {
+                Some(address) => line.address(address),
+                None => line,
+            });
+        };
+        let node = match role {
+            Some(Role::Agent) => "agent",
+            Some(Role::Server) => "server",
+            Some(Role::Client) => "client",
+            None => "node",
+        };
+        let why = match error {
+            HandshakeError::Malformed(what) => format!("{NO_NODE} ({what})"),
+            HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {node} there {error}"),
+        };
+        self.dial_failed(number, why);
+    }
+
+    fn established(&mut self, token: usize, mut hello: Hello, pass: Pass, verdict: Verdict, now: Time) {
+        let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
+        let dialled = contact.dial.and_then(|number| self.dials.end(number));
+        if verdict == Verdict::Duplicate {
+            // The decider's last word; it may be this node's own.
+            let _ = contact.channel.flush(&mut self.buffers);
+            self.forget(token);
+            let Some(Dial { address, began, deadline, .. }) = dialled else { return };
+            match self.peers.get(&hello.node) {
+                // A node that came up meanwhile by that address has ended the dial by that.
+                Some(peer) if peer.since >= began && peer.address == address => {}
+                Some(_) => self.connected_already(address, hello.node, &hello.name),
+                None => {
+                    self.check_at = self.check_at.min(deadline);
+                    self.dials.shadow(hello.node, address, deadline);
+                }
+            }
+            return;
+        }
+        contact.stage = Stage::Up(hello.node);
+        self.open.half_open.remove(&token);
+        if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
+            self.lose(old, "it connected anew");
+        }
+        if let Some(dial) = dialled {
+            hello.address = dial.address;
+        }
+        let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
+        let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
+        self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone() });
+        self.news.push_back(News::Up(link, Box::new(hello), pass));
+        self.news.push_back(News::Input(Input::PeerUp { peer, role, name: name.clone(), address: address.clone() }));
+        for shadowed in self.dials.take_shadowed(peer) {
+            if shadowed != address {
+                self.connected_already(shadowed, peer, &name);
+            }
+        }
+    }
+}
