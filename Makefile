@@ -121,7 +121,7 @@ test-rust:
 	GRIDLOOM_SKIPPED=$(SKIPPED) cargo test --release --locked
 
 test-python: python capi $(VENV)/tests
-	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs $(PACKAGE)/tests tests
+	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --timeout 300 $(PACKAGE)/tests tests
 
 PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 openssh-client openssh-server pkg-config valgrind
 test-all:

@@ -15,8 +15,8 @@ use crate::wait::forget_helpers;
 
 /// Something of a session that [`Session::close`] takes away.
 ///
-/// It works only in the process that made it: a forked child is told so before it takes a lock, which no thread of its own may
-/// hold.
+/// It works only in the process that made it: a forked child is told so before it takes a lock, which a thread that the child
+/// does not have may hold. For the same reason a child never drops what is in it.
 pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>, u32);
 
 /// Counts the forks that led to this process.
@@ -32,6 +32,14 @@ pub(crate) fn forked() {
 impl<T> Clone for Slot<T> {
     fn clone(&self) -> Slot<T> {
         Slot(self.0.clone(), self.1)
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        if self.1 != FORKS.load(Ordering::Relaxed) {
+            std::mem::forget(self.0.clone());
+        }
     }
 }
 
