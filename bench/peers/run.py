@@ -45,10 +45,10 @@ CELLS = {
 class Testbed:
     """The emulated hosts."""
 
-    def __init__(self, case, servers, folder):
+    def __init__(self, case, servers, slower, folder):
         self.name, self.folder = f"peers-{os.getpid()}", pathlib.Path(folder)
         platform = self.folder / "sites.toml"
-        platform.write_text(sites(case, servers))
+        platform.write_text(sites(case, servers, slower))
         functions = ["--functions", HERE.parent / "patterns_functions.py", "--python", sys.executable]
         up = [GRIDLOOM, "testbed", "up", "-p", platform, "--name", self.name, "--speeds", "none", *functions]
         self.keeper = subprocess.Popen(up, stdout=subprocess.PIPE, text=True)
@@ -174,7 +174,7 @@ def start(testbed, system, python):
     return start_dask(testbed, python) if system == "dask" else start_mpi(testbed, python, system == "mpi chain")
 
 
-def bound_s(pattern, case, size_bytes, servers):
+def bound_s(pattern, case, size_bytes, servers, slower):
     """Size by bandwidth of what has to cross the fullest link."""
     own, between = {
         "W-To-W": (1, 1),
@@ -182,7 +182,7 @@ def bound_s(pattern, case, size_bytes, servers):
         "ALL-EXCHANGE": (2 * servers - 1, servers),
         "ALLTOALL": (2 * servers - 1, servers * servers),
     }[pattern]
-    return size_bytes * max(own / BANDWIDTH, between / BETWEEN[case][0])
+    return slower * size_bytes * max(own / BANDWIDTH, between / BETWEEN[case][0])
 
 
 class Bench:
@@ -212,7 +212,7 @@ class Bench:
         left, there, back, client = [
             (after - earlier) / size_bytes for earlier, after in zip(before, self.testbed.sent())
         ]
-        bound = bound_s(pattern, options.case, size_bytes, options.servers)
+        bound = bound_s(pattern, options.case, size_bytes, options.servers, options.slower)
         line = {"trial": trial, "label": label, "pattern": pattern, "case": options.case, "mib": options.mib}
         line |= {"seconds": round(answer["seconds"], 3), "of_bound": round(answer["seconds"] / bound, 3)}
         line |= {"left_source": round(left, 2), "crossed": round(max(there, back), 2), "client": round(client, 2)}
@@ -282,6 +282,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", type=int, choices=[1, 2], default=2, help="the platform's")
     parser.add_argument("--servers", type=int, default=8, help="in each cluster")
+    parser.add_argument("--slower", type=float, default=1.0, metavar="N", help="all links N times slower: slow motion")
     parser.add_argument("--mib", type=int, default=16)
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--slow-trials", type=int, default=1, help="of ALL-EXCHANGE through the master")
@@ -294,7 +295,7 @@ def main():
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as folder:
-        testbed = Testbed(options.case, options.servers, folder)
+        testbed = Testbed(options.case, options.servers, options.slower, folder)
         bench = Bench(testbed, options)
         try:
             bench.run()
