@@ -59,6 +59,8 @@ pub struct Candidate {
     pub way: LinkEstimate,
     /// To how many others it sends it already.
     pub sends: u32,
+    /// How many other data it sends.
+    pub sends_others: u32,
     pub verdict: Verdict,
 }
 
@@ -68,7 +70,7 @@ pub enum Verdict {
     Taken,
     /// The one that is taken ends earlier, or has fewer hops, or a lesser number.
     Behind,
-    /// It sends it to more others.
+    /// It sends it to more others, or more other data.
     Busier,
     /// Its way is much narrower.
     Narrower,
@@ -87,6 +89,8 @@ pub struct Reader<'a> {
     pub holders: &'a [NodeId],
     /// Other slices of it on their way, which take the same cards.
     pub beside: &'a [&'a Spread],
+    /// How many transfers of other data leave a server.
+    pub sends_others: &'a dyn Fn(NodeId) -> u32,
     pub is_usable: &'a dyn Fn(NodeId) -> bool,
     /// Whether it shares a storage with that one.
     pub shares_storage: &'a dyn Fn(NodeId) -> bool,
@@ -174,13 +178,15 @@ fn judged(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         one.verdict = weighed.verdict(one.source.end_s - now_s, one.way);
     }
     candidates.sort_by(|a, b| {
-        let by_end = a.sends.cmp(&b.sends).then(a.source.end_s.total_cmp(&b.source.end_s));
+        // Servers that all want the same data share the work evenly, though each datum by itself could come from the first.
+        let by_sends = (a.sends, a.sends_others).cmp(&(b.sends, b.sends_others));
+        let by_end = by_sends.then(a.source.end_s.total_cmp(&b.source.end_s));
         let by_source = by_end.then((a.source.hops, a.source.node).cmp(&(b.source.hops, b.source.node)));
         a.verdict.cmp(&b.verdict).then(by_source)
     });
-    let fewest = candidates.first().map_or(0, |best| best.sends);
+    let fewest = candidates.first().map_or((0, 0), |best| (best.sends, best.sends_others));
     for one in candidates.iter_mut().skip(1).filter(|one| one.verdict == Verdict::Taken) {
-        one.verdict = if one.sends > fewest { Verdict::Busier } else { Verdict::Behind };
+        one.verdict = if (one.sends, one.sends_others) > fewest { Verdict::Busier } else { Verdict::Behind };
     }
     candidates
 }

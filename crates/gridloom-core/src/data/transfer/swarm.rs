@@ -60,8 +60,18 @@ impl Batch<'_> {
         let mut spread = Spread::default();
         for server in self.readers {
             let Batch { now_s, size_bytes, holders, way, .. } = *self;
-            let (is_usable, shares_storage, beside) = (&|_| true, &|_| false, &[]);
-            let reader = Reader { now_s, server: *server, size_bytes, holders, beside, is_usable, shares_storage, way };
+            let (is_usable, shares_storage, beside, sends_others) = (&|_| true, &|_| false, &[], &|_| 0);
+            let reader = Reader {
+                now_s,
+                server: *server,
+                size_bytes,
+                holders,
+                beside,
+                sends_others,
+                is_usable,
+                shares_storage,
+                way,
+            };
             if let Some(best) = spread.candidates(Method::Tree, &reader).first() {
                 spread.begin(*server, best.source);
             }

@@ -13,7 +13,8 @@ fn equal(_: NodeId, _: NodeId) -> LinkEstimate {
 }
 
 fn reader<'a>(server: NodeId, holders: &'a [NodeId], shares_storage: &'a dyn Fn(NodeId) -> bool) -> Reader<'a> {
-    Reader { now_s: 0.0, server, size_bytes: SIZE, holders, beside: &[], is_usable: &all, shares_storage, way: &equal }
+    let (now_s, size_bytes, beside, sends_others) = (0.0, SIZE, &[], &|_| 0);
+    Reader { now_s, server, size_bytes, holders, beside, sends_others, is_usable: &all, shares_storage, way: &equal }
 }
 
 /// Hosts of two sites: those of even numbers and the others. One link between them is ten times as slow.
@@ -29,9 +30,18 @@ fn candidates(
     is_usable: impl Fn(NodeId) -> bool,
     way: impl Fn(NodeId, NodeId) -> LinkEstimate,
 ) -> Vec<Candidate> {
-    let shares_storage = &|_| false;
-    let reader =
-        Reader { now_s, server, size_bytes, holders, beside: &[], is_usable: &is_usable, shares_storage, way: &way };
+    let (shares_storage, is_usable, way) = (&|_| false, &is_usable, &way);
+    let reader = Reader {
+        now_s,
+        server,
+        size_bytes,
+        holders,
+        beside: &[],
+        sends_others: &|_| 0,
+        is_usable,
+        shares_storage,
+        way,
+    };
     spread.candidates(Method::Tree, &reader)
 }
 
@@ -51,6 +61,26 @@ impl Spread {
         self.begin(server, source);
         Some(source)
     }
+}
+
+#[test]
+fn of_sources_alike_the_one_is_taken_that_sends_the_fewest_other_data() {
+    let holders = [NodeId(1), NodeId(2), NodeId(3)];
+    let taken = |sends_others: &dyn Fn(NodeId) -> u32| {
+        let candidates = Spread::default()
+            .candidates(Method::Tree, &Reader { sends_others, ..reader(NodeId(9), &holders, &|_| false) });
+        let verdicts = candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect::<Vec<_>>();
+        verdicts
+    };
+    use Verdict::*;
+    assert_eq!(taken(&|_| 0), [(1, Taken), (2, Behind), (3, Behind)]);
+    assert_eq!(taken(&|node| u32::from(node.0 != 2)), [(2, Taken), (1, Busier), (3, Busier)]);
+    // What it sends of this datum counts first: that delays it for sure.
+    let mut spread = Spread::default();
+    spread.begin(NodeId(8), Source { node: NodeId(2), hops: 1, end_s: 9.0 });
+    let busy =
+        Reader { sends_others: &|node| if node.0 == 2 { 0 } else { 5 }, ..reader(NodeId(9), &holders, &|_| false) };
+    assert_eq!(spread.candidates(Method::Tree, &busy)[0].source.node, NodeId(1));
 }
 
 fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate) -> Vec<Source> {

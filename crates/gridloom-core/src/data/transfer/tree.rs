@@ -9,12 +9,13 @@
 //! end     = max(now + alone, behind)   from 4 MiB on: what still comes is passed on part by part
 //!         = max(now, end of the source) + alone       below
 //! ```
-//! Of sources that end nearly as early, the one is taken that sends it to the fewest others.
+//! Of sources that end nearly as early, the one is taken that sends it to the fewest others, and of those the one that sends the
+//! fewest other data.
 //!
 //! On links of equal bandwidth this makes a chain, which takes `s / b` and a part for each server; behind a slow link only the first
 //! server of a site gets it over that link, and the others from one another.
 //!
-//! Where it is wrong: it knows nothing of other data on the way, and a source that is slower than predicted keeps those behind it.
+//! Where it is wrong: ends are reckoned without other data on the way, and a source that is slower than predicted keeps those behind it.
 
 use gridloom_base::NodeId;
 use gridloom_base::limits::{HOPS_MAX, PARTS};
@@ -35,8 +36,9 @@ pub(super) fn candidates(spread: &Spread, reader: &Reader<'_>) -> Vec<Candidate>
     let candidate = |(node, source_end_s, hops): (NodeId, f64, u16)| {
         let way = (reader.way)(node, server);
         let sends = sends.get(&node).copied().unwrap_or(0);
+        let sends_others = (reader.sends_others)(node);
         let end_s = end_s(now_s, size_bytes, (sends, source_end_s), way);
-        Candidate { way, sends, source: Source { node, hops: hops + 1, end_s }, verdict: Verdict::Taken }
+        Candidate { way, sends, sends_others, source: Source { node, hops: hops + 1, end_s }, verdict: Verdict::Taken }
     };
     whole.chain(coming).filter(usable).map(candidate).collect()
 }

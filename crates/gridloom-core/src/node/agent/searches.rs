@@ -226,12 +226,17 @@ impl Agent {
         let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
         let others = datum.whole().slices().into_iter().filter(|slice| datum.slice().is_some() && *slice != datum);
         let beside: Vec<&Spread> = others.filter_map(|slice| self.spread_of(slice)).collect();
+        let mut of_others: BTreeMap<NodeId, u32> = BTreeMap::new();
+        let other = self.names.searches.spreads.iter().filter(|(one, _)| one.whole() != datum.whole());
+        other.flat_map(|(_, spread)| spread.moving()).for_each(|(from, _)| *of_others.entry(from).or_default() += 1);
+        let sends_others = &|node| of_others.get(&node).copied().unwrap_or(0);
         let candidates = |is_usable: &dyn Fn(NodeId) -> bool| {
             let (now_s, size_bytes, way) = (now.seconds(), bytes.end - bytes.start, &|a, b| self.way(a, b).0);
             let shares_storage = &|node| self.shares_storage(server, node, failed);
             let beside = &beside[..];
+            let holders = &holders;
             let reader =
-                Reader { now_s, server, size_bytes, holders: &holders, beside, is_usable, shares_storage, way };
+                Reader { now_s, server, size_bytes, holders, beside, sends_others, is_usable, shares_storage, way };
             spread.candidates(named.method, &reader)
         };
         let has_rested = |node: NodeId| failed.get(&node).is_none_or(|at| now.since(*at) >= HEARTBEAT_NS);
