@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskId};
 use gridloom_channel::frame::{Encoder, Kind};
 use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind};
-use gridloom_core::node::message::{DataMessage, DirectoryToClient, Message, Supply, TaskToServer};
+use gridloom_core::node::message::{DataMessage, DirectoryNews, DirectoryToClient, Message, Supply, TaskToServer};
 use gridloom_idl::parse;
-use gridloom_perf::GridView;
 
 fn main() {
     let root = PathBuf::from(std::env::args().nth(1).expect("the repository's folder"));
@@ -28,7 +27,7 @@ fn main() {
             write("signature", &format!("definition-{at}-{number}"), &bytes);
             let functions = Some(vec![definition.signature]);
             let message: Message =
-                DirectoryToClient::Directory { version: 1, grid: GridView::default(), functions }.into();
+                DirectoryToClient::News(DirectoryNews { functions, ..DirectoryNews::between(&[], &[], None) }).into();
             let mut frame = Vec::new();
             Encoder::default().message(Kind::Message, &message, &mut frame).expect("it is short");
             write("frames", &format!("functions-{at}-{number}"), &frame);

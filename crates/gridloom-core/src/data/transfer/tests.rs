@@ -69,8 +69,7 @@ fn of_sources_alike_the_one_is_taken_that_sends_the_fewest_other_data() {
     let taken = |sends_others: &dyn Fn(NodeId) -> u32| {
         let candidates = Spread::default()
             .candidates(Method::Tree, &Reader { sends_others, ..reader(NodeId(9), &holders, &|_| false) });
-        let verdicts = candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect::<Vec<_>>();
-        verdicts
+        candidates.iter().map(|one| (one.source.node.0, one.verdict)).collect::<Vec<_>>()
     };
     use Verdict::*;
     assert_eq!(taken(&|_| 0), [(1, Taken), (2, Behind), (3, Behind)]);

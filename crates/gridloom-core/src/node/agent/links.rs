@@ -75,7 +75,7 @@ impl Agent {
         transfers: &[SeenTransfer],
         out: &mut Vec<Effect>,
     ) {
-        let is_known = |node: NodeId| self.servers.contains_key(&node) || self.subscribers.contains_key(&node);
+        let is_known = |node: NodeId| self.servers.contains_key(&node) || self.telling.is_told(node);
         if !is_known(to) {
             return;
         }

@@ -23,7 +23,7 @@ const SAME_HOST_BANDWIDTH_MIN: f64 = 1e9;
 
 impl Agent {
     /// The grid as known, for whoever asks for a plan, leaving out what its group itself was promised, with that knowledge of
-    /// links. Without a request, without links.
+    /// links. Without a request, without links and without promises: it holds until something changes.
     pub(super) fn grid_view(&self, now: Time, request: Option<(&MapRequest, &Tree<&str>)>) -> GridView {
         let group = request.map(|(request, _)| request.group);
         let without = request.map_or(&[][..], |(request, _)| &request.without);
@@ -36,7 +36,7 @@ impl Agent {
             let r = &server.registration;
             let busy =
                 server.promised.iter().filter(|(id, _)| Some(**id) != group).map(|(_, promise)| promise.end.since(now));
-            let busy_s = ns_to_seconds(busy.max().unwrap_or(0));
+            let busy_s = request.map_or(0.0, |_| ns_to_seconds(busy.max().unwrap_or(0)));
             let processors = server.processors.as_str();
             let speed_flops = speeds.get(processors).copied();
             ServerView {

@@ -15,6 +15,7 @@ mod requests;
 mod resting;
 mod searches;
 mod stale;
+mod telling;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,12 +36,8 @@ use links::Planned;
 use models::Models;
 use names::Names;
 use requests::Requests;
+use telling::{DIRECTORY_PAUSE_NS, Telling};
 use turns::Turns;
-
-/// Changes within this time are told to clients together.
-const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
-/// Models that were learned are told to clients no more often than this.
-const MODELS_PAUSE_NS: u64 = 200_000_000;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -88,8 +85,7 @@ pub struct Agent {
     servers: BTreeMap<NodeId, Registered>,
     /// The registered functions: signature and number of servers that offer it.
     functions: BTreeMap<String, (Signature, u32)>,
-    /// Clients that are told of changes, with the version of the functions that they know.
-    subscribers: BTreeMap<NodeId, u64>,
+    telling: Telling,
     models: Models,
     /// By host; clients are places of their own.
     links: Links<String>,
@@ -99,10 +95,6 @@ pub struct Agent {
     probe_turn: NodeId,
     /// Plans under way.
     plans: BTreeMap<GroupId, Planned>,
-    version: u64,
-    functions_version: u64,
-    /// A change is to be told.
-    telling: bool,
     requests: Requests,
     /// Turns to measure links.
     turns: Turns,
@@ -118,15 +110,12 @@ impl Agent {
             members: Members::default(),
             servers: BTreeMap::new(),
             functions: BTreeMap::new(),
-            subscribers: BTreeMap::new(),
+            telling: Telling::default(),
             models: Models::default(),
             links: Links::default(),
             settling: false,
             probe_turn: NodeId(0),
             plans: BTreeMap::new(),
-            version: 0,
-            functions_version: 1,
-            telling: false,
             requests: Requests::default(),
             turns: Turns::default(),
         }
@@ -220,8 +209,8 @@ impl Agent {
             }
             DirectoryToAgent::Model { function, model } => self.on_model(now, from, &function, model, out),
             // The client that asked may be another agent's, or may have gone.
-            DirectoryToAgent::ModelsTold { client } if self.subscribers.contains_key(&client) => {
-                self.send_directory(now, client, out);
+            DirectoryToAgent::ModelsTold { client } if self.telling.is_told(client) => {
+                self.tell_now(now, out);
                 send(out, client, DirectoryToClient::ModelsKnown { server: from });
             }
             DirectoryToAgent::ModelsTold { .. } => {}
@@ -231,10 +220,7 @@ impl Agent {
             DirectoryToAgent::Pace { .. } => not_taken(from, out),
             DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, function, &why, out),
             DirectoryToAgent::Drains => self.on_drains(now, from, out),
-            DirectoryToAgent::Subscribe => {
-                self.subscribers.insert(from, 0);
-                self.send_directory(now, from, out);
-            }
+            DirectoryToAgent::Subscribe => self.on_subscribe(from, out),
             DirectoryToAgent::AskLinks => {
                 send(out, from, DirectoryToClient::LinksKnown { links: self.link_reports(now) });
             }
@@ -279,12 +265,7 @@ impl Agent {
                 self.requests.stop_late(now, out);
                 self.map_waiting(now, out);
             }
-            AgentTimer::Directory => {
-                self.telling = false;
-                for client in self.subscribers.keys().copied().collect::<Vec<_>>() {
-                    self.send_directory(now, client, out);
-                }
-            }
+            AgentTimer::Directory => self.tell_now(now, out),
         }
     }
 
@@ -323,34 +304,10 @@ impl Agent {
         Some(server)
     }
 
-    fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.functions_version += 1;
-        self.telling = false;
-        self.tell(now + DIRECTORY_PAUSE_NS, out);
-    }
-
-    /// Has clients told by then; several changes are told together.
-    fn tell(&mut self, at: Time, out: &mut Vec<Effect>) {
-        if !self.telling {
-            self.telling = true;
-            out.push(Effect::SetTimer { timer: AgentTimer::Directory.into(), at });
-        }
-    }
-
-    fn send_directory(&mut self, now: Time, to: NodeId, out: &mut Vec<Effect>) {
-        // The agent maps with the links between servers. A client that only calls does not need them, and they are many.
-        let grid = self.grid_view(now, None);
-        let known = self.subscribers.insert(to, self.functions_version);
-        let functions = (known != Some(self.functions_version))
-            .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());
-        self.version += 1;
-        send(out, to, DirectoryToClient::Directory { version: self.version, grid, functions });
-    }
-
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
         self.members.lost(node);
         self.turns_lost(now, node, out);
-        self.subscribers.remove(&node);
+        self.telling.forget(node);
         self.requests.forget_client(node, out);
         self.plans.retain(|group, _| group.client != node);
         self.forget_links(&node.to_string());

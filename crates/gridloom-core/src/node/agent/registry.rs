@@ -1,6 +1,7 @@
 //! Servers that register: which are taken, and what they offer.
 
-use super::{Agent, DIRECTORY_PAUSE_NS, Registered, send};
+use super::telling::DIRECTORY_PAUSE_NS;
+use super::{Agent, Registered, send};
 use crate::node::message::DirectoryToServer;
 use crate::node::message::Registration;
 use crate::node::protocol::Effect;

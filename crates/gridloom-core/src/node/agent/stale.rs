@@ -1,6 +1,7 @@
 //! News on which plans under way rest: models and paces that have changed by much, servers that have come.
 
-use super::{Agent, DIRECTORY_PAUSE_NS, MODELS_PAUSE_NS, send};
+use super::telling::{DIRECTORY_PAUSE_NS, MODELS_PAUSE_NS};
+use super::{Agent, send};
 use crate::node::message::MapToClient;
 use crate::node::message::Registration;
 use crate::node::protocol::Effect;

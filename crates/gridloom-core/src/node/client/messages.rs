@@ -41,7 +41,7 @@ impl Client {
 
     fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToClient, out: &mut Vec<Effect>) {
         match message {
-            DirectoryToClient::Directory { grid, functions, .. } => self.on_directory(now, grid, functions, out),
+            DirectoryToClient::News(news) => self.on_directory(now, news, out),
             DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
             DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
             DirectoryToClient::Output(output) => out.push(Effect::Emit(Event::Output { server: from, output })),

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use super::Client;
 use super::contacts::Parcel;
-use crate::node::message::LinkMessage;
+use crate::node::message::{DirectoryNews, LinkMessage};
 use crate::node::protocol::{Effect, Event, Role};
 use gridloom_base::dial::GONE;
 use gridloom_base::{NodeId, Time};
-use gridloom_idl::Signature;
 use gridloom_perf::GridView;
 
 impl Client {
@@ -82,16 +81,12 @@ impl Client {
         }
     }
 
-    pub(super) fn on_directory(
-        &mut self,
-        now: Time,
-        mut grid: GridView,
-        functions: Option<Vec<Signature>>,
-        out: &mut Vec<Effect>,
-    ) {
-        self.contacts.directory_has(|node| grid.servers.iter().any(|server| server.node == node));
-        grid.servers.retain(|server| !self.contacts.is_lost(server.node));
-        grid.client_links.clear();
+    pub(super) fn on_directory(&mut self, now: Time, news: DirectoryNews, out: &mut Vec<Effect>) {
+        let functions = news.apply(&mut self.directory.told);
+        let told = &self.directory.told;
+        self.contacts.directory_has(|node| told.iter().any(|server| server.node == node));
+        let servers = told.iter().filter(|server| !self.contacts.is_lost(server.node)).cloned().collect();
+        let grid = GridView { servers, ..GridView::default() };
         for server in &grid.servers {
             self.contacts.learn_address(server.node, server.address.clone());
             self.contacts.learn_name(server.node, server.name.clone());

@@ -1,13 +1,13 @@
 //! Which servers there are, what they offer, and what is known of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Message, Output, OutputQuery, ServerStatus};
 use gridloom_base::{NodeId, StorageId, TaskId};
 use gridloom_idl::Signature;
-use gridloom_perf::{FunctionModel, GridView, LinkReport, host_of};
+use gridloom_perf::{FunctionModel, LinkReport, ServerView, host_of};
 
 /// What concerns servers and their functions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -72,15 +72,8 @@ pub enum DirectoryToServer {
 /// From the agent to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToClient {
-    /// The grid as known.
-    Directory {
-        /// Rises with each change of the functions or servers.
-        version: u64,
-        /// The servers; `links` is empty.
-        grid: GridView,
-        /// Signatures of all functions offered, in order of name; `None` if unchanged since the last one sent.
-        functions: Option<Vec<Signature>>,
-    },
+    /// The servers and functions, whole at first, then what has changed.
+    News(DirectoryNews),
     /// What that server has learned stands in the directory, which was sent before.
     ModelsKnown { server: NodeId },
     /// The answer to `AskLinks`: a line for each ordered pair.
@@ -89,6 +82,42 @@ pub enum DirectoryToClient {
     Status { status: ServerStatus },
     /// The answer of a server to `TellOutput`.
     Output(Output),
+}
+
+/// What has changed among servers and functions.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DirectoryNews {
+    /// These are all servers: what was told before holds no more.
+    pub is_whole: bool,
+    /// New ones, and those of which something has changed.
+    pub servers: Vec<ServerView>,
+    pub gone: Vec<NodeId>,
+    /// Signatures of all functions offered, in order of name; `None` if unchanged.
+    pub functions: Option<Vec<Signature>>,
+}
+
+impl DirectoryNews {
+    /// What makes the one list of servers into the other.
+    pub fn between(before: &[ServerView], after: &[ServerView], functions: Option<Vec<Signature>>) -> DirectoryNews {
+        let known: BTreeMap<NodeId, &ServerView> = before.iter().map(|server| (server.node, server)).collect();
+        let there: BTreeSet<NodeId> = after.iter().map(|server| server.node).collect();
+        let servers = after.iter().filter(|server| known.get(&server.node) != Some(server)).cloned().collect();
+        let gone = known.into_keys().filter(|node| !there.contains(node)).collect();
+        DirectoryNews { is_whole: false, servers, gone, functions }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.is_whole && self.servers.is_empty() && self.gone.is_empty() && self.functions.is_none()
+    }
+
+    /// Brings servers, which are in order of name, up to date; gives the functions if they have changed.
+    pub fn apply(self, servers: &mut Vec<ServerView>) -> Option<Vec<Signature>> {
+        let replaced: BTreeSet<NodeId> = self.servers.iter().map(|server| server.node).chain(self.gone).collect();
+        servers.retain(|server| !self.is_whole && !replaced.contains(&server.node));
+        servers.extend(self.servers);
+        servers.sort_by(|a, b| a.name.cmp(&b.name));
+        self.functions
+    }
 }
 
 /// What a server tells the agent when it comes.

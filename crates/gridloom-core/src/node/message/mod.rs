@@ -33,7 +33,9 @@ pub use catalog::{
     Basis, CandidateReport, CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog,
     CopyReport, Held, Listed, ServerToCatalog,
 };
-pub use directory::{DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, Registration};
+pub use directory::{
+    DirectoryMessage, DirectoryNews, DirectoryToAgent, DirectoryToClient, DirectoryToServer, Registration,
+};
 pub use link::{LinkMessage, LinkToAgent, LinkToProber, SeenTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
 pub use output::{Output, OutputLine, OutputQuery, short_name};

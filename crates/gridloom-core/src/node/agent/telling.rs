@@ -1,0 +1,152 @@
+//! What clients are told of servers and functions.
+//!
+//! A client hears all of it once, and then what has changed, as all others do: a call's client may be one of thousands.
+
+use std::collections::BTreeSet;
+
+use super::{Agent, send};
+use crate::node::AgentTimer;
+use crate::node::message::{DirectoryNews, DirectoryToClient};
+use crate::node::protocol::Effect;
+use gridloom_base::{NodeId, Time};
+use gridloom_perf::ServerView;
+
+/// Changes within this time are told to clients together.
+pub(super) const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
+/// Models that were learned are told to clients no more often than this.
+pub(super) const MODELS_PAUSE_NS: u64 = 200_000_000;
+
+/// What was told, to whom, and whether more is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    clients: BTreeSet<NodeId>,
+    /// Servers as all clients know them, in order of name.
+    servers: Vec<ServerView>,
+    /// Functions have come or gone since.
+    has_other_functions: bool,
+    is_due: bool,
+}
+
+impl Telling {
+    pub(super) fn is_told(&self, client: NodeId) -> bool {
+        self.clients.contains(&client)
+    }
+
+    pub(super) fn forget(&mut self, client: NodeId) {
+        self.clients.remove(&client);
+    }
+}
+
+impl Agent {
+    /// Servers or functions have come or gone.
+    pub(super) fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.telling.has_other_functions = true;
+        self.telling.is_due = false;
+        self.tell(now + DIRECTORY_PAUSE_NS, out);
+    }
+
+    /// Has clients told by then; several changes are told together.
+    pub(super) fn tell(&mut self, at: Time, out: &mut Vec<Effect>) {
+        if !self.telling.is_due {
+            self.telling.is_due = true;
+            out.push(Effect::SetTimer { timer: AgentTimer::Directory.into(), at });
+        }
+    }
+
+    /// A client is told what all others know. What they do not know yet it hears with them.
+    pub(super) fn on_subscribe(&mut self, client: NodeId, out: &mut Vec<Effect>) {
+        self.telling.clients.insert(client);
+        let servers = self.telling.servers.clone();
+        let functions = Some(self.functions.values().map(|(signature, _)| signature.clone()).collect());
+        let news = DirectoryNews { is_whole: true, servers, gone: Vec::new(), functions };
+        send(out, client, DirectoryToClient::News(news));
+    }
+
+    /// Tells all clients what has changed.
+    pub(super) fn tell_now(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.telling.is_due = false;
+        let servers = self.grid_view(now, None).servers;
+        let functions = std::mem::take(&mut self.telling.has_other_functions)
+            .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());
+        let news = DirectoryNews::between(&self.telling.servers, &servers, functions);
+        self.telling.servers = servers;
+        if !news.is_empty() {
+            for client in &self.telling.clients {
+                send(out, *client, DirectoryToClient::News(news.clone()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::tests::{agent, register};
+    use super::*;
+    use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
+    use crate::node::protocol::{Input, Role};
+    use gridloom_base::Machine;
+
+    /// What each client is told by these effects.
+    fn told(out: Vec<Effect>) -> Vec<(NodeId, DirectoryNews)> {
+        let news = out.into_iter().filter_map(|effect| match effect {
+            Effect::Send { to, message: Message::Directory(DirectoryMessage::ToClient(message)) } => match message {
+                DirectoryToClient::News(news) => Some((to, news)),
+                other => panic!("{other:?}"),
+            },
+            _ => None,
+        });
+        news.collect()
+    }
+
+    fn tells(agent: &mut Agent) -> Vec<(NodeId, DirectoryNews)> {
+        let mut out = Vec::new();
+        agent.handle(Time(500_000_000), Input::Timer(AgentTimer::Directory.into()), &mut out);
+        told(out)
+    }
+
+    fn receives(agent: &mut Agent, from: NodeId, message: DirectoryToAgent) -> Vec<Effect> {
+        let mut out = Vec::new();
+        if message == DirectoryToAgent::Subscribe {
+            let (name, address) = ("client".into(), String::new());
+            agent.handle(Time(4), Input::PeerUp { peer: from, role: Role::Client, name, address }, &mut out);
+        }
+        agent.handle(Time(400_000_000), Input::Received { from, message: message.into() }, &mut out);
+        out
+    }
+
+    #[test]
+    fn clients_hear_all_at_first_and_then_what_has_changed() {
+        let mut agent = agent();
+        let mut known = [Vec::new(), Vec::new()];
+        let names = |news: &DirectoryNews| news.servers.iter().map(|server| server.node.0).collect::<Vec<_>>();
+        register(&mut agent, 2, "one:1", 1.0, 1.0);
+        register(&mut agent, 3, "two:1", 1.0, 1.0);
+        tells(&mut agent);
+        let [first] = &told(receives(&mut agent, NodeId(9), DirectoryToAgent::Subscribe))[..] else { panic!() };
+        assert_eq!((first.0, first.1.is_whole, names(&first.1)), (NodeId(9), true, vec![2, 3]));
+        assert_eq!(first.1.functions.as_ref().map(Vec::len), Some(agent.functions.len()));
+        first.1.clone().apply(&mut known[0]);
+        assert_eq!(tells(&mut agent), [], "nothing has changed");
+
+        // One comes while a change waits to be told: it hears of it with the other.
+        receives(&mut agent, NodeId(3), DirectoryToAgent::Speed { flops: 7.0 });
+        let [late] = &told(receives(&mut agent, NodeId(10), DirectoryToAgent::Subscribe))[..] else { panic!() };
+        late.1.clone().apply(&mut known[1]);
+        let both = tells(&mut agent);
+        assert_eq!(
+            both.iter().map(|(to, news)| (to.0, names(news))).collect::<Vec<_>>(),
+            [(9, vec![3]), (10, vec![3])]
+        );
+        assert!(both.iter().all(|(_, news)| news.functions.is_none() && !news.is_whole));
+        both.into_iter().zip(&mut known).for_each(|((_, news), known)| drop(news.apply(known)));
+        assert_eq!(known[0], agent.grid_view(Time(1), None).servers);
+
+        let mut out = Vec::new();
+        agent.handle(Time(1), Input::PeerLost { peer: NodeId(2), why: "it ended".into() }, &mut out);
+        let both = tells(&mut agent);
+        assert_eq!(both[0].1.gone, [NodeId(2)]);
+        both.into_iter().zip(&mut known).for_each(|((_, news), known)| drop(news.apply(known)));
+        assert_eq!(known[0], agent.grid_view(Time(1), None).servers);
+        assert_eq!(known[0], known[1]);
+    }
+}
