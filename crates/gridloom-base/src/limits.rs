@@ -11,6 +11,15 @@ pub const SEND_BYTES_MAX: u64 = 4 << 20;
 pub const DEPLOYMENT_SECONDS_MAX: f64 = 1e9;
 /// Largest letter of a process, bytes.
 pub const LETTER_BYTES_MAX: u64 = 1 << 30;
+/// Longest time for which a filter between two processes holds a letter, seconds. No link has as much.
+pub const FILTER_DELAY_SECONDS_MAX: f64 = 60.0;
+/// Rates of a filter, bytes per second: a modem has more than the least, and no link more than the largest.
+pub const FILTER_RATES: (f64, f64) = (100.0, 1e12);
+/// Shortest letter that the filter `compress` tries to shorten, bytes. A shorter one fits a packet as it is.
+pub const COMPRESS_BYTES_MIN: usize = 1024;
+/// A letter goes to the connection so long before its turn by the filter `rate`: the receiver waits for the rest, also while the sender
+/// computes.
+pub const FILTER_AHEAD_NS: u64 = 100_000_000;
 /// Buffers that a process keeps of each kind for the messages that come next: one to send from, one to receive into.
 pub const SPARE_BUFFERS_MAX: usize = 2;
 /// Largest buffer that is kept; the time of longer messages is that of their bytes.

@@ -10,6 +10,7 @@
 
 mod agenda;
 mod error;
+pub mod filter;
 mod letter;
 mod mailbox;
 mod world;

@@ -5,6 +5,7 @@ import doctest
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -202,6 +203,36 @@ def test_the_stencil_is_that_of_the_serial_program(words, placement):
     program = [sys.executable, STENCIL, "--size", "96", "--steps", "12", "--chares", "9", "--placement", placement, "--check"]
     done = gridloom(*words, *program) if words else subprocess.run([str(w) for w in program], capture_output=True, text=True)
     assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
+
+
+FILTERS = ["compress", "rate=10MBps", "delay=2ms", "jitter=3ms"]
+
+
+@pytest.mark.parametrize("filters", [*([one] for one in FILTERS), FILTERS])
+def test_the_stencil_is_that_of_the_serial_program_through_filters(filters):
+    program = [sys.executable, STENCIL, "--size", "384", "--steps", "12", "--chares", "9", "--check"]
+    options = [word for one in filters for word in ("--filter", one)]
+    done = gridloom("chares", "run", "-n", 2, "--sites", 2, *options, "--", *program)
+    assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
+
+
+def test_filters_stand_between_simulated_sites_too(tmp_path):
+    platform = tmp_path / "platform.toml"
+    site = "[[cluster]]\nname = '{0}'\nhosts = '{0}-[0-1]'\nspeed = '1Gf'\nbandwidth = '1Gbps'\nlatency = '50us'\n"
+    sites = "".join(site.format(name) + f"properties = {{ site = '{name}' }}\n" for name in ("east", "west"))
+    wide = "[[link]]\nname = 'wide'\nbandwidth = '1Gbps'\nlatency = '1ms'\n"
+    platform.write_text(sites + wide + "[[connect]]\nfrom = 'east'\nto = 'west'\nlinks = ['wide']\n")
+    deployment = tmp_path / "elements.toml"
+    program = [sys.executable, STENCIL, "--size", "96", "--steps", "5", "--check"]
+
+    def seconds(*options):
+        deployment.write_text(gridloom("chares", "deployment", "-p", platform, *options).stdout)
+        done = gridloom("simulate", "-p", platform, "-d", deployment, "--", *program)
+        assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
+        return float(re.search(r"([\d.]+) ms a step", done.stdout)[1]) / 1e3
+
+    # Each step waits for a message that crosses the wide link, and then waits in the filter.
+    assert seconds("--filter", "compress", "--filter", "delay=50ms") > 0.05 * 4 / 5 > seconds()
 
 
 def test_chares_are_placed_by_what_they_send(tmp_path):

@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use gridloom::chares::{
-    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, InMemory, Keep, Places, Records, monotonic_ns, write_elements,
+    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, FilterSpec, InMemory, Keep, Places, Records, monotonic_ns,
+    write_elements,
 };
 use gridloom_base::limits::{CHARE_EVENTS_MAX, PROCESSING_ELEMENTS_MAX};
 use gridloom_base::say;
 use gridloom_platform::deployment::Process;
-use gridloom_platform::{Host, Platform, units};
+use gridloom_platform::{Host, Platform};
 use gridloom_testbed::fleet::{self, End, Limits};
 use gridloom_testbed::spec::Launch;
 use gridloom_testbed::telling::Telling;
 use serde_json::json;
 
+use super::apart::{Apart, filter};
 use super::deploy::{deployed, loopback_addresses};
 use super::simulate::{claim, seconds};
 use super::{OwnFolder, print_text};
@@ -37,7 +38,7 @@ pub enum Options {
 /// The command starts the program once for each processing element and connects the elements. Each line of output begins with
 /// the name of its element. The command ends when all elements have ended, with the first exit status that is not 0. After a
 /// failure the other elements have 10 s to end. With --sites and --latency, messages between elements of different sites are
-/// held back for that long, as if the sites were far apart.
+/// held back for that long, as if the sites were far apart. Other filters (--filter) limit the rate, for instance.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  gridloom chares run -n 2 --sites 2 --latency 16ms -- target/release/examples/stencil"
@@ -46,12 +47,8 @@ pub struct Run {
     /// Number of processing elements
     #[arg(short, long, value_name = "NUMBER", default_value = "2")]
     number: usize,
-    /// Number of sites, over which the elements are divided in order
-    #[arg(long, value_name = "NUMBER", default_value = "1")]
-    sites: usize,
-    /// Time for which messages between sites are held back, such as 16ms
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = latency)]
-    latency: Duration,
+    #[command(flatten)]
+    apart: Apart,
     /// Load balancer that moves chares to other elements: none, greedy, refine, hierarchical or grid-aware [default: the
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
@@ -102,6 +99,9 @@ pub struct Deployment {
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
     balance: Option<String>,
+    /// What messages between sites pass, beside the platform's links: compress, rate=10MBps, delay=16ms or jitter=2ms
+    #[arg(long = "filter", value_name = "NAME[=VALUE]", value_parser = filter)]
+    filters: Vec<FilterSpec>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -113,14 +113,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn print_deployment(options: &Deployment) -> Result<ExitCode> {
-    let Deployment { platform: file, number, balance } = options;
+    let Deployment { platform: file, number, balance, filters } = options;
     let platform = super::platform::read(file)?;
-    print_text(&deployment_text(&platform, file, *number, balance.clone())?)?;
+    let places = Places { balance: balance.clone(), filters: filters.clone(), ..Places::default() };
+    print_text(&deployment_text(&platform, file, *number, places)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The deployment of so many elements, one for each host if none, on the platform of that file.
-fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, balance: Option<String>) -> Result<String> {
+fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, places: Places) -> Result<String> {
     let hosts = platform.hosts();
     ensure!(!hosts.is_empty(), "{}: it has no host", file.display());
     let number = number.unwrap_or(hosts.len());
@@ -134,7 +135,7 @@ fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, bala
         (host.name.clone(), site as u32)
     };
     let hosts = (0..number).map(place).collect();
-    let processes = processes(&Places { elements: hosts, balance, ..Places::default() });
+    let processes = processes(&Places { elements: hosts, ..places });
     let mut text = String::new();
     for Process { host, function, arguments, .. } in processes {
         // A text in JSON is one in TOML.
@@ -157,7 +158,8 @@ fn check_number(number: usize) -> Result<()> {
 }
 
 fn start(options: &Run) -> Result<ExitCode> {
-    let Run { number, sites, latency, until, .. } = *options;
+    let Run { number, until, .. } = *options;
+    let (sites, filters) = (options.apart.sites, options.apart.filters()?);
     check_number(number)?;
     let telling = if options.json { Telling::Json } else { Telling::Text };
     let folder = |path: &Option<PathBuf>| path.as_deref().map(text_of).transpose();
@@ -174,7 +176,7 @@ fn start(options: &Run) -> Result<ExitCode> {
     let records =
         timeline.as_ref().map(|timeline| text_of(&timeline.folder.0).map(|folder| Records { folder, run: 0 }));
     let records = records.transpose()?;
-    let places = Places { latency, balance, checkpoint, restart, records, ..Places::default() };
+    let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
     let mut elements = Elements { number, sites, until, telling, places };
     let mut left = options.restarts;
     if is_in_memory {
@@ -337,12 +339,3 @@ fn processes(places: &Places) -> Vec<Process> {
 fn balancer(name: &str) -> Result<String, String> {
     Balancer::named(name).map(|balancer| balancer.name.to_string())
 }
-
-pub fn latency(text: &str) -> Result<Duration, String> {
-    let seconds = units::time(text)?;
-    let is_latency = (0.0..=LATENCY_S_MAX).contains(&seconds);
-    is_latency.then(|| Duration::from_secs_f64(seconds)).ok_or_else(|| format!("expected 0s to {LATENCY_S_MAX}s"))
-}
-
-/// Far more than any link has.
-const LATENCY_S_MAX: f64 = 60.0;

@@ -1,6 +1,7 @@
 //! The commands, and what several of them share.
 
 pub mod agent;
+mod apart;
 pub mod calibrate;
 pub mod call;
 pub mod calls;

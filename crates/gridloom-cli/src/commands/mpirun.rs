@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use gridloom::chares::Places;
 use gridloom_testbed::telling::Telling;
 
-use super::chares::{Elements, latency, run_elements};
+use super::apart::Apart;
+use super::chares::{Elements, run_elements};
 use super::simulate::seconds;
 
 /// Run a program of mpi4py on many ranks, which share the processors of this machine.
@@ -29,12 +29,8 @@ pub struct Options {
     /// Where ranks run: blocks, round-robin or by-site
     #[arg(long, value_name = "NAME", default_value = "blocks", value_parser = ["blocks", "round-robin", "by-site"])]
     placement: String,
-    /// Number of sites, over which the elements are divided in order
-    #[arg(long, value_name = "NUMBER", default_value = "1")]
-    sites: usize,
-    /// Time for which messages between sites are held back, such as 16ms
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = latency)]
-    latency: Duration,
+    #[command(flatten)]
+    apart: Apart,
     /// End the run after this many seconds, with status 1 if a rank still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
@@ -74,9 +70,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (false, true) => Telling::Text,
         (false, false) => Telling::Plain,
     };
-    let Options { sites, latency, until, .. } = *options;
-    let places = Places { latency, ..Places::default() };
-    let elements = Elements { number: elements, sites, until, telling, places };
+    let places = Places { filters: options.apart.filters()?, ..Places::default() };
+    let elements = Elements { number: elements, sites: options.apart.sites, until: options.until, telling, places };
     Ok(ExitCode::from(run_elements("mpirun", &command, &elements)?))
 }
 

@@ -158,8 +158,39 @@ fn messages_between_sites_are_held_back_and_others_are_not() {
     };
     let apart = seconds(&["-n", "2", "--sites", "2", "--latency", "40ms"]);
     assert!(apart >= 10.0 * 0.04, "ten messages over 40 ms took {apart} s");
-    let together = seconds(&["-n", "2", "--latency", "10s"]);
+    let apart = seconds(&["-n", "2", "--sites", "2", "--filter", "delay=20ms", "--filter", "jitter=1ms"]);
+    assert!(apart >= 10.0 * 0.02, "ten messages over 20 ms and more took {apart} s");
+    let together = seconds(&["-n", "4", "--sites", "2", "--latency", "10s"]);
     assert!(together < 10.0, "elements of one site took {together} s");
+}
+
+/// Every filter alone, and all of them.
+const FILTERS: [&[&str]; 5] = [
+    &["--filter", "compress"],
+    &["--filter", "rate=400MBps"],
+    &["--filter", "delay=3ms"],
+    &["--filter", "jitter=5ms"],
+    &["--filter", "compress", "--filter", "rate=1MBps", "--filter", "delay=3ms", "--filter", "jitter=5ms"],
+];
+
+#[test]
+fn each_message_passes_each_filter_whole_and_once() {
+    for filters in FILTERS {
+        let out = succeeds(chares_run("hop", &[&["-n", "2", "--sites", "2"], filters].concat()));
+        assert_eq!(lines(&out, "ended"), ["element@0| ended with Integers([511])"], "{filters:?}");
+        // More than may wait for an element, and more than the filters let pass at once.
+        let out = succeeds(chares_run("bulk", &[&["-n", "2", "--sites", "2"], filters].concat()));
+        let whole = format!("element@0| ended with Integers([{}])", 40 * (3 << 20));
+        assert_eq!(lines(&out, "ended"), [whole], "{filters:?}");
+    }
+}
+
+#[test]
+fn messages_wait_for_their_turn_by_the_rate() {
+    let began = std::time::Instant::now();
+    succeeds(chares_run("bulk", &["-n", "2", "--sites", "2", "--filter", "rate=100MBps"]));
+    let seconds = began.elapsed().as_secs_f64();
+    assert!(seconds >= 40.0 * f64::from(3 << 20) / 100e6, "126 MB at 100 MB/s took {seconds} s");
 }
 
 #[test]
@@ -206,6 +237,9 @@ fn numbers_that_do_not_fit_are_refused() {
         (&["-n", "0"][..], "-n 0: from 1 to 1024 elements"),
         (&["-n", "2", "--sites", "3"], "--sites 3: from 1 to the number of elements, 2"),
         (&["--latency", "2m"], "expected 0s to 60s"),
+        (&["--latency", "2ms"], "delay=2ms: filters stand between sites, and there is one: give --sites 2"),
+        (&["--filter", "fast"], "filter 'fast' is not known; there are compress, rate, delay, jitter"),
+        (&["--filter", "rate"], "filter rate needs a value, such as rate=10MBps"),
         (&["--balance", "fair"], "load balancer 'fair' is not known; there are none, greedy"),
     ] {
         let output = chares_run("nothing", options).output().unwrap();

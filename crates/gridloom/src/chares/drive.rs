@@ -29,7 +29,7 @@ const STALL_NS: u64 = SECOND_NS;
 
 /// Runs the program's only element.
 pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
-    let places = Places { number: 0, elements: vec![(String::new(), 0)], latency: Duration::ZERO, ..Places::default() };
+    let places = Places { number: 0, elements: vec![(String::new(), 0)], ..Places::default() };
     let mut element = Element::new(places.me(), Arc::new(places.elements()));
     let began = (Instant::now(), std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
     element.set_clock(move || Time((began.1 + began.0.elapsed()).as_nanos() as u64));

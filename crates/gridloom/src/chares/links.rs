@@ -1,7 +1,7 @@
-//! The connections of an element to all others: letters out, letters in, and the `delay` filter between sites.
+//! The connections of an element to all others: letters out, letters in, and the filters between sites.
 //!
 //! **Promises:** nothing here waits for a peer to take what is sent: what a connection does not take is kept, and offered again.
-//! Letters of one element come in their order, also through the filter.
+//! Letters of one element come in their order, also through filters.
 //! **Limit:** beyond [`CHARE_BACKLOG_BYTES_MAX`] for one element, the owner runs no entry method until some has gone.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +11,7 @@ use gridloom_base::Time;
 use gridloom_base::limits::CHARE_BACKLOG_BYTES_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_chare::{ChareError, Element, Note, Pe};
+use gridloom_process::filter::{Chain, FilterError};
 use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
 
 use super::places::Places;
@@ -39,7 +40,8 @@ enum Arrival {
 /// One direction's letters that wait.
 #[derive(Default)]
 struct Backlog {
-    letters: VecDeque<Letter>,
+    /// Each with the time before which the filters do not let it go.
+    letters: VecDeque<(Time, Letter)>,
     bytes: usize,
 }
 
@@ -54,7 +56,9 @@ pub(super) struct Links {
     elements: BTreeMap<PeerId, Pe>,
     backlogs: Vec<Backlog>,
     backlog_bytes: usize,
-    /// What the filter holds back: by the time when it is due, and then in the order of its coming.
+    /// By element: the filters between that one and this.
+    chains: Vec<Chain>,
+    /// What the filters hold back: by the time when it is due, and then in the order of its coming.
     held: BTreeMap<(Time, u64), (Pe, Arrival)>,
     notes: VecDeque<(Pe, Note)>,
     /// How many elements were lost before these connections were made.
@@ -77,6 +81,7 @@ impl Links {
             elements: BTreeMap::new(),
             backlogs: (0..count).map(|_| Backlog::default()).collect(),
             backlog_bytes: 0,
+            chains: (0..count as u32).map(|number| places.chain(Pe(number))).collect(),
             held: BTreeMap::new(),
             notes: VecDeque::new(),
             epoch,
@@ -157,10 +162,10 @@ impl Links {
         self.elements.insert(peer, element);
     }
 
-    /// Takes in what a connection brings. Letters wait in the filter at least until [`Links::deliver`].
+    /// Takes in what a connection brings. Letters wait at least until [`Links::deliver`].
     pub(super) fn on_incoming(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let Some(element) = self.elements.get(&incoming.peer()).copied() else { return self.on_hello(world, incoming) };
-        let delay_ns = self.places.delay_from(element).as_nanos() as u64;
+        let chain = &mut self.chains[element.0 as usize];
         let (due, arrival) = match incoming {
             Incoming::Letter { letter, .. } if &*letter.kind == NOTES => {
                 let wrong = |error: postcard::Error| ChareError::Letter { from: element, why: error.to_string() };
@@ -168,22 +173,18 @@ impl Links {
                 return Ok(());
             }
             Incoming::Letter { letter, .. } => {
-                let mut bytes = letter.payload;
-                let mut sent = world.now();
-                if delay_ns > 0 {
-                    let stamp = bytes.split_off(bytes.len().saturating_sub(8));
-                    let stamp =
-                        stamp.try_into().map_err(|_| ProcessError::Failed("a letter without its time".into()))?;
-                    // A clock that is ahead must not hold letters longer.
-                    sent = sent.min(Time(u64::from_le_bytes(stamp)));
-                }
-                (sent + delay_ns, Arrival::Letter(bytes))
+                let wrong = |error: FilterError| ChareError::Letter { from: element, why: error.to_string() };
+                let (bytes, due) = match chain.is_empty() {
+                    true => (letter.payload, Time(0)),
+                    false => chain.receive(world.now(), letter.payload).map_err(wrong)?,
+                };
+                (due, Arrival::Letter(bytes))
             }
-            // The filter holds letters that were sent before it.
-            Incoming::Closed { why, .. } => (world.now() + delay_ns, Arrival::Closed(why)),
+            // Letters that were sent before it may be held.
+            Incoming::Closed { why, .. } if chain.is_empty() => (Time(0), Arrival::Closed(why)),
+            Incoming::Closed { why, .. } => (chain.closed(world.now()), Arrival::Closed(why)),
         };
         self.came += 1;
-        let due = if delay_ns > 0 { due } else { Time(0) };
         self.held.insert((due, self.came), (element, arrival));
         Ok(())
     }
@@ -250,22 +251,24 @@ impl Links {
             if let Some(timeline) = &mut self.timeline {
                 timeline.sends(to, payload.len());
             }
-            if !self.places.delay_from(to).is_zero() {
-                payload.extend_from_slice(&world.now().0.to_le_bytes());
+            let chain = &mut self.chains[to.0 as usize];
+            let mut opens = Time(0);
+            if !chain.is_empty() {
+                (payload, opens) = chain.send(world.now(), payload);
             }
             let letter = Letter { kind: self.kind.clone(), payload };
-            self.put(world, to, letter)?;
+            self.put(world, to, letter, opens)?;
         }
         Ok(())
     }
 
-    /// A letter goes, behind those that wait.
-    fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: Letter) -> Result<(), Error> {
+    /// A letter goes, behind those that wait and no earlier than that.
+    fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: Letter, opens: Time) -> Result<(), Error> {
         let backlog = &mut self.backlogs[to.0 as usize];
         let waits = !backlog.letters.is_empty();
         backlog.bytes += letter.payload.len();
         self.backlog_bytes += letter.payload.len();
-        backlog.letters.push_back(letter);
+        backlog.letters.push_back((opens, letter));
         if waits { Ok(()) } else { self.offer(world, to) }
     }
 
@@ -273,7 +276,7 @@ impl Links {
     pub(super) fn tell_all(&mut self, world: &mut dyn ProcessWorld, notes: Vec<(Pe, Note)>) -> Result<(), Error> {
         for (to, note) in notes {
             let payload = postcard::to_allocvec(&note).expect("postcard into a vector fails for no such type");
-            self.put(world, to, Letter { kind: NOTES.into(), payload })?;
+            self.put(world, to, Letter { kind: NOTES.into(), payload }, Time(0))?;
         }
         Ok(())
     }
@@ -298,7 +301,7 @@ impl Links {
             }
             self.check_open(&may_close)?;
             self.offer_all(world)?;
-            let until = (self.backlog_bytes > 0).then(|| world.now() + OFFER_NS);
+            let until = self.next_offer(world.now());
             if let Some(incoming) = world.receive(until)? {
                 self.on_incoming(world, incoming)?;
             }
@@ -317,11 +320,15 @@ impl Links {
     fn offer(&mut self, world: &mut dyn ProcessWorld, to: Pe) -> Result<(), Error> {
         let Some(peer) = self.peers[to.0 as usize] else { return Ok(()) };
         let backlog = &mut self.backlogs[to.0 as usize];
-        while let Some(letter) = backlog.letters.pop_front() {
+        while let Some((opens, letter)) = backlog.letters.pop_front() {
+            if opens > Time(0) && opens > world.now() {
+                backlog.letters.push_front((opens, letter));
+                break;
+            }
             let length = letter.payload.len();
             match world.offer(peer, letter) {
                 Ok(Some(back)) => {
-                    backlog.letters.push_front(back);
+                    backlog.letters.push_front((opens, back));
                     break;
                 }
                 // That it is gone comes with what it sent last.
@@ -344,8 +351,14 @@ impl Links {
     /// When there is something to do, if nothing comes before.
     pub(super) fn next_due(&self, now: Time) -> Option<Time> {
         let held = self.held.first_key_value().map(|((due, _), _)| *due);
-        let offer = (self.backlog_bytes > 0).then(|| now + OFFER_NS);
-        held.into_iter().chain(offer).min()
+        held.into_iter().chain(self.next_offer(now)).min()
+    }
+
+    /// When a letter that waits is to be offered.
+    fn next_offer(&self, now: Time) -> Option<Time> {
+        let first = |backlog: &Backlog| backlog.letters.front().map(|(opens, _)| *opens);
+        let offer = |opens: Time| if opens > now { opens } else { now + OFFER_NS };
+        if self.backlog_bytes > 0 { self.backlogs.iter().filter_map(first).map(offer).min() } else { None }
     }
 
     /// The program has ended: waits until the connections have taken what waits.
@@ -353,7 +366,10 @@ impl Links {
         self.post(world, element)?;
         for (to, backlog) in std::mem::take(&mut self.backlogs).into_iter().enumerate() {
             let Some(peer) = self.peers[to] else { continue };
-            for letter in backlog.letters {
+            for (opens, letter) in backlog.letters {
+                if opens > world.now() {
+                    world.sleep_until(opens)?;
+                }
                 match world.send(peer, letter) {
                     // It has ended before.
                     Ok(()) | Err(ProcessError::Closed { .. }) => {}
@@ -455,5 +471,20 @@ mod tests {
         assert_eq!(why.to_string(), "element 1 was lost before the program ended: it did not connect within 30 s");
         links.connect(&mut slow(9), || Ok(true)).unwrap();
         assert_eq!(links.elements, BTreeMap::from([(PeerId(0), Pe(1))]));
+    }
+
+    #[test]
+    fn a_letter_that_no_filter_of_the_other_element_made_is_refused() {
+        let elements = vec![(String::new(), 0), (String::new(), 1)];
+        let filters = vec!["compress".parse().unwrap()];
+        let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
+        let mut world = Slow { spec: ProcessSpec::default(), now: Time(0), waits: 1 };
+        links.connect(&mut world, || Ok(false)).unwrap();
+        // Seven bytes of a block that says it becomes 4 GiB, and the time.
+        let payload = [&[0; 7][..], &[255; 4], &[1], &[0; 8]].concat();
+        let letter = Letter { kind: RECORDS.into(), payload };
+        let why = links.on_incoming(&mut world, Incoming::Letter { from: PeerId(0), letter }).unwrap_err();
+        let says = "the letter says that its 12 bytes become 4294967295, at most 1785 can be";
+        assert_eq!(why.to_string(), format!("a letter of element 1: filter compress: {says}"));
     }
 }

@@ -52,6 +52,7 @@ pub use gridloom_chare::{
     ArrayId, Callback, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution, Elements, Index, Migrate,
     Packing, Payload, Pe, Placement, Priority, Proxy, Reducer, Shape, Start, Target, Value,
 };
+pub use gridloom_process::filter::{FILTERS, FilterKind, FilterSpec};
 pub use job::Job;
 pub use memory::{Epochs, InMemory};
 pub use places::{ELEMENT_FUNCTION, Keep, Places};

@@ -1,8 +1,7 @@
 //! Where the elements of a program are. The command that starts them tells each of them, in an argument.
 
-use std::time::Duration;
-
 use gridloom_chare::{Elements, Pe};
+use gridloom_process::filter::{Chain, FilterSpec, Pair};
 use serde::{Deserialize, Serialize};
 
 use super::memory::InMemory;
@@ -21,8 +20,9 @@ pub struct Places {
     pub number: u32,
     /// The host and the site of each.
     pub elements: Vec<(String, u32)>,
-    /// Letters between sites are held back so long.
-    pub latency: Duration,
+    /// What letters between sites pass, in the order in which they pass it.
+    #[serde(default)]
+    pub filters: Vec<FilterSpec>,
     /// A load balancer, instead of the program's.
     #[serde(default)]
     pub balance: Option<String>,
@@ -90,9 +90,11 @@ impl Places {
         PORT + element.0 as u16
     }
 
-    /// How long letters of that element are held back here.
-    pub(super) fn delay_from(&self, element: Pe) -> Duration {
+    /// The filters between that element and this one.
+    pub(super) fn chain(&self, element: Pe) -> Chain {
         let site = |number: u32| self.elements[number as usize].1;
-        if site(element.0) == site(self.number) { Duration::ZERO } else { self.latency }
+        let is_apart = site(element.0) != site(self.number);
+        let filters = if is_apart { &self.filters[..] } else { &[] };
+        Chain::new(filters, Pair { from: element.0, to: self.number })
     }
 }

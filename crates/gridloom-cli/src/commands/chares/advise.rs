@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::chares::ELEMENT_FUNCTION;
+use gridloom::chares::Places;
 use gridloom::{SimulateConfig, SimulationReport};
 use gridloom_base::limits::CHARES_MAX;
 use gridloom_base::say;
@@ -83,7 +84,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let file = match &options.deployment {
         Some(file) => absolute(file)?,
         None => {
-            let text = deployment_text(&platform, &options.platform, options.number, options.balance.clone())?;
+            let places = Places { balance: options.balance.clone(), ..Places::default() };
+            let text = deployment_text(&platform, &options.platform, options.number, places)?;
             let file = folder.0.join("elements.toml");
             std::fs::write(&file, text).with_context(|| file.display().to_string())?;
             file

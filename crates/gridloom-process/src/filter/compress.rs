@@ -1,0 +1,150 @@
+//! `compress`: a letter goes in LZ4's block format, if it is not short and that makes it shorter.
+//!
+//! ```text
+//! as it is:   | bytes | 0u8 |
+//! compressed: | block | bytes before, u32 le | 1u8 |
+//! ```
+//!
+//! The receiver believes no length: a block cannot become more than [`EXPANSION_MAX`] times its bytes, nor more than a letter, and
+//! what it becomes must have the length that the letter says.
+//!
+//! Source: the LZ4 block format, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
+
+use gridloom_base::limits::{COMPRESS_BYTES_MIN, LETTER_BYTES_MAX};
+use lz4_flex::block;
+
+use super::{Filter, FilterError, FilterKind, Passing};
+
+const NAME: &str = "compress";
+
+pub(super) const KIND: FilterKind = FilterKind {
+    name: NAME,
+    about: "compresses messages from 1 KiB on, if that makes them smaller (LZ4)",
+    example: NAME,
+    make: |_, _| Ok(Box::new(Compress { room: Vec::new() })),
+};
+
+const PLAIN: u8 = 0;
+const BLOCK: u8 = 1;
+/// A byte of a block adds at most 255 bytes to the length of a match.
+const EXPANSION_MAX: u64 = 255;
+
+struct Compress {
+    /// For what comes of a letter, kept from one to the next.
+    room: Vec<u8>,
+}
+
+impl Filter for Compress {
+    fn send(&mut self, letter: &mut Passing) {
+        let length = letter.payload.len();
+        if let Ok(before) = u32::try_from(length)
+            && length >= COMPRESS_BYTES_MIN
+        {
+            self.room.resize(block::get_maximum_output_size(length), 0);
+            let written = block::compress_into(&letter.payload, &mut self.room).expect("there is room for the most");
+            if written + size_of_val(&before) < length {
+                letter.payload.clear();
+                letter.payload.extend_from_slice(&self.room[..written]);
+                letter.payload.extend_from_slice(&before.to_le_bytes());
+                letter.payload.push(BLOCK);
+                return;
+            }
+        }
+        letter.payload.push(PLAIN);
+    }
+
+    fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
+        let (filter, length) = (NAME, letter.payload.len());
+        match letter.payload.pop() {
+            Some(PLAIN) => return Ok(()),
+            Some(BLOCK) => {}
+            Some(other) => {
+                return Err(FilterError::Damaged { filter, length, why: format!("{other} is no form of a letter") });
+            }
+            None => return Err(FilterError::Truncated { filter, length }),
+        }
+        let Some((bytes, before)) = letter.payload.split_last_chunk::<4>() else {
+            return Err(FilterError::Truncated { filter, length });
+        };
+        let says = u64::from(u32::from_le_bytes(*before));
+        let limit = LETTER_BYTES_MAX.min(bytes.len() as u64 * EXPANSION_MAX);
+        if says > limit {
+            return Err(FilterError::TooLarge { filter, length, says, limit });
+        }
+        let damaged = |why: String| FilterError::Damaged { filter, length, why };
+        let mut whole = vec![0; says as usize];
+        let written = block::decompress_into(bytes, &mut whole).map_err(|error| damaged(error.to_string()))?;
+        if written as u64 != says {
+            return Err(damaged(format!("they become {written} bytes, and the letter says {says}")));
+        }
+        letter.payload = whole;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::SplitMix64;
+    use gridloom_base::Time;
+
+    use super::*;
+
+    fn sent(payload: Vec<u8>) -> Vec<u8> {
+        let mut letter = Passing { payload, at: Time::ZERO };
+        Compress { room: Vec::new() }.send(&mut letter);
+        letter.payload
+    }
+
+    fn received(payload: Vec<u8>) -> Result<Vec<u8>, FilterError> {
+        let mut letter = Passing { payload, at: Time::ZERO };
+        Compress { room: Vec::new() }.receive(&mut letter).map(|()| letter.payload)
+    }
+
+    #[test]
+    fn what_is_short_or_random_goes_as_it_is() {
+        let mut random = SplitMix64::new(1);
+        let noise: Vec<u8> = (0..4096).map(|_| random.next_u64() as u8).collect();
+        for plain in [vec![7; COMPRESS_BYTES_MIN - 1], noise, Vec::new()] {
+            assert_eq!(sent(plain.clone()), [&plain[..], &[PLAIN]].concat());
+        }
+        let small = sent(vec![7; COMPRESS_BYTES_MIN]);
+        assert!(small.len() < 50, "{} bytes", small.len());
+        assert_eq!(received(small).unwrap(), vec![7; COMPRESS_BYTES_MIN]);
+    }
+
+    #[test]
+    fn a_letter_that_the_filter_cannot_have_made_is_refused() {
+        let whole = sent(vec![7; 8192]);
+        let with_length = |says: u32| {
+            let body = &whole[..whole.len() - 5];
+            [body, &says.to_le_bytes(), &[BLOCK]].concat()
+        };
+        let told = |payload: Vec<u8>| received(payload).unwrap_err().to_string();
+        let limit = (whole.len() as u64 - 5) * EXPANSION_MAX;
+        let says = format!("the letter says that its {} bytes become 4294967295, at most {limit} can be", whole.len());
+        assert_eq!(told(with_length(u32::MAX)), format!("filter compress: {says}"));
+        assert!(matches!(received(with_length(8191)), Err(FilterError::Damaged { .. })));
+        assert!(told(with_length(8193)).ends_with("they become 8192 bytes, and the letter says 8193"));
+        assert!(told(vec![2]).ends_with("2 is no form of a letter"));
+        assert!(matches!(received(vec![]), Err(FilterError::Truncated { length: 0, .. })));
+        assert!(matches!(received(vec![9, 9, BLOCK]), Err(FilterError::Truncated { length: 3, .. })));
+    }
+
+    #[test]
+    fn no_change_of_bytes_makes_it_panic_or_take_more() {
+        let mut random = SplitMix64::new(2);
+        let text: Vec<u8> = (0..2000_u32).flat_map(|number| (number / 3).to_le_bytes()).collect();
+        let whole = sent(text);
+        for _ in 0..20_000 {
+            let mut changed = whole[random.below(whole.len() as u64) as usize..].to_vec();
+            for _ in 0..random.below(4) {
+                let at = random.below(changed.len() as u64) as usize;
+                changed[at] = random.next_u64() as u8;
+            }
+            let length = changed.len() as u64;
+            if let Ok(bytes) = received(changed) {
+                assert!(bytes.len() as u64 <= length * EXPANSION_MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! `delay=TIME`: a letter is due that long after it left, as if the processes were far apart.
+
+use super::{Filter, FilterError, FilterKind, Passing, held_ns};
+
+pub(super) const KIND: FilterKind = FilterKind {
+    name: "delay",
+    about: "holds each message until that time after it was sent",
+    example: "delay=16ms",
+    make: |value, _| Ok(Box::new(Delay { ns: held_ns(value)? })),
+};
+
+struct Delay {
+    ns: u64,
+}
+
+impl Filter for Delay {
+    fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
+        letter.at = letter.at + self.ns;
+        Ok(())
+    }
+}

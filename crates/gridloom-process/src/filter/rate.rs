@@ -1,0 +1,61 @@
+//! `rate=BANDWIDTH`: a letter leaves when those before it have left and its own bytes have taken their time.
+//!
+//! Each direction has the whole rate. Letters wait at the sender, which counts them as any that a connection does not take.
+
+use gridloom_base::Time;
+use gridloom_base::limits::FILTER_RATES;
+use gridloom_base::time::seconds_to_ns;
+use gridloom_platform::units;
+
+use super::{Filter, FilterKind, Passing};
+
+pub(super) const KIND: FilterKind = FilterKind {
+    name: "rate",
+    about: "sends at most so many bytes per second each way; messages wait for their turn",
+    example: "rate=10MBps",
+    make: |value, _| {
+        let bandwidth = units::bandwidth(value)?;
+        let (least, most) = FILTER_RATES;
+        match (least..=most).contains(&bandwidth) {
+            true => Ok(Box::new(Rate { bandwidth, free: Time::ZERO })),
+            false => Err(format!("expected {least} to {most:e} bytes per second, such as 10MBps")),
+        }
+    },
+};
+
+struct Rate {
+    /// Bytes per second.
+    bandwidth: f64,
+    /// When the letters so far have left.
+    free: Time,
+}
+
+impl Filter for Rate {
+    fn send(&mut self, letter: &mut Passing) {
+        self.free = self.free.max(letter.at) + seconds_to_ns(letter.payload.len() as f64 / self.bandwidth);
+        letter.at = self.free;
+    }
+
+    fn paces(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Chain, Pair};
+    use gridloom_base::limits::FILTER_AHEAD_NS;
+    use gridloom_base::time::SECOND_NS;
+
+    use super::*;
+
+    #[test]
+    fn letters_take_their_time_one_after_the_other() {
+        let pair = Pair { from: 0, to: 1 };
+        let mut chain = Chain::new(&["rate=1kBps".parse().unwrap()], pair);
+        let offered: Vec<u64> = (0..3).map(|_| chain.send(Time(SECOND_NS), vec![7; 500]).1.0).collect();
+        assert_eq!(offered, [3, 4, 5].map(|halves| halves * SECOND_NS / 2 - FILTER_AHEAD_NS));
+        let (_, later) = chain.send(Time(9 * SECOND_NS), vec![7; 1000]);
+        assert_eq!(later.0, 10 * SECOND_NS - FILTER_AHEAD_NS, "a pause is not made up for");
+    }
+}
