@@ -68,6 +68,12 @@ $(VENV)/tests: tests/requirements.txt $(VENV)/ready
 	$(PIP) -r tests/requirements.txt
 	@touch $@
 
+# A model server for the tests of connectors, apart from the rest: it wants older versions of some packages. Half a minute, 300 MB.
+$(VENV)/mlserver/ready: $(VENV)/ready
+	$(PYTHON) -m venv $(VENV)/mlserver
+	$(VENV)/mlserver/bin/python -m pip install --quiet --disable-pip-version-check mlserver==1.7.1
+	@touch $@
+
 wheel: target/wheels/ready
 
 target/wheels/ready: target/release/gridloom $(VENV)/ready $(PYSOURCES)
@@ -126,6 +132,7 @@ test-python: python capi $(VENV)/tests
 PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 openssh-client openssh-server pkg-config valgrind
 test-all:
 	apt-get update && apt-get install -y --no-install-recommends $(PACKAGES)
+	$(MAKE) $(VENV)/mlserver/ready
 	$(MAKE) test
 
 bench: python

@@ -126,6 +126,22 @@ def agent(monkeypatch):
         part.communicate(timeout=60)
 
 
+def test_the_page_on_connectors(agent, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "crates/gridloom-python/tests")
+    from model_servers import Fake
+
+    with Fake() as fake:
+        command = [PROGRAM, "connector", "--protocol", "v2", "--endpoint", fake.endpoint, "--python", sys.executable, "--agent", agent]
+        ends = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen([*command, "--models", "none", "--json", "--until-stdin-closes"], **ends) as connector:
+            assert "models/double" in json.loads(connector.stdout.readline())["functions"]
+            (tmp_path / "program.py").write_text(blocks("connector.md", "python")[0])
+            done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+            connector.stdin.close()
+    told = (ROOT / "docs/connector.md").read_text()
+    assert done.stdout and f"\n```\n{done.stdout}```\n" in told, done.stdout + done.stderr
+
+
 def test_the_page_on_shared_data(agent, tmp_path):
     puts, gets, declares = blocks("shared-data.md", "python")
     subprocess.run([sys.executable, "-c", puts], check=True, cwd=tmp_path, timeout=120)

@@ -13,8 +13,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    agent, calibrate, call, calls, cancel, chares, completions, data, deploy, explain, functions, heuristics, idl,
-    logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, soak, testbed, top, up, worker,
+    agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
+    heuristics, idl, logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, soak, testbed,
+    top, up, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -36,6 +37,7 @@ struct Cli {
 enum Command {
     Agent(agent::Options),
     Serve(serve::Options),
+    Connector(connector::Options),
     Up(up::Options),
     Status(up::Status),
     Drain(up::Drain),
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Agent(options) => agent::run(options),
         Command::Serve(options) => serve::run(options),
+        Command::Connector(options) => connector::run(options),
         Command::Up(options) => up::run(&options),
         Command::Status(options) => up::run_status(&options),
         Command::Drain(options) => up::run_drain(&options),
@@ -141,7 +144,8 @@ fn main() -> ExitCode {
 fn tell(error: &str) {
     let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
     // Their `--json` is for the line that says that they are ready.
-    let is_service = arguments.next().is_some_and(|command| command == "agent" || command == "serve");
+    let is_service =
+        arguments.next().is_some_and(|command| command == "agent" || command == "serve" || command == "connector");
     match !is_service && arguments.any(|argument| argument == "--json") {
         true => gridloom_base::say!("{}", serde_json::json!({ "error": error })),
         false => gridloom_base::say!("gridloom: {}", gridloom_base::Shown(error)),

@@ -8,6 +8,7 @@ pub mod calls;
 pub mod cancel;
 pub mod chares;
 pub mod completions;
+pub mod connector;
 pub mod data;
 pub mod deploy;
 pub mod explain;

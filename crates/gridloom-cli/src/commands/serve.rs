@@ -59,6 +59,19 @@ pub struct Options {
     /// Offer no functions: the server only stores and sends data
     #[arg(long, conflicts_with_all = ["files", "builtin", "run_code"])]
     no_functions: bool,
+    /// Shared library with the functions of the .idl files or of --builtin; may be repeated
+    #[arg(long = "library", value_name = "FILE")]
+    libraries: Vec<PathBuf>,
+    /// Compile nothing: 'gridloom idl compile' has put the inline bodies into libraries
+    #[arg(long)]
+    no_compile: bool,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+/// The server, whatever it offers.
+#[derive(clap::Args)]
+pub struct ServerOptions {
     #[command(flatten)]
     agent: AgentOption,
     /// Register with no agent: clients that know the server's address use it directly
@@ -70,12 +83,6 @@ pub struct Options {
     /// Calls that the server runs at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// Shared library with the functions of the .idl files or of --builtin; may be repeated
-    #[arg(long = "library", value_name = "FILE")]
-    libraries: Vec<PathBuf>,
-    /// Compile nothing: 'gridloom idl compile' has put the inline bodies into libraries
-    #[arg(long)]
-    no_compile: bool,
     /// Limit of the data that the server stores in memory, such as 8GiB [default: 4GiB]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
@@ -106,7 +113,7 @@ pub struct Options {
     /// Variable of the server's environment that functions get beside the common ones; may be repeated, and end in a star
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// User as whom functions run; the server has to be started by root
+    /// User that runs functions; the server has to be started by root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
     /// File cgroup.procs of the control group that workers join; for experiments with quotas of processor time
@@ -134,6 +141,20 @@ pub struct Options {
     rest: ListenOptions,
 }
 
+impl ServerOptions {
+    /// Offers what one Python file has.
+    pub fn with_module(self, module: PathBuf) -> Options {
+        let files = vec![module];
+        let (builtin, libraries) = (Vec::new(), Vec::new());
+        Options { files, builtin, run_code: false, no_functions: false, libraries, no_compile: false, server: self }
+    }
+
+    /// The interpreter.
+    pub fn python(&self) -> &Path {
+        &self.python
+    }
+}
+
 impl Options {
     fn bodies(&self) -> InlineBodies {
         if self.no_compile { InlineBodies::InLibraries } else { InlineBodies::Compile }
@@ -159,10 +180,10 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
 }
 
 fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<Vec<(String, String)>> {
-    let mut variables = shared_threads(options.slots);
+    let mut variables = shared_threads(options.server.slots);
     // Functions that call others find the grid by it.
-    if !options.no_agent {
-        variables.push((AGENT_VARIABLE.into(), options.agent.agent.clone()));
+    if !options.server.no_agent {
+        variables.push((AGENT_VARIABLE.into(), options.server.agent.agent.clone()));
         variables.push((nested::SERVER_VARIABLE.into(), name.to_string()));
         variables.push((TICKET_VARIABLE.into(), secret.new_ticket()?));
     }
@@ -195,13 +216,13 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
 
 /// How many bytes of data the server takes, and the folder for those without room in memory.
 fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
-    let memory_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT);
-    let Some(folder) = &options.disk else { return Ok((memory_bytes, None)) };
+    let memory_bytes = options.server.memory.unwrap_or(STORE_BYTES_DEFAULT);
+    let Some(folder) = &options.server.disk else { return Ok((memory_bytes, None)) };
     let folder = absolute(folder)?;
     let disk = Disk::open(&folder, memory_bytes).with_context(|| format!("--disk: '{}'", folder.display()))?;
     let space = rustix::fs::statvfs(&folder).with_context(|| format!("--disk: '{}'", folder.display()))?;
     let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
-    let disk_bytes = match options.disk_limit {
+    let disk_bytes = match options.server.disk_limit {
         Some(limit) if limit > free_bytes => {
             let free = size_text(free_bytes);
             bail!("--disk-limit: '{}' has {free} free; give a lower limit", folder.display());
@@ -213,7 +234,7 @@ fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
 
 /// The folder for durable data, if there is one.
 fn open_durable(options: &Options, memory_bytes: u64) -> Result<Option<Durable>> {
-    let Some(folder) = &options.durable else { return Ok(None) };
+    let Some(folder) = &options.server.durable else { return Ok(None) };
     let folder = absolute(folder)?;
     let (durable, wrong) = Durable::open(&folder).with_context(|| format!("--durable: '{}'", folder.display()))?;
     wrong.iter().for_each(|why| gridloom_base::say!("gridloom: {why}"));
@@ -231,7 +252,7 @@ fn open_durable(options: &Options, memory_bytes: u64) -> Result<Option<Durable>>
 
 /// The folder that servers share, if there is one.
 fn open_storage(options: &Options) -> Result<Option<Storage>> {
-    let Some(folder) = &options.storage else { return Ok(None) };
+    let Some(folder) = &options.server.storage else { return Ok(None) };
     let folder = absolute(folder)?;
     Storage::open(&folder).map(Some).with_context(|| format!("--storage: '{}'", folder.display()))
 }
@@ -241,15 +262,15 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     if options.run_code {
         options.files.push(PathBuf::from(BUILTIN_RUN_CODE));
     }
-    let rest = &options.rest;
-    rest.check(options.listen)?;
+    let rest = &options.server.rest;
+    rest.check(options.server.listen)?;
     let secret = secret(&options)?;
     rest.start_log();
     if options.run_code {
-        check_program(&options.python)?;
+        check_program(&options.server.python)?;
     }
     let named = options.libraries.iter().map(|library| located(library)).collect::<Result<Vec<PathBuf>>>()?;
-    let mut offer = load_offer(&options.files, &options.python, &named, options.bodies())?;
+    let mut offer = load_offer(&options.files, &options.server.python, &named, options.bodies())?;
     offer.add_libraries(named.iter().cloned());
     for name in &options.builtin {
         offer.add_builtin(name, &named)?;
@@ -261,71 +282,71 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         bail!("nothing to offer: the files define no function");
     }
     leave_out_what_the_library_lacks(&mut offer, &options)?;
-    let name = options.name.clone().unwrap_or_else(default_name);
+    let name = options.server.name.clone().unwrap_or_else(default_name);
     let mut kept = open_models(&options, &offer);
     let (memory_bytes, disk) = places(&options)?;
     let durable = open_durable(&options, memory_bytes)?;
     let storage = open_storage(&options)?;
     let storage_id = storage.as_ref().map(Storage::id);
     let kept_durable = durable.as_ref().map(Durable::named);
-    let pool_keep_bytes = options.memory.unwrap_or(STORE_BYTES_DEFAULT) / 2;
+    let pool_keep_bytes = options.server.memory.unwrap_or(STORE_BYTES_DEFAULT) / 2;
     let names = offer.definitions.iter().map(|definition| definition.signature.name.clone());
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let codes = codes_of(&offer.definitions);
     let jobs = JobsConfig {
         server_name: name.clone(),
-        slots: options.slots,
+        slots: options.server.slots,
         definitions: offer.definitions,
         libraries: offer.libraries,
         worker_program: std::env::current_exe().context("this program's own path")?,
-        python: options.python.clone(),
+        python: options.server.python.clone(),
         modules: offer.modules,
-        queue_depth: options.queue_depth,
+        queue_depth: options.server.queue_depth,
         env: worker_environment(&options, &name, &secret)?,
-        pass_env: options.env.clone(),
-        run_as: options.run_as.as_deref().map(user_named).transpose()?,
-        slowdown: options.slowdown,
-        worker_group: options.worker_group,
+        pass_env: options.server.env.clone(),
+        run_as: options.server.run_as.as_deref().map(user_named).transpose()?,
+        slowdown: options.server.slowdown,
+        worker_group: options.server.worker_group,
     };
     let models = kept.as_ref().map(KeptModels::models).unwrap_or_default();
     let config = NetConfig {
-        listen: Some(options.listen),
+        listen: Some(options.server.listen),
         advertise: rest.advertise.clone(),
         secret,
         allow_remote: rest.trust_this_network,
-        shared_memory: !options.no_shared_memory,
+        shared_memory: !options.server.no_shared_memory,
         jobs: Some(jobs),
-        speed_flops: options.speed,
+        speed_flops: options.server.speed,
         datum_bytes_max: memory_bytes,
         pool_keep_bytes,
-        upload_limit: options.upload_limit,
-        stripes: options.streams,
+        upload_limit: options.server.upload_limit,
+        stripes: options.server.streams,
         disk,
         durable,
         storage,
     };
-    let data_max = gridloom_net::segment::data_max(options.slots)?;
-    let agent = if options.no_agent { String::new() } else { options.agent.agent.clone() };
+    let data_max = gridloom_net::segment::data_max(options.server.slots)?;
+    let agent = if options.server.no_agent { String::new() } else { options.server.agent.agent.clone() };
     let node = NetNode::start_with(config, |id, address| {
         let server = Server::new(ServerConfig {
             id,
             name: name.clone(),
             address: address.to_string(),
             agent: agent.clone(),
-            slots: options.slots,
-            queue_depth: options.queue_depth,
-            plain: options.plain,
+            slots: options.server.slots,
+            queue_depth: options.server.queue_depth,
+            plain: options.server.plain,
             memory_bytes,
             data_max,
-            slowdown: options.slowdown,
+            slowdown: options.server.slowdown,
             functions,
             codes,
             models: models.clone(),
             durable: kept_durable.clone(),
             storage: storage_id,
         });
-        let machine: BoxMachine = match options.no_agent {
+        let machine: BoxMachine = match options.server.no_agent {
             true => Box::new(server),
             false => Box::new(Registering::new(server, agent.clone())),
         };
@@ -333,7 +354,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     })?;
     end_with(&node, rest.until_stdin_closes)?;
     drain_with(&node)?;
-    let mut announced = options.no_agent;
+    let mut announced = options.server.no_agent;
     if announced {
         announce(&name, node.address(), &names, rest.json)?;
     }
@@ -365,13 +386,13 @@ fn drain_with(node: &Arc<NetNode>) -> Result<()> {
 /// The grid's secret. A server of an agent on this machine, or of none, makes the user's secret if there is none yet: it may be
 /// the first to start. An agent on another machine has one already, which has to be carried here.
 fn secret(options: &Options) -> Result<Secret> {
-    let agent = options.agent.agent.to_socket_addrs();
-    if options.no_agent || agent.is_ok_and(|mut agent| agent.all(|address| address.ip().is_loopback())) {
+    let agent = options.server.agent.agent.to_socket_addrs();
+    if options.server.no_agent || agent.is_ok_and(|mut agent| agent.all(|address| address.ip().is_loopback())) {
         return Ok(Secret::find_or_make()?);
     }
     let secret = Secret::find()?;
     if secret.is_missing() {
-        bail!("no grid secret for the agent at {}: {}", options.agent.agent, secret.remedy());
+        bail!("no grid secret for the agent at {}: {}", options.server.agent.agent, secret.remedy());
     }
     Ok(secret)
 }
@@ -387,14 +408,14 @@ fn located(library: &Path) -> Result<PathBuf> {
 
 /// The models of earlier runs, unless --models is `none`.
 fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
-    let folder = match &options.models {
+    let folder = match &options.server.models {
         Some(folder) if folder.as_os_str() == "none" => return None,
         Some(folder) => folder.clone(),
         None => usual_folder()?,
     };
-    let name = options.name.clone().unwrap_or_else(host_name);
+    let name = options.server.name.clone().unwrap_or_else(host_name);
     let functions: Vec<_> = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
-    let (kept, wrong) = KeptModels::open(&folder, &name, &functions, options.slowdown);
+    let (kept, wrong) = KeptModels::open(&folder, &name, &functions, options.server.slowdown);
     let unwritable = check_writable(&folder).err().map(|error| {
         let folder = folder.display();
         format!(
@@ -436,7 +457,7 @@ fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Res
     }
     let is_own = |file: &&PathBuf| !file.to_string_lossy().starts_with(BUILTIN_WORD);
     let own: Vec<PathBuf> = options.files.iter().filter(is_own).cloned().collect();
-    let own = load_offer(&own, &options.python, &[], options.bodies())?;
+    let own = load_offer(&own, &options.server.python, &[], options.bodies())?;
     let is_own = |name: &str| own.definitions.iter().any(|definition| definition.signature.name == name);
     let (fatal, missing): (Vec<Wrong>, Vec<Wrong>) = wrong.into_iter().partition(|(name, _)| is_own(name));
     let lines = |wrong: &[Wrong]| -> Vec<String> {
@@ -446,7 +467,7 @@ fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Res
     if !fatal.is_empty() || offer.definitions.is_empty() {
         bail!("{}", lines(if fatal.is_empty() { &missing } else { &fatal }).join("\ngridloom: "));
     }
-    if !options.rest.quiet {
+    if !options.server.rest.quiet {
         lines(&missing).iter().for_each(|line| gridloom_base::say!("gridloom: {line}"));
     }
     Ok(())

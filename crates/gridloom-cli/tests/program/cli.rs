@@ -390,6 +390,7 @@ fn the_documentation_has_the_help_texts() {
     let pages = [
         ("agent", &[&["agent"][..]][..]),
         ("serve", &[&["serve"]]),
+        ("connector", &[&["connector"]]),
         ("up", &[&["up"]]),
         ("status", &[&["status"]]),
         ("drain", &[&["drain"]]),

@@ -1,0 +1,252 @@
+"""Connectors: the contract over a model server in this process, without and with binary tensors, and over MLServer; and functions on a grid."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import gridloom as gl
+import numpy as np
+import pytest
+from gridloom import _connected, _connector
+from gridloom._errors import InputError
+from model_servers import Fake, free_port, mlserver, running_mlserver, tensor
+
+GRIDLOOM = [sys.executable, "-m", "gridloom"]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    if mlserver() is None:
+        pytest.skip("MLServer is not installed: make .venv/mlserver/ready")
+    with running_mlserver(tmp_path_factory.mktemp("mlserver")) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["json", "binary", "mlserver"])
+def endpoint(request):
+    if request.param == "mlserver":
+        yield request.getfixturevalue("real")
+        return
+    with Fake(is_binary=request.param == "binary") as fake:
+        yield fake.endpoint
+
+
+@pytest.fixture(params=[False, True], ids=["json", "binary"])
+def fake(request):
+    with Fake(request.param) as fake:
+        yield fake
+
+
+def connector(endpoint):
+    return _connector.PROTOCOLS["v2"](endpoint, 60.0)
+
+
+def test_every_connector_lists_describes_and_calls_models(endpoint):
+    made = connector(endpoint)
+    assert sorted(made.models()) == [(name, None) for name in ["double", "greet", "mix-2", "picky", "rest", "step"]]
+    mix = made.signature("mix-2")
+    assert [(one.name, one.dtype, one.shape) for one in mix.inputs] == [("a", "float64", (-1, 2)), ("b", "int64", (-1,))]
+    signature, tensors = _connector.signature_of(mix, "models", {})
+    told = "models/mix_2(a: float64[batch, 2], b: int64[batch]; batch: int64) -> (total: float64[batch], count: int64[1], above: bool[batch])"
+    assert tensors == 2 and str(signature) == told
+    a, b = np.random.default_rng(1).standard_normal((5, 2)), np.array([1, -2, 3, 0, 2**53 + 1])
+    total, count, above = made.call(mix, [a, b])
+    assert np.array_equal(total, a.sum(axis=1) + b) and count.tolist() == [5] and above.tolist() == (b > 0).tolist()
+    assert [one.dtype.name for one in (total, count, above)] == ["float64", "int64", "bool"]
+    x = np.random.default_rng(2).standard_normal((4, 3)).astype(np.float32)
+    (y,) = made.call(made.signature("double"), [x])
+    assert y.dtype == np.float32 and np.array_equal(y, 2 * x)
+    assert made.call(made.signature("greet"), ["Ångström".encode()]) == ["hello Ångström".encode()]
+
+
+def test_every_connector_names_what_goes_wrong(endpoint):
+    made = connector(endpoint)
+    with pytest.raises(_connected.ModelRefused, match="picky takes 4 numbers, got 3"):
+        made.call(made.signature("picky"), [np.ones(3)])
+    with pytest.raises(_connected.ModelGone, match="no model 'none': Model none not found"):
+        made.signature("none")
+    gone = _connected.Model("none", made.signature("step").inputs, made.signature("step").outputs)
+    with pytest.raises(_connected.ModelGone, match="none"):
+        made.call(gone, [np.ones(3)])
+    # The next call finds the connection as it should be.
+    assert made.call(made.signature("step"), [np.ones(2)])[0].tolist() == [2, 2]
+
+
+def test_an_endpoint_that_is_not_there():
+    with pytest.raises(_connected.EndpointLost, match="cannot be reached: Connection refused"):
+        connector(f"http://127.0.0.1:{free_port()}").models()
+    for wrong in ["127.0.0.1:80", "ftp://host", "http://host:no", "http://"]:
+        with pytest.raises(InputError, match="expected a URL"):
+            connector(wrong)
+    with pytest.raises(InputError, match="password is not supported"):
+        connector("http://me:secret@host")
+
+
+def test_an_endpoint_that_goes_and_comes_back(fake):
+    made = connector(fake.endpoint)
+    step = made.signature("step")
+    fake.spoil = lambda body: None
+    with pytest.raises(_connected.EndpointLost, match="closed the connection without an answer"):
+        made.call(step, [np.ones(2)])
+    fake.spoil = None
+    assert made.call(step, [np.ones(2)])[0].tolist() == [2, 2]
+
+
+def test_models_that_are_not_ready_or_go(fake):
+    made = connector(fake.endpoint)
+    step = made.signature("step")
+    fake.not_ready["step"] = "out of memory"
+    assert dict(made.models())["step"] == "it is UNAVAILABLE (out of memory)"
+    with pytest.raises(_connected.ModelNotReady, match="is not ready: Model step is not ready yet"):
+        made.call(step, [np.ones(2)])
+    del fake.models["step"]
+    with pytest.raises(_connected.ModelGone, match="Model step not found"):
+        made.call(step, [np.ones(2)])
+    fake.lists = False
+    with pytest.raises(_connected.ModelNotOffered, match="name them with --model"):
+        made.models()
+
+
+@pytest.mark.parametrize(
+    "spoil, told",
+    [
+        (lambda body: body[:-5], "the answer ends after [0-9]+ of [0-9]+ bytes"),
+        (lambda body: b"<html>" + body, "the answer is no JSON"),
+        (lambda body: b"[]" + b" " * len(body), "expected an object|no JSON"),
+        (lambda body: body.replace(b'"y"', b'"z"'), "the answer lacks the output 'y'"),
+        (lambda body: body.replace(b"FP64", b"FP32"), "is FP32, and the model's metadata say FP64"),
+        (lambda body: body.replace(b"[2]", b"[7]"), "has the shape \\[7\\] and"),
+        (lambda body: body.replace(b"outputs", b"output_"), "expected an object with 'outputs', a list"),
+    ],
+)
+def test_answers_that_are_wrong(fake, spoil, told):
+    made = connector(fake.endpoint)
+    step = made.signature("step")
+    fake.spoil = spoil
+    with pytest.raises(_connected.WrongAnswer, match=told):
+        made.call(step, [np.ones(2)])
+
+
+def test_numbers_that_json_does_not_have():
+    with Fake() as fake:
+        made = connector(fake.endpoint)
+        step = made.signature("step")
+        with pytest.raises(_connected.ModelRefused, match="NaN or infinite values, and the endpoint takes JSON"):
+            made.call(step, [np.array([1, np.nan])])
+        for wrong, told in [(b"null", "has the value null; JSON has no NaN"), (b"true", "has the value true"), (b'"2"', 'has the value "2"')]:
+            fake.spoil = lambda body, wrong=wrong: body.replace(b"2.0", wrong, 1) + b" " * 20
+            with pytest.raises(_connected.WrongAnswer, match=told):
+                made.call(step, [np.ones(2)])
+        with pytest.raises(_connected.ModelRefused, match="texts of UTF-8 only"):
+            made.call(made.signature("greet"), [b"\xff"])
+    with Fake(is_binary=True) as fake:
+        made = connector(fake.endpoint)
+        assert np.isnan(made.call(made.signature("step"), [np.array([np.nan])])[0]).all()
+        assert made.call(made.signature("greet"), [b"\xff"]) == [b"hello \xff"]
+
+
+def test_models_that_no_function_can_stand_for(fake):
+    made = connector(fake.endpoint)
+    one = [tensor("x", "FP64", 1)]
+    fake.models = {
+        "brain": ([tensor("x", "BF16", -1)], one, None),
+        "texts": ([tensor("x", "BYTES", -1, 2)], one, None),
+        "silent": ([], one, None),
+        "odd": ([tensor("x", "FP64", "many")], one, None),
+    }
+    with pytest.raises(_connected.ModelNotOffered, match="model 'brain': tensor 'x' has the datatype BF16, which the grid does not have"):
+        made.signature("brain")
+    with pytest.raises(_connected.ModelNotOffered, match=r"tensor 'x' is BYTES\[-1, 2\]; a function takes one text"):
+        _connector.signature_of(made.signature("texts"), "models", {})
+    with pytest.raises(_connected.ModelNotOffered, match="its metadata name no inputs"):
+        made.signature("silent")
+    with pytest.raises(_connected.WrongAnswer, match="a shape has sizes, and -1 for any size"):
+        made.signature("odd")
+
+
+def test_sizes_that_do_not_follow_are_asked_for(fake):
+    rest = connector(fake.endpoint).signature("rest")
+    signature, tensors = _connector.signature_of(rest, "models", {})
+    assert tensors == 1 and "y_1: int64" in str(signature)
+    signature, _ = _connector.signature_of(rest, "models", {"y": ["batch", "x_1-1"]})
+    assert str(signature) == "models/rest(x: float64[batch, x_1]; batch, x_1: int64) -> y: float64[batch, x_1-1]"
+    with pytest.raises(InputError, match=r"--shape rest/y=2: the model says \[-1, -1\]; give one size for each dimension"):
+        _connector.signature_of(rest, "models", {"y": ["2"]})
+    with pytest.raises(InputError, match="the model has the tensors 'x', 'y'"):
+        _connector.signature_of(rest, "models", {"z": ["2"]})
+
+
+def connect(stack, endpoint, *options, name="models"):
+    """A connector, with its address and the functions that it offers."""
+    command = [*GRIDLOOM, "connector", "--protocol", "v2", "--endpoint", endpoint, "--no-agent", "--models", "none", "--name", name]
+    command += ["--listen", "127.0.0.1:0", "--json", "--until-stdin-closes", *options]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    stack.enter_context(server)
+    stack.callback(server.kill)
+    line = server.stdout.readline()
+    assert line, server.stderr.read()
+    told = json.loads(line)
+    return server, told["address"], told["functions"]
+
+
+def test_models_are_functions_of_a_grid(program, endpoint):
+    with ExitStack() as stack:
+        _, first, offered = connect(stack, endpoint, "--shape", "rest/y=batch,x_1-1", name="one")
+        _, second, _ = connect(stack, endpoint, "--model", "step", name="two")
+        assert sorted(offered) == ["models/double", "models/greet", "models/mix_2", "models/picky", "models/rest", "models/step"]
+        grid = stack.enter_context(gl.connect(servers=[first, second]))
+        x = np.random.default_rng(3).standard_normal(5000)
+        step = grid.function("models/step")
+        with grid.group() as group:
+            once = step.on("one")(x)
+            twice = step.on("two")(once)
+        assert np.array_equal(twice.get(), x + 1 + 1)
+        # What one connector made has gone to the other one, not to the program and back.
+        by_link = group.report().by_link
+        assert by_link["one -> two"] == x.nbytes and "one -> client" not in by_link, by_link
+        assert np.array_equal(grid.function("models/rest")(np.arange(6.0).reshape(2, 3)), [[1, 2], [4, 5]])
+        assert grid.function("models/greet")(b"you") == b"hello you"
+        with pytest.raises(gl.ArgumentError, match=r"argument 'x' has shape \[2, 4\]"):
+            grid.function("models/double")(np.ones((2, 4), np.float32))
+        with pytest.raises(gl.RemoteError, match="picky takes 4 numbers, got 3") as raised:
+            grid.function("models/picky")(np.ones(3))
+        assert raised.value.kind == "ModelRefused"
+
+
+def test_a_result_of_another_shape_is_an_error(program, fake):
+    with ExitStack() as stack:
+        _, address, _ = connect(stack, fake.endpoint, "--model", "rest", "--shape", "rest/y=batch,x_1")
+        grid = stack.enter_context(gl.connect(servers=[address]))
+        with pytest.raises(gl.WrongResult, match=r"\[2, 2\]"):
+            grid.function("models/rest")(np.ones((2, 3)))
+
+
+def test_what_is_left_out_is_said(program, fake):
+    fake.models = {**fake.models, "brain": ([tensor("x", "BF16", -1)], [tensor("y", "FP64", 1)], None)}
+    fake.not_ready["step"] = "loading"
+    with ExitStack() as stack:
+        server, _, offered = connect(stack, fake.endpoint)
+        assert "models/brain" not in offered and "models/step" not in offered and "models/double" in offered
+        server.stdin.close()
+        server.wait()
+        said = server.stderr.read()
+    assert "model 'step' is left out: it is UNAVAILABLE (loading)" in said
+    assert "model 'brain' is left out: tensor 'x' has the datatype BF16" in said
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (["--model", "none"], "has no model 'none'"),
+        (["--shape", "rest=2"], "--shape rest=2: expected MODEL/TENSOR=SIZE,..."),
+        (["--shape", "other/x=2"], "--shape: there is no model 'other' among those offered: double,"),
+        (["--shape", "rest/y=batch,2-"], "2-"),
+        (["--protocol", "v1"], "v1"),
+    ],
+)
+def test_wrong_options_are_told(program, fake, options, told):
+    command = [*GRIDLOOM, "connector", "--endpoint", fake.endpoint, "--no-agent", "--models", "none"]
+    command += options if "--protocol" in options else ["--protocol", "v2", *options]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode != 0 and told in ended.stderr and "Traceback" not in ended.stderr, ended.stderr
