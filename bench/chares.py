@@ -2,6 +2,7 @@
 
     python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
     python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
+    python bench/chares.py filters [--rounds 7]        # each filter between two sites; needs gridloom-bench, too
     python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python, plain and awaited
     python bench/chares.py balance [--rounds 3]        # a skewed stencil with each load balancer, real and simulated
     python bench/chares.py placement                   # simulated: each placement on two sites of eight elements
@@ -21,6 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GRIDLOOM = ROOT / "target" / "release" / "gridloom"
+BENCH = ROOT / "target" / "release" / "gridloom-bench"
 STENCIL = ROOT / "target" / "release" / "examples" / "stencil"
 SIZE = 2048
 CELLS = SIZE * SIZE
@@ -118,6 +120,29 @@ def sites(rounds):
             row += f" {spread(found[chares, latency])}; {simulated(2, chares, 30, latency, cell_ns):.2f} |"
         print(row, flush=True)
     return {str(case): runs for case, runs in found.items()}
+
+
+FILTERS = [[], ["compress"], ["delay=0s"], ["rate=2MBps"], ["compress", "rate=2MBps"], ["delay=4ms"], ["delay=4ms", "jitter=2ms"]]
+#: Round trips of a run.
+TRIPS = 5000
+
+
+def filters(rounds):
+    """A round trip of two chares in two processes, and a step of the stencil."""
+    found = {" ".join(names): [] for names in FILTERS}
+    for _ in range(rounds):
+        for names in FILTERS:
+            options = ["-n", 2, "--sites", 2, *(word for name in names for word in ("--filter", name))]
+            # Where a trip takes milliseconds, fewer of them.
+            trips = TRIPS // 100 if "delay=4ms" in names else TRIPS
+            command = [GRIDLOOM, "chares", "run", *options, "--", BENCH, "--chares", 2 * trips]
+            done = subprocess.check_output([str(word) for word in command], text=True)
+            trip_us = float(done.split()[-1]) / trips * 1e6
+            found[" ".join(names)].append((trip_us, real(2, 16, 60, *options[2:])[0]))
+    print("| filters | round trip, us | stencil, 16 chares, ms a step |\n|---|---|---|")
+    for names, runs in found.items():
+        print(f"| {names or 'none'} | {spread([trip for trip, _ in runs])} | {spread([step for _, step in runs])} |")
+    return found
 
 
 PLAYERS = """
@@ -223,13 +248,13 @@ def sweep():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["stencil", "sites", "python", "balance", "placement", "sweep"])
+    parser.add_argument("part", choices=["stencil", "sites", "filters", "python", "balance", "placement", "sweep"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
     subprocess.run(cargo, check=True, cwd=ROOT)
-    parts = {"stencil": stencil, "sites": sites, "python": python, "balance": balance}
+    parts = {"stencil": stencil, "sites": sites, "filters": filters, "python": python, "balance": balance}
     simulations = {"placement": placement, "sweep": sweep}
     found = simulations[options.part]() if options.part in simulations else parts[options.part](options.rounds)
     if options.json:
