@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 
 import gridloom as gl
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from gridloom import _connected, _connector
 from gridloom._errors import InputError
-from model_servers import Fake, free_port, mlserver, running_mlserver, tensor
+from model_servers import MODELS, Fake, free_port, mlserver, running_mlserver, tensor
 
 GRIDLOOM = [sys.executable, "-m", "gridloom"]
 
@@ -91,6 +92,16 @@ def test_an_endpoint_that_goes_and_comes_back(fake):
         made.call(step, [np.ones(2)])
     fake.spoil = None
     assert made.call(step, [np.ones(2)])[0].tolist() == [2, 2]
+
+
+def test_an_endpoint_that_does_not_answer(fake):
+    go = threading.Event()
+    made = _connector.PROTOCOLS["v2"](fake.endpoint, 0.25)
+    step = connector(fake.endpoint).signature("step")
+    fake.spoil = lambda body: go.wait() and body
+    with pytest.raises(_connected.EndpointLost, match="did not answer /v2/models/step/infer within 0.25 s"):
+        made.call(step, [np.ones(2)])
+    go.set()
 
 
 def test_models_that_are_not_ready_or_go(fake):
@@ -212,6 +223,27 @@ def test_models_are_functions_of_a_grid(program, endpoint):
         with pytest.raises(gl.RemoteError, match="picky takes 4 numbers, got 3") as raised:
             grid.function("models/picky")(np.ones(3))
         assert raised.value.kind == "ModelRefused"
+
+
+def test_an_endpoint_that_goes_while_its_connector_runs(program):
+    with ExitStack() as stack:
+        with Fake() as fake:
+            _, address, _ = connect(stack, fake.endpoint, "--model", "step")
+            grid = stack.enter_context(gl.connect(servers=[address]))
+            step = grid.function("models/step")
+            assert step(np.ones(2)).tolist() == [2, 2]
+            del fake.models["step"]
+            with pytest.raises(gl.RemoteError, match="Model step not found") as raised:
+                step(np.ones(2))
+            assert raised.value.kind == "ModelGone"
+            fake.spoil = lambda body: None
+            fake.models["step"] = MODELS["step"]
+            with pytest.raises(gl.RemoteError, match="closed the connection without an answer") as raised:
+                step(np.ones(2))
+            assert raised.value.kind == "EndpointLost"
+        with pytest.raises(gl.RemoteError, match="cannot be reached: Connection refused") as raised:
+            step(np.ones(2))
+        assert raised.value.kind == "EndpointLost"
 
 
 def test_a_result_of_another_shape_is_an_error(program, fake):

@@ -205,8 +205,8 @@ class V2:
                 if is_new:
                     raise EndpointLost(f"{self._endpoint} closed the connection without an answer to {path}: {error}") from None
             except TimeoutError:
+                seconds = _CONNECT_SECONDS if self._connection.sock is None else self._seconds
                 self._connection.close()
-                seconds = _CONNECT_SECONDS if is_new and self._connection.sock is None else self._seconds
                 raise EndpointLost(f"{self._endpoint} did not answer {path} within {seconds:g} s") from None
             except OSError as error:
                 self._connection.close()
