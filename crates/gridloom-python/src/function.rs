@@ -74,8 +74,8 @@ impl RawFunction {
         })
     }
 
-    /// `label` is what people see for its name.
-    #[pyo3(signature = (args, kwargs, timeout_seconds, label=None))]
+    /// `label` is what people see for its name, `repeats` the serial of the call that it is once more.
+    #[pyo3(signature = (args, kwargs, timeout_seconds, label=None, repeats=None))]
     fn submit(
         &self,
         py: Python<'_>,
@@ -83,10 +83,15 @@ impl RawFunction {
         kwargs: &Bound<'_, PyDict>,
         timeout_seconds: Option<f64>,
         label: Option<&str>,
+        repeats: Option<u64>,
     ) -> PyResult<RawPending> {
         let limit = limit_of(timeout_seconds);
         let (grid, function) = self.function.live(py)?;
         let function = label.map_or_else(|| function.clone(), |label| function.labelled(label));
+        let function = match repeats {
+            Some(serial) => function.repeating(serial),
+            None => function,
+        };
         let describes_only = self.session.describes_only;
         let target = Target { grid: &grid, signature: function.signature(), describes_only, snapshots: None };
         let (args, named) = target.arguments(args, Some(kwargs))?;

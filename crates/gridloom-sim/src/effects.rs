@@ -279,7 +279,7 @@ impl Simulation {
         let puts = self.uses(&task, Does::puts);
         if !puts.is_empty() {
             self.tasks.wait_after(node, &task);
-            return self.share(node, task.id, puts);
+            return self.share(node, &task, puts);
         }
         let input = self.at(node, |tasks, kernel, place| tasks.computed(kernel, place, &task));
         self.shared_ended(node, task.id);

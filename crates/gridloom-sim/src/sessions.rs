@@ -59,6 +59,8 @@ struct Session {
 struct Call {
     /// What it gets or puts next, in order.
     uses: VecDeque<UsedName>,
+    /// The call as which it puts, once it has begun.
+    puts_as: Option<TaskId>,
     /// To be released when it has ended.
     held: Vec<DatumId>,
 }
@@ -101,11 +103,12 @@ impl Sessions {
     }
 
     /// A call waits until it has had these.
-    pub(crate) fn begin(&mut self, client: NodeId, task: TaskId, uses: VecDeque<UsedName>) -> Vec<Step> {
+    pub(crate) fn begin(&mut self, client: NodeId, task: &Task, uses: VecDeque<UsedName>) -> Vec<Step> {
         self.with(client, |session, out| {
-            session.calls.entry(task).or_default().uses = uses;
+            let call = session.calls.entry(task.id).or_default();
+            (call.uses, call.puts_as) = (uses, Some(task.puts_as()));
             if session.is_ready {
-                session.go_on(task, out);
+                session.go_on(task.id, out);
             }
         })
     }
@@ -180,14 +183,15 @@ impl Session {
         let (client, meta) = (self.client, Meta::Bytes { size_bytes: used.size_bytes });
         let datum = DatumId { client, serial: self.serial() };
         let (known, group, copy) = (self.serial(), self.serial(), self.serial());
-        self.calls.entry(task).or_default().held.push(datum);
+        let call = self.calls.entry(task).or_default();
+        call.held.push(datum);
+        let made_by = call.puts_as.map(|task| Maker { task, digest: digest(&used) });
         out.push(Step::Keep(datum, meta.clone()));
         let source = Source { meta: meta.clone(), at: vec![client] };
         let id = GroupId { client, serial: known };
         // A group without calls: the client learns of the datum.
         let group_of_it = Group { id, tasks: Vec::new(), sources: [(datum, source)].into(), wanted: Vec::new() };
         out.push(Step::Command(Command::Run { group: group_of_it, heuristic: "auto".into() }));
-        let made_by = Some(Maker { task, digest: digest(&used) });
         NameCommand::Put {
             name: used.name,
             datum,

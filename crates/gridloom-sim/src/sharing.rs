@@ -22,8 +22,8 @@ impl Simulation {
     }
 
     /// A task that has begun waits until it has had these.
-    pub(crate) fn share(&mut self, server: NodeId, task: TaskId, uses: VecDeque<UsedName>) {
-        self.kernel.deliver(server, Input::Calling { task, waits: true });
+    pub(crate) fn share(&mut self, server: NodeId, task: &Task, uses: VecDeque<UsedName>) {
+        self.kernel.deliver(server, Input::Calling { task: task.id, waits: true });
         let client = self.session_of(server);
         let steps = self.sessions.begin(client, task, uses);
         self.take(client, steps);
@@ -106,15 +106,15 @@ impl Simulation {
 
     /// Begins a task, which may have to wait for shared data first.
     pub(crate) fn start_task(&mut self, server: NodeId, task: Arc<Task>) {
-        let (id, gets) = (task.id, self.uses(&task, Does::gets));
+        let gets = self.uses(&task, Does::gets);
         if !gets.is_empty() || !self.uses(&task, Does::puts).is_empty() {
             // A call that only puts has it by then.
             self.session_of(server);
         }
         let waits = !gets.is_empty();
-        self.at(server, |tasks, kernel, place| tasks.start(kernel, &place, task, waits));
+        self.at(server, |tasks, kernel, place| tasks.start(kernel, &place, task.clone(), waits));
         if waits {
-            self.share(server, id, gets);
+            self.share(server, &task, gets);
         }
     }
 }

@@ -51,7 +51,7 @@ impl Stage {
             args: args.map(inline).to_vec(),
             outputs: Vec::new(),
             work_flops: Some(1e9),
-            terms: Terms { only, uses, ..Terms::default() },
+            terms: Terms { only, uses: uses.into(), ..Terms::default() },
         }
     }
 
@@ -206,6 +206,30 @@ fn a_name_that_exists_fails_the_call() {
         }
         other => panic!("{other:?}"),
     }
+    stage.nothing_is_left(&["part/1"]);
+}
+
+#[test]
+fn a_call_that_its_program_makes_once_more_may_put_the_same() {
+    let mut stage = Stage::new();
+    let first = stage.begin("puts", 0, [1, SMALL]);
+    assert_eq!(stage.end(first), Ok(()));
+    let mut again = |bytes| {
+        let mut task = stage.task("puts", Some(stage.servers[1]), [1, bytes]);
+        task.terms.repeats = std::num::NonZeroU64::new(first.serial);
+        let id = task.id;
+        stage.run(vec![task]);
+        stage.end(id)
+    };
+    assert_eq!(again(SMALL), Ok(()));
+    match again(2 * SMALL) {
+        Err(TaskError::Raised { kind, message, .. }) => {
+            assert_eq!(kind, "NameExists");
+            assert!(message.contains("runs again, and puts other data"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(stage.named("part/1"), (SMALL as u64, 1, vec![stage.servers[0]]));
     stage.nothing_is_left(&["part/1"]);
 }
 

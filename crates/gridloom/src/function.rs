@@ -1,6 +1,7 @@
 //! Functions of the grid, their arguments, and plain calls.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct Function {
     pub(crate) object: Option<ObjectLocation>,
     /// After which errors its calls run again.
     pub(crate) retry: Option<Arc<Retry>>,
+    /// The call that its calls are, once more.
+    pub(crate) repeats: Option<u64>,
     /// Parameters that are files which the caller does not take.
     pub(crate) unwanted_files: Vec<usize>,
     /// What people see for its name.
@@ -136,6 +139,12 @@ impl Function {
     /// nor calls that call the program back: they run once.
     pub fn retried(self, retry: Retry) -> Function {
         Function { retry: Some(Arc::new(retry)), ..self }
+    }
+
+    /// The same with calls that are an earlier plain call of this session once more, by the serial of its [`Pending::task`]: what that
+    /// one has put by name, they may put again, if it is the same. Of several runs each names the first.
+    pub fn repeating(self, first_serial: u64) -> Function {
+        Function { repeats: Some(first_serial), ..self }
     }
 
     /// The same without the files that it would make for these parameters, by index: it gets no path for them.
@@ -298,8 +307,9 @@ impl Function {
                 only: self.server(),
                 retry: self.retry.clone(),
                 label: self.label.clone(),
+                repeats: self.repeats.and_then(NonZeroU64::new),
                 ranks: self.ranks,
-                uses: bound.uses,
+                uses: bound.uses.into(),
                 ..self.grid.terms()
             },
         };

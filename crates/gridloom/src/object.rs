@@ -186,6 +186,7 @@ impl Object {
             only: None,
             object: Some(self.location),
             retry: None,
+            repeats: None,
             unwanted_files: Vec::new(),
             transfers: TransferLimits::default(),
             label: None,

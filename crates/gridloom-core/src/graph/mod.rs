@@ -6,6 +6,7 @@
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,11 @@ impl Task {
     /// What people see of it: its label, or else its name.
     pub fn label(&self) -> &str {
         self.terms.label.as_deref().unwrap_or_else(|| self.name())
+    }
+
+    /// The call that puts what its function puts: itself, or the first of those that its program has made for one another.
+    pub fn puts_as(&self) -> TaskId {
+        TaskId { serial: self.terms.repeats.map_or(self.id.serial, NonZeroU64::get), ..self.id }
     }
 
     /// Whether its function runs one that its program sends along. Then models of its function do not tell how long it takes.

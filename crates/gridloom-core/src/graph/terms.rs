@@ -1,6 +1,7 @@
 //! On what terms a task runs: where, how often, before which others.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -26,10 +27,13 @@ pub struct Terms {
     pub ranks: u32,
     /// What people see for its function: the name of the one that a program sends along, which its function runs.
     pub label: Option<Box<str>>,
+    /// The serial of an earlier call of its program that failed, if this one is that call once more. What that one has put by name, this one
+    /// may put again.
+    pub repeats: Option<NonZeroU64>,
     /// Shared data that it gets and puts by name, as its function declares. Servers of a simulation move them. Real ones do not see it:
     /// there the function does.
     #[serde(skip)]
-    pub uses: Vec<UsedName>,
+    pub uses: Box<[UsedName]>,
     /// After which errors its client has it run again. Servers do not see it.
     #[serde(skip)]
     pub retry: Option<Arc<Retry>>,

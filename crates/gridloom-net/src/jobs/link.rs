@@ -319,7 +319,7 @@ impl Link {
         let run = Run {
             serial,
             function: pending.function,
-            task: pending.task.id,
+            puts_as: pending.task.puts_as(),
             depth: pending.task.terms.depth,
             tells: pending.task.terms.tells,
             ranks: pending.task.terms.ranks,

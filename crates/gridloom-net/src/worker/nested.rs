@@ -34,7 +34,7 @@ struct Worker {
 /// The call that runs.
 struct Call {
     serial: u64,
-    task: TaskId,
+    puts_as: TaskId,
     depth: u16,
     /// Threads of it that wait.
     waiting: u32,
@@ -71,7 +71,7 @@ pub(super) fn begin(run: &Run) -> Running {
     let rest = if DROPS.load(Ordering::Relaxed) { Rest::Dropped } else { Rest::Log };
     let speech = Speech::new(Instant::now(), rest);
     worker().call =
-        Some(Call { serial: run.serial, task: run.task, depth: run.depth, waiting: 0, tells: run.tells, speech });
+        Some(Call { serial: run.serial, puts_as: run.puts_as, depth: run.depth, waiting: 0, tells: run.tells, speech });
     Running
 }
 
@@ -124,12 +124,12 @@ pub fn depth() -> u16 {
 
 /// The client that made the call that this worker runs; `None` in a process that runs none.
 pub fn client() -> Option<NodeId> {
-    worker().call.as_ref().map(|call| call.task.client)
+    worker().call.as_ref().map(|call| call.puts_as.client)
 }
 
-/// The call that this worker runs; `None` in a process that runs none.
-pub fn task() -> Option<TaskId> {
-    worker().call.as_ref().map(|call| call.task)
+/// The call as which the function that this worker runs puts data; `None` in a process that runs none.
+pub fn puts_as() -> Option<TaskId> {
+    worker().call.as_ref().map(|call| call.puts_as)
 }
 
 /// A thread of the call that this worker runs waits, until the guard is dropped. `None` in a process that runs no call.

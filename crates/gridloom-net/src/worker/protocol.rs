@@ -58,8 +58,8 @@ pub(crate) enum ToWorker {
 pub(crate) struct Run {
     pub(crate) serial: u64,
     pub(crate) function: u32,
-    /// Its name.
-    pub(crate) task: TaskId,
+    /// The call as which it puts data by name: itself, or one that it repeats.
+    pub(crate) puts_as: TaskId,
     /// How many calls it is nested in.
     pub(crate) depth: u16,
     /// Its program wants what it says.

@@ -47,6 +47,7 @@ class Call:
     # The server that it is bound to, if it is, and how often it was sent.
     bound_to: str | None = None
     attempts: int = 0
-    # The call of the grid, once it was sent.
+    # The call of the grid, once it was sent, and the serial of the first of them: those after it may put again what it has put.
     pending: _gridloom.RawPending | None = None
     serial: int = -1
+    first_serial: int | None = None

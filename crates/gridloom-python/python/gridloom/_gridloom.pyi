@@ -136,7 +136,12 @@ class RawFunction:
     def results(self) -> list[str]: ...
     def takes(self, name: str) -> bool: ...
     def submit(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], timeout_seconds: float | None, label: str | None = None
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        timeout_seconds: float | None,
+        label: str | None = None,
+        repeats: int | None = None,
     ) -> RawPending: ...
     def initialize_module(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
 

@@ -267,8 +267,11 @@ class Runner:
             if call.limit is not None and call.deadline is None:
                 call.deadline = now + call.limit
             left = None if call.deadline is None else max(call.deadline - now, 0.0)
-            pending = self._on(call.bound_to).submit((call.setup, call.function, call.arguments), {}, left, call.name)
+            arguments = (call.setup, call.function, call.arguments)
+            pending = self._on(call.bound_to).submit(arguments, {}, left, call.name, call.first_serial)
             call.pending, call.serial, call.sent = pending, pending.serial(), now
+            if call.first_serial is None:
+                call.first_serial = call.serial
             if not self._ends.note(pending, call.serial, self):
                 raise self._no_session()
             call.attempts += 1

@@ -167,6 +167,7 @@ impl Grid {
             only: None,
             object: None,
             retry: None,
+            repeats: None,
             unwanted_files,
             transfers: TransferLimits::default(),
             label: None,

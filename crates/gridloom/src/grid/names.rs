@@ -160,7 +160,7 @@ impl SharedData<'_> {
     /// # Errors
     /// [`Error::Usage`] for a number of replicas that cannot be; [`BegunPut::wait`] has the others.
     pub fn begin_put(&self, name: &str, value: &Value, options: PutOptions) -> Result<BegunPut, Error> {
-        let made_by = match (nested::task(), value.payload()) {
+        let made_by = match (nested::puts_as(), value.payload()) {
             (Some(task), Some(payload)) => Some(Maker { task, digest: payload.digest(value.meta()) }),
             _ => None,
         };
