@@ -220,7 +220,7 @@ impl Agent {
             DirectoryToAgent::Pace { .. } => not_taken(from, out),
             DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, function, &why, out),
             DirectoryToAgent::Drains => self.on_drains(now, from, out),
-            DirectoryToAgent::Subscribe => self.on_subscribe(from, out),
+            DirectoryToAgent::Subscribe => self.on_subscribe(now, from, out),
             DirectoryToAgent::AskLinks => {
                 send(out, from, DirectoryToClient::LinksKnown { links: self.link_reports(now) });
             }

@@ -53,8 +53,12 @@ impl Agent {
         }
     }
 
-    /// A client is told what all others know. What they do not know yet it hears with them.
-    pub(super) fn on_subscribe(&mut self, client: NodeId, out: &mut Vec<Effect>) {
+    /// A client is told what all others know. Other changes that they do not know yet it hears with them; but it is never told of
+    /// functions without their servers, and a program may have waited for a server to come before it began.
+    pub(super) fn on_subscribe(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
+        if self.telling.has_other_functions {
+            self.tell_now(now, out);
+        }
         self.telling.clients.insert(client);
         let servers = self.telling.servers.clone();
         let functions = Some(self.functions.values().map(|(signature, _)| signature.clone()).collect());
@@ -121,7 +125,6 @@ mod tests {
         let names = |news: &DirectoryNews| news.servers.iter().map(|server| server.node.0).collect::<Vec<_>>();
         register(&mut agent, 2, "one:1", 1.0, 1.0);
         register(&mut agent, 3, "two:1", 1.0, 1.0);
-        tells(&mut agent);
         let [first] = &told(receives(&mut agent, NodeId(9), DirectoryToAgent::Subscribe))[..] else { panic!() };
         assert_eq!((first.0, first.1.is_whole, names(&first.1)), (NodeId(9), true, vec![2, 3]));
         assert_eq!(first.1.functions.as_ref().map(Vec::len), Some(agent.functions.len()));
