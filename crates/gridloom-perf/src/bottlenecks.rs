@@ -69,13 +69,13 @@ impl<P> Default for Bottlenecks<P> {
 
 impl<P: Ord + Clone> Bottlenecks<P> {
     /// Learns from a transfer that came at `rate`: the bytes that others moved meanwhile over what they share with it. What is not known
-    /// to be apart shares something with it if that was seen, or if it `is_presumed`.
+    /// to be apart shares something with it if that was seen, or if a way of both is `presumed`, of so many bytes per second.
     pub(super) fn learn(
         &mut self,
         seen: &Seen<P>,
         rate: f64,
         traffic: &Traffic<P>,
-        (bandwidth, is_presumed): (impl Fn(&Pair<P>) -> Option<f64>, impl Fn(&Pair<P>) -> bool),
+        (bandwidth, presumed): (impl Fn(&Pair<P>) -> Option<f64>, impl Fn(&Pair<P>) -> Option<f64>),
     ) -> f64 {
         let pair = (seen.from.clone(), seen.to.clone());
         let Some(expected) = bandwidth(&pair) else { return 0.0 };
@@ -86,7 +86,9 @@ impl<P: Ord + Clone> Bottlenecks<P> {
             .into_iter()
             .filter_map(|(other, bytes)| {
                 let width = bandwidth(&other)?;
-                Some((other, (bytes / seconds).min(width), width.max(expected)))
+                // One link of a way may look narrower than the way.
+                let wider = width.max(expected).max(presumed(&other).unwrap_or_default());
+                Some((other, (bytes / seconds).min(width), wider))
             })
             .collect();
         for (other, other_rate, wider) in &others {
@@ -113,7 +115,7 @@ impl<P: Ord + Clone> Bottlenecks<P> {
             }
         }
         let shares = |other: &Pair<P>, wider: f64| {
-            is_presumed(other) || self.known(&pair, other, wider).is_some_and(|r| !r.together.is_empty())
+            presumed(other).is_some() || self.known(&pair, other, wider).is_some_and(|r| !r.together.is_empty())
         };
         seconds
             * suspects.iter().filter(|(other, _, wider)| shares(other, *wider)).map(|(_, rate, _)| rate).sum::<f64>()
@@ -156,13 +158,11 @@ impl<P: Ord + Clone> Bottlenecks<P> {
         found
     }
 
-    /// Whether two of these links were seen to share nothing.
-    pub(super) fn are_apart(&self, links: &[Pair<P>], bandwidth: impl Fn(&Pair<P>) -> Option<f64>) -> bool {
+    /// Whether two of these links were seen to share no way of that bandwidth.
+    pub(super) fn are_apart(&self, links: &[Pair<P>], bandwidth: f64) -> bool {
         let links: BTreeSet<&Pair<P>> = links.iter().collect();
-        self.relations.iter().any(|((a, b), relation)| {
-            let wider = || Some(bandwidth(a)?.max(bandwidth(b)?));
-            links.contains(a) && links.contains(b) && wider().is_some_and(|wider| relation.is_apart(wider))
-        })
+        let are_known = |(a, b): &(Pair<P>, Pair<P>)| links.contains(a) && links.contains(b);
+        self.relations.iter().any(|(both, relation)| are_known(both) && relation.is_apart(bandwidth))
     }
 
     /// A place is gone.
@@ -226,7 +226,7 @@ mod tests {
             .collect();
         all.iter().for_each(|seen| traffic.add(seen.end, seen.clone()));
         let learned = all.iter().zip(rates).map(|(seen, (_, _, rate))| {
-            bottlenecks.learn(seen, *rate as f64, &traffic, (|_: &Pair<u32>| Some(100.0), |_: &Pair<u32>| false))
+            bottlenecks.learn(seen, *rate as f64, &traffic, (|_: &Pair<u32>| Some(100.0), |_: &Pair<u32>| None))
         });
         learned.collect()
     }
@@ -254,9 +254,9 @@ mod tests {
         let mut bottlenecks = Bottlenecks::default();
         moves(&mut bottlenecks, 0, &[(1, 3, 75), (2, 4, 75)]);
         let links = [(1, 3), (2, 4)];
-        assert!(bottlenecks.are_apart(&links, |_| Some(100.0)));
-        assert!(!bottlenecks.are_apart(&links, |_| Some(150.0)));
-        assert!(!bottlenecks.are_apart(&links[..1], |_| Some(100.0)));
+        assert!(bottlenecks.are_apart(&links, 100.0));
+        assert!(!bottlenecks.are_apart(&links, 150.0));
+        assert!(!bottlenecks.are_apart(&links[..1], 100.0));
     }
 
     #[test]

@@ -14,9 +14,33 @@ use super::bottlenecks::Bottleneck;
 const NARROW: f64 = 0.7;
 /// So often each place is given its site.
 const ROUNDS: usize = 3;
+/// Latencies that differ by less than that are of one site, or by less than this factor.
+const CLOSE_S: f64 = 3e-3;
+const CLOSE: f64 = 4.0;
+
+/// Whether a latency is of the same site as the closest one.
+pub fn is_close(latency_s: f64, closest_s: f64) -> bool {
+    latency_s <= closest_s + CLOSE_S || latency_s <= closest_s * CLOSE
+}
+
+/// Tells links that are much longer than others of both their places. Such a one crosses to another site, which no data on their way
+/// make it look like.
+pub(super) fn are_far<P: Ord + Clone>(latencies_s: BTreeMap<(P, P), f64>) -> impl Fn(&(P, P)) -> bool {
+    let mut closest_s: BTreeMap<P, f64> = BTreeMap::new();
+    for ((from, to), latency_s) in &latencies_s {
+        for place in [from, to] {
+            let closest = closest_s.entry(place.clone()).or_insert(*latency_s);
+            *closest = closest.min(*latency_s);
+        }
+    }
+    move |pair| {
+        let is_far = |latency_s: &f64| [&pair.0, &pair.1].iter().all(|place| !is_close(*latency_s, closest_s[*place]));
+        latencies_s.get(pair).is_some_and(is_far)
+    }
+}
 
 /// The ways that join sites, by the bandwidths of links between places. A link that was measured one way only is taken to be alike both
-/// ways. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed, or are guesses.
+/// ways. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed.
 pub(super) fn ways<P: Ord + Clone>(
     mut bandwidths: BTreeMap<(P, P), f64>,
     is_sure: impl Fn(&(P, P)) -> bool,
@@ -31,25 +55,42 @@ pub(super) fn ways<P: Ord + Clone>(
 }
 
 /// The narrow links between sites, by the way that they are taken to share.
-pub(super) struct Shared<P>(BTreeMap<(P, P), (usize, usize)>);
+pub(super) struct Shared<P> {
+    ways: BTreeMap<(P, P), (usize, usize)>,
+    /// By the widest of their links, bytes per second.
+    widths: BTreeMap<(usize, usize), f64>,
+}
 
 impl<P: Ord + Clone> Shared<P> {
     pub(super) fn of(bandwidths: &BTreeMap<(P, P), f64>) -> Shared<P> {
         let links = Links::new(bandwidths);
         let sites = links.sites();
-        let narrow = bandwidths.keys().filter(|pair| links.is_narrow(pair));
-        let ways = narrow.map(|pair| (pair.clone(), (sites[&pair.0], sites[&pair.1])));
-        Shared(ways.filter(|(_, (from, to))| from != to).collect())
+        let (mut ways, mut widths) = (BTreeMap::new(), BTreeMap::new());
+        for (pair, bandwidth) in bandwidths.iter().filter(|(pair, _)| links.is_narrow(pair)) {
+            let way = (sites[&pair.0], sites[&pair.1]);
+            if way.0 != way.1 {
+                ways.insert(pair.clone(), way);
+                let width: &mut f64 = widths.entry(way).or_default();
+                *width = width.max(*bandwidth);
+            }
+        }
+        Shared { ways, widths }
     }
 
     /// Whether two links are taken to share a way.
     pub(super) fn share(&self, pair: &(P, P), other: &(P, P)) -> bool {
-        self.0.get(pair).is_some_and(|way| self.0.get(other) == Some(way))
+        self.width(pair, other).is_some()
+    }
+
+    /// What the way lets through that two links are taken to share, bytes per second.
+    pub(super) fn width(&self, pair: &(P, P), other: &(P, P)) -> Option<f64> {
+        let way = self.ways.get(pair).filter(|way| self.ways.get(other) == Some(way))?;
+        self.widths.get(way).copied()
     }
 
     /// The links that are taken to share the way of that one.
     pub(super) fn beside<'a>(&'a self, pair: &'a (P, P)) -> impl Iterator<Item = &'a (P, P)> {
-        self.0.keys().filter(move |other| *other != pair && self.share(pair, other))
+        self.ways.keys().filter(move |other| *other != pair && self.share(pair, other))
     }
 }
 
