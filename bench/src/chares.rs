@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use gridloom::Message;
-use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Placement, Value};
+use gridloom::chares::{self, AsyncChare, AsyncContext, Callback, Chare, Context, Contribution, Job, Placement, Value};
 
 use crate::Figure;
 use crate::limits::Peer;
@@ -20,7 +20,7 @@ const TRACED: u32 = 1_000_000;
 const MILLION: usize = 1_000_000;
 
 pub(crate) fn figures() -> Vec<Figure> {
-    vec![within_an_element(), with_a_timeline(), between_processes(), million()]
+    vec![within_an_element(), awaited_within_an_element(), with_a_timeline(), between_processes(), million()]
 }
 
 #[derive(Clone, Message)]
@@ -60,12 +60,49 @@ fn play(messages: u32) -> impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> {
     }
 }
 
+/// Waits for the ball, and sends it back.
+struct Waiter;
+
+impl AsyncChare for Waiter {
+    type Message = Ask;
+
+    async fn run(self, cx: AsyncContext<Waiter>) {
+        let own = cx.index()[0];
+        let other = cx.array().at(1 - own);
+        if own == 0 {
+            cx.send(other.clone(), Ask::Ball { left: LOCAL });
+        }
+        let began = cx.now();
+        while let Ask::Ball { left } = cx.receive().await {
+            match left {
+                0 => cx.exit(cx.now() - began),
+                _ => cx.send(other.clone(), Ask::Ball { left: left - 1 }),
+            }
+        }
+    }
+}
+
+/// ns a message of a program that tells its seconds.
+fn each(program: impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> + Send + Sync + 'static) -> f64 {
+    let ended = chares::run(program).expect("it ends");
+    ended.value.float().expect("seconds") * 1e9 / f64::from(LOCAL)
+}
+
+fn awaited_within_an_element() -> Figure {
+    let waiting = |job: &mut Job<'_>| job.async_array(2, Placement::Blocks, |_| Waiter).map(drop);
+    let both = (0..ROUNDS).map(|_| (each(waiting), each(play(LOCAL))));
+    let (awaited, plain): (Vec<f64>, Vec<f64>) = both.unzip();
+    Figure {
+        name: "awaited message between two chares of an element, ns",
+        ours: format!("{:.0}", Samples::new(awaited.clone()).median()),
+        limit: format!("{:.0} (plain)", Samples::new(plain.clone()).median()),
+        ratios: awaited.iter().zip(&plain).map(|(awaited, plain)| awaited / plain).collect(),
+        aim: "told",
+    }
+}
+
 fn within_an_element() -> Figure {
-    let round = |_| {
-        let ended = chares::run(play(LOCAL)).expect("it ends");
-        ended.value.float().expect("seconds") * 1e9 / f64::from(LOCAL)
-    };
-    let ns: Vec<f64> = (0..ROUNDS).map(round).collect();
+    let ns: Vec<f64> = (0..ROUNDS).map(|_| each(play(LOCAL))).collect();
     Figure {
         name: "message between two chares of an element, ns",
         ours: format!("{:.0}", Samples::new(ns.clone()).median()),

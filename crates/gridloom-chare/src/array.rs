@@ -40,6 +40,9 @@ pub(crate) trait AnyArray {
     /// The chare in that slot goes to another element, if it can.
     fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe);
 
+    /// What chares wait for that say it, each with its number.
+    fn waits(&self, core: &Core, array: ArrayId) -> Vec<(u32, String)>;
+
     /// A chare comes from another element: the body of its record.
     ///
     /// # Errors
@@ -126,6 +129,11 @@ impl<C: Chare> AnyArray for Array<C> {
             // It stays, and the balancer may order it again.
             core.transit.ended(array, core.roster(array).number(slot));
         }
+    }
+
+    fn waits(&self, core: &Core, array: ArrayId) -> Vec<(u32, String)> {
+        let here = (0..).zip(&self.chares).filter_map(|(slot, chare)| Some((slot, chare.as_ref()?.waits_for()?)));
+        here.map(|(slot, waits)| (core.roster(array).number(slot), waits)).collect()
     }
 
     fn arrive(

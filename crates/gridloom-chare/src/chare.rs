@@ -28,6 +28,11 @@ pub trait Chare: Sized + 'static {
         cx.unexpected(tag);
     }
 
+    /// What it waits for, in words, for the error of a program that can never end.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
+
     /// How a timeline calls what [`Chare::outcome`] does for that tag.
     fn name_of_outcome(&self, tag: u32) -> Cow<'static, str> {
         format!("outcome {tag}").into()
@@ -40,7 +45,7 @@ pub enum Start {}
 
 /// What an entry method may do.
 pub struct Context<'a, C> {
-    core: &'a mut Core,
+    pub(crate) core: &'a mut Core,
     array: ArrayId,
     slot: u32,
     of: PhantomData<fn(&C)>,
@@ -61,6 +66,12 @@ impl<C> Context<'_, C> {
     /// Sends a message that runs before those of higher priority numbers. 0 is the usual one.
     pub fn send_with<D: Chare>(&mut self, priority: Priority, to: Target<D>, message: D::Message) {
         self.core.send(to.array, &to.to, priority, message);
+    }
+
+    /// Calls back with that value: gives a [`ReplyTo`](super::ReplyTo) what its chare waits for, ends the program, or runs `outcome` of
+    /// chares.
+    pub fn call_back(&mut self, callback: impl Into<Callback>, value: impl Into<Value>) {
+        self.core.call_back(callback.into(), value.into());
     }
 
     /// Calls back once no message waits or is on its way, on any element.

@@ -1,6 +1,7 @@
 //! What an entry method acts on: all of an element but its chares.
 
 use std::any::Any;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use gridloom_base::Time;
@@ -40,7 +41,7 @@ pub(crate) struct Core {
     pub(crate) checkpoints: Checkpoints,
     pub(crate) quiescence: Quiescence,
     pub(crate) account: Account,
-    pub(crate) clock: Box<dyn Fn() -> Time>,
+    pub(crate) clock: Rc<dyn Fn() -> Time>,
     pub(crate) end: Option<Value>,
     pub(crate) failure: Option<ChareError>,
 }
@@ -65,7 +66,7 @@ impl Core {
             checkpoints,
             quiescence,
             account,
-            clock: Box::new(|| Time(0)),
+            clock: Rc::new(|| Time(0)),
             end,
             failure,
         }
@@ -352,7 +353,7 @@ impl Core {
         let Callback { goal, tag, .. } = callback;
         match goal {
             Goal::Exit => self.exit(value),
-            Goal::Stalled => self.fail(ChareError::Stalled { elements: self.elements.count() }),
+            Goal::Stalled => self.fail(ChareError::Stalled { elements: self.elements.count(), waiting: String::new() }),
             Goal::Chares { array, to } => self.bring(array, to, Outcome { tag, value }),
         }
     }

@@ -1,6 +1,7 @@
 //! A processing element: its chares, and the scheduler that runs their entry methods.
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use gridloom_base::Time;
@@ -22,6 +23,9 @@ use super::reduction::Reduction;
 use super::roster::{Place, Roster};
 use super::shape::Shape;
 use super::value::Value;
+
+/// So many waiting chares are named where a program can never end.
+const TOLD_MAX: usize = 8;
 
 /// What came of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,7 +149,10 @@ impl Element {
     pub fn step(&mut self) -> Result<Step, ChareError> {
         loop {
             if let Some(failure) = &self.core.failure {
-                return Err(failure.clone());
+                return Err(match failure {
+                    ChareError::Stalled { .. } => self.stalled(),
+                    other => other.clone(),
+                });
             }
             if self.core.end.is_some() {
                 return Ok(Step::Ended);
@@ -161,6 +168,24 @@ impl Element {
                 return Ok(Step::Idle);
             }
         }
+    }
+
+    /// The error of a program that can never end, with what chares of this element wait for.
+    pub fn stalled(&self) -> ChareError {
+        let of = |(array, chares): (ArrayId, &dyn AnyArray)| {
+            let roster = self.core.roster(array);
+            let in_words =
+                move |(number, waits)| format!("{}{} waits for {waits}", roster.name, roster.shape.index(number));
+            chares.waits(&self.core, array).into_iter().map(in_words).collect::<Vec<String>>()
+        };
+        let arrays = (0..).map(ArrayId).zip(self.arrays.iter().map(Box::as_ref));
+        let mut waiting: Vec<String> = arrays.flat_map(of).collect();
+        let more = waiting.len().saturating_sub(TOLD_MAX);
+        waiting.truncate(TOLD_MAX);
+        waiting.extend((more > 0).then(|| format!("and {more} more")));
+        let waiting =
+            if waiting.is_empty() { String::new() } else { format!(" On this element {}.", waiting.join("; ")) };
+        ChareError::Stalled { elements: self.core.elements.count(), waiting }
     }
 
     /// A letter of another element has come.
@@ -257,7 +282,7 @@ impl Element {
 
     /// What [`Context::now`] tells. Without one the time is 0.
     pub fn set_clock(&mut self, clock: impl Fn() -> Time + 'static) {
-        self.core.clock = Box::new(clock);
+        self.core.clock = Rc::new(clock);
     }
 
     /// The program fails if all is quiet now and no chare waits for that: it can never end then. For the owner of the first element

@@ -51,9 +51,13 @@ pub enum ChareError {
     /// Found by quiescence.
     #[error(
         "the program can never end: on {elements} elements no message waits or is on its way, and no chare has called \
-         Context::exit; is one waiting for a message that is not sent, or a reduction for a chare that does not contribute?"
+         Context::exit; is one waiting for a message that is not sent, or a reduction for a chare that does not contribute?{waiting}"
     )]
-    Stalled { elements: u32 },
+    Stalled {
+        elements: u32,
+        /// What chares of this element wait for, in words.
+        waiting: String,
+    },
     /// Of the program's own.
     #[error("{0}")]
     Failed(String),

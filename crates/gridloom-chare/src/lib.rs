@@ -40,6 +40,7 @@
 //! | `checkpoint`, `saving` | what all chares are when all is quiet, to begin again from |
 //! | `buddies` | checkpoints in the memory of elements, and how they agree on one after a loss |
 //! | `account` | what steps tell the element's owner: work, entry methods by name |
+//! | `awaits` | chares that are futures, which wait for messages |
 //! | `core`, `receive` | what entry methods act on; what letters bring |
 //! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
 
@@ -47,6 +48,7 @@
 
 mod account;
 mod array;
+mod awaits;
 pub mod balance;
 mod balancing;
 mod buddies;
@@ -78,6 +80,7 @@ mod transit;
 mod value;
 
 pub use account::Ran;
+pub use awaits::{AsyncChare, AsyncContext, Channel, Receive, ReceiveOnChannel, Reply, ReplyTo, Running};
 pub use buddies::{Agreed, Buddies, Note};
 pub use chare::{Chare, Context, Start};
 pub use contribution::{Combine, Contribution, Reducer};

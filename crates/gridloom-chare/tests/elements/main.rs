@@ -1,5 +1,6 @@
 //! Several elements joined by a network in memory, which carries letters in any order.
 
+mod awaits;
 mod buddies;
 mod checkpoints;
 mod network;

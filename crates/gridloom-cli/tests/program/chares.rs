@@ -3,7 +3,9 @@
 use std::process::Command;
 
 use gridloom::Message;
-use gridloom::chares::{self, Callback, Chare, Context, Contribution, Job, Migrate, Pe, Placement, Value};
+use gridloom::chares::{
+    self, AsyncChare, AsyncContext, Callback, Chare, Context, Contribution, Job, Migrate, Pe, Placement, Value,
+};
 use gridloom::process::DEPLOY_VARIABLE;
 
 use crate::support::{gridloom, succeeds};
@@ -92,8 +94,35 @@ impl Chare for Player {
     }
 }
 
+/// Each sends its number on, round the ring, until it has come back.
+struct Ring {
+    count: i32,
+}
+
+impl AsyncChare for Ring {
+    type Message = Ask;
+
+    async fn run(self, cx: AsyncContext<Ring>) {
+        let own = cx.index()[0];
+        let right = cx.array().at((own + 1) % self.count);
+        let channel = (cx.channel(right), cx.channel(cx.array().at((own + self.count - 1) % self.count)));
+        let mut number = Value::from(i64::from(own));
+        for _ in 0..self.count {
+            channel.0.send(number);
+            number = channel.1.receive().await;
+        }
+        assert_eq!(number.integer(), Some(i64::from(own)));
+        let sum = cx.all_reduce(Contribution::sum(i64::from(own))).await;
+        cx.exit(sum);
+    }
+}
+
 fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
     let case = std::env::var(CASE).unwrap();
+    if case == "ring" {
+        let count = 3 * job.elements().count() as i32;
+        return job.async_array(count as usize, Placement::RoundRobin, |_| Ring { count }).map(drop);
+    }
     let (count, placement) = match case.as_str() {
         "spin" => (16, Placement::custom(|_, _| Pe(0))),
         _ => (job.elements().count() as usize, Placement::Blocks),
@@ -147,6 +176,12 @@ fn elements_that_are_processes_reduce_and_end() {
     assert_eq!(lines(&out, "ended"), ["element@0| ended with Floats([14.0])"]);
     let out = succeeds(chares_run("squares", &["-n", "1"]));
     assert_eq!(lines(&out, "ended"), ["element@0| ended with Floats([1.0])"]);
+}
+
+#[test]
+fn chares_that_wait_hear_of_one_another_across_processes() {
+    let out = succeeds(chares_run("ring", &["-n", "3", "--sites", "3", "--latency", "1ms"]));
+    assert_eq!(lines(&out, "ended"), ["element@0| ended with Integers([36])"]);
 }
 
 #[test]

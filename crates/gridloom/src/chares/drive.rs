@@ -37,7 +37,7 @@ pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
     loop {
         match element.step()? {
             Step::Ran(_) => {}
-            Step::Idle => return Err(ChareError::Stalled { elements: 1 }.into()),
+            Step::Idle => return Err(element.stalled().into()),
             Step::Ended => return Ok(element.end().cloned().unwrap_or_default()),
         }
     }

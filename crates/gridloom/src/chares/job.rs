@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use gridloom_chare::balance::Balancer;
 use gridloom_chare::{
-    Chare, Combine, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer, Shape, Start,
+    AsyncChare, Chare, Combine, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer,
+    Running, Shape, Start,
 };
 
 use crate::Error;
@@ -77,6 +78,19 @@ impl<'a> Job<'a> {
         make: impl FnMut(Index) -> C,
     ) -> Result<Proxy<C>, Error> {
         Ok(self.element.array(name, shape.into(), &placement, make)?)
+    }
+
+    /// Makes an array of chares that are written as one function, which waits for messages. Each begins with the program.
+    ///
+    /// # Errors
+    /// As [`Job::array`].
+    pub fn async_array<C: AsyncChare>(
+        &mut self,
+        shape: impl Into<Shape>,
+        placement: Placement,
+        make: impl FnMut(Index) -> C,
+    ) -> Result<Proxy<Running<C>>, Error> {
+        Ok(self.element.async_array(name_of::<C>(), shape.into(), &placement, make)?)
     }
 
     /// Makes an array with one chare on each element; its index is the element's number.

@@ -1,0 +1,52 @@
+//! What a chare awaits: messages, and what comes on channels.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::AsyncChare;
+use super::shared::{Awaited, Key, Looked, Shared};
+use crate::value::Value;
+
+/// The earliest message that fits: see [`AsyncContext::receive_if`](super::AsyncContext::receive_if).
+#[must_use = "await it"]
+pub struct Receive<C: AsyncChare, F> {
+    shared: Rc<Shared<C>>,
+    fits: F,
+    looked: Looked,
+}
+
+impl<C: AsyncChare, F> Receive<C, F> {
+    pub(super) fn new(shared: &Rc<Shared<C>>, fits: F) -> Receive<C, F> {
+        Receive { shared: shared.clone(), fits, looked: Looked::default() }
+    }
+}
+
+// It is never pinned in place: nothing of it refers to itself.
+impl<C: AsyncChare, F> Unpin for Receive<C, F> {}
+
+impl<C: AsyncChare, F: FnMut(&C::Message) -> bool> Future for Receive<C, F> {
+    type Output = C::Message;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Message> {
+        let Receive { shared, fits, looked } = &mut *self;
+        let found = shared.inbox.borrow_mut().take(looked, fits);
+        found.map_or_else(|| shared.wait(cx.waker(), Awaited::Message), Poll::Ready)
+    }
+}
+
+/// The next value of a channel: see [`Channel::receive`](super::Channel::receive).
+#[must_use = "await it"]
+pub struct ReceiveOnChannel<'a, C: AsyncChare> {
+    pub(super) shared: &'a Shared<C>,
+    pub(super) key: Key,
+}
+
+impl<C: AsyncChare> Future for ReceiveOnChannel<'_, C> {
+    type Output = Value;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Value> {
+        let came = self.shared.take_from_channel(&self.key);
+        came.map_or_else(|| self.shared.wait(cx.waker(), Awaited::OnChannel(self.key)), Poll::Ready)
+    }
+}

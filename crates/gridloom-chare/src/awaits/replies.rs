@@ -1,0 +1,153 @@
+//! Values that come once: of reductions, of quiescence, and from other chares.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use gridloom_layout::error::Fault;
+use gridloom_layout::rust::{Data, Declare, Reader, Writer};
+use gridloom_layout::types::Type;
+
+use super::AsyncChare;
+use super::shared::{Awaited, Shared};
+use crate::id::{ArrayId, INDEX_DIMENSIONS_MAX, Index};
+use crate::proxy::{Callback, Proxy};
+use crate::value::Value;
+
+/// Numbers of replies, doubled, stay below the tags of what begins a chare and comes on channels.
+const NUMBERS: u32 = 1 << 30;
+
+/// The replies of one chare that were not received, by tag. Odd ones are of reductions, which all chares of the array number alike.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    made: BTreeMap<u32, State>,
+    own: u32,
+    shared: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    Waits,
+    Came(Value),
+    /// Nobody waits for it any more.
+    Dropped,
+}
+
+impl Replies {
+    pub(super) fn own(&mut self) -> u32 {
+        self.own = (self.own + 1) % NUMBERS;
+        self.make(2 * self.own)
+    }
+
+    pub(super) fn shared(&mut self) -> u32 {
+        self.shared = (self.shared + 1) % NUMBERS;
+        self.make(2 * self.shared + 1)
+    }
+
+    fn make(&mut self, tag: u32) -> u32 {
+        self.made.insert(tag, State::Waits);
+        tag
+    }
+
+    /// Whether it was waited for, or dropped before it came.
+    pub(super) fn put(&mut self, tag: u32, value: Value) -> bool {
+        match self.made.get_mut(&tag) {
+            Some(state @ State::Waits) => *state = State::Came(value),
+            Some(State::Dropped) => _ = self.made.remove(&tag),
+            Some(State::Came(_)) | None => return false,
+        }
+        true
+    }
+
+    fn take(&mut self, tag: u32) -> Option<Value> {
+        match self.made.remove(&tag)? {
+            State::Came(value) => Some(value),
+            other => {
+                self.made.insert(tag, other);
+                None
+            }
+        }
+    }
+
+    fn forget(&mut self, tag: u32) {
+        if let Some(State::Waits) = self.made.remove(&tag) {
+            self.made.insert(tag, State::Dropped);
+        }
+    }
+}
+
+/// A value that will come, once. Await it, and let others have its [`Reply::to`].
+#[must_use = "await it, or drop it to ignore the value"]
+pub struct Reply<C: AsyncChare> {
+    shared: Rc<Shared<C>>,
+    tag: u32,
+}
+
+impl<C: AsyncChare> Reply<C> {
+    pub(super) fn new(shared: &Rc<Shared<C>>, tag: u32) -> Reply<C> {
+        Reply { shared: shared.clone(), tag }
+    }
+
+    /// Where the value is to go: a callback, and a field of messages.
+    pub fn to(&self) -> ReplyTo {
+        ReplyTo { array: self.shared.array, index: self.shared.index, tag: self.tag }
+    }
+}
+
+impl<C: AsyncChare> Future for Reply<C> {
+    type Output = Value;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Value> {
+        let came = self.shared.replies.borrow_mut().take(self.tag);
+        came.map_or_else(|| self.shared.wait(cx.waker(), Awaited::Reply), Poll::Ready)
+    }
+}
+
+impl<C: AsyncChare> Drop for Reply<C> {
+    fn drop(&mut self) {
+        self.shared.replies.borrow_mut().forget(self.tag);
+    }
+}
+
+/// Where a chare waits for a value: a field of messages. Any chare gives the value, once, by
+/// [`Context::call_back`](crate::Context::call_back).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplyTo {
+    array: ArrayId,
+    index: Index,
+    tag: u32,
+}
+
+impl From<ReplyTo> for Callback {
+    fn from(to: ReplyTo) -> Callback {
+        Callback::to(Proxy::<()>::new(to.array).at(to.index)).tagged(to.tag)
+    }
+}
+
+/// Array, tag, dimensions of the index, and the index.
+type Fields = [i32; 3 + INDEX_DIMENSIONS_MAX];
+
+impl Data for ReplyTo {
+    const SIZE: usize = Fields::SIZE;
+    const ALIGN: usize = Fields::ALIGN;
+
+    fn ty(declare: &mut Declare) -> Type {
+        Fields::ty(declare)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, at: usize) -> Result<(), Box<Fault>> {
+        let index = self.index.as_slice();
+        let mut fields: Fields = Default::default();
+        fields[..3].copy_from_slice(&[self.array.0 as i32, self.tag as i32, index.len() as i32]);
+        fields[3..3 + index.len()].copy_from_slice(index);
+        fields.write(writer, at)
+    }
+
+    fn read(reader: &mut Reader<'_>, at: usize) -> Result<ReplyTo, Box<Fault>> {
+        let [array, tag, dimensions, integers @ ..] = Fields::read(reader, at)?;
+        // What was changed on its way names some chare that there is not, which is an error where it is used.
+        let dimensions = (dimensions.max(1) as usize).min(INDEX_DIMENSIONS_MAX);
+        Ok(ReplyTo { array: ArrayId(array as u32), index: Index::new(&integers[..dimensions]), tag: tag as u32 })
+    }
+}

@@ -1,0 +1,215 @@
+//! Chares that wait for messages, replies, reductions and channels.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use gridloom_derive::Message;
+
+use super::network::Network;
+use gridloom_chare::{
+    AsyncChare, AsyncContext, Chare, ChareError, Context, Contribution, Element, Elements, Pe, Placement, Priority,
+    Proxy, ReplyTo, Running, Shape, Step, Value,
+};
+
+const CELLS: u32 = 7;
+const STEPS: u32 = 12;
+
+#[derive(Clone, Debug, PartialEq, Message)]
+#[message(crate = "gridloom_layout")]
+enum Edge {
+    Left { step: u32, value: f64 },
+    Right { step: u32, value: f64 },
+}
+
+/// Sends its value both ways and takes the mean, for some steps.
+struct Cell {
+    value: f64,
+    oracle: Proxy<Oracle>,
+    steps: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Message)]
+#[message(crate = "gridloom_layout")]
+struct Ask {
+    number: i64,
+    to: ReplyTo,
+}
+
+/// An ordinary chare: answers at once.
+struct Oracle;
+
+impl Chare for Oracle {
+    type Message = Ask;
+
+    fn entry(&mut self, ask: Ask, cx: &mut Context<'_, Oracle>) {
+        cx.call_back(ask.to, 3 * ask.number);
+    }
+}
+
+fn neighbour(cx: &AsyncContext<Cell>, by: i32) -> i32 {
+    (cx.index()[0] + by).rem_euclid(CELLS as i32)
+}
+
+impl AsyncChare for Cell {
+    type Message = Edge;
+
+    async fn run(mut self, cx: AsyncContext<Cell>) {
+        let (left, right) = (neighbour(&cx, -1), neighbour(&cx, 1));
+        // The right one is its first channel to this, the left one its second where both are the same.
+        let channel = (cx.channel(cx.array().at(right)), cx.channel(cx.array().at(left)));
+        for step in 0..self.steps {
+            let value = self.value;
+            cx.send(cx.array().at(left), Edge::Right { step, value });
+            cx.send_with(Priority(step as i32 % 3), cx.array().at(right), Edge::Left { step, value });
+            // In the other order as they are sent.
+            let is_left = move |edge: &Edge| matches!(edge, Edge::Left { step: of, .. } if *of == step);
+            let is_right = move |edge: &Edge| matches!(edge, Edge::Right { step: of, .. } if *of == step);
+            let (Edge::Left { value: from_left, .. }, Edge::Right { value: from_right, .. }) =
+                both(cx.receive_if(is_left), cx.receive_if(is_right)).await
+            else {
+                unreachable!("only those fit")
+            };
+            self.value = (value + from_left + from_right) / 3.0;
+            channel.0.send(i64::from(step));
+        }
+        for step in 0..self.steps {
+            assert_eq!(channel.1.receive().await, Value::Integers(vec![i64::from(step)]), "in their order");
+        }
+        let (first, second) = (cx.reply(), cx.reply());
+        for (number, reply) in [(5, &second), (4, &first)] {
+            cx.send(self.oracle.at(0), Ask { number, to: reply.to() });
+        }
+        let answers = [first.await, second.await].map(|value| value.integer().unwrap());
+        assert_eq!(answers, [12, 15]);
+        // Nobody waits for the first one.
+        drop(cx.all_reduce(Contribution::sum(1.0)));
+        let count = cx.all_reduce(Contribution::sum(1.0)).await;
+        assert_eq!(count.float(), Some(f64::from(CELLS)));
+        let sum = cx.all_reduce(Contribution::sum(self.value).ordered()).await;
+        if cx.index()[0] == 0 {
+            cx.quiet().await;
+            cx.exit(sum);
+        }
+    }
+}
+
+/// Both, whichever comes first.
+async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut of_a, mut of_b) = (None, None);
+    poll_fn(|cx| {
+        if of_a.is_none()
+            && let Poll::Ready(value) = a.as_mut().poll(cx)
+        {
+            of_a = Some(value);
+        }
+        if of_b.is_none()
+            && let Poll::Ready(value) = b.as_mut().poll(cx)
+        {
+            of_b = Some(value);
+        }
+        if of_a.is_none() || of_b.is_none() {
+            return Poll::Pending;
+        }
+        Poll::Ready((of_a.take().expect("it came"), of_b.take().expect("it came")))
+    })
+    .await
+}
+
+fn make(element: &mut Element) {
+    let oracle = element.array("oracle", Shape::from(1), &Placement::Blocks, |_| Oracle).unwrap();
+    let cell = |index: gridloom_chare::Index| Cell { value: f64::from(index[0]), oracle, steps: STEPS };
+    element.async_array("cells", Shape::from(CELLS as usize), &Placement::RoundRobin, cell).unwrap();
+}
+
+/// The same, in a loop.
+fn expected() -> f64 {
+    let mut values: Vec<f64> = (0..CELLS).map(f64::from).collect();
+    for _ in 0..STEPS {
+        let count = values.len();
+        let mean = |at: usize| (values[at] + values[(at + count - 1) % count] + values[(at + 1) % count]) / 3.0;
+        values = (0..count).map(mean).collect();
+    }
+    values.iter().sum()
+}
+
+#[test]
+fn messages_are_received_by_step_and_channels_in_order_whatever_overtakes_them() {
+    for (seed, elements) in (0..200).map(|seed| (seed, 1 + seed as u32 % 4)) {
+        let mut network = Network::new(&Arc::new(Elements::alike(elements)), seed, make);
+        let sum = network.run().unwrap().float().unwrap();
+        assert!((sum - expected()).abs() < 1e-12, "seed {seed}: {sum} in place of {}", expected());
+    }
+}
+
+fn alone(make: impl FnOnce(&mut Element)) -> Result<Value, ChareError> {
+    let mut element = Element::new(Pe(0), Arc::new(Elements::alike(1)));
+    make(&mut element);
+    loop {
+        match element.step()? {
+            Step::Ran(_) => {}
+            Step::Idle => return Err(element.stalled()),
+            Step::Ended => return Ok(element.end().cloned().unwrap()),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Message)]
+#[message(crate = "gridloom_layout")]
+struct Number {
+    number: i64,
+}
+
+/// Waits for a message that never comes, for a channel, or gives a reply twice.
+enum Wrong {
+    ForMessage,
+    ForChannel,
+    Twice,
+    ForOther,
+}
+
+impl AsyncChare for Wrong {
+    type Message = Number;
+
+    async fn run(self, cx: AsyncContext<Wrong>) {
+        cx.send(cx.this(), Number { number: 1 });
+        match self {
+            Wrong::ForMessage => _ = cx.receive_if(|message| message.number == 2).await,
+            Wrong::ForChannel => _ = cx.channel::<Wrong>(cx.array().at(1)).receive().await,
+            Wrong::Twice => {
+                let reply = cx.reply();
+                cx.call_back(reply.to(), 1);
+                cx.call_back(reply.to(), 2);
+                reply.await;
+                cx.receive_if(|message| message.number == 2).await;
+            }
+            Wrong::ForOther => std::future::pending().await,
+        }
+    }
+}
+
+fn wrongs(element: &mut Element, count: usize, of: fn() -> Wrong) -> Proxy<Running<Wrong>> {
+    element.async_array("wrongs", Shape::from(count), &Placement::Blocks, |_| of()).unwrap()
+}
+
+#[test]
+fn what_can_never_end_says_what_waits_for_what() {
+    let told = |count, of| alone(|element| _ = wrongs(element, count, of)).unwrap_err().to_string();
+    let message = told(1, || Wrong::ForMessage);
+    assert!(
+        message.ends_with("wrongs(0) waits for a message, and 1 that it does not wait for have come."),
+        "{message}"
+    );
+    let channel = told(10, || Wrong::ForChannel);
+    assert!(channel.contains("wrongs(7) waits for the channel to (1); and 2 more."), "{channel}");
+    let other = told(1, || Wrong::ForOther);
+    assert!(other.ends_with("wrongs(0) waits for what its context does not bring."), "{other}");
+}
+
+#[test]
+fn a_second_value_for_a_reply_is_an_error() {
+    let told = alone(|element| _ = wrongs(element, 1, || Wrong::Twice)).unwrap_err();
+    assert_eq!(told, ChareError::Failed("chare (0) of array wrongs got a second value for a reply".into()));
+}
