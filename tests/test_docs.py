@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -88,6 +89,25 @@ def test_the_page_on_engines(tmp_path):
         assert "dask://scheduler:8786" in text
         (tmp_path / "program.py").write_text(text.replace("dask://scheduler:8786", cluster.scheduler_address.replace("tcp", "dask")))
         done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.stdout.startswith("(500, 500)\n2 calls on ") and "predicted" in done.stdout, done.stderr
+
+
+def test_the_page_on_engines_with_ray(tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="ray is not installed")
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, "ray_client_server_port": port})
+    try:
+        cluster.add_node()
+        text = blocks("engines.md", "python")[0].replace("dask://scheduler:8786", f"ray://127.0.0.1:{port}")
+        (tmp_path / "program.py").write_text(text)
+        done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    finally:
+        cluster.shutdown()
     assert done.stdout.startswith("(500, 500)\n2 calls on ") and "predicted" in done.stdout, done.stderr
 
 

@@ -1,11 +1,16 @@
 """Groups on clusters of other systems: what each engine keeps, with one in this process and a Dask cluster of two workers."""
 
+import contextlib
 import os
+import sys
+import types
 
+import cloudpickle
 import gridloom as gl
 import numpy as np
 import pytest
 from gridloom._engine import EngineGrid, Measured, ResultLost
+from gridloom._engine_ray import RayEngine
 from numpy.typing import NDArray
 
 Square = gl.Array[NDArray[np.float64], "n", "n"]
@@ -51,11 +56,33 @@ def dies_once(path: str, x: float) -> float:
     os._exit(1)
 
 
-FUNCTIONS = [product, sums, half, process, fails, dies_once]
+# A module that workers do not have.
+sys.modules["absent_there"] = absent_there = types.ModuleType("absent_there")
+
+
+@gl.function(work="1")
+def needs_more(x: float) -> float:
+    return absent_there.scale * x
+
+
+@gl.function(work="1")
+def wrong(x: float) -> float:
+    return (one for one in (x, x))
+
+
+@gl.function(work="1")
+def reshaped(a: Square) -> gl.Array[NDArray[np.float64], "n"]:
+    return a
+
+
+FUNCTIONS = [product, sums, half, process, fails, dies_once, needs_more, wrong, reshaped]
 
 
 class Fake:
     """Runs calls in this process, when they are asked for."""
+
+    recovers = False
+    dumps = staticmethod(cloudpickle.dumps)
 
     def __init__(self):
         self.there, self.ran, self.ahead, self.dying = ["w0", "w1"], {}, [], None
@@ -74,15 +101,22 @@ class Fake:
         self.ahead.append((result["key"], worker))
 
     def collect(self, result, timeout, brings=True):
-        if result["worker"] not in self.there:
-            raise TimeoutError
-        if self.dying == result["worker"]:
-            self.there.remove(self.dying)
-            raise ResultLost("it died")
-        if "value" not in result:
-            args = [self.collect(one, timeout) if isinstance(one, dict) else one for one in result["args"]]
-            self.ran[result["key"]] = (float(result["rank"]), result["rank"] + 0.5, result["worker"])
-            result["value"] = result["body"](*args)
+        waiting = [result]
+        while waiting:
+            call = waiting[-1]
+            if call["worker"] not in self.there:
+                raise TimeoutError
+            if self.dying == call["worker"]:
+                self.there.remove(self.dying)
+                raise ResultLost("it died")
+            if before := [one for one in call["args"] if isinstance(one, dict) and "value" not in one]:
+                waiting += before
+                continue
+            waiting.pop()
+            if "value" not in call:
+                args = [one["value"] if isinstance(one, dict) else one for one in call["args"]]
+                self.ran[call["key"]] = (float(call["rank"]), call["rank"] + 0.5, call["worker"])
+                call["value"] = call["body"](*args)
         return result["value"]
 
     def times(self, keys):
@@ -95,18 +129,60 @@ class Fake:
         self.there = []
 
 
+@contextlib.contextmanager
+def bare(tmp_path_factory):
+    """Processes begun meanwhile cannot import gridloom: a cluster needs nothing of it."""
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "sitecustomize.py").write_text("import sys\nsys.modules['gridloom'] = None\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.fspath(folder))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        yield
+
+
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(tmp_path_factory):
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+    with bare(tmp_path_factory):
+        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+    with cluster:
         yield cluster
 
 
-@pytest.fixture(params=["fake", "dask"])
+# Losses are noticed within a second or two.
+QUICK = {"health_check_period_ms": 500, "health_check_failure_threshold": 2, "health_check_initial_delay_ms": 0}
+
+
+@pytest.fixture(scope="module")
+def rays(tmp_path_factory):
+    """A Ray cluster of two nodes, to which this process has a session."""
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    from ray.cluster_utils import Cluster
+
+    with bare(tmp_path_factory):
+        cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, "_system_config": QUICK})
+    try:
+        with bare(tmp_path_factory):
+            cluster.add_node()
+        ray.init(cluster.address, log_to_driver=False)
+        yield cluster
+    finally:
+        ray.shutdown()
+        started = [info.process for node in cluster.list_all_nodes() for of in node.all_processes.values() for info in of]
+        cluster.shutdown()
+        assert all(one.poll() is not None for one in started)
+
+
+@pytest.fixture(params=["fake", "dask", "ray"])
 def grid(request):
     if request.param == "fake":
         engine = Fake()
         with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+            yield grid
+        return
+    if request.param == "ray":
+        request.getfixturevalue("rays")
+        with gl.connect(pytest.importorskip("ray"), functions=FUNCTIONS) as grid:
             yield grid
         return
     address = request.getfixturevalue("cluster").scheduler_address
@@ -176,6 +252,20 @@ def test_errors_are_told_as_on_a_grid(grid):
         grid.function("engines/other")
 
 
+def test_what_workers_cannot_do_is_told(grid, monkeypatch):
+    if isinstance(grid._engine, Fake):
+        monkeypatch.delitem(sys.modules, "absent_there")
+    with pytest.raises(gl.CannotRun, match="engines/needs_more on .*: it needs the module 'absent_there', which the worker cannot import"):
+        grid.function(needs_more)(1.0)
+    with pytest.raises(gl.WrongResult, match="engines/wrong on .*: result 'out0': expected float64, got generator"):
+        grid.function(wrong)(1.0)
+    with grid.group():
+        row = grid.function(reshaped)(np.ones((3, 3)))
+    with pytest.raises(gl.WrongResult, match=r"result 'out0': expected float64\[3\], got float64\[3, 3\]") as caught:
+        row.get()
+    assert caught.value.function == "engines/reshaped"
+
+
 def test_a_worker_that_dies_loses_no_result(grid, tmp_path):
     noted = os.fspath(tmp_path / "died")
     x = np.ones((100, 100))
@@ -189,6 +279,67 @@ def test_a_worker_that_dies_loses_no_result(grid, tmp_path):
         third = grid.function(product)(first, first)
     assert second.get() == 4.0
     assert np.array_equal(third.get(), x @ x @ x @ x)
+
+
+@gl.function(work="1")
+def waits_for(path: str, a: Square) -> Square:
+    import pathlib
+    import time
+
+    while not pathlib.Path(path).exists():
+        time.sleep(0.01)
+    return a
+
+
+def test_a_node_of_ray_that_is_killed_loses_no_result(rays, tmp_path):
+    ray = pytest.importorskip("ray")
+    third = rays.add_node()
+    with gl.connect(ray, functions=[product, waits_for, half]) as grid:
+        assert len(grid.measured.slots) == 3
+        x, gate = np.ones((300, 300)), tmp_path / "open"
+        with grid.group(lambda problem: [index % 3 for index in range(len(problem.tasks))]) as group:
+            made = [grid.function(product)(x, x) for _ in range(3)]
+            held = [grid.function(waits_for)(os.fspath(gate), one) for one in made]
+            ends = [grid.function(product)(one, one) for one in held]
+        # All is made, also there, and nothing has gone on.
+        assert all(one.get()[0, 0] == 300 for one in made)
+        rays.remove_node(third, allow_graceful=False)
+        gate.touch()
+        assert all(np.array_equal(one.get(), x @ x @ x @ x) for one in ends)
+        assert "not where the plan has them" in str(group.report())
+        assert grid.function(half)(3.0) == 1.5
+
+
+def test_a_session_of_ray_that_has_ended_is_told(rays, monkeypatch):
+    ray = pytest.importorskip("ray")
+    with gl.connect(ray, functions=[half]) as grid:
+        with pytest.raises(gl.UsageError, match="this process has a session of Ray"):
+            gl.connect("ray://127.0.0.1:1", functions=[half])
+        ray.shutdown()
+        with pytest.raises(gl.ServerLost, match="the session of Ray has ended"):
+            grid.function(half)(1.0)
+    with pytest.raises(gl.UsageError, match="Ray has no session in this process"):
+        gl.connect(ray, functions=[half])
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "__version__", "2.59.0")
+        with pytest.raises(gl.ConnectError, match=r"Version mismatch: .*\n.*Ray: 2.*\n(.*\n)+ *Ray: 2.59.0"):
+            RayEngine(rays.address)
+    engine = RayEngine(rays.address)
+    assert len(engine.workers()) == 2
+    engine.close()
+    assert not ray.is_initialized()
+    ray.init(rays.address, log_to_driver=False)
+
+
+def test_a_long_chain_is_made_again():
+    engine = Fake()
+    with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+        with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
+            last = 2.0**1000
+            for _ in range(2_000):
+                last = grid.function(half)(last)
+        engine.dying = "w1"
+        assert last.get() == 2.0**-1000
 
 
 def test_the_last_worker_that_dies_is_told():
@@ -220,11 +371,24 @@ def test_an_open_client_is_taken_and_stays_open(cluster):
         assert client.submit(int, 3).result() == 3
 
 
+def test_workers_of_another_python_are_refused(cluster, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(cluster, set_as_default=False) as client:
+        versions = client.get_versions()
+        worker = min(versions["workers"])
+        versions["workers"][worker]["host"]["python"] = "3.9.1.final.0"
+        monkeypatch.setattr(client, "get_versions", lambda: versions)
+        with pytest.raises(gl.ConnectError, match=f"the Dask worker at {worker} has Python 3.9, and this program 3"):
+            gl.connect(client, functions=[half])
+
+
 def test_what_cannot_be_meant_is_refused(cluster):
     address = cluster.scheduler_address.replace("tcp://", "dask://")
     with pytest.raises(gl.UsageError, match=r"needs them at the beginning: gridloom.connect\(..., functions=\[f, g\]\); got \[\]"):
         gl.connect(address)
-    with pytest.raises(gl.UsageError, match="functions are for a Dask cluster"):
+    with pytest.raises(gl.UsageError, match="functions are for a cluster of Dask or Ray"):
         gl.connect("127.0.0.1:1", functions=[half])
+    with pytest.raises(gl.UsageError, match="expected an address, an open distributed.Client, or ray, got int 5"):
+        gl.connect(5, functions=[half])
     with pytest.raises(gl.UsageError, match="not both"):
         gl.connect(address, servers=["127.0.0.1:1"], functions=[half])

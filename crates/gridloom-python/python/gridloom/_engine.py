@@ -23,12 +23,13 @@ from typing import Any, Protocol
 
 from . import _gridloom
 from ._command import program
+from ._engine_parts import body_of, part_of, told
 from ._errors import ServerLost, UsageError, WaitTimedOut
 from ._function import Function
 from ._grid import Grid
 from ._group import Group, Handle
 from ._heuristic import Heuristic, mapping_of
-from ._offered import files_of, offered_name, undeclared
+from ._offered import _signature_of, files_of, offered_name, undeclared
 from ._plan import Plan, TaskRecord
 
 # What a call gets beside a name is checked by the model; results of at least so many bytes are sent before all inputs of a call exist.
@@ -59,11 +60,17 @@ class ResultLost(Exception):
 class Engine(Protocol):
     """A system that runs functions on workers that it is told."""
 
+    recovers: bool
+    """Whether calls and results that are lost with a worker are made again by the engine itself, on another one."""
+
     def workers(self) -> list[str]:
         """Names of the workers that are there now."""
 
     def probe(self) -> Measured:
         """Measure workers and links."""
+
+    def dumps(self, body: Callable[..., Any]) -> bytes:
+        """Pickle a function for the workers."""
 
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
         """Have a call run on that worker, those of lower rank first; gives what stands for its result in `args` of others."""
@@ -90,6 +97,8 @@ class _Call:
     def __init__(self, grid: EngineGrid, name: str, args: dict[str, Any], outputs: int) -> None:
         self.grid, self.name, self.args, self.outputs = grid, name, args, outputs
         self.worker, self.rank = "", 0
+        # Of its results that are arrays, as far as they are known.
+        self.shapes: list[tuple[int, ...] | None] = []
         self.key = ""
         self.result: Any = None
         # In which generation of workers it was submitted.
@@ -97,35 +106,37 @@ class _Call:
 
     def submitted(self) -> Any:
         """What stands for its result, after it was sent, again if workers were lost since."""
-        if self.generation == self.grid._generation:
-            return self.result
+        # What it reads goes first: a chain may be longer than Python's stack.
+        waiting = [self]
+        while waiting:
+            call = waiting[-1]
+            handles = (one for one in call.args.values() if isinstance(one, EngineHandle))
+            before = [one._made_by for one in handles if one._made_by.generation != self.grid._generation]
+            if call.generation == self.grid._generation:
+                waiting.pop()
+            elif before:
+                waiting += before
+            else:
+                call._submit()
+        return self.result
+
+    def _submit(self) -> None:
         engine, worker = self.grid._engine, self.grid._alive(self.worker)
-        args = []
+        args: list[Any] = [self.shapes]
         for value in self.args.values():
             if not isinstance(value, EngineHandle):
                 args.append(value)
                 continue
-            read = value._made_by.submitted()
+            read = value._made_by.result
             if value._made_by.outputs > 1:
-                part = f"{value._made_by.key}-{value._number}"
-                read = engine.submit(part, _Part(value._number), [read], self.grid._alive(value._made_by.worker), self.rank)
+                part = f"{value._made_by.key}-{value._number}-for-{next(self.grid._numbers)}"
+                read = engine.submit(part, part_of(value._number), [read], self.grid._alive(value._made_by.worker), self.rank)
             if self.grid._alive(value._made_by.worker) != worker and value._size_bytes() >= _PREFETCHED_BYTES_MIN and len(self.args) > 1:
                 engine.prefetch(f"{value._made_by.key}-{value._number}-to-{worker}", read, worker, self.rank)
             args.append(read)
         self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.grid._numbers)}"
-        self.result = engine.submit(self.key, self.grid._bodies[self.name], args, worker, self.rank)
+        self.result = engine.submit(self.key, self.grid._sent[self.name], args, worker, self.rank)
         self.generation = self.grid._generation
-        return self.result
-
-
-class _Part:
-    """One of several results."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __call__(self, results: Any) -> Any:
-        return results[self.number]
 
 
 class EngineHandle(Handle):
@@ -193,6 +204,7 @@ class EngineGroup(Group):
         given = dict(zip(parameters, args), **{name: value for name, value in kwargs.items() if name in parameters})
         handles = () if modelled is None else modelled if isinstance(modelled, tuple) else (modelled,)
         call = _Call(self._grid, function.name, {name: given[name] for name in parameters}, len(handles))
+        call.shapes = [None if one.shape is None else tuple(one.shape) for one in handles]
         self._made().append(call)
         made = tuple(EngineHandle(one, call, number) for number, one in enumerate(handles))
         return made[0] if len(made) == 1 else made or None
@@ -273,6 +285,8 @@ class EngineGrid(Grid):
                 f"gridloom.connect(..., functions=[f, g]); got {bodies!r}"
             )
         self._bodies = {offered_name(body): undeclared(body) for body in bodies if isinstance(body, types.FunctionType)}
+        # As workers run them.
+        self._sent = {signature.name: body_of(engine.dumps(self._bodies[signature.name]), signature) for signature in map(_signature_of, bodies)}
         files, made = files_of(bodies)
         with tempfile.TemporaryDirectory(prefix="gridloom-engine-") as folder:
             path = Path(folder, "cluster.toml")
@@ -336,6 +350,10 @@ class EngineGrid(Grid):
                         f"no result of {call.name} within {limit} s; it goes on, and a later get() finds what it gives"
                     ) from None
                 self._look(False)
+            except RuntimeError as error:
+                if (known := told(error, call.worker)) is not None:
+                    raise known from error
+                raise
             except ResultLost as error:
                 if self._generation >= _GENERATIONS_MAX:
                     raise ServerLost(f"{call.name}: its result was lost {_GENERATIONS_MAX} times: {error}") from error
@@ -348,8 +366,9 @@ class EngineGrid(Grid):
             raise ServerLost(f"the cluster has lost all workers that it had: {', '.join(self._workers)}")
         if is_lost or len(now) < len(self._workers):
             self._workers = now
-            self._generation += 1
-            self._engine.launched()
+            if is_lost or not self._engine.recovers:
+                self._generation += 1
+                self._engine.launched()
 
 
 def _platform(measured: Measured) -> str:

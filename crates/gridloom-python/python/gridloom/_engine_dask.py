@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
 from ._engine import Measured, ResultLost
-from ._errors import ConnectError
+from ._engine_parts import by_value, operations_per_second, worker_name
+from ._errors import ConnectError, ServerLost
 
 # Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10
@@ -30,6 +33,8 @@ _GATHER_SECONDS = 5.0
 
 class DaskEngine:
     """A Dask cluster, by its scheduler's address (``tcp://host:8786``) or an open ``distributed.Client``."""
+
+    recovers = False
 
     def __init__(self, scheduler: Any) -> None:
         try:
@@ -45,9 +50,12 @@ class DaskEngine:
         self._client: Any = scheduler
         # Begins to record when tasks run.
         self._client.get_task_stream(count=1)
-        self._address = {_name(number, one): address for number, (address, one) in enumerate(sorted(self._info().items()))}
+        taken: set[str] = set()
+        there = sorted(self._info().items())
+        self._address = {worker_name(number, str(one.get("name", "")), taken): address for number, (address, one) in enumerate(there)}
         if not self._address:
             raise ConnectError("the Dask cluster has no workers: start some by 'dask worker'")
+        self._check_versions()
         self._scattered: dict[tuple[int, str], tuple[Any, Any]] = {}
         # How long results were waited for, by key, seconds.
         self._gathers: dict[str, float] = {}
@@ -56,7 +64,28 @@ class DaskEngine:
         self._ahead: list[Any] = []
 
     def _info(self) -> dict[str, Any]:
-        return dict(self._client.scheduler_info(n_workers=-1)["workers"])
+        with self._telling():
+            return dict(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, asyncio.TimeoutError) as error:
+            address = self._client.scheduler.address if self._client.scheduler else "its address"
+            raise ServerLost(f"the Dask scheduler at {address} answers no more: {error}; when it is back, connect anew") from error
+
+    def _check_versions(self) -> None:
+        """Refuse workers of another Python: they cannot read the code of functions. Dask warns of other differences."""
+        versions = self._client.get_versions()
+        python = {place: ".".join(str(about["host"]["python"]).split(".")[:2]) for place, about in versions["workers"].items()}
+        ours = ".".join(str(versions["client"]["host"]["python"]).split(".")[:2])
+        if others := {place: one for place, one in python.items() if one != ours}:
+            place, one = min(others.items())
+            raise ConnectError(
+                f"the Dask worker at {place} has Python {one}, and this program {ours}, which it cannot run functions of: run the program "
+                f"with Python {one}, or the workers with {ours}"
+            )
 
     def workers(self) -> list[str]:
         """Names of the workers that are there now."""
@@ -75,7 +104,7 @@ class DaskEngine:
             begun = time.perf_counter()
             self._client.submit(int, 0, workers=where, pure=False).result()
             latency.append(time.perf_counter() - begun)
-            speed[name] = float(self._client.submit(_operations_per_second, workers=where, pure=False).result())
+            speed[name] = float(self._client.submit(by_value(operations_per_second), workers=where, pure=False).result())
             begun = time.perf_counter()
             self._client.scatter(data, workers=where, direct=True, hash=False)
             client[name] = _PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
@@ -104,6 +133,10 @@ class DaskEngine:
         self._client.submit(len, data, workers=[self._address[target]], pure=False).result()
         return _PROBE_BYTES / max(time.perf_counter() - begun - latency, 1e-4)
 
+    def dumps(self, body: Callable[..., Any]) -> bytes:
+        """Pickle a function for the workers."""
+        return bytes(cloudpickle.dumps(body))
+
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
         """Have a call run on that worker."""
         where = self._address[worker]
@@ -122,7 +155,7 @@ class DaskEngine:
         """Have a result sent to a worker as soon as it is made."""
         where = [self._address[worker]]
         self._ahead.append(
-            self._client.submit(_nothing, result, key=f"{key}-{os.urandom(4).hex()}", workers=where, priority=-rank, pure=False)
+            self._client.submit(by_value(_nothing), result, key=f"{key}-{os.urandom(4).hex()}", workers=where, priority=-rank, pure=False)
         )
 
     def collect(self, result: Any, timeout: float, brings: bool = True) -> Any:
@@ -167,21 +200,5 @@ class DaskEngine:
             self._client.close()
 
 
-def _name(number: int, about: Any) -> str:
-    given = str(about.get("name", ""))
-    return given if given.replace("-", "").isalnum() and not given.isdigit() else f"worker-{number}"
-
-
 def _nothing(_: Any) -> None:
     """Has its argument brought to a worker."""
-
-
-def _operations_per_second() -> float:
-    """The speed of a processor, by products of matrices."""
-    a = np.ones((256, 256))
-    best = 0.0
-    for _ in range(5):
-        begun = time.perf_counter()
-        a @ a
-        best = max(best, 2 * 256**3 / max(time.perf_counter() - begun, 1e-9))
-    return best

@@ -73,9 +73,10 @@ def offered_name(function: Any) -> str:
 
 
 def undeclared(body: types.FunctionType) -> types.FunctionType:
-    """The function without its signature: for what pickles functions by itself."""
+    """The function without its signature and annotations: for what pickles functions by itself, and unpickles them where there is no gridloom."""
     made = _copy(body)
     vars(made).pop(_ATTRIBUTE, None)
+    made.__annotations__ = {}
     return made
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _gridloom
 from ._checks import whole
@@ -19,9 +20,12 @@ from ._progress import wanted
 from ._said import NO_LOG_VARIABLE, Said, listener
 from .run_code import PATH_VARIABLE
 
+if TYPE_CHECKING:
+    from ._engine import Engine
+
 _Path = str | os.PathLike[str]
 
-_DASK = "dask://"
+_DASK, _RAY = "dask://", "ray://"
 _DEFAULT_ADDRESS = "127.0.0.1:7711"
 
 
@@ -124,16 +128,17 @@ def connect(
 
     Parameters
     ----------
-    address : str or distributed.Client, optional
+    address : str, distributed.Client or the module ray, optional
         The agent, ``host:port``; by default what the environment variable ``GRIDLOOM_AGENT`` says, else
         ``127.0.0.1:7711``. ``dask://host:8786``, or an open client of Dask, is a Dask cluster, which stays as it is and runs `functions`.
+        ``ray://host:10001`` is a Ray cluster; so is the module ``ray``, or what ``ray.init`` gave, if this process has a session of Ray.
     servers : iterable of str, optional
         Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
         are, and maps by itself. By default, if neither is given and ``GRIDLOOM_AGENT`` is not set, those that
         ``GRIDLOOM_SERVERS`` names, with commas between. Sessions do not know of each other's groups then. Servers that
         cannot be used are told in an `UnreachableWarning`; they are used as soon as they answer.
     functions : iterable of function, optional
-        Functions of the program with types in their annotations that a Dask cluster is to run; servers of a grid offer their own.
+        Functions of the program with types in their annotations that a cluster of Dask or Ray is to run; servers of a grid offer their own.
     logs : bool or callable, optional
         What functions print, and how far they have come, as in `local`. With ``False`` it goes to the log of the server.
     progress : bool, optional
@@ -149,24 +154,23 @@ def connect(
     ConnectError
         If the agent, or each of the servers, cannot be reached, refuses, or does not answer: the message says why.
     UsageError
-        If an agent and servers are given, or no server; functions for a grid, or none for a cluster of Dask.
+        If an agent and servers are given, or no server; functions for a grid, or none for a cluster of Dask or Ray.
     ImportError
-        If the address is that of a Dask cluster, and Dask's ``distributed`` cannot be imported.
+        If the address is that of a Dask or Ray cluster, and Dask's ``distributed``, or Ray and its client, cannot be imported.
     """
-    if address is not None and (not isinstance(address, str) or address.startswith(_DASK)):
+    if address is not None and (not isinstance(address, str) or address.startswith((_DASK, _RAY))):
         if servers is not None:
-            raise UsageError("connect: a Dask cluster or servers, not both")
+            raise UsageError("connect: a cluster of Dask or Ray, or servers, not both")
         from ._engine import EngineGrid
-        from ._engine_dask import DaskEngine
 
-        engine = DaskEngine(f"tcp://{address.removeprefix(_DASK)}" if isinstance(address, str) else address)
+        engine = _engine_of(address)
         try:
             return EngineGrid(engine, engine.probe(), functions)
         except BaseException:
             engine.close()
             raise
     if list(functions):
-        raise UsageError("connect: functions are for a Dask cluster; servers of a grid offer theirs: gridloom serve functions.py")
+        raise UsageError("connect: functions are for a cluster of Dask or Ray; servers of a grid offer theirs: gridloom serve functions.py")
     if address is not None and servers is not None:
         raise UsageError("connect: an address of an agent or servers, not both")
     hear, shows = listener(logs), wanted(progress)
@@ -238,6 +242,23 @@ def simulate(
         program=program(),
     )
     return Grid(raw, folder=folder)
+
+
+def _engine_of(cluster: Any) -> Engine:
+    """The engine of a cluster, by its address or something open."""
+    if isinstance(cluster, str):
+        system = cluster.partition(":")[0]
+    else:
+        system = (cluster.__name__ if isinstance(cluster, types.ModuleType) else type(cluster).__module__).partition(".")[0]
+    if system == "ray":
+        from ._engine_ray import RayEngine
+
+        return RayEngine(cluster)
+    if system in ("dask", "distributed"):
+        from ._engine_dask import DaskEngine
+
+        return DaskEngine(f"tcp://{cluster.removeprefix(_DASK)}" if isinstance(cluster, str) else cluster)
+    raise UsageError(f"connect: expected an address, an open distributed.Client, or ray, got {type(cluster).__name__} {cluster!r:.80}")
 
 
 def _blas() -> str | None:

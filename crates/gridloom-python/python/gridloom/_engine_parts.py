@@ -1,0 +1,145 @@
+"""What engines share: functions as their workers run them, by value, since nobody installs gridloom there."""
+
+from __future__ import annotations
+
+import functools
+import json
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _gridloom
+from ._errors import TaskError, _make
+from ._offered import undeclared
+
+_KIND = "gridloom_kind"
+
+
+def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., Any]:
+    """A declared function as a worker runs it: it gets the shapes of its results, then its arguments, and gives results that fit the signature.
+
+    Parameters
+    ----------
+    pickled : bytes
+        The function, as the engine's workers unpickle it. That happens at the first call, so that what is missing there is told.
+    signature : RawSignature
+        What it is to give.
+    """
+    name = signature.name
+    params = json.loads(signature.definition("", ""))["signature"]["params"]
+    results = [(one["name"], one["base"], one["is_array"]) for one in params if one["mode"] == "Out"]
+    loaded: list[Callable[..., Any]] = []
+    marked = _KIND
+
+    # Pickled by value, with all that is inside.
+    def run(shapes: list[Any], *args: Any) -> Any:
+        import pickle
+        import sys
+
+        import numpy as np
+
+        def failed(kind: str, why: str) -> RuntimeError:
+            error = RuntimeError(f"{name}: {why}")
+            setattr(error, marked, (kind, name, why))
+            return error
+
+        def wrong(result: str, expected: str, value: Any) -> RuntimeError:
+            got = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{type(value).__name__} {value!r:.80}"
+            return failed("WrongResult", f"result '{result}': expected {expected}, got {got}")
+
+        def array(result: str, dtype: Any, shape: Any, value: Any) -> Any:
+            expected = f"{dtype}{'' if shape is None else list(shape)}"
+            try:
+                made = value if isinstance(value, np.ndarray) else np.asarray(value, dtype)
+            except (TypeError, ValueError, OverflowError):
+                raise wrong(result, expected, value) from None
+            fits = made.dtype.newbyteorder("=") == dtype and (shape is None or made.shape == tuple(shape))
+            if not fits or isinstance(made, np.ma.MaskedArray):
+                raise wrong(result, expected, made)
+            return np.asarray(made, dtype)
+
+        def scalar(result: str, dtype: Any, value: Any) -> Any:
+            given = np.asarray(value) if isinstance(value, (bool, int, float, complex, np.generic)) else np.asarray(None)
+            wider = {"b": "b", "i": "iuf", "u": "iuf", "f": "iuf", "c": "iufc"}[dtype.kind]
+            if given.dtype.kind not in wider:
+                raise wrong(result, str(dtype), value)
+            with np.errstate(all="ignore"):
+                made = given.astype(dtype)
+            if dtype.kind in "iu" and made != given or np.isinf(made) != np.isinf(given):
+                raise wrong(result, str(dtype), value)
+            return made.item()
+
+        def fitting(result: str, base: Any, is_array: bool, shape: Any, value: Any) -> Any:
+            if base in ("Text", "Bytes"):
+                kind = str if base == "Text" else bytes
+                if not isinstance(value, kind):
+                    raise wrong(result, kind.__name__, value)
+                return value
+            dtype = np.dtype(base["Number"].lower())
+            return array(result, dtype, shape, value) if is_array else scalar(result, dtype, value)
+
+        if not loaded:
+            try:
+                loaded.append(pickle.loads(pickled))
+            except ImportError as error:
+                raise failed(
+                    "CannotRun",
+                    f"it needs the module '{error.name}', which the worker cannot import ({sys.executable}): install it there, or define "
+                    "what the function uses in the module of the function",
+                ) from error
+        given = loaded[0](*args)
+        values = (given,) if len(results) == 1 else () if not results and given is None else given
+        if not isinstance(values, tuple) or len(values) != len(results):
+            raise wrong("return", f"a tuple of {len(results)} results" if results else "None", given)
+        made = tuple(fitting(*about, shape, value) for about, shape, value in zip(results, shapes, values))
+        return made if len(results) > 1 else made[0] if made else None
+
+    return run
+
+
+def told(error: BaseException, server: str) -> TaskError | None:
+    """Gridloom's error for one that a function of `body_of` raised on a worker; none for the function's own."""
+    if not (isinstance(error, RuntimeError) and hasattr(error, _KIND)):
+        return None
+    kind, function, why = getattr(error, _KIND)
+    made = _make(kind, f"{function} on {server}: {why}", {"function": function, "server": server, "why": why})
+    return made if isinstance(made, TaskError) else None
+
+
+@functools.cache
+def part_of(number: int) -> Callable[[Any], Any]:
+    """Takes one of several results."""
+
+    def part(results: Any) -> Any:
+        return results[number]
+
+    return part
+
+
+def by_value(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as pickles hold it with its code."""
+    assert isinstance(function, types.FunctionType)
+    return undeclared(function)
+
+
+def operations_per_second() -> float:
+    """The speed of a processor, by products of matrices."""
+    import time
+
+    a = np.ones((256, 256))
+    best = 0.0
+    for _ in range(5):
+        begun = time.perf_counter()
+        a @ a
+        best = max(best, 2 * 256**3 / max(time.perf_counter() - begun, 1e-9))
+    return best
+
+
+def worker_name(number: int, given: str, taken: set[str]) -> str:
+    """The name of a worker in the model: that which it has there, if a host can be called so."""
+    fits = given.replace("-", "").isalnum() and given.isascii() and not given.isdigit() and given not in (*taken, "client")
+    name = given if fits else f"worker-{number}"
+    taken.add(name)
+    return name
