@@ -129,7 +129,8 @@ test-rust:
 test-python: python capi $(VENV)/tests
 	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --timeout 300 $(PACKAGE)/tests tests
 
-PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 openssh-client openssh-server pkg-config valgrind
+PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config \
+	slurm-client slurmctld slurmd valgrind
 test-all:
 	apt-get update && apt-get install -y --no-install-recommends $(PACKAGES)
 	$(MAKE) $(VENV)/mlserver/ready

@@ -26,4 +26,5 @@ mod support;
 mod timeline;
 mod unlike_hosts;
 mod up;
+mod up_slurm;
 mod up_ssh;

@@ -18,6 +18,8 @@ pub struct Lab {
     pub ssh: String,
     /// Its hosts, where they are processes: needed until the last of the grid has ended.
     pub hosts: Vec<Box<dyn std::any::Any>>,
+    /// Variables of its commands' environment.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 impl Lab {
@@ -28,7 +30,7 @@ impl Lab {
         let program = Path::new(env!("CARGO_BIN_EXE_gridloom")).parent().unwrap();
         std::fs::write(&ssh, STUB.replace("FOLDER", path(&folder)).replace("PROGRAM", path(program))).unwrap();
         std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let lab = Lab { ssh: path(&ssh).into(), folder, hosts: Vec::new() };
+        let lab = Lab { ssh: path(&ssh).into(), folder, hosts: Vec::new(), variables: Vec::new() };
         lab.write(hosts);
         lab
     }
@@ -42,6 +44,7 @@ impl Lab {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = gridloom(arguments);
         command.env("GRIDLOOM_SECRET", SECRET).env("XDG_STATE_HOME", self.folder.join("mine"));
+        command.envs(self.variables.iter().cloned());
         command
     }
 
@@ -398,4 +401,31 @@ fn a_copy_that_was_cut_short_is_sent_again() {
     assert!(code == 3 && lines[1]["host"] == "cut" && lines[1]["error"].is_string(), "{lines:?}");
     succeeds(lab.up());
     assert_eq!(lab.status().1, 0);
+}
+
+#[test]
+fn the_nodes_of_a_pbs_job_become_a_grid() {
+    let mut lab = Lab::new("pbs", "");
+    lab.write(
+        "[[host]]\nname = \"node\"\nspeed = \"1Gf\"\nproperties = { role = \"agent, server\", serve = \"OFFER\" }\n",
+    );
+    let up = |lab: &Lab| {
+        let mut command = lab.up();
+        command.arg("--pbs");
+        command
+    };
+    let (code, why) = said(up(&lab));
+    assert!(code == 1 && why.contains("PBS_JOBID is not set"), "{why}");
+    // A line for each process of MPI.
+    let nodes = lab.folder.join("nodes");
+    std::fs::write(&nodes, "127.0.0.1\n127.0.0.1\n127.0.0.2\n").unwrap();
+    lab.variables = vec![("PBS_JOBID", "17.head".into()), ("PBS_NODEFILE", path(&nodes).into())];
+    let (lines, code) = lab.json(up(&lab));
+    assert_eq!((code, &lines.last().unwrap()["grid"]), (0, &json!("grid-17")), "{lines:?}");
+    let (parts, code) = lab.status();
+    assert_eq!((code, parts.as_object().unwrap().len()), (0, 3), "{parts}");
+    assert!(parts["server-127.0.0.2"]["address"].as_str().unwrap().starts_with("127.0.0.2:"), "{parts}");
+    let words = std::fs::read_to_string(lab.folder.join("words")).unwrap();
+    assert!(words.lines().all(|line| line.contains("-- 127.0.0.")), "{words}");
+    succeeds(lab.command(&["down", "grid-17"]));
 }

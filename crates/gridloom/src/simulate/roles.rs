@@ -61,6 +61,11 @@ impl Roles {
         Roles::from_properties(platform)
     }
 
+    /// What that host is to be as a server, if it is one.
+    pub fn server_on(&self, host: HostId) -> Option<&ServerRole> {
+        self.servers.iter().find(|server| server.host == host)
+    }
+
     /// Beside the processes of a program, which are the clients: by the deployment's processes
     /// `agent` and `server`, or else by the hosts' properties. `None` if neither names an agent or a server.
     ///

@@ -10,29 +10,30 @@
 //!
 //! **Invariants:** only a process that was started here for the same grid is ended: its number, start time and the boot of the
 //! machine are those that were written down. The secret passes from standard input to the environment of the parts; it stands in
-//! no file and in no command line.
+//! no file and in no command line. In an allocation of Slurm the command stays until the parts that it has started have ended.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use gridloom_net::identity::SECRET_VARIABLE;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::request::{Action, Answer, Launch, PartState, Refusal, Request, Start, State, VERSION};
-use super::state::state_folder;
+use super::folders::state_folder;
+use super::plan::{AGENT, CPUS};
+use super::process::{Process, stop, wait_for};
+use super::request::{Action, Answer, Launch, PartState, Refusal, Request, Start, State, Stay, VERSION};
+use super::slurm::CPUS_VARIABLE;
+use super::stay::stay;
 use crate::commands::{hide_memory, print_line};
 
 /// Room that a log must find when a part starts.
@@ -50,12 +51,23 @@ pub fn run(_: Options) -> Result<ExitCode> {
     hide_memory()?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).context("standard input")?;
-    let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line) };
+    let mut staying = None;
+    let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line, &mut staying) };
     print_line(&serde_json::to_string(&answer)?)?;
+    if let Some(Staying { host, labels, stay: until }) = staying {
+        host.stay(&labels, &until)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(line: &str) -> Result<Vec<PartState>, Refusal> {
+/// Parts that this command has started, and has to stay for.
+struct Staying {
+    host: Host,
+    labels: Vec<String>,
+    stay: Stay,
+}
+
+fn answer(line: &str, staying: &mut Option<Staying>) -> Result<Vec<PartState>, Refusal> {
     let other = |error: anyhow::Error| match error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Refusal::Full(format!("{error:#}")),
         _ => Refusal::Other(format!("{error:#}")),
@@ -66,10 +78,22 @@ fn answer(line: &str) -> Result<Vec<PartState>, Refusal> {
         return Err(Refusal::Version(VERSION.into()));
     }
     let request: Request = serde_json::from_value(whole).map_err(|error| other(anyhow!("no request: {error}")))?;
-    Host::open(&request).and_then(|host| host.carry_out(request.action)).map_err(other)
+    let carry_out = || -> Result<Vec<PartState>> {
+        let host = Host::open(&request)?;
+        if let Action::Start(Start { stay: Some(stay), parts, .. }) = &request.action {
+            let mut labels = Vec::new();
+            for part in parts {
+                labels.extend(host.running(&part.label)?.is_none().then(|| part.label.clone()));
+            }
+            *staying = Some(Staying { host: host.clone(), labels, stay: stay.clone() });
+        }
+        host.carry_out(request.action)
+    };
+    carry_out().map_err(other)
 }
 
 /// This machine, for one grid.
+#[derive(Clone)]
 struct Host {
     folder: PathBuf,
     grid_id: String,
@@ -82,15 +106,6 @@ struct Record {
     process: Process,
     /// It was asked to drain.
     drains: bool,
-}
-
-/// A process, so that no other one is taken for it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Process {
-    pid: u32,
-    /// Clock ticks between the boot and its start.
-    started: u64,
-    boot: String,
 }
 
 impl Host {
@@ -153,7 +168,8 @@ impl Host {
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
         let program = std::env::current_exe().context("this program's own path")?;
         let mut command = Command::new(program);
-        command.args(&launch.words).arg("--json").env(SECRET_VARIABLE, &start.secret);
+        let words = launch.words.iter().map(|word| if word == CPUS { own_cpus() } else { word.clone() });
+        command.args(words).arg("--json").env(SECRET_VARIABLE, &start.secret);
         command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).stdout(out).stderr(log);
         let home = std::env::home_dir().context("this user has no home folder")?;
         let folder = start.folder.as_deref().map_or(home.clone(), |folder| home.join(folder));
@@ -229,6 +245,16 @@ impl Host {
         Ok(Some(record))
     }
 
+    /// Until these parts have ended. The servers among them drain before the allocation ends.
+    fn stay(&self, labels: &[String], until: &Stay) -> Result<()> {
+        let mut left = Vec::new();
+        for label in labels {
+            left.extend(self.running(label)?.map(|running| running.process));
+        }
+        let servers: Vec<String> = labels.iter().filter(|label| *label != AGENT).cloned().collect();
+        stay(left, until, || self.drain(&servers, Duration::ZERO).map(drop))
+    }
+
     fn look(&self, label: &str) -> Result<PartState> {
         let running = self.running(label)?;
         Ok(PartState {
@@ -296,114 +322,15 @@ impl Host {
     }
 }
 
-impl Process {
-    fn of(pid: u32) -> Result<Process> {
-        // One that has ended already says why elsewhere.
-        let (started, _) = stat(pid).with_context(|| format!("process {pid}"))?;
-        Ok(Process { pid, started, boot: boot()? })
-    }
-
-    fn runs(&self) -> bool {
-        boot().is_ok_and(|boot| boot == self.boot) && stat(self.pid) == Some((self.started, true))
-    }
-
-    fn id(&self) -> Option<Pid> {
-        i32::try_from(self.pid).ok().and_then(Pid::from_raw)
-    }
-
-    /// What becomes readable at its end; `None` if it has ended.
-    fn end(&self) -> Result<Option<OwnedFd>> {
-        match self.id().map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-            Some(Ok(end)) => Ok(self.runs().then_some(end)),
-            Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
-            _ => Ok(None),
-        }
-    }
-
-    fn signal(&self, signal: Signal) -> Result<()> {
-        match self.id().map(|pid| kill_process(pid, signal)) {
-            Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
-            _ => Ok(()),
-        }
-    }
-
-    /// With its workers, which are in its group.
-    fn kill(&self) -> Result<()> {
-        match self.id().map(|pid| kill_process_group(pid, Signal::KILL)) {
-            Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Waits until none of these runs, or until that time. Those that run stay.
-fn wait_for(left: &mut Vec<Process>, until: Instant) -> Result<()> {
-    loop {
-        let mut ends = Vec::new();
-        for process in left.iter() {
-            ends.extend(process.end()?);
-        }
-        // One that has ended since was looked at after its number had been taken hold of.
-        left.retain(Process::runs);
-        let limit = until.saturating_duration_since(Instant::now());
-        if left.is_empty() || limit.is_zero() {
-            return Ok(());
-        }
-        let mut polled: Vec<PollFd<'_>> = ends.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
-        match poll(&mut polled, Some(&Timespec::try_from(limit)?)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("processes that are to end"),
-        }
-    }
-}
-
-/// With its workers, which are in its group.
-fn stop(child: &mut Child) {
-    // They may have ended by themselves.
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    let _ = child.wait();
-}
-
-fn boot() -> Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
-}
-
-/// When a process started, in clock ticks since the boot, and whether it runs: it may have ended without its parent having asked.
-/// `None` if there is no such process.
-fn stat(pid: u32) -> Option<(u64, bool)> {
-    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    // The name stands in parentheses and may hold anything. What follows begins with field 3.
-    let mut rest = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    let is_running = rest.next()? != "Z";
-    Some((rest.nth(18)?.parse().ok()?, is_running))
+/// How many processors the allocation has here.
+fn own_cpus() -> String {
+    let of_job = std::env::var(CPUS_VARIABLE).ok().filter(|text| text.parse::<u32>().is_ok_and(|cpus| cpus > 0));
+    of_job.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_with_another_start_is_another_process() {
-        let own = Process::of(std::process::id()).unwrap();
-        assert!(own.runs());
-        assert!(!Process { started: own.started + 1, ..own.clone() }.runs());
-        assert!(!Process { boot: "another".into(), ..own }.runs());
-    }
-
-    #[test]
-    fn a_process_that_has_ended_has_a_start_and_does_not_run() {
-        let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
-        // Its end closes the pipe.
-        let mut stdout = child.stdout.take().unwrap();
-        io::copy(&mut stdout, &mut io::sink()).unwrap();
-        let process = Process::of(child.id()).unwrap();
-        while process.runs() {
-            std::thread::yield_now();
-        }
-        assert!(Process::of(child.id()).unwrap() == process);
-        child.wait().unwrap();
-        assert!(Process::of(process.pid).is_err());
-    }
 
     #[test]
     fn parts_have_locks_of_their_own() {
@@ -418,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_request_of_another_version_is_refused_whatever_it_holds() {
-        let refused = answer(r#"{"version": "99.0.0", "unknown": true}"#);
+        let refused = answer(r#"{"version": "99.0.0", "unknown": true}"#, &mut None);
         assert_eq!(refused, Err(Refusal::Version(VERSION.into())));
     }
 }

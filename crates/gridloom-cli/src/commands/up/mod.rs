@@ -4,12 +4,20 @@
 
 mod down;
 mod drain;
+mod fault;
+mod folders;
 mod host;
+mod pbs;
 mod plan;
+mod process;
+mod remote;
 mod request;
+mod slurm;
+mod source;
 mod ssh;
 mod state;
 mod status;
+mod stay;
 
 pub use down::Options as Down;
 pub use drain::Options as Drain;
@@ -30,23 +38,28 @@ use gridloom_net::identity::{Secret, random};
 use serde_json::{Value, json};
 
 use super::{absolute, count, hide_memory, print_json, print_line};
+use fault::Trouble;
 use plan::{AGENT, Planned, Reach};
+use remote::{Copy, own_copy};
 use request::{Action, Launch, PartState, Start, State};
-use ssh::{Copy, Trouble, own_copy};
+use source::{Found, Source};
 use state::{Grid, Host};
 
-/// Start the agent and the servers of a file of hosts, by ssh.
+/// Start the agent and the servers of a file of hosts, by ssh or in an allocation of Slurm.
 ///
 /// FILE is a platform file. Properties of its hosts say how ssh reaches a host, and what runs there: see the page "From a file of
 /// hosts to a running grid". Each host needs 'gridloom' of this version on its path, or its file in the property 'gridloom', or
 /// 'send = true': then this program is copied there. The agent starts first, then all servers at the same time. The grid's secret
 /// goes along through ssh's standard input.
 ///
+/// With --slurm or --pbs the hosts are the nodes of a job: see the page "In a job of Slurm or PBS". Then the number of the job is part of the
+/// grid's name.
+///
 /// What runs already stays as it is, so that you can run the command again after you have corrected a host. 'gridloom status' and
 /// 'gridloom down' find the grid by its name. The exit status is 0 if everything runs, 3 if some hosts failed, and 1 if there is no
 /// grid.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gridloom up grid.toml")]
+#[command(after_help = "Examples:\n  gridloom up grid.toml\n  gridloom up grid.toml --slurm")]
 pub struct Options {
     /// Platform file: TOML, or SimGrid's XML
     file: PathBuf,
@@ -56,6 +69,8 @@ pub struct Options {
     /// Agent and servers listen beyond their hosts although nothing is encrypted: see 'gridloom serve'
     #[arg(long)]
     trust_this_network: bool,
+    #[command(flatten)]
+    source: Source,
     /// Seconds that a host has to answer ssh
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=600))]
     connect_timeout: u32,
@@ -100,19 +115,22 @@ const SOME_FAILED: u8 = 3;
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     hide_memory()?;
-    let name = match (&options.name, options.file.file_stem().and_then(|stem| stem.to_str())) {
-        (Some(name), _) => name.clone(),
-        (None, Some(stem)) => stem.to_string(),
-        (None, None) => bail!("{}: no file", options.file.display()),
+    let name = match (&options.name, options.file.file_stem().and_then(|stem| stem.to_str()), options.source.job()?) {
+        (Some(name), ..) => name.clone(),
+        (None, Some(stem), None) => stem.to_string(),
+        (None, Some(stem), Some(job)) => format!("{stem}-{job}"),
+        (None, None, _) => bail!("{}: no file", options.file.display()),
     };
+    let _lock = state::lock(&name)?;
+    let mut before = Grid::read(&name)?;
     let reach = Reach { ssh: options.ssh.0.clone(), connect_s: options.connect_timeout };
-    let mut hosts = plan::plan(&options.file, &reach, options.trust_this_network)?;
+    let found = options.source.find(&options.file, before.as_ref(), &reach, options.trust_this_network)?;
+    let Found { mut hosts, gone } = found;
+    before.iter_mut().for_each(|grid| grid.hosts.retain(|host| !gone.contains(&host.name)));
     let copy = hosts.iter().any(|host| host.is_sent).then(own_copy).transpose().context("this program's own file")?;
     for host in hosts.iter_mut().filter(|host| host.is_sent) {
         host.target.gridloom = copy.as_ref().map(Copy::path).unwrap_or_default();
     }
-    let _lock = state::lock(&name)?;
-    let before = Grid::read(&name)?;
     let known: Vec<String> = before.iter().flat_map(|grid| &grid.hosts).map(|host| host.name.clone()).collect();
     let mut up =
         Up { grid: recorded(&name, before, options, &hosts)?, secret: Secret::find_text_or_make()?, copy, options };
@@ -271,8 +289,13 @@ impl Up<'_> {
     fn start(&self, host: &Planned, part: Option<Launch>) -> Result<Vec<PartState>, Trouble> {
         let parts = part.into_iter().collect();
         self.send(host)?;
-        let start =
-            Start { secret: self.secret.clone(), parts, folder: host.folder.clone(), wait_s: self.options.wait };
+        let start = Start {
+            secret: self.secret.clone(),
+            parts,
+            folder: host.folder.clone(),
+            wait_s: self.options.wait,
+            stay: self.options.source.stay(host),
+        };
         let limit = Duration::from_secs_f64(self.options.wait + SLACK_S);
         let states = host.target.ask(&host.name, &self.grid.request(Action::Start(start)), limit)?;
         match states.iter().find(|state| state.state != State::Runs) {

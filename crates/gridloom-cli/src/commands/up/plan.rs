@@ -8,19 +8,40 @@ use gridloom::{Roles, ServerRole};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::spec::read_platform;
 
+use super::folders::check_name;
+use super::remote::{Target, Way};
 use super::request::Launch;
-use super::ssh::Target;
-use super::state::check_name;
+use super::slurm::Step;
+use super::ssh::Ssh;
 
 /// Label of the agent among the parts of a host.
 pub const AGENT: &str = "agent";
 /// Port of the agent, if the file does not say.
 const AGENT_PORT: u16 = 7711;
+/// Word of a launch that stands for the number of processors that the job has on the node.
+pub const CPUS: &str = "{cpus}";
 
 /// How all hosts are reached, unless the file says otherwise.
 pub struct Reach {
     pub ssh: Vec<String>,
     pub connect_s: u32,
+}
+
+/// A node of an allocation. The file of hosts says what runs there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub name: String,
+    /// Where other nodes reach it.
+    pub address: String,
+    /// How a step reaches it; by ssh without one.
+    pub step: Option<Step>,
+}
+
+impl Node {
+    /// Its name in its allocation.
+    fn own_name(&self) -> &str {
+        self.step.as_ref().map_or(&self.name, |step| &step.node)
+    }
 }
 
 /// What is to be started on a host.
@@ -44,16 +65,70 @@ impl Planned {
     }
 }
 
+/// The host that has the agent already, and the agent's address.
+pub struct AgentAt<'a> {
+    pub host: &'a str,
+    pub address: Option<&'a str>,
+}
+
+/// A host of the file, and the node that stands for it in an allocation.
+struct Site<'a> {
+    id: HostId,
+    node: Option<&'a Node>,
+    is_agent: bool,
+    /// Where the agent has been: servers that run know it by that.
+    agent_address: Option<&'a str>,
+    server: Option<&'a ServerRole>,
+}
+
 /// The hosts that have a part; the agent's host comes first. `trusts` is the option --trust-this-network.
 pub fn plan(file: &Path, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
-    let server_on = |host: HostId| roles.servers.iter().find(|server| server.host == host);
-    let is_used = |host: HostId| host == roles.agent || server_on(host).is_some();
-    let mut ids: Vec<HostId> = (0..platform.hosts().len() as u32).map(HostId).filter(|id| is_used(*id)).collect();
-    ids.sort_by_key(|id| *id != roles.agent);
-    let one = |id: &HostId| planned(&platform, *id, *id == roles.agent, server_on(*id), reach, trusts);
-    let hosts: Vec<Planned> = ids.iter().map(one).collect::<Result<_>>()?;
+    let ids = (0..platform.hosts().len() as u32).map(HostId);
+    let sites = ids.map(|id| {
+        let (is_agent, server) = (id == roles.agent, roles.server_on(id));
+        Site { id, node: None, is_agent, agent_address: None, server }
+    });
+    planned_all(file, &platform, sites.collect(), reach, trusts)
+}
+
+/// The same for nodes of an allocation: each is as the host of the file with its name, or else as the file's first server. The agent is on
+/// the node of that name; without one, on the node that the file names for it, or else on the first.
+pub fn plan_nodes(
+    file: &Path,
+    nodes: &[Node],
+    agent: Option<AgentAt>,
+    reach: &Reach,
+    trusts: bool,
+) -> Result<Vec<Planned>> {
+    let platform = read_platform(file)?;
+    let roles = Roles::of_real_hosts(&platform)?;
+    let first = roles.servers.first().context("the file has no server")?;
+    let agent = agent.unwrap_or_else(|| {
+        let of_file = &platform.hosts()[roles.agent.0 as usize].name;
+        let node = nodes.iter().find(|node| node.own_name() == of_file).or(nodes.first());
+        AgentAt { host: node.map_or("", |node| &node.name), address: None }
+    });
+    let sites = nodes.iter().map(|node| {
+        let named = platform.host(node.own_name());
+        let server = named.map_or(Some(first), |id| roles.server_on(id));
+        let (id, is_agent) = (named.unwrap_or(first.host), node.name == agent.host);
+        Site { id, node: Some(node), is_agent, agent_address: agent.address, server }
+    });
+    planned_all(file, &platform, sites.collect(), reach, trusts)
+}
+
+fn planned_all(
+    file: &Path,
+    platform: &Platform,
+    mut sites: Vec<Site>,
+    reach: &Reach,
+    trusts: bool,
+) -> Result<Vec<Planned>> {
+    sites.retain(|site| site.is_agent || site.server.is_some());
+    sites.sort_by_key(|site| !site.is_agent);
+    let hosts: Vec<Planned> = sites.iter().map(|site| planned(platform, site, reach, trusts)).collect::<Result<_>>()?;
     let mut labels: Vec<String> = hosts.iter().flat_map(Planned::labels).collect();
     labels.sort();
     if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -62,31 +137,34 @@ pub fn plan(file: &Path, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
     Ok(hosts)
 }
 
-fn planned(
-    platform: &Platform,
-    id: HostId,
-    is_agent: bool,
-    role: Option<&ServerRole>,
-    reach: &Reach,
-    trusts: bool,
-) -> Result<Planned> {
-    let host = &platform.hosts()[id.0 as usize];
+fn planned(platform: &Platform, site: &Site, reach: &Reach, trusts: bool) -> Result<Planned> {
+    let host = &platform.hosts()[site.id.0 as usize];
     let properties = Properties { of: &host.properties };
-    let at =
-        |why: anyhow::Error| anyhow::anyhow!("{}", platform.error_of(id, format!("host '{}': {why:#}", host.name)));
+    let at = |why: anyhow::Error| {
+        anyhow::anyhow!("{}", platform.error_of(site.id, format!("host '{}': {why:#}", host.name)))
+    };
     let read = || -> Result<Planned> {
         properties.check()?;
-        let address = properties.get("address").unwrap_or(&host.name);
+        let name = site.node.map_or(&host.name, |node| &node.name);
+        let address = match site.node {
+            Some(node) => node.address.as_str(),
+            None => properties.get("address").unwrap_or(name),
+        };
         let is_sent = properties.is("send")?;
         ensure!(!is_sent || properties.get("gridloom").is_none(), "send = true and 'gridloom' exclude each other");
-        let target = Target {
-            ssh: reach.ssh.clone(),
-            destination: properties.get("ssh").unwrap_or(address).to_string(),
-            user: properties.get("user").map(str::to_string),
-            port: properties.get("port").map(|text| text.parse().context("port: expected 1 to 65535")).transpose()?,
-            jump: properties.get("jump").map(str::to_string),
-            connect_s: reach.connect_s,
-            gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string(),
+        let way = match site.node.and_then(|node| node.step.clone()) {
+            Some(step) => Way::Slurm(step),
+            None => Way::Ssh(Ssh {
+                ssh: reach.ssh.clone(),
+                destination: properties.get("ssh").filter(|_| site.node.is_none()).unwrap_or(address).to_string(),
+                user: properties.get("user").map(str::to_string),
+                port: properties
+                    .get("port")
+                    .map(|text| text.parse().context("port: expected 1 to 65535"))
+                    .transpose()?,
+                jump: properties.get("jump").map(str::to_string),
+                connect_s: reach.connect_s,
+            }),
         };
         let common = |words: &mut Vec<String>, listen: &str| {
             words.extend(["--listen".into(), listen.to_string()]);
@@ -96,27 +174,36 @@ fn planned(
             }
             words.extend(trusts.then(|| "--trust-this-network".to_string()));
         };
-        let agent = is_agent.then(|| {
+        // Other users may have their grids on a node of an allocation.
+        let agent_port = if site.node.is_some() { 0 } else { AGENT_PORT };
+        let agent = site.is_agent.then(|| {
             let mut words = vec!["agent".to_string()];
-            let listen = properties.get("agent_listen").map_or(format!("{address}:{AGENT_PORT}"), str::to_string);
+            let known = properties.get("agent_listen").or(site.agent_address);
+            let listen = known.map_or(format!("{address}:{agent_port}"), str::to_string);
             common(&mut words, &listen);
             Launch { label: AGENT.into(), words }
         });
-        let server = role.map(|role| -> Result<Launch> {
+        let server = site.server.map(|role| -> Result<Launch> {
             let server = role.server(platform, &[])?;
-            check_name(&server.name)?;
+            let server_name = site.node.map_or(&server.name, |node| &node.name);
+            check_name(server_name)?;
+            let has_step = site.node.is_some_and(|node| node.step.is_some());
+            let slots = match properties.get("slots") {
+                None if has_step => CPUS.to_string(),
+                _ => server.slots.to_string(),
+            };
             let mut words = vec!["serve".to_string()];
             words.extend(properties.served()?);
-            words.extend(["--name".into(), server.name.clone(), "--slots".into(), server.slots.to_string()]);
+            words.extend(["--name".into(), server_name.clone(), "--slots".into(), slots]);
             words.extend(properties.get("memory").into_iter().flat_map(|size| ["--memory".into(), size.to_string()]));
             words.extend(properties.get("python").into_iter().flat_map(|file| ["--python".into(), file.to_string()]));
             words.extend(server.plain.then(|| "--plain".to_string()));
             common(&mut words, properties.get("listen").unwrap_or(&format!("{address}:0")));
-            Ok(Launch { label: format!("server-{}", server.name), words })
+            Ok(Launch { label: format!("server-{server_name}"), words })
         });
         Ok(Planned {
-            name: host.name.clone(),
-            target,
+            name: name.clone(),
+            target: Target { way, gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string() },
             is_sent,
             folder: properties.get("folder").map(str::to_string),
             agent,
@@ -183,13 +270,51 @@ impl Properties<'_> {
 mod tests {
     use super::*;
 
-    fn plan_of(name: &str, text: &str) -> Result<Vec<Planned>> {
+    fn with_file<T>(name: &str, text: &str, run: impl FnOnce(&Path, &Reach) -> T) -> T {
         let file = std::env::temp_dir().join(format!("gridloom-plan-{}-{name}.toml", std::process::id()));
         std::fs::write(&file, text).unwrap();
-        let reach = Reach { ssh: vec!["ssh".into()], connect_s: 10 };
-        let planned = plan(&file, &reach, false);
+        let result = run(&file, &Reach { ssh: vec!["ssh".into()], connect_s: 10 });
         std::fs::remove_file(&file).unwrap();
-        planned
+        result
+    }
+
+    fn plan_of(name: &str, text: &str) -> Result<Vec<Planned>> {
+        with_file(name, text, |file, reach| plan(file, reach, false))
+    }
+
+    fn ssh(host: &Planned) -> &Ssh {
+        match &host.target.way {
+            Way::Ssh(ssh) => ssh,
+            Way::Slurm(step) => panic!("{step:?}"),
+        }
+    }
+
+    #[test]
+    fn nodes_of_an_allocation_are_as_the_host_of_their_name_or_the_first_server() {
+        let text = r#"
+            [[host]]
+            name = "node"
+            speed = "1Gf"
+            properties = { role = "agent, server", serve = "--run-code", agent_listen = "c:9" }
+            [[host]]
+            name = "b"
+            speed = "1Gf"
+            properties = { role = "server", serve = "functions.py", slots = 3 }
+            "#;
+        let step = |node: &str| Some(Step { job: "17".into(), node: node.into() });
+        let node = |name: &str| Node { name: name.into(), address: format!("{name}.x"), step: step(name) };
+        let nodes = [node("a"), node("b")];
+        let hosts = with_file("nodes", text, |file, reach| plan_nodes(file, &nodes, None, reach, false)).unwrap();
+        let words = |part: &Option<Launch>| part.as_ref().map(|part| part.words.join(" "));
+        assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen c:9"));
+        assert_eq!(words(&hosts[0].server).unwrap(), "serve --run-code --name a --slots {cpus} --listen a.x:0");
+        assert_eq!(words(&hosts[1].server).unwrap(), "serve functions.py --name b --slots 3 --listen b.x:0");
+        let hosts = with_file("again", text, |file, reach| {
+            plan_nodes(file, &nodes, Some(AgentAt { host: "b", address: Some("b.x:4") }), reach, false)
+        })
+        .unwrap();
+        assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen b.x:4"));
+        assert_eq!((hosts[0].name.as_str(), hosts[1].name.as_str(), hosts.len()), ("b", "a", 2));
     }
 
     #[test]
@@ -210,7 +335,7 @@ mod tests {
         )
         .unwrap();
         let [head, node] = &hosts[..] else { panic!("{hosts:?}") };
-        assert_eq!((head.target.destination.as_str(), head.target.port), ("10.0.0.1", Some(2222)));
+        assert_eq!((ssh(head).destination.as_str(), ssh(head).port), ("10.0.0.1", Some(2222)));
         assert_eq!(head.agent.as_ref().unwrap().words, ["agent", "--listen", "10.0.0.1:7711"]);
         assert!(head.server.is_none() && node.agent.is_none());
         let words = node.server.as_ref().unwrap().words.join(" ");
@@ -230,7 +355,7 @@ mod tests {
         assert!(head.agent.is_some() && head.server.is_none() && nodes.len() == 8);
         let words = nodes[7].server.as_ref().unwrap().words.join(" ");
         assert_eq!(words, "serve builtin:linalg --run-code --name node-8 --slots 8 --memory 8GiB --listen node-8:0");
-        assert_eq!(nodes[7].target.jump.as_deref(), Some("10.0.0.1"));
+        assert_eq!(ssh(&nodes[7]).jump.as_deref(), Some("10.0.0.1"));
     }
 
     #[test]

@@ -38,6 +38,16 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The parts that are looked at or ended; `None` if some are to start.
+    pub fn labels(&self) -> Option<&[String]> {
+        match self {
+            Action::Start(_) => None,
+            Action::Look { labels } | Action::Drain { labels, .. } | Action::End { labels, .. } => Some(labels),
+        }
+    }
+}
+
 /// Parts of the grid to start on one host.
 #[derive(Serialize, Deserialize)]
 pub struct Start {
@@ -47,6 +57,17 @@ pub struct Start {
     pub folder: Option<String>,
     /// Seconds until each part must have registered.
     pub wait_s: f64,
+    /// Stay until the parts have ended, which would end with this command.
+    pub stay: Option<Stay>,
+}
+
+/// The allocation that parts run in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stay {
+    /// Number of its job in Slurm.
+    pub job: String,
+    /// Servers drain so many seconds before its end.
+    pub drain_s: f64,
 }
 
 /// One process to start.
@@ -78,6 +99,14 @@ pub struct PartState {
     pub log: String,
     /// Why it could not be started, or the last line of the log of one that has ended.
     pub why: Option<String>,
+}
+
+impl PartState {
+    /// A part that was ended from outside, with all that ran on its host.
+    pub fn lost(label: &str, why: &str) -> PartState {
+        let (label, log, why) = (label.into(), String::new(), Some(why.into()));
+        PartState { label, state: State::Ended, pid: None, address: None, log, why }
+    }
 }
 
 /// Whether a part runs.

@@ -4,6 +4,7 @@
 //!  $XDG_STATE_HOME/gridloom/up/     ~/.local/state without the variable
 //!    GRID.json                      hosts, how they are reached, their parts
 //!    GRID.lock                      held by 'up' and 'down' of that grid
+//!    GRID.steps/HOST.log            what 'srun' has said of the step that holds its parts, in an allocation of Slurm
 //! ```
 //!
 //! **Invariants:** a part stands here before it is started, so that none is lost when 'up' is interrupted. The secret does not
@@ -11,15 +12,18 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::folders::{folder, path};
+use super::pbs;
+use super::plan::AGENT;
+use super::remote::{Target, Way};
 use super::request::{Action, Request, VERSION};
-use super::ssh::Target;
+use super::slurm::JOB_VARIABLE;
 
 /// A grid that was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +48,12 @@ pub struct Host {
 }
 
 impl Grid {
-    /// The grid of that name; without a name, the only one.
+    /// The grid of that name; without a name, that of the job that this command runs in, or the only one.
     pub fn find(name: Option<&str>) -> Result<Grid> {
         let names = names()?;
         let known = || names.join(", ");
-        let name = match (name, &names[..]) {
+        let own = names.iter().find(|name| is_of_own_job(name));
+        let name = match (name.or(own.map(String::as_str)), &names[..]) {
             (Some(name), names) if names.iter().any(|known| known == name) => name,
             (_, []) => bail!("no grid was started here; 'gridloom up FILE' starts one"),
             (Some(name), _) => bail!("no grid '{name}' was started here; there is: {}", known()),
@@ -84,8 +89,38 @@ impl Grid {
 
     /// Forgets it: nothing of it is left.
     pub fn remove(&self) -> Result<()> {
+        let steps = path(&self.name, "steps")?;
+        match fs::remove_dir_all(&steps) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| steps.display().to_string());
+            }
+            _ => {}
+        }
         let path = path(&self.name, "json")?;
         fs::remove_file(&path).with_context(|| path.display().to_string())
+    }
+
+    /// The host that has the agent.
+    pub fn agent_host(&self) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.labels.iter().any(|label| label == AGENT))
+    }
+
+    /// The host that is reached that way.
+    pub fn host_of(&self, way: &Way) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.target.way == *way)
+    }
+
+    /// Numbers of the allocations of Slurm that it is in, the first one first.
+    pub fn jobs(&self) -> Vec<&str> {
+        let mut jobs = Vec::new();
+        for host in &self.hosts {
+            if let Way::Slurm(step) = &host.target.way
+                && !jobs.contains(&step.job.as_str())
+            {
+                jobs.push(step.job.as_str());
+            }
+        }
+        jobs
     }
 }
 
@@ -102,15 +137,6 @@ pub fn lock(name: &str) -> Result<File> {
     }
 }
 
-/// Refuses a name that is no plain file name.
-pub fn check_name(name: &str) -> Result<()> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(is_plain) {
-        bail!("'{name}' cannot be the name of a grid: use up to 64 letters, digits, '-', '_' and '.' (--name)");
-    }
-    Ok(())
-}
-
 fn names() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder()?)? {
@@ -121,35 +147,9 @@ fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn path(name: &str, kind: &str) -> Result<PathBuf> {
-    check_name(name)?;
-    Ok(folder()?.join(format!("{name}.{kind}")))
-}
-
-fn folder() -> Result<PathBuf> {
-    let folder = state_folder()?.join("up");
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
-    Ok(folder)
-}
-
-/// Gridloom's folder among the user's states.
-pub fn state_folder() -> Result<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let state = set("XDG_STATE_HOME").or_else(|| Some(std::env::home_dir()?.join(".local/state")));
-    Ok(state.context("this user has no home folder: set XDG_STATE_HOME")?.join("gridloom"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_a_plain_file_name() {
-        for name in ["grid", "lab-2.1", "a_b"] {
-            check_name(name).unwrap();
-        }
-        for name in ["", "..", ".grid", "a/b", "a b", &"x".repeat(65)] {
-            assert!(check_name(name).unwrap_err().to_string().contains("cannot be the name"), "{name}");
-        }
-    }
+/// Whether a grid of that name was started in the job that this command runs in.
+fn is_of_own_job(name: &str) -> bool {
+    let of_slurm = std::env::var(JOB_VARIABLE).ok();
+    let mut jobs = of_slurm.into_iter().chain(pbs::job().ok());
+    jobs.any(|job| name.ends_with(&format!("-{job}")))
 }

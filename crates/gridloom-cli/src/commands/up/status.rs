@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use gridloom::Grid as Session;
 use serde_json::json;
 
+use super::fault::Trouble;
 use super::plan::AGENT;
 use super::request::{Action, PartState, State};
-use super::ssh::Trouble;
 use super::state::Grid;
 use super::{SOME_FAILED, trouble_json};
 use crate::commands::{print_json, print_line};
@@ -24,6 +24,9 @@ use crate::commands::{print_json, print_line};
 pub struct Options {
     /// Name of the grid, if several were started
     name: Option<String>,
+    /// Print only the agent's address, as for GRIDLOOM_AGENT, and ask no host
+    #[arg(long, conflicts_with = "json")]
+    agent: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -31,6 +34,10 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = Grid::find(options.name.as_deref())?;
+    if options.agent {
+        let agent = grid.agent.with_context(|| format!("the agent of the grid '{}' never ran", grid.name))?;
+        return print_line(&agent).map(|()| ExitCode::SUCCESS);
+    }
     let results = ask_all(&grid, Duration::from_secs(20), |labels| Action::Look { labels });
     let registered = match &grid.agent {
         None => Err("the agent never ran".to_string()),
@@ -94,12 +101,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                         word(part)
                     ))?;
                     if let Some(why) = &part.why {
-                        gridloom_base::say!(
-                            "gridloom: {}: {} has ended: {why} (log: {})",
-                            host.name,
-                            part.label,
-                            part.log
-                        );
+                        let log = if part.log.is_empty() { String::new() } else { format!(" (log: {})", part.log) };
+                        gridloom_base::say!("gridloom: {}: {} has ended: {why}{log}", host.name, part.label);
                     }
                 }
             }

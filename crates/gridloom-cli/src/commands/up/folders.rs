@@ -1,0 +1,58 @@
+//! Where the user's files of grids are.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+/// Refuses a name that is no plain file name.
+pub fn check_name(name: &str) -> Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(is_plain) {
+        bail!("'{name}' cannot be the name of a grid: use up to 64 letters, digits, '-', '_' and '.' (--name)");
+    }
+    Ok(())
+}
+
+/// A file of that grid.
+pub fn path(name: &str, kind: &str) -> Result<PathBuf> {
+    check_name(name)?;
+    Ok(folder()?.join(format!("{name}.{kind}")))
+}
+
+/// The folder of what this user's grids are.
+pub fn folder() -> Result<PathBuf> {
+    let folder = state_folder()?.join("up");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
+
+/// Gridloom's folder among the user's states.
+pub fn state_folder() -> Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let state = set("XDG_STATE_HOME").or_else(|| Some(std::env::home_dir()?.join(".local/state")));
+    Ok(state.context("this user has no home folder: set XDG_STATE_HOME")?.join("gridloom"))
+}
+
+/// A file for what the step that holds parts on a host says.
+pub fn step_log(grid: &str, host: &str) -> Result<PathBuf> {
+    let folder = path(grid, "steps")?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder.join(format!("{host}.log")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_plain_file_name() {
+        for name in ["grid", "lab-2.1", "a_b"] {
+            check_name(name).unwrap();
+        }
+        for name in ["", "..", ".grid", "a/b", "a b", &"x".repeat(65)] {
+            assert!(check_name(name).unwrap_err().to_string().contains("cannot be the name"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! A host that is asked something: what is sent, what it says, what a failure means, and what to do about it.
+//!
+//! What is sent goes through the standard input of a command that reaches the host. The ways to reach one are `ssh` and `slurm`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gridloom_net::identity::SECRET_VARIABLE;
+use serde::{Deserialize, Serialize};
+
+use super::fault::{Fault, Said, Trouble, last};
+use super::folders::step_log;
+use super::request::{Action, Answer, PartState, Refusal, Request, VERSION};
+use super::slurm::Step;
+use super::ssh::Ssh;
+
+/// When ssh has ended, its last words are there within.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// A host, and the program there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    pub way: Way,
+    /// The program there, in words of its shell.
+    pub gridloom: String,
+}
+
+/// How a host is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    Ssh(Ssh),
+    Slurm(Step),
+}
+
+impl Way {
+    /// The words before those of the command on the host.
+    fn words(&self) -> Vec<String> {
+        match self {
+            Way::Ssh(ssh) => ssh.words(),
+            Way::Slurm(step) => step.words(),
+        }
+    }
+
+    /// Why the host was not reached; `None` if it was, and the command has failed.
+    fn failure(&self, said: &Said) -> Option<Fault> {
+        match self {
+            Way::Ssh(ssh) => ssh.failure(said),
+            Way::Slurm(step) => step.failure(said),
+        }
+    }
+
+    /// Why nothing can run there any more, if that is so.
+    fn lost(&self) -> Option<String> {
+        match self {
+            Way::Ssh(_) => None,
+            Way::Slurm(step) => step.lost(),
+        }
+    }
+
+    /// Whether what a command has started ends with the command.
+    pub fn ends_with_command(&self) -> bool {
+        matches!(self, Way::Slurm(_))
+    }
+
+    /// Seconds until the host must have answered, beside what it does.
+    fn connect_s(&self) -> u32 {
+        match self {
+            Way::Ssh(ssh) => ssh.connect_s,
+            Way::Slurm(_) => STEP_S,
+        }
+    }
+}
+
+/// Seconds until a step of Slurm runs.
+const STEP_S: u32 = 60;
+
+/// Where a copy of this program is put on a host.
+pub struct Copy {
+    pub file: PathBuf,
+    /// Name of the copy, by its content.
+    pub name: String,
+    bytes: usize,
+}
+
+impl Copy {
+    /// The program there, in words of a shell.
+    pub fn path(&self) -> String {
+        format!("~/.cache/gridloom/bin/{}", self.name)
+    }
+}
+
+impl Target {
+    /// For people: what was run.
+    fn tried(&self, command: &str) -> String {
+        let words = self.way.words();
+        let words = words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
+        format!("{} {command}", words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Asks the host. It has `limit` for its answer, beside the time to connect.
+    ///
+    /// Where parts end with the command that has started them, the command stays, and says to a file what it has to say later.
+    pub fn ask(&self, host: &str, request: &Request, limit: Duration) -> Result<Vec<PartState>, Trouble> {
+        let command = format!("{} host", self.gridloom);
+        let trouble = |fault: Fault| fault.at(host, self.tried(&command));
+        let errors = match &request.action {
+            Action::Start(_) if self.way.ends_with_command() => Some(step_log(&request.grid, host)),
+            _ => None,
+        };
+        let errors = errors.transpose().map_err(|error| trouble(Fault::new(format!("{error:#}"), FULL)))?;
+        let mut text = serde_json::to_string(request).expect("text and numbers");
+        text.push('\n');
+        let said = self.run(&command, &mut text.as_bytes(), limit, errors.as_deref()).map_err(trouble)?;
+        match said.output.lines().rev().find_map(read_answer).map(|answer| answer.result) {
+            Some(Ok(states)) => Ok(states),
+            Some(Err(refusal)) => Err(trouble(refused(refusal))),
+            None => match (request.action.labels(), self.way.lost()) {
+                (Some(labels), Some(why)) => Ok(labels.iter().map(|label| PartState::lost(label, &why)).collect()),
+                _ => Err(trouble(no_answer(&said, &self.gridloom, &self.way))),
+            },
+        }
+    }
+
+    /// Puts a copy of this program on the host, unless it is there.
+    pub fn send(&self, host: &str, copy: &Copy, limit: Duration) -> Result<(), Trouble> {
+        let path = copy.path();
+        let folder = "~/.cache/gridloom/bin";
+        let (part, bytes) = (format!("{folder}/.{}.$$", copy.name), copy.bytes);
+        // The copy gets its name when it is whole: a connection that is lost looks like the end of the input. Hosts may share the folder:
+        // a copy that another has put there meanwhile may run already.
+        let script = format!(
+            "umask 077; test -x {path} && exit 0; mkdir -p {folder} && cat > {part} && test $(wc -c < {part}) -eq {bytes} && \
+             chmod 700 {part} && {{ test -x {path} || mv {part} {path}; }} && rm -f {part} || {{ rm -f {part}; exit 73; }}"
+        );
+        let command = format!("exec sh -c '{script}'");
+        let trouble = |fault: Fault| fault.at(host, self.tried("sh, with this program as its input"));
+        let unreadable =
+            |error| trouble(Fault::new(format!("cannot read '{}': {error}", copy.file.display()), "install it"));
+        let mut file = File::open(&copy.file).map_err(unreadable)?;
+        let said = self.run(&command, &mut file, limit, None).map_err(trouble)?;
+        match said.code {
+            Some(0) => Ok(()),
+            Some(73) if said.errors.contains("No space left") || said.errors.contains("quota exceeded") => {
+                let room =
+                    "make room in the home folder there, or install Gridloom elsewhere and name it with 'gridloom'";
+                Err(trouble(Fault::new(format!("no room for the program: {}", last(&said.errors)), room)))
+            }
+            _ => Err(trouble(Fault { may_run: false, ..no_answer(&said, "sh", &self.way) })),
+        }
+    }
+
+    /// Runs a command there, with that input; ends it after `limit` beside the time to connect. If it is to stay, it is left to itself
+    /// after its answer, and `stays` is the file of its standard error.
+    fn run(&self, command: &str, input: &mut dyn Read, limit: Duration, stays: Option<&Path>) -> Result<Said, Fault> {
+        let words = self.way.words();
+        let cannot_run = |error: std::io::Error| {
+            let program = &words[0];
+            Fault::new(format!("cannot run '{program}': {error}"), "install it; --ssh names another ssh")
+        };
+        let stderr = match stays {
+            None => Stdio::piped(),
+            Some(file) => File::create(file).map_err(cannot_run)?.into(),
+        };
+        let mut run = Command::new(&words[0]);
+        run.args(&words[1..]).arg(command).env_remove(SECRET_VARIABLE);
+        if stays.is_some() {
+            // What ends this command by its terminal does not end it.
+            run.process_group(0);
+        }
+        let run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+        let mut child = run.spawn().map_err(cannot_run)?;
+        let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let limit = limit + Duration::from_secs(u64::from(self.way.connect_s()));
+        let is_to_stay = stays.is_some();
+        let is_last = move |line: &str| is_to_stay && read_answer(line).is_some();
+        let output = Heard::of(stdout.expect("a pipe"), is_last);
+        let errors = stderr.map(|pipe| Heard::of(pipe, |_| false));
+        let pid = child.id();
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let guard = std::thread::spawn(move || {
+            let is_late = is_done.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if is_late {
+                // Its parent waits for it only after this thread: the number is still its own.
+                let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+                let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+            }
+            is_late
+        });
+        if let Some(stdin) = &mut stdin {
+            // A host that refuses closes the pipe: its status and its words say why.
+            let _ = std::io::copy(input, stdin).and_then(|_| stdin.flush());
+        }
+        drop(stdin);
+        output.wait(None);
+        drop(done);
+        let is_late = guard.join().unwrap_or(true);
+        let code = match output.has_ended_early() {
+            true => None,
+            false => child.wait().map_err(cannot_run)?.code(),
+        };
+        let errors = match (errors, stays) {
+            // A connection to a host on the way, or one that ssh keeps for later, may hold standard error open.
+            (Some(errors), _) => {
+                errors.wait(Some(LAST_WORDS_WITHIN));
+                errors.text()
+            }
+            (None, Some(file)) => std::fs::read_to_string(file).map_err(cannot_run)?,
+            (None, None) => String::new(),
+        };
+        let output = output.text();
+        if is_late {
+            let why = format!("does not answer: nothing came within {} s", limit.as_secs());
+            return Err(Fault { may_run: true, ..Fault::new(why, "look after that host, or raise --wait") });
+        }
+        Ok(Said { code, output, errors })
+    }
+}
+
+/// What a pipe gives, until it is closed, or until its last line.
+struct Heard {
+    so_far: Arc<Mutex<SoFar>>,
+    /// Nothing is ever sent: it is closed with the pipe.
+    is_closed: Receiver<()>,
+}
+
+#[derive(Default)]
+struct SoFar {
+    bytes: Vec<u8>,
+    /// The last line came, and the pipe is open.
+    has_last: bool,
+}
+
+impl Heard {
+    fn of(pipe: impl Read + Send + 'static, is_last: impl Fn(&str) -> bool + Send + 'static) -> Heard {
+        let (closes, is_closed) = channel();
+        let so_far = Arc::new(Mutex::new(SoFar::default()));
+        let heard = so_far.clone();
+        std::thread::spawn(move || {
+            let _closes: Sender<()> = closes;
+            let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
+            // What came before an error is what there is.
+            while let Ok(1..) = pipe.read_until(b'\n', &mut line) {
+                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                heard.bytes.extend_from_slice(&line);
+                heard.has_last = is_last(&String::from_utf8_lossy(&line));
+                if heard.has_last {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        Heard { so_far, is_closed }
+    }
+
+    /// Until the pipe is closed or has given its last line, or for so long.
+    fn wait(&self, limit: Option<Duration>) {
+        match limit {
+            None => _ = self.is_closed.recv(),
+            Some(limit) => _ = self.is_closed.recv_timeout(limit),
+        }
+    }
+
+    fn has_ended_early(&self) -> bool {
+        self.so_far.lock().unwrap_or_else(PoisonError::into_inner).has_last
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.so_far.lock().unwrap_or_else(PoisonError::into_inner).bytes).into_owned()
+    }
+}
+
+const FULL: &str = "make room on that host, or set XDG_STATE_HOME there to a folder of another disk";
+
+fn refused(refusal: Refusal) -> Fault {
+    match refusal {
+        Refusal::Version(there) => Fault::new(
+            format!("gridloom there is of version {there}, and here of {VERSION}"),
+            "install the same version there, or let 'up' copy this program: send = true",
+        ),
+        Refusal::Full(why) => Fault::new(format!("no room: {why}"), FULL),
+        Refusal::Other(why) => Fault { may_run: true, ..Fault::new(why, "correct it there, then start again") },
+    }
+}
+
+fn read_answer(line: &str) -> Option<Answer> {
+    serde_json::from_str(line).ok()
+}
+
+/// Why there is no answer of `gridloom host`.
+fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
+    if let Some(fault) = way.failure(said) {
+        return fault;
+    }
+    // What srun says of a command that failed says less than the command.
+    let own: Vec<&str> = said.errors.lines().filter(|line| !line.starts_with("srun: ")).collect();
+    let line = last(&own.join("\n"));
+    let has = |text: &str| said.errors.contains(text);
+    let install =
+        "install Gridloom there; name its program with the property 'gridloom', or let 'up' copy this one: send = true";
+    let (what, remedy) = match said.code {
+        Some(127) => ("there is no program 'gridloom' on its path", install),
+        Some(126) if has("Exec format error") || has("cannot execute binary file") => {
+            ("the program is for another kind of machine", "build Gridloom for that machine and install it there")
+        }
+        Some(126) => ("its program cannot be run", install),
+        Some(2) if has("unrecognized subcommand") => ("its gridloom is of another version", install),
+        Some(_) if has("GLIBC_") => {
+            ("its system is older than the program", "install the wheel of 'make wheel-portable'")
+        }
+        _ => ("it gave no answer", "try the same command by hand: it should print a line of JSON"),
+    };
+    let code = said.code.map_or("a signal".to_string(), |code| format!("exit status {code}"));
+    let program =
+        if said.code == Some(127) && program != "gridloom" { format!(" ('{program}')") } else { String::new() };
+    let may_run = !matches!(said.code, Some(2 | 126 | 127));
+    let said = if line.is_empty() { code } else { line };
+    Fault { may_run, ..Fault::new(format!("{what}{program}: {said}"), remedy) }
+}
+
+/// This program, to be copied.
+pub fn own_copy() -> std::io::Result<Copy> {
+    let file = std::env::current_exe()?;
+    let content = std::fs::read(&file)?;
+    let mut hash = gridloom_base::Fnv::default();
+    content.iter().for_each(|byte| hash.byte(*byte));
+    Ok(Copy { name: format!("gridloom-{VERSION}-{:016x}", hash.0), bytes: content.len(), file })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(ssh: Vec<String>) -> Target {
+        let ssh = Ssh { ssh, destination: "node-1".into(), user: None, port: None, jump: None, connect_s: 7 };
+        Target { way: Way::Ssh(ssh), gridloom: "gridloom".into() }
+    }
+
+    /// As of `ssh -W` to a host on the way, or a connection that is kept for later.
+    #[test]
+    fn a_process_that_ssh_leaves_keeps_nobody() {
+        let left = "echo refused >&2; sleep 60 >/dev/null & echo $!; exit 255";
+        let ssh = vec!["sh".into(), "-c".into(), left.into()];
+        let said = target(ssh).run("command", &mut std::io::empty(), Duration::from_secs(60), None);
+        let said = said.unwrap_or_else(|fault| panic!("{}", fault.why));
+        let pid = said.output.trim().parse().ok().and_then(rustix::process::Pid::from_raw).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs on");
+        assert_eq!((said.code, said.errors.trim()), (Some(255), "refused"));
+    }
+
+    #[test]
+    fn errors_of_ssh_have_names_and_remedies() {
+        let meaning = |code: i32, errors: &str| {
+            let said = Said { code: Some(code), output: String::new(), errors: errors.into() };
+            no_answer(&said, "gridloom", &target(vec!["ssh".into()]).way)
+        };
+        let cases = [
+            (255, "ada@node-1: Permission denied (publickey).", "refuses the key", "ssh-copy-id"),
+            (255, "ssh: connect to host node-1 port 22: Connection timed out", "does not answer", "'jump'"),
+            (255, "Host key verification failed.\n", "host key", "log in once by hand"),
+            (255, "ssh: Could not resolve hostname node-1: Name or service not known", "name is unknown", "address"),
+            (127, "sh: 1: gridloom: not found", "no program 'gridloom'", "send = true"),
+            (2, "gridloom: unrecognized subcommand 'host'", "another version", "install"),
+            (0, "", "gave no answer", "by hand"),
+        ];
+        for (code, errors, what, remedy) in cases {
+            let fault = meaning(code, errors);
+            assert!(fault.why.contains(what) && fault.remedy.contains(remedy), "{} / {}", fault.why, fault.remedy);
+            assert!(fault.why.ends_with(errors.trim()), "{}", fault.why);
+            assert_eq!(fault.may_run, code == 0, "{}", fault.why);
+        }
+    }
+}

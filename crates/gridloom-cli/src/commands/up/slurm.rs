@@ -1,0 +1,168 @@
+//! Slurm: the nodes of an allocation, and how `srun` reaches one of them.
+//!
+//! All that a step of Slurm has started ends with the step. So the step that starts a part stays until the part has ended, and its `srun`
+//! stays on the machine where 'gridloom up' runs. Each later question is a short step of its own. All steps overlap: they take nothing
+//! from the steps of the user's programs.
+//!
+//! Source: the manual pages of srun, squeue and scontrol, Slurm 22.05.
+
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::fault::{Fault, Said, last};
+
+/// The variable that names the allocation inside 'sbatch', 'salloc' and 'srun'.
+pub const JOB_VARIABLE: &str = "SLURM_JOB_ID";
+/// How many processors the job has on the node, in a step.
+pub const CPUS_VARIABLE: &str = "SLURM_CPUS_ON_NODE";
+
+/// A node that a step of an allocation reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Number of the allocation's job.
+    pub job: String,
+    pub node: String,
+}
+
+/// An allocation that runs.
+#[derive(Debug)]
+pub struct Allocation {
+    /// Names and addresses of its nodes.
+    pub nodes: Vec<(String, String)>,
+    /// Seconds until it ends; `None` if it has no end.
+    pub left_s: Option<f64>,
+}
+
+impl Step {
+    /// The words before those of the command on the node. One task gets all that the job has on the node.
+    pub fn words(&self) -> Vec<String> {
+        let job = format!("--jobid={}", self.job);
+        let node = format!("--nodelist={}", self.node);
+        let name = "--job-name=gridloom";
+        let words = ["srun", &job, &node, "--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", name, "sh", "-c"];
+        words.map(str::to_string).to_vec()
+    }
+
+    /// Why there was no step; `None` if there was one, and the command has failed.
+    pub fn failure(&self, said: &Said) -> Option<Fault> {
+        // "n1: task 0: Exited with exit code 127" is of the command.
+        let is_own = |line: &&str| line.starts_with("srun: error: ") && !line.contains(": task ");
+        let own = said.errors.lines().rfind(is_own)?;
+        if let Some(why) = self.lost() {
+            let remedy = "take the grid down and start it in another allocation, or give it another one with --job";
+            return Some(Fault::new(why, remedy));
+        }
+        let remedy = "try the same command by hand; 'sinfo -N' shows nodes that are down";
+        Some(Fault {
+            may_run: true,
+            ..Fault::new(format!("srun failed: {}", own.trim_start_matches("srun: error: ")), remedy)
+        })
+    }
+
+    /// Why nothing can run there any more, if that is so: Slurm has ended all processes of the allocation, or those on that node.
+    pub fn lost(&self) -> Option<String> {
+        let Ok(found) = Found::of(&self.job) else { return None };
+        let job = &self.job;
+        match found {
+            None => Some(format!("its allocation {job} has ended")),
+            Some(found) if !found.runs() => Some(format!("its allocation {job} has ended: {}", found.state)),
+            Some(found) => {
+                let nodes = nodes(&found.nodes).ok()?;
+                let has_left = nodes.iter().all(|(node, _)| *node != self.node);
+                has_left.then(|| format!("the allocation {job} has no node '{}' any more", self.node))
+            }
+        }
+    }
+}
+
+impl Allocation {
+    /// Looks at a job. `None` if it has ended.
+    ///
+    /// # Errors
+    /// If Slurm does not answer, or the job has not begun.
+    pub fn find(job: &str) -> Result<Option<Allocation>> {
+        ensure!(!job.is_empty() && job.chars().all(|c| c.is_ascii_digit()), "'{job}' is no number of a job of Slurm");
+        let Some(found) = Found::of(job)? else { return Ok(None) };
+        if ["PENDING", "CONFIGURING"].contains(&found.state.as_str()) {
+            bail!("the allocation {job} has not begun: {}; run this in its script, or when it runs", found.state);
+        }
+        if !found.runs() {
+            return Ok(None);
+        }
+        let left_s = found.end_s.map(|end_s| end_s - now_s());
+        Ok(Some(Allocation { nodes: nodes(&found.nodes)?, left_s }))
+    }
+}
+
+/// What squeue says of a job.
+struct Found {
+    state: String,
+    /// Seconds since 1970.
+    end_s: Option<f64>,
+    /// A list as `node[1-3,7]`.
+    nodes: String,
+}
+
+impl Found {
+    fn of(job: &str) -> Result<Option<Found>> {
+        let output = Command::new("squeue")
+            .args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%e|%N"])
+            .env("SLURM_TIME_FORMAT", "%s")
+            .output()
+            .context("cannot run Slurm's command 'squeue'")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        match String::from_utf8_lossy(&output.stdout).lines().next() {
+            Some(line) => Ok(Some(Found::read(line).with_context(|| format!("squeue said '{line}'"))?)),
+            // Slurm forgets a job some minutes after its end.
+            None if output.status.success() || errors.contains("Invalid job id") => Ok(None),
+            None => bail!("Slurm does not say what became of job {job}: {}", last(&errors)),
+        }
+    }
+
+    fn read(line: &str) -> Option<Found> {
+        let mut fields = line.split('|');
+        let (state, end, nodes) = (fields.next()?, fields.next()?, fields.next()?);
+        Some(Found { state: state.into(), end_s: end.parse().ok(), nodes: nodes.into() })
+    }
+
+    fn runs(&self) -> bool {
+        ["RUNNING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT"].contains(&self.state.as_str())
+    }
+}
+
+/// Names and addresses of the nodes of a list.
+fn nodes(list: &str) -> Result<Vec<(String, String)>> {
+    let output = Command::new("scontrol").args(["--oneliner", "show", "node", list]).output();
+    let output = output.context("cannot run Slurm's command 'scontrol'")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let field = |line: &str, key: &str| {
+        line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key).map(str::to_string))
+    };
+    let nodes: Vec<(String, String)> =
+        text.lines().filter_map(|line| Some((field(line, "NodeName=")?, field(line, "NodeAddr=")?))).collect();
+    if !output.status.success() || nodes.is_empty() {
+        bail!("Slurm names no nodes '{list}': {}", last(&String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(nodes)
+}
+
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_squeue_has_state_end_and_nodes() {
+        let found = Found::read("RUNNING|1795752540|n[1-2]").unwrap();
+        assert!(found.runs() && found.end_s == Some(1795752540.0) && found.nodes == "n[1-2]");
+        let found = Found::read("CANCELLED|N/A|").unwrap();
+        assert!(!found.runs() && found.end_s.is_none());
+        assert!(Found::read("slurm_load_jobs error").is_none());
+    }
+}

@@ -1,0 +1,122 @@
+//! Where the hosts of a grid come from: the file of hosts itself, an allocation of Slurm, or a job of PBS.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::pbs;
+use super::plan::{AgentAt, Node, Planned, Reach, plan, plan_nodes};
+use super::remote::Way;
+use super::request::Stay;
+use super::slurm::{Allocation, JOB_VARIABLE, Step};
+use super::state::Grid;
+
+/// Hosts of an allocation.
+#[derive(clap::Args)]
+pub struct Source {
+    /// The hosts are the nodes of an allocation of Slurm: that of --job, or the one that this command runs in
+    #[arg(long)]
+    slurm: bool,
+    /// Number of the allocation's job. If the grid is in another allocation already, it grows by this one
+    #[arg(long, value_name = "NUMBER", requires = "slurm")]
+    job: Option<String>,
+    /// Servers drain so many seconds before their allocation ends
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = crate::commands::simulate::seconds, requires = "slurm")]
+    drain_before: f64,
+    /// The hosts are those of the node file of the PBS job that this command runs in, reached by ssh
+    #[arg(long, conflicts_with = "slurm")]
+    pbs: bool,
+}
+
+/// What is to be started, and what has gone.
+pub struct Found {
+    pub hosts: Vec<Planned>,
+    /// Hosts that the grid had, and its allocations have no more.
+    pub gone: Vec<String>,
+}
+
+impl Source {
+    /// Number of the job, which is part of the grid's name: the same script may run in several jobs at the same time.
+    pub fn job(&self) -> Result<Option<String>> {
+        match (self.slurm, self.pbs) {
+            (true, _) => self.job_of_slurm().map(Some),
+            (false, true) => pbs::job().map(Some),
+            (false, false) => Ok(None),
+        }
+    }
+
+    fn job_of_slurm(&self) -> Result<String> {
+        let of_variable = || std::env::var(JOB_VARIABLE).ok();
+        self.job.clone().or_else(of_variable).context(
+            "there is no allocation of Slurm here: run this in the script of 'sbatch', in 'salloc -N 4 -t 60', or name a job with --job",
+        )
+    }
+
+    /// What is to be started of a file on which hosts. `before` is the grid as it was.
+    pub fn find(&self, file: &Path, before: Option<&Grid>, reach: &Reach, trusts: bool) -> Result<Found> {
+        if !self.slurm && !self.pbs {
+            return Ok(Found { hosts: plan(file, reach, trusts)?, gone: Vec::new() });
+        }
+        let nodes = match self.pbs {
+            true => pbs::nodes()?.into_iter().map(|name| Node { address: name.clone(), name, step: None }).collect(),
+            false => self.nodes_of_slurm(before)?,
+        };
+        let is_there = |name: &String| nodes.iter().any(|node| node.name == *name);
+        let known = before.iter().flat_map(|grid| &grid.hosts);
+        let gone = known.filter(|host| !is_there(&host.name)).map(|host| host.name.clone()).collect::<Vec<String>>();
+        let agent = before.and_then(Grid::agent_host);
+        if let Some(agent) = agent.filter(|agent| gone.contains(&agent.name)) {
+            bail!(
+                "the allocation of the agent's host '{}' has ended: run 'gridloom down {}', then start the grid anew",
+                agent.name,
+                before.map_or("", |grid| &grid.name)
+            );
+        }
+        let address = before.and_then(|grid| grid.agent.as_deref());
+        let agent = agent.map(|host| AgentAt { host: &host.name, address });
+        Ok(Found { hosts: plan_nodes(file, &nodes, agent, reach, trusts)?, gone })
+    }
+
+    /// Nodes of the allocations that the grid is in, and of the one that is given.
+    fn nodes_of_slurm(&self, before: Option<&Grid>) -> Result<Vec<Node>> {
+        let given = self.job_of_slurm()?;
+        let mut jobs: Vec<&str> = before.map(Grid::jobs).unwrap_or_default();
+        if !jobs.contains(&given.as_str()) {
+            jobs.push(&given);
+        }
+        let mut nodes: Vec<Node> = Vec::new();
+        for job in jobs {
+            let Some(allocation) = Allocation::find(job)? else {
+                ensure!(job != given, "the allocation {job} has ended");
+                continue;
+            };
+            if let Some(left_s) = allocation.left_s.filter(|left_s| *left_s < self.drain_before && job == given) {
+                bail!(
+                    "the allocation {job} ends in {left_s:.0} s, and its servers would drain {} s before: ask for a longer one, or give \
+                     a lower --drain-before",
+                    self.drain_before
+                );
+            }
+            for (node, address) in allocation.nodes {
+                let step = Step { job: job.into(), node: node.clone() };
+                let is_taken = nodes.iter().any(|other| other.name == node);
+                let name = match before.and_then(|grid| grid.host_of(&Way::Slurm(step.clone()))) {
+                    Some(known) => known.name.clone(),
+                    // Two allocations may share a node.
+                    None if is_taken => format!("{node}-{job}"),
+                    None => node,
+                };
+                nodes.push(Node { name, address, step: Some(step) });
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// How long the command that starts parts on a host is to stay there.
+    pub fn stay(&self, host: &Planned) -> Option<Stay> {
+        match &host.target.way {
+            Way::Slurm(step) => Some(Stay { job: step.job.clone(), drain_s: self.drain_before }),
+            Way::Ssh(_) => None,
+        }
+    }
+}
