@@ -3,8 +3,7 @@
 use std::rc::Rc;
 
 use super::channel::Channel;
-use super::leaves::Receive;
-use super::replies::Reply;
+use super::leaves::{Receive, Reply};
 use super::shared::Shared;
 use super::{AsyncChare, Running};
 use crate::chare::Chare;
@@ -65,8 +64,7 @@ impl<C: AsyncChare> AsyncContext<C> {
     /// If the target is not one chare.
     pub fn channel<D: AsyncChare>(&self, other: Target<Running<D>>) -> Channel<C> {
         let To::One(index) = other.to else { panic!("a channel joins two chares: give one, such as cx.array().at(1)") };
-        let number = self.0.next_channel(other.array, index);
-        let key = (other.array, index, number);
+        let key = self.0.pipes.borrow_mut().make(other.array, index);
         Channel::new(&self.0, Callback::to(other), key)
     }
 

@@ -1,11 +1,13 @@
-//! What a chare awaits: messages, and what comes on channels.
+//! What a chare awaits: messages, replies, and what comes on channels.
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::AsyncChare;
-use super::shared::{Awaited, Key, Looked, Shared};
+use super::pipes::Key;
+use super::replies::ReplyTo;
+use super::shared::{Awaited, Looked, Shared};
 use crate::value::Value;
 
 /// The earliest message that fits: see [`AsyncContext::receive_if`](super::AsyncContext::receive_if).
@@ -35,6 +37,39 @@ impl<C: AsyncChare, F: FnMut(&C::Message) -> bool> Future for Receive<C, F> {
     }
 }
 
+/// A value that will come, once. Await it, and let others have its [`Reply::to`].
+#[must_use = "await it, or drop it to ignore the value"]
+pub struct Reply<C: AsyncChare> {
+    shared: Rc<Shared<C>>,
+    tag: u32,
+}
+
+impl<C: AsyncChare> Reply<C> {
+    pub(super) fn new(shared: &Rc<Shared<C>>, tag: u32) -> Reply<C> {
+        Reply { shared: shared.clone(), tag }
+    }
+
+    /// Where the value is to go: a callback, and a field of messages.
+    pub fn to(&self) -> ReplyTo {
+        ReplyTo { array: self.shared.array, index: self.shared.index, tag: self.tag }
+    }
+}
+
+impl<C: AsyncChare> Future for Reply<C> {
+    type Output = Value;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Value> {
+        let came = self.shared.replies.borrow_mut().take(self.tag);
+        came.map_or_else(|| self.shared.wait(cx.waker(), Awaited::Reply), Poll::Ready)
+    }
+}
+
+impl<C: AsyncChare> Drop for Reply<C> {
+    fn drop(&mut self) {
+        self.shared.replies.borrow_mut().forget(self.tag);
+    }
+}
+
 /// The next value of a channel: see [`Channel::receive`](super::Channel::receive).
 #[must_use = "await it"]
 pub struct ReceiveOnChannel<'a, C: AsyncChare> {
@@ -46,7 +81,7 @@ impl<C: AsyncChare> Future for ReceiveOnChannel<'_, C> {
     type Output = Value;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Value> {
-        let came = self.shared.take_from_channel(&self.key);
+        let came = self.shared.pipes.borrow_mut().take(&self.key);
         came.map_or_else(|| self.shared.wait(cx.waker(), Awaited::OnChannel(self.key)), Poll::Ready)
     }
 }

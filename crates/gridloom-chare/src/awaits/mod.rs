@@ -1,4 +1,4 @@
-//! Chares whose one entry method waits: a Rust future, driven by the element's scheduler without any runtime.
+//! Chares that are one function, which waits: a Rust future, driven by the element's scheduler without any runtime.
 //!
 //! ```text
 //! message, result ──▶ Running (a Chare) ──put──▶ Shared ──poll──▶ AsyncChare::run ──▶ actions of AsyncContext ──▶ Context
@@ -12,6 +12,7 @@
 mod channel;
 mod context;
 mod leaves;
+mod pipes;
 mod replies;
 mod shared;
 
@@ -22,8 +23,8 @@ use std::task::Waker;
 
 pub use channel::Channel;
 pub use context::AsyncContext;
-pub use leaves::{Receive, ReceiveOnChannel};
-pub use replies::{Reply, ReplyTo};
+pub use leaves::{Receive, ReceiveOnChannel, Reply};
+pub use replies::ReplyTo;
 use shared::Shared;
 
 use super::chare::{Chare, Context};
@@ -84,7 +85,7 @@ pub trait AsyncChare: Sized + 'static {
     fn run(self, cx: AsyncContext<Self>) -> impl Future<Output = ()> + 'static;
 }
 
-/// A chare whose entry method waits, as an element keeps it. Programs name it in proxies: `Proxy<Running<C>>`.
+/// A chare that waits, as an element keeps it. Programs name it in proxies: `Proxy<Running<C>>`.
 pub struct Running<C: AsyncChare>(State<C>);
 
 enum State<C: AsyncChare> {
@@ -117,7 +118,7 @@ impl<C: AsyncChare> Chare for Running<C> {
         }
         if let State::Running { shared, .. } = &mut self.0 {
             match tag {
-                ON_CHANNEL => shared.put_on_channel(value),
+                ON_CHANNEL => shared.pipes.borrow_mut().put(value),
                 tag if shared.replies.borrow_mut().put(tag, value) => {}
                 _ => {
                     let (index, array) = (cx.index(), cx.core.roster(shared.array).name.clone());

@@ -1,16 +1,11 @@
 //! Values that come once: of reductions, of quiescence, and from other chares.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use gridloom_layout::error::Fault;
 use gridloom_layout::rust::{Data, Declare, Reader, Writer};
 use gridloom_layout::types::Type;
 
-use super::AsyncChare;
-use super::shared::{Awaited, Shared};
 use crate::id::{ArrayId, INDEX_DIMENSIONS_MAX, Index};
 use crate::proxy::{Callback, Proxy};
 use crate::value::Value;
@@ -60,7 +55,7 @@ impl Replies {
         true
     }
 
-    fn take(&mut self, tag: u32) -> Option<Value> {
+    pub(super) fn take(&mut self, tag: u32) -> Option<Value> {
         match self.made.remove(&tag)? {
             State::Came(value) => Some(value),
             other => {
@@ -70,43 +65,10 @@ impl Replies {
         }
     }
 
-    fn forget(&mut self, tag: u32) {
+    pub(super) fn forget(&mut self, tag: u32) {
         if let Some(State::Waits) = self.made.remove(&tag) {
             self.made.insert(tag, State::Dropped);
         }
-    }
-}
-
-/// A value that will come, once. Await it, and let others have its [`Reply::to`].
-#[must_use = "await it, or drop it to ignore the value"]
-pub struct Reply<C: AsyncChare> {
-    shared: Rc<Shared<C>>,
-    tag: u32,
-}
-
-impl<C: AsyncChare> Reply<C> {
-    pub(super) fn new(shared: &Rc<Shared<C>>, tag: u32) -> Reply<C> {
-        Reply { shared: shared.clone(), tag }
-    }
-
-    /// Where the value is to go: a callback, and a field of messages.
-    pub fn to(&self) -> ReplyTo {
-        ReplyTo { array: self.shared.array, index: self.shared.index, tag: self.tag }
-    }
-}
-
-impl<C: AsyncChare> Future for Reply<C> {
-    type Output = Value;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Value> {
-        let came = self.shared.replies.borrow_mut().take(self.tag);
-        came.map_or_else(|| self.shared.wait(cx.waker(), Awaited::Reply), Poll::Ready)
-    }
-}
-
-impl<C: AsyncChare> Drop for Reply<C> {
-    fn drop(&mut self) {
-        self.shared.replies.borrow_mut().forget(self.tag);
     }
 }
 
@@ -114,9 +76,9 @@ impl<C: AsyncChare> Drop for Reply<C> {
 /// [`Context::call_back`](crate::Context::call_back).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyTo {
-    array: ArrayId,
-    index: Index,
-    tag: u32,
+    pub(super) array: ArrayId,
+    pub(super) index: Index,
+    pub(super) tag: u32,
 }
 
 impl From<ReplyTo> for Callback {

@@ -1,25 +1,22 @@
 //! What a chare that waits shares with its future.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use gridloom_base::Time;
 
+use super::pipes::{Key, Pipes};
 use super::replies::Replies;
 use super::{AsyncChare, Running};
 use crate::chare::Context;
 use crate::id::{ArrayId, Index, Pe};
 use crate::placement::Elements;
-use crate::value::Value;
 
 /// What a future has a chare do.
 type Action<C> = Box<dyn FnOnce(&mut Context<'_, Running<C>>)>;
-
-/// One end of a channel: array and index of the other, and which of their channels it is.
-pub(super) type Key = (ArrayId, Index, u32);
 
 /// What a future waits for.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +34,7 @@ pub(super) struct Shared<C: AsyncChare> {
     clock: Rc<dyn Fn() -> Time>,
     pub(super) inbox: RefCell<Inbox<C::Message>>,
     pub(super) replies: RefCell<Replies>,
-    pipes: RefCell<BTreeMap<Key, Pipe>>,
-    /// How many channels it has made to each chare.
-    channels: RefCell<BTreeMap<(ArrayId, Index), u32>>,
+    pub(super) pipes: RefCell<Pipes>,
     actions: RefCell<Vec<Action<C>>>,
     /// The leaves of its future that wait. All of them look again when anything has come.
     waits: RefCell<Vec<(Waker, Awaited)>>,
@@ -56,7 +51,6 @@ impl<C: AsyncChare> Shared<C> {
             inbox: RefCell::default(),
             replies: RefCell::default(),
             pipes: RefCell::default(),
-            channels: RefCell::default(),
             actions: RefCell::default(),
             waits: RefCell::default(),
         }
@@ -100,36 +94,6 @@ impl<C: AsyncChare> Shared<C> {
             false => waits.join(", and for "),
         }
     }
-
-    /// The number of its next channel to that chare.
-    pub(super) fn next_channel(&self, array: ArrayId, index: Index) -> u32 {
-        let mut channels = self.channels.borrow_mut();
-        let count = channels.entry((array, index)).or_default();
-        *count += 1;
-        *count - 1
-    }
-
-    pub(super) fn put_on_channel(&self, came: Value) {
-        // Only a channel's other end sends such a thing.
-        if let Some((key, number, value)) = super::channel::read(came) {
-            self.pipes.borrow_mut().entry(key).or_default().early.insert(number, value);
-        }
-    }
-
-    pub(super) fn take_from_channel(&self, key: &Key) -> Option<Value> {
-        let mut pipes = self.pipes.borrow_mut();
-        let pipe = pipes.get_mut(key)?;
-        let value = pipe.early.remove(&pipe.next)?;
-        pipe.next += 1;
-        Some(value)
-    }
-}
-
-/// What has come on a channel, by number, and the number that is received next.
-#[derive(Default)]
-struct Pipe {
-    early: BTreeMap<i64, Value>,
-    next: i64,
 }
 
 /// Messages that were not received yet, the earliest first.
