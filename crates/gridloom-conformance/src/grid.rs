@@ -5,6 +5,7 @@
 
 mod methods;
 mod names;
+mod plain;
 mod stage;
 
 use gridloom_base::limits::{PARTS, SILENCE_NS_MAX};
@@ -49,7 +50,7 @@ pub type Case = (&'static str, fn(&mut dyn World));
 
 /// All cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    CALLS.iter().chain(names::CASES).chain(methods::CASES)
+    CALLS.iter().chain(names::CASES).chain(methods::CASES).chain(plain::CASES)
 }
 
 const CALLS: &[Case] = &[

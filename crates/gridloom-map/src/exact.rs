@@ -115,7 +115,7 @@ impl<'p> Exact<'p> {
                 }
             }
             for datum in problem.outputs(task).iter().map(|datum| &problem.data()[*datum as usize]) {
-                for server in (0..servers).filter(|_| datum.wanted) {
+                for server in (0..servers).filter(|server| datum.wanted || problem.is_plain(*server)) {
                     let home_s = &mut exact.home_s[task * servers + server];
                     *home_s = home_s.max(problem.link_seconds(server, servers, datum.size_bytes));
                 }

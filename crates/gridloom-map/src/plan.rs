@@ -48,8 +48,8 @@ pub enum Guess {
 /// - no transfer joins two servers that cannot talk;
 /// - each server's tasks, in order of `start_s` and then of index, respect the dependencies.
 ///
-/// One exception, the plan of plain GridRPC (`mct`): there the client sends a datum to a server again for
-/// each call that reads it, and every result goes to the client, wanted or not.
+/// Exceptions are plain servers, and the plan of plain GridRPC (`mct`), in which all are: there the client sends a datum to a server
+/// again for each call that reads it, and every result goes to the client, wanted or not.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The heuristic that made it, as a spec.

@@ -9,7 +9,8 @@
 //!   results together, and is the one that has to run the task, if one has to;
 //! - every datum is made by a task or held at a place;
 //! - all times computed from it are finite and not negative;
-//! - the client has a link to and from every server, and a plain server has no other.
+//! - the client has a link to and from every server, and a plain server has no other, not even to itself: what a task there makes
+//!   goes to the client, and another gets it from there.
 //!
 //! It does not know what is held in the stores besides: that a server's store may fill up over the whole plan is left to
 //! the server, which spills or evicts. Times per task and server are computed from the cost model of (function, server)
@@ -42,6 +43,8 @@ pub struct Server {
     pub beside_s: Vec<f64>,
     /// Bound on its store.
     pub memory_bytes: u64,
+    /// It keeps nothing: each task brings its inputs from the client, and its results go there.
+    pub is_plain: bool,
 }
 
 impl Server {
@@ -237,6 +240,12 @@ impl Problem {
         self.servers.get(place).map_or("client", |server| &server.name)
     }
 
+    /// Whether that place is a server that keeps nothing: each task gets a copy of its own of each input, from the client, and all
+    /// results go to the client.
+    pub fn is_plain(&self, place: usize) -> bool {
+        self.servers.get(place).is_some_and(|server| server.is_plain)
+    }
+
     /// Name of the function that a task calls.
     pub fn function(&self, task: usize) -> &str {
         &self.functions[self.tasks[task].function as usize]
@@ -343,7 +352,7 @@ impl Problem {
     }
 
     /// Seconds to move `size_bytes` straight from one place to another: latency + size / bandwidth; 0 to itself,
-    /// infinite if the two cannot talk.
+    /// infinite if the two cannot talk, and from a plain server to itself.
     pub fn link_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
         self.links[from * (self.servers.len() + 1) + to].seconds(size_bytes)
     }
@@ -373,10 +382,12 @@ impl Problem {
         Problem { has_contention: false, ..self }
     }
 
-    /// Whether a place passes a datum on while it comes there: large ones, in plans of real groups. The client does not.
+    /// Whether a place passes a datum on while it comes there: large ones, in plans of real groups. The client does not, nor do
+    /// plain servers.
     pub fn passes_on(&self, datum: usize, place: usize) -> bool {
         let is_large = PARTS.passes_on(self.data()[datum].size_bytes);
-        is_large && place != self.client() && self.has_contention && !self.has_exact_figures
+        let may_pass = place != self.client() && !self.is_plain(place);
+        is_large && may_pass && self.has_contention && !self.has_exact_figures
     }
 
     /// Whether sizes, speeds and links are as stated, not estimated: then no plan that ends later is as good.
@@ -389,7 +400,7 @@ impl Problem {
         Problem { has_exact_figures: true, ..self }
     }
 
-    /// Links from a place to all places: to itself without latency, infinite latency where the two cannot talk.
+    /// Links from a place to all places: to itself without latency, but for plain servers; infinite latency where the two cannot talk.
     pub fn links_from(&self, place: usize) -> &[LinkEstimate] {
         let places = self.servers.len() + 1;
         &self.links[place * places..(place + 1) * places]

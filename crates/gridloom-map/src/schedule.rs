@@ -14,8 +14,8 @@
 //!
 //! Not modelled: sharing of links ([`super::contention`] judges that), and stores that fill up over a plan.
 //!
-//! A schedule of plain GridRPC ([`Schedule::plain`]) has neither copies that stay nor links between servers. Every call gets
-//! all its inputs from the client and sends all its outputs back.
+//! A plain server ([`Problem::is_plain`]) has neither copies that stay nor links to servers. Every call there gets all its inputs from
+//! the client and sends all its outputs back. In a schedule of plain GridRPC ([`Schedule::plain`]) all servers are as these.
 
 use super::bounds;
 use super::plan::{Assignment, Plan, Transfer};
@@ -186,7 +186,7 @@ impl<'p> Schedule<'p> {
         let (problem, client) = (self.problem, self.problem.client());
         let Scratch { ready_s, seconds, score_s, .. } = &mut self.scratch;
         problem.seconds_by_server(task, seconds);
-        let returned_bytes = returned_bytes(problem, task, self.plain);
+        let back = Back::of(problem, task);
         let tolerance_s = slack * seconds.iter().copied().fold(f64::INFINITY, f64::min);
         let (mut best, mut best_s) = (client, f64::INFINITY);
         for server in 0..client {
@@ -197,7 +197,7 @@ impl<'p> Schedule<'p> {
                 continue;
             }
             let start_s = self.slots[server].fit(ready_s[server], seconds[server], self.insertion);
-            let back_s = returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
+            let back_s = back.seconds(problem, server, self.plain);
             score_s[server] = start_s + seconds[server] + back_s;
             if score_s[server] < best_s {
                 (best, best_s) = (server, score_s[server]);
@@ -260,10 +260,12 @@ impl<'p> Schedule<'p> {
         let (problem, client) = (self.problem, self.problem.client());
         let Scratch { ready_s, seconds, .. } = &mut self.scratch;
         problem.seconds_by_server(task, seconds);
-        let returned_bytes = returned_bytes(problem, task, self.plain);
-        let back_s = |server| returned_bytes.map_or(0.0, |bytes| problem.link_seconds(server, client, bytes));
-        let offer =
-            |server: usize| Offer { ready_s: ready_s[server], seconds: seconds[server], back_s: back_s(server) };
+        let (back, plain) = (Back::of(problem, task), self.plain);
+        let offer = |server: usize| Offer {
+            ready_s: ready_s[server],
+            seconds: seconds[server],
+            back_s: back.seconds(problem, server, plain),
+        };
         (0..client).map(offer).collect()
     }
 
@@ -310,7 +312,7 @@ impl<'p> Schedule<'p> {
         self.tasks[task] = Some(Placed { server, start_s, end_s });
         for output in problem.outputs(task) {
             self.add_copy(*output, server, end_s);
-            if self.plain {
+            if self.keeps_nothing(server) {
                 self.bring(*output, problem.client());
             }
         }
@@ -381,8 +383,9 @@ impl<'p> Schedule<'p> {
             }
             if self.plain || !self.problem.is_complete() {
                 let at_client_s = arrival_s[client];
-                for (arrival_s, link) in arrival_s.iter_mut().zip(self.problem.links_from(client)) {
-                    if self.plain || *arrival_s == f64::INFINITY {
+                let links = self.problem.links_from(client).iter();
+                for (place, (arrival_s, link)) in arrival_s.iter_mut().zip(links).enumerate() {
+                    if self.plain || self.problem.is_plain(place) || *arrival_s == f64::INFINITY {
                         *arrival_s = at_client_s + link.seconds(size_bytes);
                     }
                 }
@@ -401,7 +404,7 @@ impl<'p> Schedule<'p> {
 
     /// Since when a place holds a datum that it may use.
     fn held(&self, datum: usize, place: usize) -> Option<f64> {
-        if self.plain && place != self.problem.client() {
+        if self.keeps_nothing(place) {
             return None;
         }
         self.copies[datum].iter().find(|(holder, _)| *holder as usize == place).map(|(_, since_s)| *since_s)
@@ -429,10 +432,15 @@ impl<'p> Schedule<'p> {
             }
         };
         self.transfers.push(Moved { datum, from, to: to as u32, start_s, end_s });
-        if !self.plain || to == client {
+        if !self.keeps_nothing(to) {
             self.add_copy(datum, to, end_s);
         }
         end_s
+    }
+
+    /// Whether a place is a server where no copy stays.
+    fn keeps_nothing(&self, place: usize) -> bool {
+        place != self.problem.client() && (self.plain || self.problem.is_plain(place))
     }
 
     fn add_copy(&mut self, datum: u32, place: usize, since_s: f64) {
@@ -470,9 +478,27 @@ fn direct_arrivals(problem: &Problem, size_bytes: u64, copies: &[(u32, f64)], ar
     copies.iter().for_each(|(place, since_s)| arrival_s[*place as usize] = *since_s);
 }
 
-/// Size of the largest result that the client awaits before the task counts as done: of any result in plain GridRPC,
-/// else of a wanted one that no task reads.
-fn returned_bytes(problem: &Problem, task: usize, plain: bool) -> Option<u64> {
-    let outputs = problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
-    outputs.filter(|datum| plain || (datum.wanted && datum.readers == 0)).map(|datum| datum.size_bytes).max()
+/// Sizes of the largest result that the client awaits before a task counts as done: of any from a server that keeps nothing, else
+/// of a wanted one that no task reads.
+#[derive(Clone, Copy)]
+struct Back {
+    all_bytes: Option<u64>,
+    wanted_bytes: Option<u64>,
+}
+
+impl Back {
+    fn of(problem: &Problem, task: usize) -> Back {
+        let outputs = || problem.outputs(task).iter().map(|output| &problem.data()[*output as usize]);
+        let wanted = outputs().filter(|datum| datum.wanted && datum.readers == 0);
+        Back {
+            all_bytes: outputs().map(|datum| datum.size_bytes).max(),
+            wanted_bytes: wanted.map(|datum| datum.size_bytes).max(),
+        }
+    }
+
+    /// Seconds from a server to the client; `plain` says that no server keeps anything.
+    fn seconds(self, problem: &Problem, server: usize, plain: bool) -> f64 {
+        let bytes = if plain || problem.is_plain(server) { self.all_bytes } else { self.wanted_bytes };
+        bytes.map_or(0.0, |bytes| problem.link_seconds(server, problem.client(), bytes))
+    }
 }

@@ -3,6 +3,8 @@
 //! Shares nothing with [`super::schedule`] but the [`Problem`], so that an error there does not excuse itself here. It
 //! does not ask whether the plan is good: tasks and transfers may start later than they could.
 
+use std::collections::BTreeMap;
+
 use super::plan::{Plan, Transfer};
 use super::problem::Problem;
 use gridloom_base::limits::PARTS;
@@ -21,6 +23,7 @@ impl Plan {
         check.slots(&servers)?;
         let there_s = check.transfers(&servers)?;
         check.inputs(&servers, &there_s)?;
+        check.plain(&servers)?;
         check.totals(&there_s)
     }
 }
@@ -173,6 +176,38 @@ impl Check<'_> {
                     let name = self.problem.name(*server);
                     return Err(format!("datum {input} is not at server '{name}' when task {number} starts"));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// To a plain server, the client sends each input for each task; each result goes to the client.
+    fn plain(&self, servers: &[usize]) -> Result<(), String> {
+        let Check { plan, problem, tolerance_s } = self;
+        let mut arrivals_s: BTreeMap<(u32, usize), Vec<f64>> = BTreeMap::new();
+        for moved in &plan.transfers {
+            let to = problem.place(moved.to).filter(|to| *to == problem.client() || problem.is_plain(*to));
+            to.into_iter().for_each(|to| arrivals_s.entry((moved.datum, to)).or_default().push(moved.end_s));
+        }
+        let mut starts_s: BTreeMap<(u32, usize), Vec<f64>> = BTreeMap::new();
+        for (number, server) in servers.iter().enumerate().filter(|(_, server)| problem.is_plain(**server)) {
+            for input in problem.inputs(number) {
+                starts_s.entry((*input, *server)).or_default().push(plan.tasks[number].start_s);
+            }
+            let stays = |output: &&u32| !arrivals_s.contains_key(&(**output, problem.client()));
+            if let Some(output) = problem.outputs(number).iter().find(stays) {
+                return Err(format!("datum {output} stays at plain server '{}'", problem.name(*server)));
+            }
+        }
+        for ((datum, server), mut starts_s) in starts_s {
+            let mut copies_s = arrivals_s.remove(&(datum, server)).unwrap_or_default();
+            starts_s.sort_by(f64::total_cmp);
+            copies_s.sort_by(f64::total_cmp);
+            let is_late =
+                |(number, start_s): (usize, &f64)| copies_s.get(number).is_none_or(|at| *at > start_s + tolerance_s);
+            if starts_s.iter().enumerate().any(is_late) {
+                let name = problem.name(server);
+                return Err(format!("datum {datum} is not sent to plain server '{name}' for each task that reads it"));
             }
         }
         Ok(())

@@ -107,7 +107,7 @@ pub struct ServerView {
     pub address: String,
     /// Tasks it runs at a time.
     pub slots: u32,
-    /// It talks to clients only: whatever moves between it and another server goes through the client.
+    /// It talks to clients only, and keeps nothing: each call's arguments come from the client, and its results go there.
     pub plain: bool,
     /// Bound on its store, bytes.
     pub memory_bytes: u64,

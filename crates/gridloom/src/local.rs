@@ -44,7 +44,7 @@ pub struct LocalConfig {
     pub servers: usize,
     /// Tasks that each runs at a time.
     pub slots: u32,
-    /// How many of the servers (the last ones) are plain: they talk to clients only.
+    /// How many of the servers (the last ones) are plain: they talk to clients only, and keep nothing between calls.
     pub plain: usize,
     /// Files that say what is offered: `.idl` and `.py`. Linear algebra from BLAS is always there if a BLAS is.
     pub functions: Vec<PathBuf>,

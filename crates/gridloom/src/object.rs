@@ -137,12 +137,13 @@ impl Grid {
             let speed = f64::from(server.slots) * server.speed_flops.unwrap_or(mean);
             f64::from(self.objects().on(server.node) + 1) / speed
         };
-        let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize));
+        let keeps = |server: &&ServerView| !server.plain;
+        let offering = view.servers.iter().filter(|server| server.functions.contains_key(initialize)).filter(keeps);
         let free = offering.filter(|server| !without.contains(&server.node));
         let least = free.min_by(|a, b| load(a).total_cmp(&load(b)));
         least.map(|server| server.node).ok_or_else(|| {
             let function = initialize.to_string();
-            Error::Task(TaskError::NoSuchFunction { function, near: "; no server has room for one more object".into() })
+            Error::Task(TaskError::NoSuchFunction { function, near: NO_PLACE.into() })
         })
     }
 }
@@ -215,5 +216,7 @@ impl std::fmt::Debug for Object {
     }
 }
 
+/// Why an object has no place.
+const NO_PLACE: &str = "; no server has room for one more object (plain servers, --plain, keep none)";
 /// Servers that may refuse an object before it is given up.
 const SERVERS_TRIED_MAX: usize = 16;

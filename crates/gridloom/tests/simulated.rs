@@ -114,14 +114,78 @@ fn plain_calls_drag_everything_through_the_client() {
     assert_eq!((traffic.client_bytes, traffic.server_bytes), (21 * 8 * n * n, 0));
 }
 
+/// The star, of which the first so many servers are plain.
+fn star_with_plain(plain: usize) -> String {
+    let made_plain = |text: String, number: usize| {
+        let name = format!("name = \"server-{number}\"\n");
+        text.replace(&name, &format!("{name}properties = {{ plain = \"yes\" }}\n"))
+    };
+    (1..=plain).fold(star(), made_plain)
+}
+
 #[test]
-fn servers_that_are_plain_are_not_talked_to_by_servers() {
-    let plain = star().replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { plain = \"yes\" }");
-    let grid = Grid::simulate(config("all-plain", &plain)).unwrap();
-    let n = 512;
-    let (_, report) = chain(&grid, n, "heft");
-    assert_eq!(report.server_bytes, 0);
-    assert_eq!(report.tasks_failed, 0);
+fn groups_on_plain_servers_move_what_plain_calls_move_and_as_predicted() {
+    let n = 1024;
+    let matrix = 8 * n * n;
+    for plain in 0..=4 {
+        for heuristic in ["heft", "auto"] {
+            let grid = Grid::simulate(config(&format!("plain-{plain}-{heuristic}"), &star_with_plain(plain))).unwrap();
+            let (_, report) = chain(&grid, n, heuristic);
+            assert_eq!(report.tasks_failed, 0);
+            let ratio = report.measured_seconds / report.predicted_seconds;
+            assert!((0.8..1.25).contains(&ratio), "{plain} plain, {heuristic}: {ratio}\n{report}");
+            if plain == 4 {
+                assert_eq!((report.client_bytes, report.server_bytes), (21 * matrix, 0), "{heuristic}\n{report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_call_on_a_plain_server_brings_what_it_reads() {
+    let grid = Grid::simulate(config("plain-shared", &star_with_plain(4))).unwrap();
+    let (n, calls) = (512, 12);
+    let product = grid.function("product").unwrap();
+    let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
+    let held = grid.hold(&matrix());
+    let group = grid.group("auto");
+    let results: Vec<Handle> =
+        (0..calls).map(|_| group.call(&product, &[(&held).into(), matrix().into()]).unwrap().remove(0)).collect();
+    group.wait().unwrap();
+    results.iter().for_each(|result| drop(result.get().unwrap()));
+    assert_eq!(group.report().unwrap().client_bytes, 3 * calls * 8 * n * n);
+}
+
+#[test]
+fn groups_run_where_few_servers_can_talk_and_some_are_plain() {
+    // The client reaches all; the first two servers reach one another.
+    let hosts: String = (1..=4)
+        .map(|number| {
+            let plain = if number == 4 { "yes" } else { "no" };
+            format!("[[host]]\nname = \"server-{number}\"\nspeed = \"10Gf\"\nproperties = {{ plain = \"{plain}\" }}\n")
+        })
+        .collect();
+    let pairs = [("client", 1), ("client", 2), ("client", 3), ("client", 4), ("server-1", 2)];
+    let ways: String = (0..)
+        .zip(pairs)
+        .map(|(number, (from, to))| {
+            format!(
+                "[[link]]\nname = \"way-{number}\"\nbandwidth = \"1GBps\"\nlatency = \"50us\"\nsharing = \"splitduplex\"\n\
+                 [[route]]\nfrom = \"{from}\"\nto = \"server-{to}\"\nlinks = [\"way-{number}:up\"]\n"
+            )
+        })
+        .collect();
+    let platform = format!("[[host]]\nname = \"client\"\nspeed = \"1Gf\"\n{hosts}{ways}");
+    for heuristic in ["heft", "auto", "round-robin"] {
+        let grid = Grid::simulate(config(&format!("partly-{heuristic}"), &platform)).unwrap();
+        let (_, report) = chain(&grid, 1024, heuristic);
+        assert_eq!(report.tasks_failed, 0);
+        let ratio = report.measured_seconds / report.predicted_seconds;
+        assert!((0.8..1.25).contains(&ratio), "{heuristic}: {ratio}\n{report}");
+        let straight = ["server-1 -> server-2", "server-2 -> server-1"];
+        let is_known = |link: &String| link.contains("client") || straight.contains(&link.as_str());
+        assert!(report.by_link.keys().all(is_known), "{report}");
+    }
 }
 
 #[test]

@@ -119,8 +119,8 @@ pub struct ServerOptions {
     /// File cgroup.procs of the control group that workers join; for experiments with quotas of processor time
     #[arg(long, value_name = "FILE")]
     worker_group: Option<PathBuf>,
-    /// Talk to clients only, as a plain GridRPC server; the mapper takes this into account
-    #[arg(long)]
+    /// Talk to clients only, and keep nothing: each call brings its arguments and its results go back, as with a plain GridRPC server
+    #[arg(long, conflicts_with_all = ["durable", "storage"])]
     plain: bool,
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = parse_listen)]

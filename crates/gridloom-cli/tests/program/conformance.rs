@@ -76,9 +76,11 @@ impl World for RealWorld {
         let mut arguments = vec!["serve", idl.to_str().unwrap(), "--library", library.to_str().unwrap()];
         arguments.extend(["--agent", &agent, "--name", &spec.name, "--slots", &slots, "--memory", &memory]);
         let durable = self.durable_folder().join(&spec.name);
-        arguments.extend(["--durable", durable.to_str().unwrap()]);
         let storage = self.folder.join("storage");
-        arguments.extend(["--storage", storage.to_str().unwrap()]);
+        match spec.plain {
+            true => arguments.push("--plain"),
+            false => arguments.extend(["--durable", durable.to_str().unwrap(), "--storage", storage.to_str().unwrap()]),
+        }
         if !self.shared_memory {
             arguments.push("--no-shared-memory");
         }

@@ -6,9 +6,9 @@ use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
-use gridloom_core::node::message::{CatalogAnswer, TaskReport};
+use gridloom_core::node::message::{CatalogAnswer, TaskReport, TransferReport};
 use gridloom_core::node::protocol::{Command, Event};
-use gridloom_core::node::world::World;
+use gridloom_core::node::world::{ServerSpec, World};
 
 use super::{ELEMENTS, LARGE_ELEMENTS, PATIENCE_NS, definitions, spec};
 
@@ -31,6 +31,8 @@ pub(super) struct Stage<'w> {
     pub(super) groups_ended: BTreeSet<GroupId>,
     /// Names of servers, from the directory.
     pub(super) names: BTreeMap<NodeId, String>,
+    /// Data that moved, as the client was told.
+    pub(super) moved: Vec<TransferReport>,
 }
 
 impl<'w> Stage<'w> {
@@ -39,15 +41,34 @@ impl<'w> Stage<'w> {
     }
 
     pub(super) fn with_memory(world: &'w mut dyn World, servers: u32, memory_bytes: u64) -> Stage<'w> {
+        Stage::with_specs(world, (1..=servers).map(|number| spec(number, memory_bytes)).collect())
+    }
+
+    /// With these servers, numbered as the others are.
+    pub(super) fn with_specs(world: &'w mut dyn World, specs: Vec<ServerSpec>) -> Stage<'w> {
         let agent = world.start_agent();
-        let nodes = (1..=servers).map(|number| world.start_server(spec(number, memory_bytes))).collect();
+        let servers = specs.len();
+        let nodes = specs.into_iter().map(|spec| world.start_server(spec)).collect();
         let client = world.start_client("client");
         let name = client;
         let hashes = definitions().iter().map(|d| (d.signature.name.clone(), d.signature.hash())).collect();
-        let (ended, answers, lost, groups_ended, names) = Default::default();
-        let (count, servers) = (servers as usize, nodes);
-        let mut stage =
-            Stage { world, agent, servers, client, serial: 1, hashes, name, ended, answers, lost, groups_ended, names };
+        let (ended, answers, lost, groups_ended, names, moved) = Default::default();
+        let (count, servers) = (servers, nodes);
+        let mut stage = Stage {
+            world,
+            agent,
+            servers,
+            client,
+            serial: 1,
+            hashes,
+            name,
+            ended,
+            answers,
+            lost,
+            groups_ended,
+            names,
+            moved,
+        };
         stage.until("all servers in the directory", |event| match event {
             Event::Directory { grid, .. } => (grid.servers.len() == count).then_some(()),
             _ => None,
@@ -71,6 +92,7 @@ impl<'w> Stage<'w> {
                 }
                 Event::Named { ask, answer } => _ = self.answers.insert(*ask, answer.clone()),
                 Event::ServerLost { again, .. } => self.lost.extend(again),
+                Event::Transferred { report, .. } => self.moved.push(*report),
                 Event::GroupEnded { group, .. } => _ = self.groups_ended.insert(*group),
                 Event::Directory { grid, .. } => {
                     self.names.extend(grid.servers.iter().map(|server| (server.node, server.name.clone())));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::graph::{Failures, Task};
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
-use gridloom_perf::{GridView, LinkEstimate, Size};
+use gridloom_perf::{GridView, LinkEstimate, ServerView, Size};
 use limits::Deadlines;
 
 pub use back::{CallBack, CallBackAnswer, Halt};
@@ -170,7 +170,9 @@ impl Calls {
     ) -> Option<(NodeId, f64)> {
         let (size, sent_bytes, back_bytes) = request.size();
         let mut best: Option<(f64, NodeId, f64)> = None;
-        for server in grid.servers.iter().filter(|server| may_run(server.node)) {
+        // A plain server keeps no objects.
+        let keeps = |server: &&ServerView| !server.plain || request.task.object().is_none();
+        for server in grid.servers.iter().filter(|server| may_run(server.node)).filter(keeps) {
             let Some(model) = server.functions.get(request.task.name()) else { continue };
             // Of a function that a program sends along nothing is known.
             let model = (!request.task.runs_any()).then_some(model);
@@ -358,7 +360,7 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::graph::TaskKind;
-    use gridloom_perf::{FunctionModel, ServerView};
+    use gridloom_perf::FunctionModel;
 
     fn server(name: &str, node: u64, flops: f64) -> ServerView {
         ServerView {

@@ -10,7 +10,7 @@ pub struct ServerSpec {
     pub name: String,
     /// Tasks that it runs at a time.
     pub slots: u32,
-    /// It talks to clients only.
+    /// It talks to clients only, and keeps nothing between calls.
     pub plain: bool,
     /// Bound on its store, bytes.
     pub memory_bytes: u64,

@@ -84,9 +84,7 @@ impl Judge<'_> {
     fn send(&mut self, datum: u32, from: u32, to: u32, task: u32) {
         let (start_s, number) = (self.now_s, self.copies.len() as u32);
         self.copies.push(Copied { datum, from, to, start_s, end_s: f64::NAN });
-        if self.is_plain {
-            self.copied_for.push(task);
-        }
+        self.copied_for.push(task);
         let latency_s = self.problem.links_from(from as usize)[to as usize].latency_s;
         self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
     }

@@ -176,7 +176,9 @@ impl<'p> Lister<'p> {
         let slot_s = self.slots[server as usize].iter().copied().fold(f64::INFINITY, f64::min);
         let end_s = slot_s.max(ready_s) + seconds;
         let client = problem.client();
-        let home = problem.outputs(task as usize).iter().filter(|datum| problem.data()[**datum as usize].wanted);
+        let is_plain = problem.is_plain(server as usize);
+        let outputs = problem.outputs(task as usize).iter();
+        let home = outputs.filter(|datum| is_plain || problem.data()[**datum as usize].wanted);
         let bytes: u64 = home.map(|datum| problem.data()[*datum as usize].size_bytes).sum();
         let home_s = if bytes > 0 { problem.link_seconds(server as usize, client, bytes) } else { 0.0 };
         Some(end_s + home_s)
@@ -193,10 +195,14 @@ impl<'p> Lister<'p> {
         let slot = (0..slots.len()).min_by(|a, b| slots[*a].total_cmp(&slots[*b])).expect("a server has slots");
         let end_s = slots[slot].max(ready_s) + seconds;
         slots[slot] = end_s;
+        let is_plain = problem.is_plain(server as usize);
         for datum in problem.outputs(task as usize) {
             self.add(*datum, server, (end_s, end_s));
-            if problem.data()[*datum as usize].wanted {
+            if is_plain || problem.data()[*datum as usize].wanted {
                 self.bring(*datum, problem.client() as u32, sources);
+            }
+            if is_plain {
+                self.remove(*datum, server);
             }
         }
     }
@@ -205,6 +211,12 @@ impl<'p> Lister<'p> {
     fn add(&mut self, datum: u32, place: u32, (since_s, passed_s): (f64, f64)) {
         self.have_s[datum as usize * self.places + place as usize] = since_s;
         self.holders[datum as usize].push((place, passed_s));
+    }
+
+    /// A datum does not stay at a place.
+    fn remove(&mut self, datum: u32, place: u32) {
+        self.have_s[datum as usize * self.places + place as usize] = f64::INFINITY;
+        self.holders[datum as usize].retain(|(holder, _)| *holder != place);
     }
 
     /// Has a datum brought to a place; since when it is there.
@@ -240,6 +252,9 @@ impl<'p> Lister<'p> {
                 let busy_s = &mut self.cards.bottlenecks_s[*one];
                 *busy_s = busy_s.max(start_s) + bytes / self.problem.bottlenecks()[*one].bandwidth;
             }
+        }
+        if self.problem.is_plain(to as usize) {
+            return end_s;
         }
         sources.insert((datum, to), from);
         // At full rate up to its end: its first part may have been there before.

@@ -13,7 +13,8 @@
 //!
 //! **Copies.** A datum is copied to a place at most once, for one of three reasons: a task there reads it, a copy from there
 //! is made, or the place is the client and the datum is wanted. The copy starts as soon as its source has the datum. In real
-//! groups it waits for earlier copies on the same way ([`sharing`]). Only a complete copy can be read.
+//! groups it waits for earlier copies on the same way ([`sharing`]). Only a complete copy can be read. To a plain server
+//! ([`Problem::is_plain`]) the client sends each input for each task, as soon as it has it, and gets each output; nothing stays.
 //!
 //! **Passing on.** A server passes on a complete copy, and in real groups a large one as it comes: the next copy sets out when the
 //! first part of it is there, and ends no earlier than one part after it has. Behind a slower way such a copy takes its full share of
@@ -67,7 +68,7 @@ pub struct Judge<'p> {
     servers: Vec<u32>,
     timed: BinaryHeap<Reverse<Timed>>,
     copies: Vec<Copied>,
-    /// By copy, in plain GridRPC: the task that it is for.
+    /// By copy: the task that it is for alone, on a server that keeps nothing.
     copied_for: Vec<u32>,
     /// Copies of what was still coming to their source, with the copy by which it came.
     passed_on: BTreeMap<u32, u32>,
@@ -264,7 +265,7 @@ impl<'p> Judge<'p> {
             let server = choice.servers[*task as usize];
             self.missing[*task as usize] = problem.inputs(*task as usize).len() as u32;
             for datum in problem.inputs(*task as usize) {
-                if self.is_plain {
+                if self.is_plain || problem.is_plain(server as usize) {
                     self.ask(choice, *datum, problem.client() as u32, Waiter::CopyFor(*task));
                 } else {
                     self.ask(choice, *datum, server, Waiter::Task(*task));
@@ -272,7 +273,8 @@ impl<'p> Judge<'p> {
             }
         }
         for (datum, facts) in problem.data().iter().enumerate() {
-            if facts.wanted || (self.is_plain && facts.producer.is_some()) {
+            let goes_back = |maker: u32| self.is_plain || problem.is_plain(choice.servers[maker as usize] as usize);
+            if facts.wanted || facts.producer.is_some_and(goes_back) {
                 self.demand(choice, datum as u32, problem.client() as u32);
             }
         }

@@ -37,6 +37,7 @@ impl Problem {
                 busy_s,
                 beside_s,
                 memory_bytes: server.memory_bytes,
+                is_plain: server.plain,
             });
         }
         Ok(())
@@ -52,10 +53,10 @@ impl Problem {
         }
         for (from, sender) in grid.servers.iter().enumerate() {
             for (to, receiver) in grid.servers.iter().enumerate() {
-                let link = if from == to {
-                    SELF_LINK
-                } else if sender.plain || receiver.plain {
+                let link = if sender.plain || receiver.plain {
                     NO_LINK
+                } else if from == to {
+                    SELF_LINK
                 } else if let Some(link) = grid.links[from][to] {
                     check_link(link, bytes, &sender.name, &receiver.name)?
                 } else {
@@ -108,8 +109,10 @@ impl Problem {
     pub(super) fn read_datum(&mut self, number: usize, datum: &OutlineDatum) -> Result<(), MapError> {
         let first = self.holders.len();
         if datum.producer.is_none() {
-            let mut holders: Vec<u32> =
-                datum.at.iter().filter_map(|node| self.places.get(node)).map(|place| *place as u32).collect();
+            // What a plain server has made is on its way to the client.
+            let kept_at = |place: usize| if self.is_plain(place) { self.client() } else { place };
+            let known = datum.at.iter().filter_map(|node| self.places.get(node));
+            let mut holders: Vec<u32> = known.map(|place| kept_at(*place) as u32).collect();
             holders.sort_unstable();
             holders.dedup();
             if holders.is_empty() {

@@ -57,7 +57,7 @@ def local(
     slots : int, optional
         Calls that each server runs at a time.
     plain : int, optional
-        How many of them talk to the client only.
+        How many of them talk to the client only, and keep nothing between calls.
     memory : int, optional
         Bound on the data that each server holds, bytes.
     shared_memory : bool, optional

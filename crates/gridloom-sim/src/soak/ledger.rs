@@ -33,8 +33,8 @@ pub(super) struct Ledger {
     pub(super) cancelled: BTreeSet<TaskId>,
     /// Some server may be too small for all that is held.
     pub(super) is_tight: bool,
-    /// Some server talks to clients only.
-    pub(super) has_plain: bool,
+    /// Names of servers that keep nothing.
+    pub(super) plain: BTreeSet<String>,
     /// Bounds of the servers' stores.
     pub(super) bounds: BTreeMap<String, u64>,
     /// When it must be over.

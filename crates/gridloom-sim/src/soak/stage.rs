@@ -65,7 +65,7 @@ impl Stage {
             let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 540 };
             let name = format!("server-{number}");
             let (slots, plain) = (1 + random.below(2) as u32, random.below(8) == 0);
-            ledger.has_plain |= plain;
+            ledger.plain.extend(plain.then(|| name.clone()));
             ledger.bounds.insert(name.clone(), memory_bytes);
             field.servers.push((name.clone(), host(number)));
             let spec = ServerSpec { name, slots, plain, memory_bytes, functions: definitions.clone() };

@@ -149,7 +149,7 @@ impl Agent {
         let remedy = "delete some, or start servers with more --memory, or --disk";
         let why = match most {
             None if *is_durable => "no server keeps durable data; start some with --durable DIR".into(),
-            None => "no server that talks to other servers is there".into(),
+            None => "all servers are plain (--plain), and those keep no data; start one that is not".into(),
             Some(_) if found > 0 => {
                 let servers = if found == 1 { "1 server has" } else { &format!("{found} servers have") };
                 format!(

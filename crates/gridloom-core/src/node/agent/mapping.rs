@@ -264,6 +264,10 @@ impl Agent {
         let addresses = addresses.collect();
         let seen =
             (purpose != Purpose::Run).then(|| Box::new(Seen::new(client, request.outline.clone(), grid.clone())));
+        // A plan names no server that its client has not heard of: it has to know which are plain.
+        if self.telling.has_news() {
+            self.tell_now(now, out);
+        }
         send(out, client, MapToClient::GroupMapped { group, round, plan, addresses, seen });
     }
 }

@@ -32,6 +32,11 @@ impl Telling {
         self.clients.contains(&client)
     }
 
+    /// Whether functions or servers have come or gone that clients do not know of.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_other_functions
+    }
+
     pub(super) fn forget(&mut self, client: NodeId) {
         self.clients.remove(&client);
     }

@@ -130,11 +130,15 @@ impl Client {
         if run.here || run.fetching.is_some() || self.supplies.is_astray(datum, self.config.id) {
             return true;
         }
-        let is_there = |node: &NodeId| !self.contacts.is_lost(*node);
+        let is_there = |node: &NodeId| !self.contacts.is_lost(*node) && !self.is_plain(*node);
         let near = self.names.near.filter(|node| run.holders.contains(node));
         let holders = near.into_iter().chain(run.holders.iter().copied()).filter(is_there);
         let holder = self.supplies.best_source(datum, self.config.id, holders);
         let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
+        if self.is_plain(from) {
+            // It comes unasked.
+            return true;
+        }
         self.data.get_mut(&datum).expect("found above").fetching = Some(from);
         self.contacts.post(from, DataMessage::Fetch { datum, hops: 1, by_storage: false }, out);
         true
@@ -143,15 +147,17 @@ impl Client {
     // ---- ends
 
     pub(super) fn on_task_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
+        let is_plain = self.is_plain(from);
         let run = self.tasks.get_mut(&report.task).filter(|run| run.status == Status::Sent(from));
         let Some(run) = run else {
             // Cancelled, or failed, when it had ended there already.
-            for (datum, _) in report.outcome.iter().flatten() {
+            for (datum, _) in report.outcome.iter().flatten().filter(|_| !is_plain) {
                 self.copy_at(now, from, *datum, out);
             }
             return;
         };
         let at = now - report.timing.age_ns;
+        self.supplies.copies.end(report.task);
         match &report.outcome {
             Ok(results) => {
                 run.status = Status::Done;
@@ -162,7 +168,10 @@ impl Client {
                 for (datum, meta) in results {
                     if let Some(data) = self.data.get_mut(datum).filter(|data| data.producer == Some(task.id)) {
                         data.meta = meta.clone();
-                        data.holders.insert(from);
+                        // On its way from a server that keeps nothing, it counts as there, unless it has broken off.
+                        if !is_plain || (!data.here && data.fetching == Some(from)) {
+                            data.holders.insert(from);
+                        }
                     }
                 }
                 out.push(Effect::Emit(Event::TaskEnded { at, server: Some(from), report }));
@@ -175,6 +184,9 @@ impl Client {
                     self.made(now, output.datum);
                 }
                 self.ended(now, &task, group, out);
+                if is_plain {
+                    self.make_broken_off(now, &task, out);
+                }
             }
             Err(error) => {
                 let error = error.clone();
@@ -271,6 +283,10 @@ impl Client {
             run.status = Status::Failed(error.clone());
             self.queues.remove(at, id);
             let (task, group) = (run.task.clone(), run.group);
+            self.supplies.copies.end(id);
+            if let Some(server) = server.filter(|server| self.is_plain(*server)) {
+                self.await_no_more(&task, server, out);
+            }
             self.emit_task_ended(at, server, id, error.clone(), out);
             if let Some(server) = server.filter(|_| reported_by.is_none() || id != work_root(&error, id)) {
                 self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
@@ -356,7 +372,7 @@ impl Client {
                 }
             }
             for holder in std::mem::take(&mut run.holders) {
-                if !self.contacts.is_lost(holder) && !datum.is_shared() {
+                if !self.contacts.is_lost(holder) && !datum.is_shared() && !self.is_plain(holder) {
                     self.contacts.post(holder, TaskToServer::Release { data: vec![datum] }, out);
                 }
             }

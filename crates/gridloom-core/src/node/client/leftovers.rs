@@ -5,7 +5,7 @@ use super::Client;
 impl Client {
     /// What it remembers of its program's tasks and data, by kind: all 0 once every task has ended and every handle is
     /// released.
-    pub fn leftovers(&self) -> [(&'static str, usize); 13] {
+    pub fn leftovers(&self) -> [(&'static str, usize); 14] {
         let (waiting, astray) = self.supplies.counts();
         let (asks, found) = self.names.counts();
         [
@@ -22,6 +22,7 @@ impl Client {
             ("tasks in queues", self.queues.len()),
             ("questions about names", asks),
             ("shared data that are read", found),
+            ("arguments for plain servers", self.supplies.copies.len()),
         ]
     }
 }

@@ -339,6 +339,10 @@ impl Client {
             let mut supplied = BTreeSet::new();
             for chunk in indices.chunks(TASKS_PER_MESSAGE) {
                 let tasks: Vec<Arc<Task>> = chunk.iter().map(|i| self.tasks[&mapping.tasks[*i]].task.clone()).collect();
+                if self.is_plain(server) {
+                    self.run_on_plain(server, &tasks, out);
+                    continue;
+                }
                 let inputs = tasks.iter().flat_map(|task| task.inputs());
                 let inputs: Vec<DatumId> = inputs.filter(|datum| supplied.insert(*datum)).collect();
                 let supplies = inputs

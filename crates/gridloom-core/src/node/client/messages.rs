@@ -135,6 +135,9 @@ impl Client {
             let why = "it belongs to no client".into();
             return send(out, from, DataMessage::FetchRefused { datum, why });
         }
+        if let Some(of) = self.supplies.copies.get(datum) {
+            return self.on_fetch_copy(now, datum, of, out);
+        }
         if self.is_here(datum) {
             out.push(Effect::SendDatum { to: from, datum });
             return;

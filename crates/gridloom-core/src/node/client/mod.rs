@@ -3,6 +3,7 @@
 //! What it knows of a datum (its producer, holders, readers to come) is the lineage from which lost results are computed again.
 //! A task is forgotten when nothing depends on its being run again: its results are here, or nobody wants them any more.
 
+mod arrivals;
 mod calls;
 mod contacts;
 mod directory;
@@ -16,6 +17,7 @@ mod messages;
 mod names;
 mod own_links;
 mod peers;
+mod plain;
 mod puts;
 mod queues;
 mod recovery;
@@ -34,7 +36,6 @@ use crate::call::{Calls, Request};
 use crate::graph::{Failures, Group, Task};
 use crate::node::message::{
     DirectoryToAgent, DirectoryToServer, LinkMessage, LinkToProber, Message, Purpose, TaskReport, TaskToServer, Timing,
-    TransferReport,
 };
 use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{Category, ClientTimer, LogLine, Timer};
@@ -239,52 +240,6 @@ impl Client {
         }
     }
 
-    fn on_transfer_report(&mut self, now: Time, report: TransferReport, out: &mut Vec<Effect>) {
-        self.supplies.arrived(report.datum, report.to);
-        // Arguments of plain calls are given up by their server.
-        if self.calls.of_datum(report.datum).is_none() {
-            self.copy_at(now, report.to, report.datum, out);
-            self.data_there(now, report.datum, report.to);
-        } else {
-            self.argument_there(now, report.datum, report.to);
-        }
-        self.links.saw_transfer(now, &report, out);
-        let at = now - report.age_ns;
-        out.push(Effect::Emit(Event::Transferred { at, report }));
-    }
-
-    fn on_arrived(&mut self, now: Time, from: NodeId, datum: DatumId, meta: Meta, took_ns: u64, out: &mut Vec<Effect>) {
-        let size_bytes = meta.size_bytes();
-        let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
-        out.push(Effect::Emit(Event::Transferred { at: now, report }));
-        self.links.saw_transfer(now, &report, out);
-        if self.calls.of_datum(datum).is_some() {
-            if let Some(call) = self.calls.arrived(datum) {
-                self.call_complete(now, call, out);
-            }
-            return;
-        }
-        let Some(run) = self.data.get_mut(&datum) else {
-            out.push(Effect::DropDatum { datum });
-            return;
-        };
-        run.meta = meta.clone();
-        run.here = true;
-        run.fetching = None;
-        self.supplies.arrived(datum, self.config.id);
-        self.names.arrived(datum);
-        let fetchers = std::mem::take(&mut run.fetchers);
-        self.has_copy(datum, out);
-        for server in fetchers {
-            self.contacts.post_datum(server, datum, out);
-        }
-        self.supply_waiting(now, datum, out);
-        if std::mem::take(&mut self.data.get_mut(&datum).expect("found above").wanted) {
-            out.push(Effect::Emit(Event::DatumHere { datum, meta }));
-        }
-        self.tidy(datum, out);
-    }
-
     // ---- commands
 
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
@@ -451,7 +406,7 @@ impl Machine for Client {
             }
             Input::DatumArrived { from, datum, meta, took_ns } => {
                 let _ = self.contacts.heard(now, from);
-                self.on_arrived(now, from, datum, meta, took_ns, out);
+                self.on_arrived(now, from, datum, (meta, took_ns), out);
             }
             Input::DatumBroken { from, datum, no_memory, why } => {
                 self.on_broken(now, from, datum, (no_memory, &why), out);
@@ -473,6 +428,7 @@ impl Machine for Client {
             self.map_waiting(now, out);
         }
         self.steal(now, out);
+        self.drop_copies(out);
     }
 }
 

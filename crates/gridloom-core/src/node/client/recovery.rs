@@ -62,6 +62,7 @@ impl Client {
             let is_bound = run.task.terms.only == Some(server) && run.task.object().is_some();
             if run.status == Status::Sent(server) {
                 run.status = Status::Unmapped;
+                self.supplies.copies.end(*id);
                 run.lost_with = Some(lost.clone());
                 if is_bound || run.attempts >= TASK_ATTEMPTS_MAX { hopeless.push(*id) } else { again.push(*id) }
             } else if run.task.terms.only == Some(server) && run.status == Status::Unmapped && !is_bound {
@@ -186,7 +187,7 @@ impl Client {
     /// Whether the program asked for a datum, a server is to get it from here, or one has no room for it.
     pub(super) fn is_to_come_here(&self, datum: DatumId) -> bool {
         let asked = self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty());
-        asked || self.supplies.is_to_come_home(datum)
+        asked || self.supplies.is_to_come_home(datum) || self.supplies.copies.awaits(datum)
     }
 
     /// A datum was not where it should be: finds another copy, or computes it again.
@@ -276,6 +277,9 @@ impl Client {
             self.argument_astray(now, server, datum, (fault == SupplyFault::NoMemory, why), out);
             return;
         }
+        if let Some(of) = self.supplies.copies.get(datum) {
+            return self.copy_failed(now, (datum, of), fault, why, out);
+        }
         let name = self.contacts.name_of(server);
         let from = self.contacts.name_of(source);
         let Some(run) = self.data.get_mut(&datum) else { return };
@@ -339,6 +343,8 @@ impl Client {
         for (datum, place) in self.supplies.take_astray() {
             if self.calls.of_datum(datum).is_some() {
                 self.retry_argument(place, datum, out);
+            } else if let Some(of) = self.supplies.copies.get(datum) {
+                self.supply_copy(datum, of, out);
             } else if place != self.config.id {
                 self.resupply(now, datum, place, None, out);
             } else if self.is_to_come_here(datum) {
@@ -369,7 +375,8 @@ impl Client {
         }
         let usable = |node: &NodeId| {
             let together = !self.supplies.are_apart(server, *node);
-            *node != server && Some(*node) != failed && !self.contacts.is_lost(*node) && together
+            let may_send = !self.contacts.is_lost(*node) && !self.is_plain(*node);
+            *node != server && Some(*node) != failed && may_send && together
         };
         let holders = run.holders.iter().copied().filter(usable);
         let holder = self.supplies.best_source(datum, server, holders).or(maker.filter(usable));
@@ -430,6 +437,9 @@ impl Client {
             return;
         }
         run.fetching = None;
+        if self.directory.grid.server(from).is_some_and(|at| self.directory.grid.servers[at].plain) {
+            run.holders.remove(&from);
+        }
         let here = self.config.id;
         if !self.supplies.count_broken(datum, (from, here)) {
             if no_memory || !self.may_come_at_once(datum, (from, here)) || !self.is_to_come_here(datum) {

@@ -132,6 +132,7 @@ impl Client {
         let Some(run) = self.tasks.get_mut(&id).filter(|run| run.status == Status::Sent(from)) else { return false };
         run.status = Status::Unmapped;
         run.attempts = run.attempts.saturating_sub(1);
+        self.supplies.copies.end(id);
         for output in &run.task.outputs {
             if let Some(data) = self.data.get_mut(&output.datum).filter(|data| data.fetching == Some(from)) {
                 data.fetching = None;

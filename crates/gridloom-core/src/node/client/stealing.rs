@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::following::Placed;
 use super::queues::{Expected, For, Waiting};
 use super::remapping::is_steadfast;
-use super::{Client, Status};
+use super::{Client, DatumRun, Status};
 use crate::graph::Task;
 use crate::node::ClientTimer;
 use crate::node::message::TaskToServer;
@@ -75,7 +75,9 @@ impl Client {
         let bytes = self.bytes_of(&task);
         let is_there = task.inputs().all(|datum| {
             let run = self.data.get(&datum);
-            run.is_none_or(|run| run.meta.size_bytes() <= EAGER_BYTES_MAX || run.holders.contains(&server))
+            let is_at = |run: &DatumRun| run.holders.contains(&server) && !self.is_plain(server);
+            run.is_none_or(|run| run.meta.size_bytes() <= EAGER_BYTES_MAX || is_at(run))
+                || self.supplies.copies.is_there(id, datum)
         });
         self.queue(now, server, &task, bytes, may_move, is_there);
     }
@@ -183,7 +185,7 @@ impl Client {
 
     /// Seconds that so much takes from one server to another: as by the client, if the link between them is not known.
     fn between_s(&self, from: NodeId, to: NodeId, bytes: u64) -> f64 {
-        if from == to {
+        if from == to && !self.is_plain(to) {
             return 0.0;
         }
         let at = |node| self.directory.grid.server(node);
@@ -233,7 +235,9 @@ impl Client {
 
     /// Seconds that a datum takes from its nearest place to a server.
     fn way_s(&self, datum: DatumId, to: NodeId) -> f64 {
-        let Some(run) = self.data.get(&datum).filter(|run| !run.holders.contains(&to)) else { return 0.0 };
+        let Some(run) = self.data.get(&datum).filter(|run| !run.holders.contains(&to) || self.is_plain(to)) else {
+            return 0.0;
+        };
         let bytes = run.meta.size_bytes();
         let from_client_s = self.to_server_s(to, bytes);
         let here = (run.here && !datum.is_shared()).then_some(from_client_s);

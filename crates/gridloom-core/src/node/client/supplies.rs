@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::plain::ArgumentCopies;
 use gridloom_base::limits::BROKEN_MAX;
 use gridloom_base::{DatumId, NodeId};
 
@@ -22,6 +23,8 @@ pub(super) struct Supplies {
     apart: BTreeSet<(NodeId, NodeId)>,
     /// How many sends it takes until a server has a datum, where that was planned to be more than one.
     hops: BTreeMap<(DatumId, NodeId), u16>,
+    /// Arguments for plain servers.
+    pub(super) copies: ArgumentCopies,
 }
 
 impl Supplies {

@@ -128,7 +128,7 @@ pub struct Registration {
     pub address: String,
     /// Tasks it runs at a time.
     pub slots: u32,
-    /// It talks to clients only.
+    /// It talks to clients only, and keeps nothing between calls.
     pub plain: bool,
     /// Bound on its store.
     pub memory_bytes: u64,

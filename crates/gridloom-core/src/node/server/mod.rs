@@ -66,7 +66,7 @@ pub struct ServerConfig {
     pub slots: u32,
     /// Tasks of one slot that the world takes at a time when they are very short.
     pub queue_depth: u32,
-    /// It talks to clients only.
+    /// It talks to clients only, and keeps nothing: each call brings its arguments, and its results go back.
     pub plain: bool,
     /// Bound on its store, bytes.
     pub memory_bytes: u64,

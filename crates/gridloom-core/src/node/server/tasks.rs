@@ -26,14 +26,15 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         for task in tasks {
-            let checked = self.check_task(from, &task);
+            let checked = self.check_plain(&task).and_then(|()| self.check_task(from, &task));
             let checked = checked.and_then(|()| self.objects.enter(&task, is_call, &self.config.name));
             if let Err(error) = checked {
                 self.report(now, from, task.id, Err(error), 0, out);
                 continue;
             }
             let (id, object) = (task.id, task.object());
-            let is_new = self.admission.add(now, task, is_call);
+            // A plain server keeps no results: it runs whatever it is given as calls.
+            let is_new = self.admission.add(now, task, is_call || self.config.plain);
             // A number that was given twice: nothing is made for it.
             if let (false, Some(object)) = (is_new, object)
                 && self.admission.of_object(object).is_empty()
@@ -56,6 +57,19 @@ impl Server {
         if self.reports.tell_waits(waiting, out) {
             out.push(Effect::SetTimer { timer: ServerTimer::Waits.into(), at: now + HEARTBEAT_NS });
         }
+    }
+
+    /// A plain server takes nothing that it would have to keep, or to get from another server.
+    fn check_plain(&self, task: &Task) -> Result<(), TaskError> {
+        let what = match task.kind {
+            _ if !self.config.plain => return Ok(()),
+            TaskKind::Method { .. } => "keeps no objects",
+            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => "keeps no data",
+            TaskKind::Call { .. } if task.inputs().any(DatumId::is_shared) => "takes no shared data",
+            TaskKind::Call { .. } => return Ok(()),
+        };
+        let why = format!("it is plain (serve --plain), and {what} beyond a call; ask a server that is not");
+        Err(TaskError::Refused { function: task.name().into(), server: self.config.name.clone(), why })
     }
 
     fn check_task(&self, from: NodeId, task: &Task) -> Result<(), TaskError> {

@@ -11,6 +11,7 @@ use super::{Check, Invariant};
 use crate::event::SimEvent;
 use crate::simulation::Simulation;
 use crate::soak::ledger::{LOSSES_OF_ALL, Ledger};
+use crate::soak::places::SERVERS;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "errors have causes",
@@ -114,6 +115,14 @@ impl Causes {
                 if task.is_some_and(|task| ledger.placements.contains(&task)) =>
             {
                 ("the server of a placement was lost", ledger.damage.losses() > 0 || ledger.damage.agent_is_away(now))
+            }
+            TaskError::Refused { server, .. }
+                if task.is_some_and(|task| ledger.placements.contains(&task) || ledger.methods.contains(&task)) =>
+            {
+                ("a plain server was to keep something", ledger.plain.contains(server))
+            }
+            TaskError::NoSuchFunction { .. } if ledger.plain.len() as u64 == SERVERS => {
+                ("no server keeps objects", task.is_some_and(|task| ledger.methods.contains(&task)) || no_server)
             }
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)

@@ -1,7 +1,7 @@
 //! No bulk datum comes to a client that its program did not ask to see there. The exceptions: results of plain calls, and
 //! what a server asked the client for because it cannot get it elsewhere (the client is the relay). A relay has a reason:
-//! a server that talks to clients only, a fault, or a source that gave up its copy for lack of room. And what a server has no
-//! room for.
+//! a plain server, a fault, or a source that gave up its copy for lack of room. And what a server has no room for, and what a
+//! plain server has made.
 //!
 //! DESIGN.md, 2.
 
@@ -55,10 +55,13 @@ impl Check for ClientTraffic {
                 if sim.node(node).store.value(datum).is_some() {
                     return Ok(());
                 }
-                self.relayed.insert(datum);
+                // A plain server asks for copies by names of their own.
+                let copied = sim.client(node).and_then(|client| client.copied(datum));
+                self.relayed.insert(copied.unwrap_or(datum));
             }
             SimEvent::Fetches { node, from, datum } if sim.client(node).is_some() => {
-                let has_reason = ledger.has_plain || !ledger.damage.struck().is_empty() || self.told.contains(&node);
+                let has_reason =
+                    !ledger.plain.is_empty() || !ledger.damage.struck().is_empty() || self.told.contains(&node);
                 let is_relayed = has_reason && self.relayed.contains(&datum);
                 if !self.wanted.contains(&datum) && !is_relayed && !self.roomless.contains(&datum) {
                     return Err(format!(
@@ -70,6 +73,7 @@ impl Check for ClientTraffic {
             SimEvent::Arrived { node, from, datum }
                 if sim.client(node).is_some()
                     && !self.fetched.contains(&datum)
+                    && !ledger.plain.contains(&sim.node(from).name)
                     && !ledger.call_results.contains(&datum) =>
             {
                 return Err(format!("{datum} came from {from} to client {node}, which did not fetch it"));

@@ -8,6 +8,7 @@ mod client_traffic;
 mod given_back;
 mod immutable;
 mod objects;
+mod plain_servers;
 mod repeated;
 mod reported;
 mod results;
@@ -42,6 +43,7 @@ pub const ALL: &[Invariant] = &[
     client_traffic::INVARIANT,
     store_bound::INVARIANT,
     objects::INVARIANT,
+    plain_servers::INVARIANT,
     repeated::INVARIANT,
     shared_versions::INVARIANT,
     shared_found::INVARIANT,

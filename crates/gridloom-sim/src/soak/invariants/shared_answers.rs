@@ -59,7 +59,7 @@ impl Check for Answers {
         let is_broken = damage.losses() > 0 || damage.was_full() || damage.agent_is_away(now);
         let is_independent = sim.is_independent(*node);
         let is_crowded = !ledger.insiders.is_empty();
-        let lacks_room = ledger.is_tight || ledger.has_plain || damage.disk_was_full();
+        let lacks_room = ledger.is_tight || !ledger.plain.is_empty() || damage.disk_was_full();
         let (kind, is_right) = match (asked, answer) {
             (Asked::Put { .. }, Ok(CatalogAnswer::Put)) => ("a name was put", true),
             (Asked::Find { .. }, Ok(CatalogAnswer::Found { .. })) => ("a name was found", true),

@@ -18,7 +18,7 @@ impl Admission {
             let is_its = datum.client == client || datum.is_shared();
             if is_its && self.executor.reads(datum) && !self.replicas.is_known(datum) {
                 let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
-                let origin = if is_call { Origin::Argument } else { Origin::Copied };
+                let origin = if is_call || self.config.plain { Origin::Argument } else { Origin::Copied };
                 let comes_unasked = is_call && size_bytes <= EAGER_BYTES_MAX;
                 let awaited = Awaited::new(size_bytes, origin, (from, address, hops));
                 self.fetches.expect(datum, Awaited { comes_unasked, ..awaited });
@@ -105,6 +105,10 @@ impl Admission {
     pub fn fetch(&mut self, now: Time, datum: DatumId, (asker, by_storage): (Asker, bool), out: &mut Vec<Output>) {
         if datum.slice().is_some() && self.has_slice(now, datum) {
             return out.push(Effect::SendDatum { to: asker.peer, datum }.into());
+        }
+        if self.config.plain {
+            let what = "is plain (serve --plain): it sends results to their client alone, when they are made";
+            return self.refuse(datum, asker.peer, what, out);
         }
         match self.replicas.fetch(datum, asker, now) {
             Fetch::Now if by_storage && self.config.storage.is_some() => {

@@ -1,0 +1,301 @@
+//! Calls of groups on plain servers (`serve --plain`), which keep nothing: each gets a copy of every argument from this client, and
+//! its results come here when they are made.
+//!
+//! ```text
+//! client ──RunTasks, arguments by names of copies──▶ plain server
+//! client ◀──Fetch (a copy)── plain server            as soon as its store has room
+//! client ──the copy──▶ plain server                  as soon as the datum is here
+//! client ◀──results, unasked── plain server          it keeps none
+//! ```
+//! A copy has a name of its own. So the server cannot take it for the argument of another call, and what two calls read is sent
+//! twice, as plain GridRPC does. A result that breaks off on its way here is lost: its task runs again.
+//!
+//! **Invariant:** a copy is known from when its task is sent until that has ended or is taken back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Client;
+use super::recovery::not_taken_in;
+use crate::graph::{Argument, Task};
+use crate::node::message::{Supply, SupplyFault, TaskToServer, TransferReport};
+use crate::node::protocol::Effect;
+use gridloom_base::{DatumId, NodeId, TaskId, Time};
+
+/// The serial numbers from here on are those of copies: a program counts from the other end.
+const FIRST_SERIAL: u64 = 1 << 63;
+
+/// An argument of a call, as a plain server knows it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct ArgumentCopy {
+    /// What it is a copy of.
+    pub(super) datum: DatumId,
+    pub(super) task: TaskId,
+    pub(super) server: NodeId,
+    is_there: bool,
+}
+
+/// Copies of arguments for calls that are under way on plain servers.
+#[derive(Debug, Default)]
+pub(super) struct ArgumentCopies {
+    copies: BTreeMap<DatumId, ArgumentCopy>,
+    of_task: BTreeMap<TaskId, Vec<DatumId>>,
+    /// What servers have asked for and is not here yet: the datum, and the copy.
+    asked: BTreeSet<(DatumId, DatumId)>,
+    made: u64,
+    /// Copies of tasks that have ended since these were last taken.
+    over: Vec<DatumId>,
+}
+
+impl ArgumentCopies {
+    /// The task as that server is to have it, and the datum of each copy.
+    fn begin(&mut self, task: &Task, server: NodeId) -> (Task, Vec<(DatumId, DatumId)>) {
+        self.end(task.id);
+        let mut copy_of: BTreeMap<DatumId, DatumId> = BTreeMap::new();
+        for datum in task.inputs() {
+            copy_of.entry(datum).or_insert_with(|| {
+                self.made += 1;
+                DatumId { client: task.id.client, serial: FIRST_SERIAL + self.made }
+            });
+        }
+        for (datum, copy) in &copy_of {
+            let of = ArgumentCopy { datum: *datum, task: task.id, server, is_there: false };
+            self.copies.insert(*copy, of);
+        }
+        if !copy_of.is_empty() {
+            self.of_task.insert(task.id, copy_of.values().copied().collect());
+        }
+        let mut task = task.clone();
+        for arg in &mut task.args {
+            if let Argument::Datum(datum) = arg {
+                *datum = copy_of[datum];
+            }
+        }
+        (task, copy_of.into_iter().map(|(datum, copy)| (copy, datum)).collect())
+    }
+
+    pub(super) fn get(&self, copy: DatumId) -> Option<ArgumentCopy> {
+        self.copies.get(&copy).copied()
+    }
+
+    /// Whether a server has asked for a copy of a datum that is not here.
+    pub(super) fn awaits(&self, datum: DatumId) -> bool {
+        let first = DatumId { client: NodeId(u64::MIN), serial: u64::MIN };
+        self.asked.range((datum, first)..).next().is_some_and(|(known, _)| *known == datum)
+    }
+
+    /// The copies of a datum that servers have asked for: it is here now.
+    fn take_asked(&mut self, datum: DatumId) -> Vec<DatumId> {
+        let copies: Vec<DatumId> =
+            self.asked.iter().filter(|(known, _)| *known == datum).map(|(_, copy)| *copy).collect();
+        self.asked.retain(|(known, _)| *known != datum);
+        copies
+    }
+
+    /// A copy is at its server.
+    fn arrived(&mut self, copy: DatumId) {
+        if let Some(copy) = self.copies.get_mut(&copy) {
+            copy.is_there = true;
+        }
+    }
+
+    /// Whether a copy of that datum is at a task's server.
+    pub(super) fn is_there(&self, task: TaskId, datum: DatumId) -> bool {
+        let copies = self.of_task.get(&task).into_iter().flatten().map(|copy| self.copies[copy]);
+        copies.into_iter().any(|copy| copy.datum == datum && copy.is_there)
+    }
+
+    /// A task has ended, or is not at its server any more.
+    pub(super) fn end(&mut self, task: TaskId) {
+        for copy in self.of_task.remove(&task).unwrap_or_default() {
+            if let Some(known) = self.copies.remove(&copy) {
+                self.asked.remove(&(known.datum, copy));
+            }
+            self.over.push(copy);
+        }
+    }
+
+    fn take_over(&mut self) -> Vec<DatumId> {
+        std::mem::take(&mut self.over)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.copies.len() + self.asked.len() + self.of_task.len() + self.over.len()
+    }
+}
+
+impl Client {
+    /// Whether a server keeps nothing.
+    pub(super) fn is_plain(&self, node: NodeId) -> bool {
+        self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].plain)
+    }
+
+    /// What an argument of a plain server is a copy of, under that name: for invariants.
+    pub fn copied(&self, copy: DatumId) -> Option<DatumId> {
+        self.supplies.copies.get(copy).map(|of| of.datum)
+    }
+
+    /// Sends tasks to a plain server.
+    pub(super) fn run_on_plain(&mut self, server: NodeId, tasks: &[Arc<Task>], out: &mut Vec<Effect>) {
+        let (mut sent, mut supplies) = (Vec::with_capacity(tasks.len()), Vec::new());
+        for task in tasks {
+            // The server refuses what is no call: there is nothing to copy.
+            let (task, copies) = self.supplies.copies.begin(task, server);
+            for (copy, datum) in copies {
+                let meta = self.data[&datum].meta.clone();
+                supplies.push(Supply::direct(copy, meta, self.config.id, String::new(), 1));
+            }
+            for output in &task.outputs {
+                if let Some(run) = self.data.get_mut(&output.datum).filter(|run| !run.here) {
+                    run.fetching.get_or_insert(server);
+                }
+            }
+            sent.push(task);
+        }
+        self.contacts.post(server, TaskToServer::RunTasks { tasks: sent, supplies }, out);
+    }
+
+    /// A server asks for a copy: it goes there at once, or when the datum is here.
+    pub(super) fn on_fetch_copy(&mut self, now: Time, copy: DatumId, of: ArgumentCopy, out: &mut Vec<Effect>) {
+        self.supplies.copies.asked.insert((of.datum, copy));
+        if self.data.get(&of.datum).is_some_and(|run| run.here) {
+            self.send_copies(of.datum, out);
+        } else {
+            self.missing(now, of.datum, "no server holds it any more", out);
+        }
+    }
+
+    /// A datum is here: the servers that asked for copies get them.
+    pub(super) fn send_copies(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        for copy in self.supplies.copies.take_asked(datum) {
+            let Some(of) = self.supplies.copies.get(copy) else { continue };
+            out.push(Effect::NameDatum { datum, named: copy });
+            self.contacts.post_datum(of.server, copy, out);
+        }
+    }
+
+    /// A copy did not get to its server: it goes there again in a while, unless that was too often.
+    pub(super) fn copy_failed(
+        &mut self,
+        now: Time,
+        (copy, of): (DatumId, ArgumentCopy),
+        fault: SupplyFault,
+        why: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        match fault {
+            SupplyFault::Broken | SupplyFault::NoMemory
+                if self.supplies.count_broken(copy, (self.config.id, of.server)) =>
+            {
+                let name = self.contacts.name_of(of.server);
+                let error = not_taken_in(of.datum, Some(&name), (fault == SupplyFault::NoMemory, why));
+                self.fail_task(now, of.task, error, out);
+            }
+            SupplyFault::Broken | SupplyFault::NoMemory => self.supplies.strayed(copy, of.server),
+            SupplyFault::Gone | SupplyFault::Unreachable => self.supply_copy(copy, of, out),
+        }
+    }
+
+    /// Tells a server that a copy is to come from here. It asks for it then, so that it can say if that fails again.
+    pub(super) fn supply_copy(&mut self, copy: DatumId, of: ArgumentCopy, out: &mut Vec<Effect>) {
+        let Some(run) = self.data.get(&of.datum) else { return };
+        let supply = Supply::direct(copy, run.meta.clone(), self.config.id, String::new(), 1);
+        self.contacts.post(of.server, TaskToServer::Resupply { supplies: vec![supply] }, out);
+    }
+
+    /// A copy is at its server. Gives the report as one of the datum.
+    pub(super) fn copy_arrived(&mut self, now: Time, report: TransferReport) -> TransferReport {
+        let Some(of) = self.supplies.copies.get(report.datum) else { return report };
+        self.supplies.arrived(report.datum, report.to);
+        self.supplies.copies.arrived(report.datum);
+        if self.queues.waits_for_data(of.task, of.server) {
+            self.queue_if_ready(now, of.task);
+        }
+        TransferReport { datum: of.datum, ..report }
+    }
+
+    /// A task on a plain server has failed: its results come from there no longer, and may be elsewhere.
+    pub(super) fn await_no_more(&mut self, task: &Task, server: NodeId, out: &mut Vec<Effect>) {
+        for output in &task.outputs {
+            let Some(run) = self.data.get_mut(&output.datum) else { continue };
+            if run.fetching == Some(server) {
+                run.fetching = None;
+                if !run.holders.is_empty() && self.is_to_come_here(output.datum) {
+                    self.fetch_here(output.datum, out);
+                }
+            }
+        }
+    }
+
+    /// A task has ended on a plain server. Of its results, such as have broken off on their way and are needed are made again.
+    pub(super) fn make_broken_off(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
+        for datum in task.outputs.iter().map(|output| output.datum) {
+            let is_lost = self.data.get(&datum).is_some_and(|run| {
+                let is_needed = run.wanted || run.pending > 0 || !run.fetchers.is_empty();
+                is_needed && !run.here && run.holders.is_empty()
+            });
+            if is_lost {
+                self.missing(now, datum, "it broke off on its way here", out);
+            }
+        }
+    }
+
+    /// Gives up the copies of tasks that are over.
+    pub(super) fn drop_copies(&mut self, out: &mut Vec<Effect>) {
+        for copy in self.supplies.copies.take_over() {
+            self.supplies.forget_datum(copy);
+            out.push(Effect::DropDatum { datum: copy });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::TaskKind;
+
+    const CLIENT: NodeId = NodeId(9);
+    const PLAIN: NodeId = NodeId(2);
+
+    fn datum(serial: u64) -> DatumId {
+        DatumId { client: CLIENT, serial }
+    }
+
+    fn task(serial: u64, inputs: &[u64]) -> Task {
+        let args = inputs.iter().map(|serial| Argument::Datum(datum(*serial))).collect();
+        let id = TaskId { client: CLIENT, serial };
+        let kind = TaskKind::call("m/f", 0);
+        Task { id, kind, args, outputs: Vec::new(), work_flops: None, terms: Default::default() }
+    }
+
+    #[test]
+    fn two_calls_never_read_one_copy() {
+        let mut copies = ArgumentCopies::default();
+        let (first, of_first) = copies.begin(&task(1, &[5, 6, 5]), PLAIN);
+        let (second, of_second) = copies.begin(&task(2, &[5]), PLAIN);
+        assert_eq!((of_first.len(), of_second.len()), (2, 1));
+        assert_eq!(first.inputs().collect::<Vec<_>>(), [of_first[0].0, of_first[1].0, of_first[0].0]);
+        assert!(second.inputs().all(|copy| first.inputs().all(|other| other != copy)));
+        let of = copies.get(of_second[0].0).unwrap();
+        assert_eq!((of.datum, of.task.serial, of.server), (datum(5), 2, PLAIN));
+    }
+
+    #[test]
+    fn a_copy_is_known_until_its_task_is_over() {
+        let mut copies = ArgumentCopies::default();
+        let (_, of_first) = copies.begin(&task(1, &[5]), PLAIN);
+        let (copy, id) = (of_first[0].0, TaskId { client: CLIENT, serial: 1 });
+        copies.asked.insert((datum(5), copy));
+        assert!(copies.awaits(datum(5)) && !copies.awaits(datum(4)) && !copies.awaits(datum(6)));
+        assert_eq!(copies.take_asked(datum(5)), [copy]);
+        assert!(!copies.awaits(datum(5)) && !copies.is_there(id, datum(5)));
+        copies.arrived(copy);
+        assert!(copies.is_there(id, datum(5)));
+        // Sent again, it has others.
+        let (_, again) = copies.begin(&task(1, &[5]), PLAIN);
+        assert!(copies.get(copy).is_none() && again[0].0 != copy && !copies.is_there(id, datum(5)));
+        copies.end(id);
+        assert_eq!(copies.take_over(), [copy, again[0].0]);
+        assert_eq!(copies.len(), 0);
+    }
+}
