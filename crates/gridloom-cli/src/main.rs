@@ -15,7 +15,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
     heuristics, idl, logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, soak, testbed,
-    top, up, worker,
+    top, units, up, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -70,6 +70,7 @@ enum Command {
     Explain(explain::Options),
     Map(map::Options),
     Secret(secret::Options),
+    Units(units::Options),
     Completions(completions::Options),
     #[command(hide = true)]
     Manual(manual::Options),
@@ -122,6 +123,7 @@ fn main() -> ExitCode {
         Command::Explain(options) => explain::run(&options),
         Command::Map(options) => map::run(&options),
         Command::Secret(options) => secret::run(&options),
+        Command::Units(options) => units::run(&options),
         Command::Completions(options) => completions::run(&options, Cli::command()),
         Command::Manual(options) => manual::run(&options, Cli::command()),
         Command::Host(options) => up::run_host(options),

@@ -30,6 +30,7 @@ pub mod simulate;
 pub mod soak;
 pub mod testbed;
 pub mod top;
+pub mod units;
 pub mod up;
 pub mod worker;
 
@@ -45,7 +46,7 @@ use gridloom::Grid;
 use gridloom_base::limits::UPLOAD_RATE_MIN;
 use gridloom_core::node::{DRAINED, Event};
 use gridloom_net::driver::NetNode;
-use gridloom_platform::units;
+use gridloom_platform::units as quantities;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::log::LogOptions;
@@ -284,7 +285,7 @@ pub fn count(number: usize, one: &str) -> String {
 
 /// Floating-point operations per second: `20Gf`, `1e9`.
 pub fn parse_speed(text: &str) -> Result<f64, String> {
-    match units::speed(text)? {
+    match quantities::speed(text)? {
         flops if flops > 0.0 && flops.is_finite() => Ok(flops),
         flops => Err(format!("{flops} flop/s; expected more than 0, such as 20Gf")),
     }
@@ -292,7 +293,7 @@ pub fn parse_speed(text: &str) -> Result<f64, String> {
 
 /// A number of bytes: `4GiB`, `500MB`, `1048576`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    match units::size(text)? {
+    match quantities::size(text)? {
         bytes if bytes >= 1.0 => Ok(bytes as u64),
         bytes => Err(format!("{bytes} bytes; expected at least 1, such as 4GiB")),
     }
@@ -300,7 +301,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Bytes per second that a server may send.
 pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
-    match units::bandwidth(text)? {
+    match quantities::bandwidth(text)? {
         rate if rate >= UPLOAD_RATE_MIN => Ok(rate),
         rate => Err(format!("{rate} bytes per second; expected at least 64kBps, such as 100Mbps or 12MBps")),
     }

@@ -316,8 +316,12 @@ fn a_grid_grows_by_an_allocation_and_outlives_it() {
     succeeds(slurm.command("scancel", &[&second]));
     // Perhaps the other server of that allocation first.
     while holder(&lab, &agent, &lost) != "n1" {}
-    let (parts, code) = lab.status();
     let why = format!("its allocation {second} has ended: CANCELLED");
+    let (mut parts, mut code) = lab.status();
+    while [&shared, "server-n2"].iter().any(|part| parts[part]["why"] != why) {
+        // It ends meanwhile.
+        (parts, code) = lab.status();
+    }
     for part in [&shared, "server-n2"] {
         assert_eq!((code, &parts[part]["state"], &parts[part]["why"]), (3, &json!("ended"), &json!(why)), "{parts}");
     }

@@ -68,6 +68,7 @@ impl Step {
         let job = &self.job;
         match found {
             None => Some(format!("its allocation {job} has ended")),
+            Some(found) if found.state == "COMPLETING" => Some(format!("its allocation {job} is ending")),
             Some(found) if !found.runs() => Some(format!("its allocation {job} has ended: {}", found.state)),
             Some(found) => {
                 let nodes = nodes(&found.nodes).ok()?;

@@ -1,0 +1,40 @@
+//! `gridloom units`: the units of systemd, with this program's path in them.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::print_text;
+
+/// Print a unit of systemd, for an agent or a server that starts with its host.
+///
+/// The unit runs this program, so install it first where it is to stay. Options of the agent or server stand in /etc/gridloom/agent.conf or
+/// server.conf. A stop drains the server.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom units server > /etc/systemd/system/gridloom-server.service")]
+pub struct Options {
+    /// What it starts
+    #[arg(value_enum)]
+    unit: Unit,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Unit {
+    Agent,
+    Server,
+}
+
+/// Where the files have the program.
+const USUAL_PATH: &str = "/usr/local/bin/gridloom";
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let text = match options.unit {
+        Unit::Agent => include_str!("../../../../deploy/systemd/gridloom-agent.service"),
+        Unit::Server => include_str!("../../../../deploy/systemd/gridloom-server.service"),
+    };
+    let program = std::env::current_exe().context("this program's own path")?;
+    // A percent sign begins a specifier.
+    let program = program.to_str().context("this program's own path is no text")?.replace('%', "%%");
+    print_text(&text.replace(USUAL_PATH, &program))?;
+    Ok(ExitCode::SUCCESS)
+}
