@@ -42,7 +42,7 @@ use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, r
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Versions of the protocol that this build speaks. A change of what nodes say makes a new one.
-pub const VERSIONS: (u16, u16) = (45, 45);
+pub const VERSIONS: (u16, u16) = (46, 46);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.

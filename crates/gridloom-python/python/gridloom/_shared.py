@@ -346,14 +346,14 @@ class SharedData:
         ----------
         name : str
         servers : str or iterable of str, optional
-            The name of a server, or names of several. Without it, all servers; none of an empty list.
+            The name of a server, or names of several. Without it, all servers that are not plain; none of an empty list.
 
         Raises
         ------
         UnknownName
             If nobody has put it.
         UsageError
-            If there is no such server.
+            If there is no such server, or it is plain.
         SharedDataLost
             If all servers that had it are gone.
         TaskError

@@ -294,11 +294,12 @@ impl SharedData<'_> {
         self.meta(name, limit).map(drop)
     }
 
-    /// Takes copies of the current version of a name to servers, before calls read it there: to all if none is named. They stay as
-    /// long as there is room. The servers get it from one another.
+    /// Takes copies of the current version of a name to servers, before calls read it there: to all that are not plain if none is
+    /// named. They stay as long as there is room. The servers get it from one another.
     ///
     /// # Errors
-    /// As [`SharedData::get`]; [`Error::Usage`] for a server that is not there; [`Error::Task`] if one has no room, or is lost.
+    /// As [`SharedData::get`]; [`Error::Usage`] for a server that is not there or is plain; [`Error::Task`] if one has no room, or is
+    /// lost.
     pub fn place(&self, name: &str, servers: &[String]) -> Result<(), Error> {
         let nodes = self.nodes(servers)?;
         let place = |handle: &Handle| {
@@ -314,17 +315,23 @@ impl SharedData<'_> {
         self.reading(self.find_where_it_is(name, Some(Duration::ZERO))?.0, place)
     }
 
-    /// Servers by name; all, if none is named.
+    /// Servers by name; all that are not plain, if none is named.
     fn nodes(&self, names: &[String]) -> Result<Vec<NodeId>, Error> {
         let state = self.0.state();
         let (known, listed) = (state.directory.names(), state.directory.grid());
-        let all = listed.servers.iter().map(|server| server.node);
         if names.is_empty() {
-            return Ok(all.collect());
+            return Ok(listed.servers.iter().filter(|server| !server.plain).map(|server| server.node).collect());
         }
         let named = |name: &String| {
-            let found = all.clone().find(|node| known.get(node) == Some(name));
-            found.ok_or_else(|| Error::Usage(format!("no server is named '{name}'; 'gridloom servers' lists them")))
+            let found = listed.servers.iter().find(|server| known.get(&server.node) == Some(name));
+            match found {
+                None => Err(Error::Usage(format!("no server is named '{name}'; 'gridloom servers' lists them"))),
+                Some(server) if server.plain => {
+                    let why = "is plain (serve --plain) and keeps no copies; name servers that are not";
+                    Err(Error::Usage(format!("server '{name}' {why}")))
+                }
+                Some(server) => Ok(server.node),
+            }
         };
         names.iter().map(named).collect()
     }

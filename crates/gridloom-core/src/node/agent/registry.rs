@@ -17,7 +17,7 @@ const DIFFERENCES_MAX: usize = 4;
 
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
-        // Two cannot listen at one address: who is silent there is gone, though its connection has not broken yet.
+        // Two cannot listen at one address: the one that is silent there is gone, though its connection has not broken yet.
         let same =
             |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
         let before: Vec<NodeId> =

@@ -26,7 +26,7 @@ struct ClientTraffic {
     /// Asked for by a server.
     relayed: BTreeSet<DatumId>,
     fetched: BTreeSet<DatumId>,
-    /// Questions for names whose data the program wants.
+    /// Questions for names, the data of which the program wants.
     questions: BTreeSet<(NodeId, u64)>,
     /// Clients that heard of a failed source.
     told: BTreeSet<NodeId>,

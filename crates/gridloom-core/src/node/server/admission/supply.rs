@@ -107,6 +107,10 @@ impl Admission {
             return out.push(Effect::SendDatum { to: asker.peer, datum }.into());
         }
         if self.config.plain {
+            if asker.peer == datum.client && self.executor.makes(datum) {
+                // It goes there unasked.
+                return;
+            }
             let what = "is plain (serve --plain): it sends results to their client alone, when they are made";
             return self.refuse(datum, asker.peer, what, out);
         }
