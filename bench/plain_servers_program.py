@@ -1,0 +1,80 @@
+"""A chain of products and an image in strips on six servers, for bench/plain_servers.py: prints what moved, and how long that took."""
+
+import json
+import pathlib
+import sys
+
+import gridloom as gl
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "examples" / "demo"))
+from demo import enhance_with  # noqa: E402
+
+SERVERS = 6
+MATRICES, ORDER = 12, 512
+ROWS, COLUMNS = 1200, 1200
+#: What is smaller is a number, not an array.
+ARRAY_BYTES_MIN = 10_000
+
+
+def chain(grid):
+    """The product of twelve matrices by binary tree; each runs where its left factor was made."""
+    product = grid.function("plain_servers_functions/product")
+    random = np.random.default_rng(8)
+    level = [(random.standard_normal((ORDER, ORDER)) / ORDER**0.5, number // 2) for number in range(MATRICES)]
+    expected = None if grid.simulated else np.linalg.multi_dot([matrix for matrix, _ in level])
+
+    def record():
+        left = level
+        while len(left) > 1:
+            pairs = zip(left[0::2], left[1::2])
+            left = [(product.on(f"s{at}")(a, b), at) for (a, at), (b, _) in pairs] + left[len(left) // 2 * 2 :]
+        return [left[0][0]]
+
+    return record, lambda results: expected is None or np.allclose(results[0], expected)
+
+
+def image(grid):
+    """The enhancement of examples/demo in six strips, a server each."""
+    picture = np.random.default_rng(2).uniform(0, 255, (ROWS, COLUMNS))
+
+    def call(name, calls):
+        function = grid.function(f"enhance/{name}")
+        return [function.on(f"s{number}")(*arguments) for number, arguments in enumerate(calls)]
+
+    return lambda: enhance_with(call, picture, SERVERS), lambda results: sum(len(part) for part in results) == ROWS
+
+
+def run(grid, program):
+    record, is_right = program(grid)
+    before = grid.traffic()
+    with grid.group() as group:
+        handles = record()
+        predicted = group.plan().makespan_seconds
+    results = [handle.get() for handle in handles]
+    assert is_right(results), f"{program.__name__} is wrong"
+    # What the last call read is told with its end.
+    group.wait()
+    report, after = group.report(), grid.traffic()
+    of_client = [moved for moved in report.transfers if "client" in (moved.source, moved.target)]
+    return {
+        "predicted": predicted,
+        "measured": report.measured_seconds,
+        "arrays": sum(moved.size_bytes >= ARRAY_BYTES_MIN for moved in of_client),
+        "client_bytes": after.client_bytes - before.client_bytes,
+        "server_bytes": after.server_bytes - before.server_bytes,
+    }
+
+
+def main():
+    with gl.connect() as grid:
+        figures = {}
+        for program in (chain, image):
+            # The first round starts workers and measures links.
+            rounds = [run(grid, program) for _ in range(1 + int(sys.argv[1]))]
+            figures[program.__name__] = rounds[1:]
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
