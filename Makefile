@@ -14,7 +14,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
-RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.json' -o -name '*.c' -o -name '*.h' 2>/dev/null | grep -v /target/) Cargo.toml Cargo.lock
+RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.json' -o -name '*.c' -o -name '*.h' 2>/dev/null | grep -v /target/) $(wildcard deploy/systemd/*) Cargo.toml Cargo.lock
 HEADERS := $(addprefix crates/gridloom-capi/include/,gridloom.h grpc.h grpc_extensions.h grpc_remote.h grpc_data.h grpc_map.h grpc_plan.h grpc_heuristic.h grpc_graph.h grpc_ninfg.h grpc_objects.h grpc.hpp OmniRpc.h) \
 	crates/gridloom-layout/include/gridloom_layout.h $(addprefix crates/gridloom-idl/include/,grpc_executable.h grpc_shared.h omst.h)
 CMAKE := $(addprefix crates/gridloom-capi/cmake/,gridloomConfig.cmake gridloomConfigVersion.cmake)
