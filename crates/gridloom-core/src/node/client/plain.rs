@@ -130,6 +130,11 @@ impl Client {
         self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].plain)
     }
 
+    /// Whether that is the name of a copy of an argument: for invariants.
+    pub fn is_copy(datum: DatumId) -> bool {
+        !datum.is_shared() && datum.serial >= FIRST_SERIAL
+    }
+
     /// What an argument of a plain server is a copy of, under that name: for invariants.
     pub fn copied(&self, copy: DatumId) -> Option<DatumId> {
         self.supplies.copies.get(copy).map(|of| of.datum)

@@ -121,8 +121,10 @@ impl Causes {
             {
                 ("a plain server was to keep something", ledger.plain.contains(server))
             }
-            TaskError::NoSuchFunction { .. } if ledger.plain.len() as u64 == SERVERS => {
-                ("no server keeps objects", task.is_some_and(|task| ledger.methods.contains(&task)) || no_server)
+            TaskError::NoSuchFunction { .. } if task.is_some_and(|task| ledger.methods.contains(&task)) => {
+                let keepers = (SERVERS as u32).saturating_sub(ledger.plain.len() as u32);
+                let are_lost = !ledger.plain.is_empty() && ledger.damage.losses() >= keepers;
+                ("no server that keeps objects was left", are_lost || no_server)
             }
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)

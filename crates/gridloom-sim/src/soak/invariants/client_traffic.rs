@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_core::node::Client;
 
 use super::{Check, Invariant};
 use crate::event::SimEvent;
@@ -26,6 +27,8 @@ struct ClientTraffic {
     /// Asked for by a server.
     relayed: BTreeSet<DatumId>,
     fetched: BTreeSet<DatumId>,
+    /// Clients that were asked for a copy and heard in the same step that its call was over: of what it was is not known.
+    unknown_copies: BTreeSet<NodeId>,
     /// Questions for names, the data of which the program wants.
     questions: BTreeSet<(NodeId, u64)>,
     /// Clients that heard of a failed source.
@@ -57,12 +60,16 @@ impl Check for ClientTraffic {
                 }
                 // A plain server asks for copies by names of their own.
                 let copied = sim.client(node).and_then(|client| client.copied(datum));
+                if copied.is_none() && Client::is_copy(datum) {
+                    self.unknown_copies.insert(node);
+                }
                 self.relayed.insert(copied.unwrap_or(datum));
             }
             SimEvent::Fetches { node, from, datum } if sim.client(node).is_some() => {
                 let has_reason =
                     !ledger.plain.is_empty() || !ledger.damage.struck().is_empty() || self.told.contains(&node);
                 let is_relayed = has_reason && self.relayed.contains(&datum);
+                let is_relayed = is_relayed || self.unknown_copies.contains(&node);
                 if !self.wanted.contains(&datum) && !is_relayed && !self.roomless.contains(&datum) {
                     return Err(format!(
                         "client {node} fetches {datum} from {from}, which its program did not ask for, and has no reason to relay it"
