@@ -1,0 +1,233 @@
+"""Forces in a protein in water, on cells and pairs of cells as LeanMD has them, in Python. 6 x 6 x 6 cells have 3,024 pairs.
+
+    pip download ParmEd==4.3.1 --no-deps --no-binary :all: && tar xzf parmed-4.3.1.tar.gz       # has such a box: DHFR, 30,581 sites
+    cd parmed-4.3.1/examples/gromacs
+    gridloom chares run -n 2 -- python box.py --gro dhfr_pme.gro --top dhfr_pme.top --check
+    gridloom chares run -n 2 --sites 2 --latency 32ms -- python box.py --gro dhfr_pme.gro --top dhfr_pme.top
+
+Forces are those of Lennard-Jones, shifted to be 0 at the cutoff, and of charges: q q' 332.0636 / r (1 - r / cutoff)². There are none of bonds,
+so the sites stay where they are, and each step has the same forces again: what counts is the time of a step. The forces have the same bits
+for any number of elements, any placement and any latency; ``--check`` compares with a serial loop.
+"""
+
+import argparse
+import hashlib
+import itertools
+import sys
+
+import molecules
+import numpy as np
+from gridloom import chares
+
+#: kcal/mol Å of two elementary charges.
+COULOMB = 332.0636
+#: Where the second cell of a pair is: half of the 26 around the first.
+NEIGHBOURS = [by for by in itertools.product((-1, 0, 1), repeat=3) if by > (0, 0, 0)]
+#: Floating-point operations of two sites whose distance is looked at, and of two within the cutoff beside. They count in simulation.
+LOOKED_AT, ACTING = 12, 60
+OWN_PAIRS = 1 + len(NEIGHBOURS)
+PAIRS = OWN_PAIRS + len(NEIGHBOURS)
+
+
+class Box:
+    """A cube of cells, with the same cube again on each side."""
+
+    def __init__(self, sites, cells, cutoff):
+        edge = sites.length / cells
+        if cells < 3 or edge < cutoff:
+            raise SystemExit(
+                f"{cells} cells along {sites.length:g} Å are {edge:.2f} Å long, and the cutoff is {cutoff:g}: give at least 3 cells, and no "
+                f"more than {int(sites.length / cutoff)}"
+            )
+        self.sites, self.cells, self.cutoff = sites, cells, cutoff
+        index = np.minimum((sites.at / edge).astype(int), cells - 1)
+        number = (index[:, 0] * cells + index[:, 1]) * cells + index[:, 2]
+        #: The sites of each cell, by its number.
+        self.inside = [np.flatnonzero(number == cell) for cell in range(cells**3)]
+
+    def index(self, cell):
+        return np.array([cell // self.cells**2, cell // self.cells % self.cells, cell % self.cells])
+
+    def moved(self, cell, by):
+        """The number of a cell beside that one, and what is added to positions there."""
+        there = self.index(cell) + by
+        x, y, z = there % self.cells
+        return int((x * self.cells + y) * self.cells + z), there // self.cells * self.sites.length
+
+    def pairs_of(self, cell):
+        """Pairs in which that cell is the first, and those in which it is the second."""
+        first = [(cell, number) for number in range(OWN_PAIRS)]
+        return first, [(self.moved(cell, -np.array(by))[0], 1 + at) for at, by in enumerate(NEIGHBOURS)]
+
+    def forces(self, cell, number, first, second):
+        """The forces on the two cells of a pair with sites at these positions, and van der Waals energy, Coulomb energy and pairs within the
+        cutoff."""
+        other, shift = (cell, 0.0) if number == 0 else self.moved(cell, NEIGHBOURS[number - 1])
+        second = second + shift
+        ways = [first[:, None, axis] - second[None, :, axis] for axis in range(3)]
+        square = ways[0] ** 2 + ways[1] ** 2 + ways[2] ** 2
+        near = square < self.cutoff**2
+        if number == 0:
+            near = np.triu(near, 1)
+        a, b = np.nonzero(near)
+        energies, along = self.law(self.inside[cell][a], self.inside[other][b], np.sqrt(square[a, b]))
+        on_first, on_second = np.empty_like(first), np.empty_like(second)
+        for axis, way in enumerate(ways):
+            force = along * way[a, b]
+            on_first[:, axis] = np.bincount(a, force, len(first))
+            on_second[:, axis] = -np.bincount(b, force, len(second))
+        if number == 0:
+            on_first += on_second
+        return on_first, on_second, np.array([*energies, len(a)])
+
+    def law(self, one, other, distance):
+        """Energies of these pairs of sites in sum, and the force of each by its distance."""
+        sites, cutoff = self.sites, self.cutoff
+        factors = sites.factors(one, other)
+        sixth = (0.5 * (sites.sigma[one] + sites.sigma[other])) ** 6
+        depth = 4 * np.sqrt(sites.depth[one] * sites.depth[other]) * factors[:, 0]
+
+        def lennard_jones(distance):
+            part = sixth / distance**6
+            return depth * part * (part - 1), 6 * depth * part * (2 * part - 1) / distance
+
+        (energy, force), (cut_energy, cut_force) = lennard_jones(distance), lennard_jones(cutoff)
+        charges = COULOMB * sites.charge[one] * sites.charge[other] * factors[:, 1]
+        energies = (
+            np.sum(energy - cut_energy + (distance - cutoff) * cut_force),
+            np.sum(charges / distance * (1 - distance / cutoff) ** 2),
+        )
+        return energies, (force - cut_force + charges * (1 / distance**2 - 1 / cutoff**2)) / distance
+
+    def serial(self):
+        """The forces on each cell, and the energies, in the order of the chares' sums."""
+        at = [self.sites.at[inside] for inside in self.inside]
+        second_of = lambda cell, number: cell if number == 0 else self.moved(cell, NEIGHBOURS[number - 1])[0]  # noqa: E731
+        every = [(cell, number) for cell in range(self.cells**3) for number in range(OWN_PAIRS)]
+        found = {pair: self.forces(*pair, at[pair[0]], at[second_of(*pair)]) for pair in every}
+        on_cells = []
+        for cell in range(self.cells**3):
+            first, second = self.pairs_of(cell)
+            on_cells.append(in_order([found[pair][0] for pair in first] + [found[pair][1] for pair in second]))
+        return on_cells, sum(found[pair][2] for pair in every)
+
+
+def in_order(forces):
+    total = np.zeros_like(forces[0])
+    for force in forces:
+        total += force
+    return total
+
+
+class Cell(chares.Chare):
+    """The sites of a cell."""
+
+    forces = chares.Mailbox()
+
+    def __init__(self, box, steps):
+        self.box, self.steps, self.number = box, steps, self.index[0]
+        self.at = box.sites.at[box.inside[self.number]]
+
+    async def run(self):
+        first, second = (Pair.array_of_all.section(pairs) for pairs in self.box.pairs_of(self.number))
+        await self.all_reduce()
+        self.began = chares.now()
+        for step in range(self.steps):
+            first.positions(step, True, self.at)
+            second.positions(step, False, self.at)
+            came = [None] * PAIRS
+            for _ in range(PAIRS):
+                pair, force = await self.forces.receive(step)
+                came[pair] = force
+            total = in_order(came)
+        self.contribute(total, "gather", self.array[0].done)
+
+    def done(self, forces):
+        self.of_cells, self.seconds = forces, chares.now() - self.began
+        Pair.array_of_all.tell()
+
+    def told(self, energies):
+        chares.exit((self.of_cells, energies, self.seconds))
+
+
+class Pair(chares.Chare):
+    """The forces between two cells, or in one."""
+
+    def __init__(self, box):
+        self.box, (self.cell, self.number) = box, self.index
+        self.first, self.second, self.energies = {}, {}, np.zeros(3)
+        if self.number:
+            self.other, _ = box.moved(self.cell, NEIGHBOURS[self.number - 1])
+
+    def positions(self, step, is_first, at):
+        (self.first if is_first else self.second)[step] = at
+        if self.number == 0:
+            self.second[step] = at
+        if step in self.first and step in self.second:
+            on_first, on_second, self.energies = self.box.forces(
+                self.cell, self.number, self.first.pop(step), self.second.pop(step)
+            )
+            chares.compute(LOOKED_AT * len(on_first) * len(on_second) + ACTING * self.energies[2])
+            Cell.array_of_all[self.cell].forces(step, self.number, on_first)
+            if self.number:
+                Cell.array_of_all[self.other].forces(step, self.number + len(NEIGHBOURS), on_second)
+
+    def tell(self):
+        self.contribute(self.energies, "sum", Cell.array_of_all[0].told, ordered=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gro", required=True, help="positions")
+    parser.add_argument("--top", required=True, help="atoms, bonds and pairs of the protein")
+    parser.add_argument("--cells", type=int, default=6, help="along a side")
+    parser.add_argument("--cutoff", type=float, default=9.0, help="Å")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--placement", default="blocks")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    try:
+        box = Box(molecules.read(options.gro, options.top), options.cells, options.cutoff)
+    except (OSError, molecules.FilesError) as error:
+        sys.exit(f"box: {error}")
+
+    def program(job):
+        count = box.cells**3
+        Cell.array_of_all = job.array(Cell, count, (box, max(options.steps, 1)), placement=options.placement)
+        Pair.array_of_all = job.array(Pair, (count, OWN_PAIRS), (box,), placement=options.placement)
+        Cell.array_of_all.run()
+
+    ended = chares.run(program)
+    if not ended.is_first:
+        return
+    forces, energies, seconds = ended.value
+    show(box, forces, energies)
+    print(f"{len(forces) * OWN_PAIRS:,} pairs of cells: {seconds / max(options.steps, 1):.3f} s a step")
+    if options.check:
+        on_cells, serial = box.serial()
+        if not all(np.array_equal(one, other) for one, other in zip(forces, on_cells, strict=True)):
+            sys.exit("box: the forces are not those of the serial loop")
+        if not np.allclose(energies, serial, rtol=1e-12):
+            sys.exit(f"box: the energies {energies} are not those of the serial loop: {serial}")
+        print("the serial loop has the same bits")
+
+
+def show(box, forces, energies):
+    sites = box.sites
+    counts = np.array([len(inside) for inside in box.inside])
+    second = lambda cell, number: box.moved(cell, NEIGHBOURS[number - 1])[0]  # noqa: E731
+    candidates = sum(count * (count - 1) // 2 for count in counts) + sum(
+        counts[cell] * counts[second(cell, number)] for cell in range(len(counts)) for number in range(1, OWN_PAIRS)
+    )
+    total = np.abs(np.sum(np.concatenate(forces), axis=0)).max()
+    print(
+        f"{len(sites.at):,} sites, {sites.protein:,} of a protein of charge {sites.charge[: sites.protein].sum():.0f}; {counts.min()} to "
+        f"{counts.max()} in a cell; {candidates:,} pairs looked at, {energies[2]:,.0f} within {box.cutoff:g} Å"
+    )
+    print(f"van der Waals {energies[0]:.6f}, Coulomb {energies[1]:.6f} kcal/mol; forces add up to {total:.1e}")
+    bits = hashlib.blake2b(b"".join(force.tobytes() for force in forces), digest_size=8).hexdigest()
+    print(f"bits of all forces {bits}")
+
+
+if __name__ == "__main__":
+    main()
