@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import socket
+import subprocess
 import sys
 import types
 
@@ -361,6 +363,45 @@ def test_large_results_are_sent_before_all_inputs_exist():
             last = grid.function(product)(*made)
         assert [worker for _, worker in engine.ahead] == ["w0"]
         assert np.array_equal(last.get(), x @ x @ x @ x)
+
+
+def test_a_cluster_of_dask_that_dies_and_comes_back(tmp_path):
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    worker = [*dask, "worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    with contextlib.ExitStack() as parts:
+
+        def start(command):
+            part = parts.enter_context(subprocess.Popen(command, cwd=tmp_path, **quiet))
+            parts.callback(part.kill)
+            return part
+
+        def connected():
+            # Until the worker is there.
+            while True:
+                with contextlib.suppress(gl.ConnectError):
+                    return gl.connect(f"dask://127.0.0.1:{port}", functions=[waits_for, half])
+
+        started = [start(scheduler), start(worker)]
+        gate = tmp_path / "open"
+        with connected() as grid:
+            with grid.group():
+                held = grid.function(waits_for)(os.fspath(gate), np.ones((2, 2)))
+            for part in started:
+                part.kill()
+                part.wait()
+            with pytest.raises(gl.ServerLost, match="the Dask scheduler at .* answers no more: .*; when it is back, connect anew"):
+                held.get()
+            start(scheduler), start(worker)
+            gate.touch()
+            with pytest.raises(gl.ServerLost, match="connect anew"):
+                grid.function(half)(1.0)
+        with connected() as grid:
+            assert grid.function(half)(1.0) == 0.5
 
 
 def test_an_open_client_is_taken_and_stays_open(cluster):

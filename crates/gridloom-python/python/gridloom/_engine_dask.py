@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
@@ -64,16 +63,17 @@ class DaskEngine:
         self._ahead: list[Any] = []
 
     def _info(self) -> dict[str, Any]:
-        with self._telling():
-            return dict(self._client.scheduler_info(n_workers=-1)["workers"])
-
-    @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+        why: Exception | str = "its connection is lost"
         try:
-            yield
+            if (there := self._client.scheduler_info(n_workers=-1).get("workers")) is not None:
+                return dict(there)
         except (OSError, asyncio.TimeoutError) as error:
-            address = self._client.scheduler.address if self._client.scheduler else "its address"
-            raise ServerLost(f"the Dask scheduler at {address} answers no more: {error}; when it is back, connect anew") from error
+            why = error
+        raise self._gone(why)
+
+    def _gone(self, why: Exception | str) -> ServerLost:
+        address = self._client.scheduler.address if self._client.scheduler else "its address"
+        return ServerLost(f"the Dask scheduler at {address} answers no more: {why}; when it is back, connect anew")
 
     def _check_versions(self) -> None:
         """Refuse workers of another Python: they cannot read the code of functions. Dask warns of other differences."""
@@ -139,6 +139,8 @@ class DaskEngine:
 
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
         """Have a call run on that worker."""
+        if self._client.status == "closed":
+            raise self._gone("the session has ended")
         where = self._address[worker]
         passed = [self._sent(one, where) for one in args]
         return self._client.submit(body, *passed, key=key, workers=[where], allow_other_workers=False, priority=-rank, pure=False)
@@ -167,6 +169,8 @@ class DaskEngine:
                 wait(result, timeout=timeout)  # type: ignore[no-untyped-call, unused-ignore]
         except asyncio.TimeoutError:  # before Python 3.11 a class of its own
             raise TimeoutError(f"no result within {timeout} s") from None
+        except (concurrent.futures.CancelledError, asyncio.CancelledError) as error:  # the scheduler is gone
+            raise ResultLost(str(error)) from error
         try:
             if not brings and result.status == "finished":
                 return None
