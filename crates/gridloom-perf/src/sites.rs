@@ -23,24 +23,8 @@ pub fn is_close(latency_s: f64, closest_s: f64) -> bool {
     latency_s <= closest_s + CLOSE_S || latency_s <= closest_s * CLOSE
 }
 
-/// Tells links that are much longer than others of both their places. Such a one crosses to another site, which no data on their way
-/// make it look like.
-pub(super) fn are_far<P: Ord + Clone>(latencies_s: BTreeMap<(P, P), f64>) -> impl Fn(&(P, P)) -> bool {
-    let mut closest_s: BTreeMap<P, f64> = BTreeMap::new();
-    for ((from, to), latency_s) in &latencies_s {
-        for place in [from, to] {
-            let closest = closest_s.entry(place.clone()).or_insert(*latency_s);
-            *closest = closest.min(*latency_s);
-        }
-    }
-    move |pair| {
-        let is_far = |latency_s: &f64| [&pair.0, &pair.1].iter().all(|place| !is_close(*latency_s, closest_s[*place]));
-        latencies_s.get(pair).is_some_and(is_far)
-    }
-}
-
 /// The ways that join sites, by the bandwidths of links between places. A link that was measured one way only is taken to be alike both
-/// ways. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed.
+/// ways. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed, or are guesses.
 pub(super) fn ways<P: Ord + Clone>(
     mut bandwidths: BTreeMap<(P, P), f64>,
     is_sure: impl Fn(&(P, P)) -> bool,

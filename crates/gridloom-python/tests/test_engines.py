@@ -1,5 +1,6 @@
 """Groups on clusters of other systems: what each engine keeps, with one in this process and a Dask cluster of two workers."""
 
+import builtins
 import contextlib
 import os
 import socket
@@ -153,6 +154,17 @@ def cluster(tmp_path_factory):
 
 # Losses are noticed within a second or two.
 QUICK = {"health_check_period_ms": 500, "health_check_failure_threshold": 2, "health_check_initial_delay_ms": 0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_it_was():
+    """Ray puts its own `print` and debugger in place of Python's, for all that runs in this process afterwards."""
+    printed, debugger, hook = builtins.print, os.environ.get("PYTHONBREAKPOINT"), sys.breakpointhook
+    yield
+    builtins.print, sys.breakpointhook = printed, hook
+    os.environ.pop("PYTHONBREAKPOINT", None)
+    if debugger is not None:
+        os.environ["PYTHONBREAKPOINT"] = debugger
 
 
 @pytest.fixture(scope="module")
