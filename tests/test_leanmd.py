@@ -34,7 +34,7 @@ def files(tmp_path_factory):
     chain = places[0] + 0.11 * np.arange(len(CHAIN))[:, None] * [1, 0.3, -0.2]
     water = np.array([[0, 0, 0], [0.09572, 0, 0], [-0.024, 0.0927, 0], [0.0082, 0.0104, 0]])
     at = np.concatenate([chain, *(place + water for place in places[1:61])])
-    lines = [f"{number:5}XXX  A{number:5}{x:14.9f}{y:14.9f}{z:14.9f}" for number, (x, y, z) in enumerate(at)]
+    lines = [f"{number:5}MOL  A{number:5}{x:14.9f}{y:14.9f}{z:14.9f}" for number, (x, y, z) in enumerate(at)]
     (folder / "box.gro").write_text("\n".join(["a box", str(len(at)), *lines, f"{SIDE_NM} {SIDE_NM} {SIDE_NM}", ""]))
     count = len(CHAIN)
     top = ["[ atoms ] ; a comment"] + [
@@ -51,7 +51,7 @@ def files(tmp_path_factory):
 
 
 def all_pairs(sites, cutoff):
-    """Forces and energies, site by site, from the formulas in the example's own words."""
+    """Forces and energies, pair by pair of sites, by the nearest images."""
     force, energies = np.zeros_like(sites.at), np.zeros(3)
     for one, other in itertools.combinations(range(len(sites.at)), 2):
         way = sites.at[one] - sites.at[other]

@@ -12,7 +12,6 @@ use gridloom_base::limits::{PARTS, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, GroupId, Meta, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
-use gridloom_core::graph::{Argument, Copies, Task, TaskKind};
 use gridloom_core::node::message::{self, OutputQuery};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::{ServerSpec, World};
@@ -322,14 +321,7 @@ fn output_told(world: &mut dyn World) {
 fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
     let (x, meta) = stage.array_of(LARGE_ELEMENTS);
     let groups = [0, 1, 2].map(|place: usize| {
-        let task = Task {
-            id: TaskId { client: stage.name, serial: stage.serial() },
-            kind: TaskKind::Replicate(Copies::Kept),
-            args: vec![Argument::Datum(x)],
-            outputs: Vec::new(),
-            work_flops: None,
-            terms: Default::default(),
-        };
+        let task = stage.copying(x);
         stage.follow(task, place, (x, meta.clone()), place.checked_sub(1))
     });
     (x, meta, groups)

@@ -35,7 +35,6 @@ pub use link::LinkModel;
 pub use links::Links;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s, is_work};
 pub use perturbation::{Beside, Perturbation};
-pub use sites::is_close;
 pub use traffic::Seen;
 pub use tree::Tree;
 

@@ -344,10 +344,9 @@ mod tests {
             let bandwidth = match (from < 3) == (to < 3) {
                 true => 1e8,
                 // Probes of the others disturbed one another.
-                false => [4e6, 4e7][usize::from(from == 0 || to == 0)],
+                false => [1.6e7, 4e7][usize::from(from == 0 || to == 0)],
             };
-            let latency_s = if (from < 3) == (to < 3) { 1e-4 } else { 1e-2 };
-            links.met(Time(0), from, to, LinkEstimate { latency_s, bandwidth });
+            links.met(Time(0), from, to, LinkEstimate { latency_s: 1e-3, bandwidth });
         }
         // Half of the way each.
         let told = Time(5000 * MILLISECOND_NS);

@@ -14,14 +14,6 @@ use super::bottlenecks::Bottleneck;
 const NARROW: f64 = 0.7;
 /// So often each place is given its site.
 const ROUNDS: usize = 3;
-/// Latencies that differ by less than that are of one site, or by less than this factor.
-const CLOSE_S: f64 = 3e-3;
-const CLOSE: f64 = 4.0;
-
-/// Whether a latency is of the same site as the closest one.
-pub fn is_close(latency_s: f64, closest_s: f64) -> bool {
-    latency_s <= closest_s + CLOSE_S || latency_s <= closest_s * CLOSE
-}
 
 /// The ways that join sites, by the bandwidths of links between places. A link that was measured one way only is taken to be alike both
 /// ways. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed, or are guesses.

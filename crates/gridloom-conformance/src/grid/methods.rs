@@ -1,7 +1,6 @@
 //! Shared data that come to several servers, by each method.
 
-use gridloom_base::{DatumId, GroupId, Meta, Method, TaskId};
-use gridloom_core::graph::{Argument, Copies, Task, TaskKind};
+use gridloom_base::{DatumId, GroupId, Meta, Method};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{NameCommand, World};
 
@@ -28,14 +27,7 @@ fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec
     let (mesh, holder) = (named.datum, holders[0].0);
     let holder = (0..SERVERS as usize).find(|place| stage.node_of(*place) == holder).expect("it is one of them");
     let to = |place: u32| {
-        let task = Task {
-            id: TaskId { client: stage.name, serial: stage.serial() },
-            kind: TaskKind::Replicate(Copies::Kept),
-            args: vec![Argument::Datum(mesh)],
-            outputs: Vec::new(),
-            work_flops: None,
-            terms: Default::default(),
-        };
+        let task = stage.copying(mesh);
         stage.follow(task, place as usize, (mesh, meta.clone()), None)
     };
     let groups = (0..SERVERS).map(to).collect();

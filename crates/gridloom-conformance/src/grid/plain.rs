@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
-use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::graph::{Argument, Copies, Task, TaskKind};
+use gridloom_base::{DatumId, Meta, NodeId, TaskError};
+use gridloom_core::graph::Task;
 use gridloom_core::node::World;
 use gridloom_core::node::world::ServerSpec;
 
@@ -76,14 +76,7 @@ fn keeps_nothing(world: &mut dyn World) {
     let plain = stage.node_of(0);
     let taken = stage.moved.iter().filter(|moved| moved.datum == x && moved.to == plain).count();
     assert_eq!(taken, 2, "each call brings its argument: {:?}", stage.moved);
-    let kept = Task {
-        id: TaskId { client: stage.name, serial: stage.serial() },
-        kind: TaskKind::Replicate(Copies::Kept),
-        args: vec![Argument::Datum(x)],
-        outputs: Vec::new(),
-        work_flops: None,
-        terms: Default::default(),
-    };
+    let kept = stage.copying(x);
     let id = kept.id;
     stage.follow(kept, 0, (x, meta), None);
     match stage.end_of(id) {

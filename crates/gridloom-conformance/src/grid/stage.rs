@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
 use gridloom_core::call::CallLimits;
-use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
+use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, TaskReport, TransferReport};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::{ServerSpec, World};
@@ -162,6 +162,18 @@ impl<'w> Stage<'w> {
         let name = format!("server-{}", place + 1);
         let (node, _) = self.names.iter().find(|(_, known)| **known == name).expect("all servers are in the directory");
         *node
+    }
+
+    /// A task that takes a copy of a datum to its server, to stay there.
+    pub(super) fn copying(&mut self, datum: DatumId) -> Task {
+        Task {
+            id: TaskId { client: self.name, serial: self.serial() },
+            kind: TaskKind::Replicate(Copies::Kept),
+            args: vec![Argument::Datum(datum)],
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Default::default(),
+        }
     }
 
     /// Has a task run on the server at that place, which takes a datum from the server at another.

@@ -19,13 +19,11 @@ import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
 from ._engine import Measured, ResultLost
-from ._engine_parts import by_value, operations_per_second, worker_name
+from ._engine_parts import PROBE_BYTES, PROBES, by_value, operations_per_second, worker_name
 from ._errors import ConnectError, ServerLost
 
 # Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10
-_PROBE_BYTES = 4 << 20
-_PROBES = 2
 _CONNECT_SECONDS = 10
 _GATHER_SECONDS = 5.0
 
@@ -97,7 +95,7 @@ class DaskEngine:
         info = self._info()
         names = self.workers()
         slots = {name: info[self._address[name]]["nthreads"] for name in names}
-        speed, client, data, latency = {}, {}, np.zeros(_PROBE_BYTES, np.uint8), []
+        speed, client, data, latency = {}, {}, np.zeros(PROBE_BYTES, np.uint8), []
         for name in names:
             where = [self._address[name]]
             self._client.submit(int, 0, workers=where, pure=False).result()
@@ -107,7 +105,7 @@ class DaskEngine:
             speed[name] = float(self._client.submit(by_value(operations_per_second), workers=where, pure=False).result())
             begun = time.perf_counter()
             self._client.scatter(data, workers=where, direct=True, hash=False)
-            client[name] = _PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
+            client[name] = PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
         return Measured(slots, speed, client, self._direct(names, min(latency)), min(latency) / 4)
 
     def _direct(self, names: list[str], latency: float) -> dict[tuple[str, str], float]:
@@ -118,20 +116,20 @@ class DaskEngine:
         for one, other in itertools.combinations(sorted(names), 2):
             pair = tuple(sorted((host[one], host[other])))
             if pair not in measured:
-                measured[pair] = max(self._between(one, other, latency) for _ in range(_PROBES))
+                measured[pair] = max(self._between(one, other, latency) for _ in range(PROBES))
             found[one, other] = measured[pair]
         return found
 
     def _between(self, source: str, target: str, latency: float) -> float:
         """Bytes per second of a new datum from one worker to another."""
-        data = self._client.submit(np.zeros, _PROBE_BYTES, np.uint8, workers=[self._address[source]], pure=False)
+        data = self._client.submit(np.zeros, PROBE_BYTES, np.uint8, workers=[self._address[source]], pure=False)
         from distributed import wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         with self._client.as_current():
             wait(data)  # type: ignore[no-untyped-call, unused-ignore]
         begun = time.perf_counter()
         self._client.submit(len, data, workers=[self._address[target]], pure=False).result()
-        return _PROBE_BYTES / max(time.perf_counter() - begun - latency, 1e-4)
+        return PROBE_BYTES / max(time.perf_counter() - begun - latency, 1e-4)
 
     def dumps(self, body: Callable[..., Any]) -> bytes:
         """Pickle a function for the workers."""

@@ -15,6 +15,9 @@ from ._errors import TaskError, _make
 from ._offered import undeclared
 
 _KIND = "gridloom_kind"
+#: Of a probe of a link, and how often each is probed: the best counts.
+PROBE_BYTES = 4 << 20
+PROBES = 2
 
 
 def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., Any]:

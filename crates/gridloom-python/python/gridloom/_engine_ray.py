@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from ._engine import Measured, ResultLost
-from ._engine_parts import by_value, operations_per_second, worker_name
+from ._engine_parts import PROBE_BYTES, PROBES, by_value, operations_per_second, worker_name
 from ._errors import ConnectError, ServerLost, UsageError
 
 # Arguments from so many bytes on are put into Ray's store, once for all calls of a group.
 _PUT_BYTES_MIN = 64 << 10
-_PROBE_BYTES = 4 << 20
-_PROBES = 2
 _GET_SECONDS = 5.0
 # A process that dies under a call: so often Ray runs the call again.
 _RETRIES = 3
@@ -106,9 +104,9 @@ class RayEngine:
                 latency.append(time.perf_counter() - begun)
                 speed[name] = float(get(helper.call.remote(by_value(operations_per_second))))
                 begun = time.perf_counter()
-                data = self._ray.put(np.zeros(_PROBE_BYTES, np.uint8))
+                data = self._ray.put(np.zeros(PROBE_BYTES, np.uint8))
                 put = time.perf_counter() - begun
-                client[name] = _PROBE_BYTES / (put + max(get(helper.fetched.remote([data])), 1e-6))
+                client[name] = PROBE_BYTES / (put + max(get(helper.fetched.remote([data])), 1e-6))
             host = {name: about[node]["NodeManagerAddress"] for name, node in self._node.items()}
             return Measured(slots, speed, client, self._direct(host), min(latency) / 2)
 
@@ -119,15 +117,15 @@ class RayEngine:
         for one, other in itertools.combinations(sorted(host), 2):
             pair = tuple(sorted((host[one], host[other])))
             if pair not in measured:
-                measured[pair] = max(self._between(one, other) for _ in range(_PROBES))
+                measured[pair] = max(self._between(one, other) for _ in range(PROBES))
             found[one, other] = measured[pair]
         return found
 
     def _between(self, source: str, target: str) -> float:
         """Bytes per second of a new datum from one worker to another."""
-        data = self._helper[source].zeros.remote(_PROBE_BYTES)
+        data = self._helper[source].zeros.remote(PROBE_BYTES)
         self._ray.wait([data], fetch_local=False)
-        return _PROBE_BYTES / max(float(self._ray.get(self._helper[target].fetched.remote([data]))), 1e-4)
+        return PROBE_BYTES / max(float(self._ray.get(self._helper[target].fetched.remote([data]))), 1e-4)
 
     def dumps(self, body: Callable[..., Any]) -> bytes:
         """Pickle a function for the workers."""

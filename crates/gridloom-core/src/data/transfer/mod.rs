@@ -26,7 +26,7 @@ mod tree;
 use std::collections::BTreeMap;
 
 use gridloom_base::{Method, NodeId};
-use gridloom_perf::{LinkEstimate, is_close};
+use gridloom_perf::LinkEstimate;
 use serde::{Deserialize, Serialize};
 pub use swarm::{Batch, SLICED_BYTES_MIN};
 
@@ -34,6 +34,9 @@ pub use swarm::{Batch, SLICED_BYTES_MIN};
 const NEAR_EARLIEST: f64 = 1.25;
 /// A closer source may take so many times as long.
 const NEAR_CLOSE: f64 = 3.0;
+/// Latencies that differ by less than that are of one site, or by less than this factor.
+const CLOSE_S: f64 = 3e-3;
+const CLOSE: f64 = 4.0;
 /// Part of the widest way's bandwidth. Above a half: the way between two sites often has half the width of cards, or a third, and what is
 /// known of both is off by a tenth.
 const NEAR_WIDEST: f64 = 0.7;
@@ -223,6 +226,10 @@ impl Weighed {
             Verdict::Taken
         }
     }
+}
+
+fn is_close(latency_s: f64, closest_s: f64) -> bool {
+    latency_s <= closest_s + CLOSE_S || latency_s <= closest_s * CLOSE
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{Method, NodeId, SLICES, slice_bytes};
-use gridloom_perf::{LinkEstimate, is_close};
+use gridloom_perf::LinkEstimate;
 
-use super::{NEAR_EARLIEST, NEAR_WIDEST, Reader, Source, Spread, Verdict, Weighed, tree};
+use super::{NEAR_EARLIEST, NEAR_WIDEST, Reader, Source, Spread, Verdict, Weighed, is_close, tree};
 
 /// Smaller data are not sliced.
 pub const SLICED_BYTES_MIN: u64 = 3 * EAGER_BYTES_MAX;
