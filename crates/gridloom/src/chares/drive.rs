@@ -22,6 +22,9 @@ use crate::Error;
 
 /// Entry methods run for about so long before the connections are looked at, which costs a microsecond.
 const SLICE: Duration = Duration::from_micros(50);
+/// Once a slice has taken so long, what it sends to other elements does not wait for its end: they may compute meanwhile. Shorter, each
+/// letter would hold fewer messages.
+const LINGER: Duration = Duration::from_micros(1);
 /// Most entry methods of a slice.
 const SLICE_STEPS_MAX: u32 = 4096;
 /// An element with nothing to do for so long asks whether any other has.
@@ -203,7 +206,7 @@ impl Slice {
         let (is_measured, is_observed) = (element.is_measured(), element.is_measured() || timeline.is_some());
         let processor = if is_measured { processor_time() } else { Duration::ZERO };
         let began = Instant::now();
-        let (mut last, mut ran) = (began, Ran::Enough);
+        let (mut last, mut ran, mut is_whole) = (began, Ran::Enough, true);
         let mut last_ns = if timeline.is_some() { monotonic_ns() } else { 0 };
         for step in 0..self.steps {
             match element.step()? {
@@ -224,13 +227,17 @@ impl Slice {
                 }
                 Step::Ended => return Ok(Ran::Ended),
             }
+            if element.has_letters() && began.elapsed() >= LINGER {
+                is_whole = false;
+                break;
+            }
         }
         if is_measured && last > began {
             // Other programs may have had the processor meanwhile.
             let own = processor_time().saturating_sub(processor);
             element.settle((own.as_secs_f64() / (last - began).as_secs_f64()).min(1.0));
         }
-        if matches!(ran, Ran::Enough) {
+        if matches!(ran, Ran::Enough) && is_whole {
             self.fit(began.elapsed());
         }
         Ok(ran)
