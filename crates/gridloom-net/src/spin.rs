@@ -15,23 +15,36 @@ const AWAKE_NS_MAX: u64 = 1_000_000;
 /// Polls while messages follow one another closely, and sleeps otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct SpinPolicy {
-    may_spin: bool,
+    has_spare: bool,
+    /// Whether no other thread of the program needs this processor.
+    is_alone: bool,
     was_close: bool,
     awake_ns: u64,
 }
 
 impl SpinPolicy {
     pub(crate) fn new() -> SpinPolicy {
-        SpinPolicy { may_spin: has_spare_processor(), was_close: false, awake_ns: AWAKE_NS }
+        SpinPolicy { has_spare: has_spare_processor(), is_alone: false, was_close: false, awake_ns: AWAKE_NS }
     }
 
-    /// Whether to poll again rather than sleep, in a wait that began then. It yields the processor to other threads first.
+    /// This thread has its processor for itself from now on, so it does not yield it.
+    pub(crate) fn keep_processor(&mut self) {
+        self.is_alone = true;
+    }
+
+    /// Whether to poll again rather than sleep, in a wait that began then. It yields the processor to other threads first, as the awaited
+    /// one may be among them.
     pub(crate) fn yield_and_spin(&self, began: Instant) -> bool {
-        let stays = self.may_spin && self.was_close && self.is_close(began);
-        if stays {
+        let stays = self.may_spin(began);
+        if stays && !self.is_alone {
             std::thread::yield_now();
         }
         stays
+    }
+
+    /// Whether to look again rather than sleep, in a wait that began then.
+    pub(crate) fn may_spin(&self, began: Instant) -> bool {
+        self.has_spare && self.was_close && self.is_close(began)
     }
 
     /// Notes how much was sent: the next wait may poll longer.
@@ -72,7 +85,7 @@ mod tests {
     #[test]
     fn after_a_long_wait_the_next_one_sleeps_at_once() {
         let now = Instant::now();
-        let mut spin = SpinPolicy { may_spin: true, ..SpinPolicy::new() };
+        let mut spin = SpinPolicy { has_spare: true, ..SpinPolicy::new() };
         assert!(!spin.yield_and_spin(now), "nothing has come yet");
         // A test may be stopped for as long as it likes.
         spin.awake_ns = u64::MAX;

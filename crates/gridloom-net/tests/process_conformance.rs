@@ -8,8 +8,8 @@ use gridloom_net::identity::Secret;
 use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
 use gridloom_process::{Incoming, Letter, ProcessSpec, ProcessWorld};
 
-fn run((name, case): &Case, number: u8) {
-    println!("{name}");
+fn run((name, case): &Case, number: u8, by_tcp: bool) {
+    println!("{name}, {}", if by_tcp { "by TCP" } else { "in shared memory" });
     // Addresses that other runs of these tests do not use at the same time.
     let [high, low] = (std::process::id() as u16).to_be_bytes();
     let address = |host: u8| IpAddr::V4(Ipv4Addr::new(127, 128 | (high & 63), low, 1 + 2 * number + host));
@@ -19,7 +19,7 @@ fn run((name, case): &Case, number: u8) {
             .into_iter()
             .map(|(host, function, body)| {
                 let spec = ProcessSpec { function: function.into(), host: host.into(), arguments: Vec::new() };
-                let config = ProcessConfig { spec, addresses: addresses.clone() };
+                let config = ProcessConfig { spec, addresses: addresses.clone(), by_tcp };
                 let mut process = NetProcess::new(config, Secret::from_bytes(b"suite")).unwrap();
                 thread::spawn(move || body(&mut process))
             })
@@ -33,13 +33,14 @@ fn run((name, case): &Case, number: u8) {
 #[test]
 fn real_processes_conform() {
     for (number, case) in CASES.iter().enumerate() {
-        run(case, number as u8);
+        run(case, number as u8, true);
+        run(case, number as u8, false);
     }
 }
 
 fn process(function: &str, secret: &[u8]) -> NetProcess {
     let spec = ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
-    NetProcess::new(ProcessConfig { spec, addresses: Addresses::new() }, Secret::from_bytes(secret)).unwrap()
+    NetProcess::new(ProcessConfig { spec, ..ProcessConfig::default() }, Secret::from_bytes(secret)).unwrap()
 }
 
 #[test]

@@ -104,7 +104,7 @@ pub fn deployed(
         let label = format!("{function}@{host}");
         let host_number = number(&host);
         let spec = ProcessSpec { function, host, arguments };
-        let config = ProcessConfig { spec, addresses: addresses.clone() };
+        let config = ProcessConfig { spec, addresses: addresses.clone(), ..ProcessConfig::default() };
         let config = serde_json::to_string(&config).expect("names and addresses");
         let asked = folder.join(format!("asked-{index}"));
         let environment = vec![

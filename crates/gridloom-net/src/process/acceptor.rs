@@ -1,6 +1,7 @@
 //! A process's listening ports: connections are accepted, and admitted by the handshake.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +12,18 @@ use std::time::Duration;
 
 use gridloom_channel::Keys;
 
+use super::peers::Shaken;
+use super::stream::Rings;
 use crate::identity::Credentials;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::outgoing::STACK_BYTES;
-
-/// A connection after a successful handshake.
-pub(super) struct Accepted {
-    pub(super) stream: TcpStream,
-    pub(super) name: String,
-    pub(super) keys: Keys,
-}
 
 /// What the thread of a listener needs.
 #[derive(Clone)]
 pub(super) struct Acceptor {
     pub(super) credentials: Credentials,
     pub(super) own: Hello,
-    pub(super) accepted: Sender<Accepted>,
+    pub(super) accepted: Sender<Shaken>,
     /// A byte in it wakes the process.
     pub(super) bell: Arc<OwnedFd>,
     /// The process attends to its ports no more.
@@ -72,8 +68,8 @@ impl Acceptor {
         let run = move || {
             let shaken = acceptor.shake(&stream);
             lock(&all).remove(&number);
-            if let Ok((name, keys)) = shaken {
-                acceptor.admit(Accepted { stream, name, keys });
+            if let Ok((name, keys, rings)) = shaken {
+                acceptor.admit(Shaken { stream, name, keys, rings });
             }
         };
         if thread::Builder::new().name("handshake".into()).stack_size(STACK_BYTES).spawn(run).is_err() {
@@ -81,14 +77,14 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, accepted: Accepted) {
+    fn admit(&self, accepted: Shaken) {
         if self.accepted.send(accepted).is_ok() {
             // A full pipe wakes as well.
             let _ = rustix::io::write(&*self.bell, &[1]);
         }
     }
 
-    fn shake(&self, stream: &TcpStream) -> std::io::Result<(String, Keys)> {
+    fn shake(&self, stream: &TcpStream) -> io::Result<(String, Keys, Option<Rings>)> {
         stream.set_nodelay(true)?;
         let handshake = Handshake::accept(self.credentials.clone(), self.own.clone())?;
         let mut stream = stream;
@@ -96,17 +92,23 @@ impl Acceptor {
             Purpose::Process => Ok(Verdict::Welcome),
             _ => Err("this is a process that talks by messages, and no node of a grid".into()),
         })?;
-        Ok((hello.name, session.keys))
+        let rings = if is_here(&hello, &self.own) { Rings::accept(stream)? } else { None };
+        Ok((hello.name, session.keys, rings))
     }
 }
 
 /// The dialler's side.
-pub(super) fn greet(stream: &TcpStream, credentials: &Credentials, own: &Hello) -> std::io::Result<(String, Keys)> {
+pub(super) fn greet(stream: TcpStream, credentials: &Credentials, own: &Hello) -> io::Result<Shaken> {
     stream.set_nodelay(true)?;
     let (handshake, first) = Handshake::dial(credentials.clone(), own.clone())?;
-    let mut stream = stream;
-    let (hello, _, session) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-    Ok((hello.name, session.keys))
+    let (hello, _, session) = run_blocking(&mut &stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+    let rings = if is_here(&hello, own) { Rings::dial(&stream)? } else { None };
+    Ok(Shaken { stream, name: hello.name, keys: session.keys, rings })
+}
+
+/// Whether both share memory.
+fn is_here(hello: &Hello, own: &Hello) -> bool {
+    !own.host.is_empty() && hello.host == own.host
 }
 
 fn lock(pending: &PendingHandshakes) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {

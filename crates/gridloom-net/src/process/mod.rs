@@ -6,7 +6,8 @@
 //!                                        letters ──▶ inbox ──▶ receive
 //! ```
 //! One thread runs the process's code and, inside its calls, moves bytes. Each listener has a thread that accepts, and each
-//! pending handshake a thread of its own, so that a dialler that says nothing delays no other.
+//! pending handshake a thread of its own, so that a dialler that says nothing delays no other. Processes of one host exchange bytes in
+//! shared memory ([`stream`]).
 //!
 //! **Promises:** those of `gridloom_process`; a frame that breaks its bounds closes its connection and nothing else.
 //! **Limit:** letters that have arrived and were not received are kept without bound while the process waits to send. A few
@@ -15,6 +16,9 @@
 mod acceptor;
 mod linger;
 mod peers;
+mod ring;
+mod stream;
+mod waiting;
 mod world;
 
-pub use world::{Addresses, NetProcess, ProcessConfig, end_with_parent};
+pub use world::{Addresses, NetProcess, ProcessConfig, end_with_parent, processors};

@@ -10,10 +10,23 @@ use gridloom_base::limits::{FORMER_PEERS_MAX, SEND_BYTES_MAX};
 use gridloom_channel::{Channel, Keys};
 use gridloom_process::PeerId;
 
+use super::stream::{Rings, Stream};
+
+/// A connection after its handshake.
+pub(super) struct Shaken {
+    pub(super) stream: TcpStream,
+    pub(super) name: String,
+    pub(super) keys: Keys,
+    /// With a process of this host.
+    pub(super) rings: Option<Rings>,
+}
+
 /// The peers.
 #[derive(Default)]
 pub(super) struct Peers {
-    channels: BTreeMap<PeerId, Channel<TcpStream>>,
+    channels: BTreeMap<PeerId, Channel<Stream>>,
+    /// Those with rings in shared memory.
+    near: Vec<PeerId>,
     /// Their names; also of some peers with connections that have ended.
     names: BTreeMap<PeerId, String>,
     /// Those, in the order of their ends.
@@ -25,20 +38,26 @@ pub(super) struct Peers {
 
 impl Peers {
     /// Adds a connection after its handshake.
-    pub(super) fn join(&mut self, stream: TcpStream, name: String, keys: Keys) -> io::Result<PeerId> {
+    pub(super) fn join(&mut self, shaken: Shaken) -> io::Result<PeerId> {
+        let Shaken { stream, name, keys, rings } = shaken;
         stream.set_nonblocking(true)?;
         let peer = PeerId(self.next);
         self.next += 1;
         self.names.insert(peer, name);
-        let mut channel = Channel::new(stream, SEND_BYTES_MAX as usize);
-        channel.authenticate(keys);
+        let is_near = rings.is_some();
+        let mut channel = Channel::new(Stream::new(stream, rings), SEND_BYTES_MAX as usize);
+        match is_near {
+            true => self.near.push(peer),
+            false => channel.authenticate(keys),
+        }
         self.channels.insert(peer, channel);
         Ok(peer)
     }
 
     /// Removes a connection: its socket. The name is remembered for a while.
     pub(super) fn part(&mut self, peer: PeerId) -> Option<TcpStream> {
-        let stream = self.channels.remove(&peer)?.into_stream();
+        let stream = self.channels.remove(&peer)?.into_stream().into_socket();
+        self.near.retain(|near| *near != peer);
         self.former.push_back(peer);
         if self.former.len() > FORMER_PEERS_MAX
             && let Some(oldest) = self.former.pop_front()
@@ -54,13 +73,29 @@ impl Peers {
         self.ends.insert(peer, why);
     }
 
-    pub(super) fn channel(&mut self, peer: PeerId) -> Option<&mut Channel<TcpStream>> {
+    pub(super) fn channel(&mut self, peer: PeerId) -> Option<&mut Channel<Stream>> {
         self.channels.get_mut(&peer)
     }
 
     /// Peers with connections that stand, with their channels.
-    pub(super) fn channels(&self) -> impl Iterator<Item = (PeerId, &Channel<TcpStream>)> {
+    pub(super) fn channels(&self) -> impl Iterator<Item = (PeerId, &Channel<Stream>)> {
         self.channels.iter().map(|(peer, channel)| (*peer, channel))
+    }
+
+    /// How many of them have rings.
+    pub(super) fn near_count(&self) -> usize {
+        self.near.len()
+    }
+
+    /// Whether all of them have rings.
+    pub(super) fn are_near(&self) -> bool {
+        self.near.len() == self.channels.len()
+    }
+
+    /// One of those that have rings.
+    pub(super) fn near(&mut self, number: usize) -> Option<(PeerId, &mut Channel<Stream>)> {
+        let peer = *self.near.get(number)?;
+        Some((peer, self.channels.get_mut(&peer)?))
     }
 
     pub(super) fn is_up(&self, peer: PeerId) -> bool {

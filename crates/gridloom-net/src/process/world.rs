@@ -12,16 +12,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridloom_base::Time;
 use gridloom_base::limits::{DIAL_NS_MAX, LINGER_NS_MAX};
-use gridloom_channel::{Buffers, Filled, Keys, Kind, Outbound};
+use gridloom_channel::{Buffers, Filled, Kind, Outbound};
 use gridloom_core::node::Role;
 use gridloom_process::{Incoming, Letter, Level, PeerId, ProcessError, ProcessSpec, ProcessWorld, letter_of};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use super::acceptor::{Accepted, Acceptor, greet};
+use super::acceptor::{Acceptor, greet};
 use super::linger::Lingering;
-use super::peers::Peers;
-use crate::identity::{Credentials, Secret};
+use super::peers::{Peers, Shaken};
+use crate::identity::{Credentials, HostId, Secret};
 use crate::spin::SpinPolicy;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::outgoing::STACK_BYTES;
@@ -38,6 +38,9 @@ pub struct ProcessConfig {
     /// Where the deployment's hosts are.
     #[serde(default)]
     pub addresses: Addresses,
+    /// Whether it talks to processes of its host by TCP, too, and not in shared memory.
+    #[serde(default)]
+    pub by_tcp: bool,
 }
 
 /// The world of a real process.
@@ -49,14 +52,16 @@ pub struct NetProcess {
     epoch_ns: u64,
     listeners: Vec<(u16, Arc<TcpListener>)>,
     acceptor: Acceptor,
-    accepted: Receiver<Accepted>,
+    accepted: Receiver<Shaken>,
     /// Readable when a connection was accepted.
-    bell: OwnedFd,
-    peers: Peers,
+    pub(super) bell: OwnedFd,
+    pub(super) peers: Peers,
     lingering: Lingering,
     inbox: VecDeque<Incoming>,
     buffers: Buffers,
-    spin: SpinPolicy,
+    pub(super) spin: SpinPolicy,
+    /// When the sockets were last looked at. Where all peers are near, that is not needed each time.
+    pub(super) looked: Instant,
 }
 
 /// From now on this operating-system process ends with the thread that started it.
@@ -65,6 +70,15 @@ pub struct NetProcess {
 /// If the system refuses.
 pub fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+}
+
+/// The processors that this thread, and those that it starts, may use.
+///
+/// # Errors
+/// If the system does not say.
+pub fn processors() -> io::Result<Vec<usize>> {
+    let all = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|processor| all.is_set(*processor)).collect())
 }
 
 impl NetProcess {
@@ -81,7 +95,7 @@ impl NetProcess {
             role: Role::Client,
             name,
             address: String::new(),
-            host: String::new(),
+            host: if config.by_tcp { String::new() } else { HostId::here().0 },
             stream: 0,
             stripe: Stripe::ONE,
             nonce: [0; 32],
@@ -115,7 +129,20 @@ impl NetProcess {
             inbox: VecDeque::new(),
             buffers: Buffers::default(),
             spin: SpinPolicy::new(),
+            looked: Instant::now(),
         })
+    }
+
+    /// From now on this thread, and those that it starts, use that processor alone.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn bind(&mut self, processor: usize) -> io::Result<()> {
+        let mut one = CpuSet::new();
+        one.set(processor.min(CpuSet::MAX_CPU - 1));
+        rustix::thread::sched_setaffinity(None, &one)?;
+        self.spin.keep_processor();
+        Ok(())
     }
 
     fn address_of(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ProcessError> {
@@ -130,9 +157,9 @@ impl NetProcess {
         (host, port).to_socket_addrs().map(Iterator::collect).map_err(cannot)
     }
 
-    fn join(&mut self, stream: TcpStream, name: String, keys: Keys) -> io::Result<PeerId> {
+    fn join(&mut self, shaken: Shaken) -> io::Result<PeerId> {
         self.lingering.sweep();
-        self.peers.join(stream, name, keys)
+        self.peers.join(shaken)
     }
 
     /// Ends a connection from here; what was written still arrives.
@@ -142,67 +169,18 @@ impl NetProcess {
         }
     }
 
-    /// Waits until something can be read, or written where letters wait; reads and writes it. False at the time limit.
-    fn poll(&mut self, until: Option<Time>) -> bool {
-        let mut peers = Vec::new();
-        let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
-        for (peer, channel) in self.peers.channels() {
-            let is_blocked = channel.outbound.is_blocked();
-            let flags = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            watched.push(PollFd::new(channel.stream(), flags));
-            peers.push(peer);
-        }
-        let left = until.map(|until| {
-            let left = Duration::from_nanos(until.since(self.now()));
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
-        });
-        match rustix::event::poll(&mut watched, left.as_ref()) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return true,
-            Err(error) => panic!("poll of this process's own descriptors failed: {error}"),
-        }
-        let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
-        let ready: Vec<PollFlags> = watched.iter().map(PollFd::revents).collect();
-        if ready[0].intersects(readable) {
-            self.take_accepted();
-        }
-        for (peer, ready) in peers.into_iter().zip(&ready[1..]) {
-            if ready.intersects(readable) {
-                self.read(peer);
-            }
-            if ready.contains(PollFlags::OUT) {
-                // A connection that breaks says so where it is read, and with the next letter for it.
-                let _ = self.flush(peer);
-            }
-        }
-        true
-    }
-
-    /// As [`NetProcess::poll`]; it polls without sleeping at first, if what it waited for last came soon.
-    fn wait(&mut self, until: Option<Time>) -> bool {
-        let began = Instant::now();
-        let mut is_ready = false;
-        while !is_ready && until.is_none_or(|until| self.now() < until) && self.spin.yield_and_spin(began) {
-            is_ready = self.poll(Some(self.now()));
-        }
-        is_ready = is_ready || self.poll(until);
-        self.spin.waited(began);
-        is_ready
-    }
-
-    fn take_accepted(&mut self) {
+    pub(super) fn take_accepted(&mut self) {
         // Bytes that came together are read together.
         let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 64]);
-        while let Ok(Accepted { stream, name, keys }) = self.accepted.try_recv() {
-            if let Err(error) = self.join(stream, name, keys) {
+        while let Ok(shaken) = self.accepted.try_recv() {
+            if let Err(error) = self.join(shaken) {
                 self.log(Level::Warning, "gridloom", &format!("a connection cannot be used: {error}"));
             }
         }
     }
 
     /// Takes in what has come from there; whether anything had.
-    fn read(&mut self, peer: PeerId) -> bool {
+    pub(super) fn read(&mut self, peer: PeerId) -> bool {
         let Some(channel) = self.peers.channel(peer) else { return false };
         let filled = channel.fill(&mut self.buffers);
         let fault = loop {
@@ -236,15 +214,6 @@ impl NetProcess {
         self.inbox.push_back(Incoming::Closed { peer, why });
     }
 
-    /// Whether the other side has ended the connection, whatever of it is still unread.
-    fn is_hung_up(&mut self, peer: PeerId) -> bool {
-        let Some(channel) = self.peers.channel(peer) else { return false };
-        let mut watched = [PollFd::new(channel.stream(), PollFlags::RDHUP)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        rustix::event::poll(&mut watched, Some(&at_once)).is_ok() && watched[0].revents().intersects(ended)
-    }
-
     /// Nothing can be written any more: takes in what came before.
     fn read_to_end(&mut self, peer: PeerId, why: &str) {
         while self.read(peer) {}
@@ -263,7 +232,7 @@ impl NetProcess {
     }
 
     /// Writes what waits, as far as the system takes it.
-    fn flush(&mut self, peer: PeerId) -> Result<&Outbound, ProcessError> {
+    pub(super) fn flush(&mut self, peer: PeerId) -> Result<&Outbound, ProcessError> {
         let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
         if let Err(error) = channel.flush(&mut self.buffers) {
             let why = self.why(peer, &error);
@@ -336,16 +305,14 @@ impl ProcessWorld for NetProcess {
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
         let mut why = "the name has no address".to_string();
         for address in self.address_of(host, port)? {
-            let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX)).and_then(|stream| {
-                greet(&stream, &self.credentials, &self.own).map(|(name, keys)| (stream, name, keys))
-            });
+            let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
+                .and_then(|stream| greet(stream, &self.credentials, &self.own));
             match shaken {
-                Ok((stream, name, keys)) => {
-                    let name = format!("{name}:{port}");
-                    let cannot = |error: io::Error| error.to_string();
-                    match self.join(stream, name, keys).map_err(cannot) {
+                Ok(mut shaken) => {
+                    shaken.name = format!("{}:{port}", shaken.name);
+                    match self.join(shaken) {
                         Ok(peer) => return Ok(peer),
-                        Err(error) => why = error,
+                        Err(error) => why = error.to_string(),
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {

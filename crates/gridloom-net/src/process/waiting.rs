@@ -1,0 +1,156 @@
+//! How a process waits: for sockets, and for what peers of its host write into shared memory.
+//!
+//! A process that waits looks at the memory of its near peers first, which costs no system call. It yields its processor to others in
+//! between. If nothing comes soon, it tells near peers that it sleeps, and sleeps in `poll` until a socket has something, or one of a
+//! near peer rings.
+//!
+//! **Promise:** a peer that was killed is noticed, as its socket ends. Where all peers are near, sockets are looked at only each 50 µs.
+
+use std::time::{Duration, Instant};
+
+use gridloom_base::Time;
+use gridloom_process::{PeerId, ProcessWorld};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::world::NetProcess;
+
+/// Between two looks at sockets that only say that a peer is gone, or that one has come.
+const LOOK: Duration = Duration::from_micros(50);
+/// So often memory is looked at before a waiting process yields its processor for a moment.
+const GLANCES: u32 = 32;
+
+impl NetProcess {
+    /// As [`NetProcess::poll`]; it polls without sleeping at first, if what it waited for last came soon.
+    pub(super) fn wait(&mut self, until: Option<Time>) -> bool {
+        if self.look_near() {
+            return true;
+        }
+        let began = Instant::now();
+        let may_skip = self.peers.near_count() > 0 && self.peers.are_near();
+        if may_skip && until == Some(Time(0)) && began - self.looked < LOOK {
+            return false;
+        }
+        let is_due = |world: &NetProcess| until.is_some_and(|until| world.now() >= until);
+        let mut is_ready = may_skip && !is_due(self) && self.spin.may_spin(began) && self.glance();
+        while !is_ready && !is_due(self) && self.spin.yield_and_spin(began) {
+            is_ready = if may_skip && self.looked.elapsed() < LOOK { self.glance() } else { self.poll(Some(Time(0))) };
+        }
+        is_ready = is_ready || self.poll(until);
+        self.spin.waited(began);
+        is_ready
+    }
+
+    /// Looks near for a few microseconds.
+    fn glance(&mut self) -> bool {
+        (0..GLANCES).any(|_| {
+            std::hint::spin_loop();
+            self.look_near()
+        })
+    }
+
+    /// Waits until something can be read, or written where letters wait; reads and writes it. False at the time limit.
+    pub(super) fn poll(&mut self, until: Option<Time>) -> bool {
+        if self.look_near() {
+            return true;
+        }
+        let left = until.map(|until| until.since(self.now()));
+        if left == Some(0) || self.peers.near_count() == 0 {
+            return self.poll_sockets(left);
+        }
+        let ready = !self.falls_asleep() || self.poll_sockets(left);
+        for number in 0..self.peers.near_count() {
+            if let Some((_, channel)) = self.peers.near(number) {
+                channel.stream().is_awake();
+            }
+        }
+        // A peer that wrote meanwhile has rung; this spares a look at the sockets.
+        self.look_near() || ready
+    }
+
+    /// Near peers ring from now on. False if one has written or made room meanwhile.
+    fn falls_asleep(&mut self) -> bool {
+        let mut may_sleep = true;
+        for number in 0..self.peers.near_count() {
+            if let Some((_, channel)) = self.peers.near(number) {
+                may_sleep &= channel.stream_mut().sleeps();
+            }
+        }
+        // Where letters wait, the peer has been told when there was no room.
+        may_sleep && !self.look_near()
+    }
+
+    /// As [`NetProcess::poll`], of the sockets.
+    fn poll_sockets(&mut self, left_ns: Option<u64>) -> bool {
+        self.looked = Instant::now();
+        let mut peers = Vec::new();
+        let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        for (peer, channel) in self.peers.channels() {
+            let is_blocked = channel.outbound.is_blocked() && !channel.stream().has_rings();
+            let flags = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            watched.push(PollFd::new(channel.stream(), flags));
+            peers.push(peer);
+        }
+        let left = left_ns.map(|ns| {
+            let left = Duration::from_nanos(ns);
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        match rustix::event::poll(&mut watched, left.as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return true,
+            Err(error) => panic!("poll of this process's own descriptors failed: {error}"),
+        }
+        let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
+        let ready: Vec<PollFlags> = watched.iter().map(PollFd::revents).collect();
+        if ready[0].intersects(readable) {
+            self.take_accepted();
+        }
+        for (peer, ready) in peers.into_iter().zip(&ready[1..]) {
+            if ready.intersects(readable) {
+                if let Some(channel) = self.peers.channel(peer) {
+                    channel.stream_mut().rung();
+                }
+                self.read(peer);
+            }
+            if ready.contains(PollFlags::OUT) {
+                // A connection that breaks says so where it is read, and with the next letter for it.
+                let _ = self.flush(peer);
+            }
+        }
+        true
+    }
+
+    /// Reads what near peers have written, and writes where they have made room. Whether there was any.
+    fn look_near(&mut self) -> bool {
+        let (mut any, mut number) = (false, 0);
+        while let Some((peer, channel)) = self.peers.near(number) {
+            let has_room = channel.outbound.is_blocked() && channel.stream_mut().has_room();
+            if channel.stream_mut().has_bytes() {
+                any = true;
+                self.read(peer);
+            }
+            if has_room {
+                any = true;
+                // As below.
+                let _ = self.flush(peer);
+            }
+            number += 1;
+        }
+        any
+    }
+
+    /// Whether the other side has ended the connection, whatever of it is still unread.
+    pub(super) fn is_hung_up(&mut self, peer: PeerId) -> bool {
+        let Some(channel) = self.peers.channel(peer) else { return false };
+        if channel.stream().has_rings() {
+            if !channel.stream().is_closed_there() && self.looked.elapsed() >= LOOK {
+                self.poll_sockets(Some(0));
+            }
+            return self.peers.channel(peer).is_some_and(|channel| channel.stream().is_closed_there());
+        }
+        let mut watched = [PollFd::new(channel.stream(), PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        rustix::event::poll(&mut watched, Some(&at_once)).is_ok() && watched[0].revents().intersects(ended)
+    }
+}
