@@ -71,7 +71,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (false, false) => Telling::Plain,
     };
     let places = Places { filters: options.apart.filters()?, ..Places::default() };
-    let elements = Elements { number: elements, sites: options.apart.sites, until: options.until, telling, places };
+    let elements =
+        Elements { number: elements, sites: options.apart.sites, until: options.until, telling, binds: false, places };
     Ok(ExitCode::from(run_elements("mpirun", &command, &elements)?))
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Links {
     backlog_bytes: usize,
     /// By element: the filters between that one and this.
     chains: Vec<Chain>,
+    /// What has come and no filter holds back.
+    due: VecDeque<(Pe, Arrival)>,
     /// What the filters hold back: by the time when it is due, and then in the order of its coming.
     held: BTreeMap<(Time, u64), (Pe, Arrival)>,
     notes: VecDeque<(Pe, Note)>,
@@ -82,6 +84,7 @@ impl Links {
             backlogs: (0..count).map(|_| Backlog::default()).collect(),
             backlog_bytes: 0,
             chains: (0..count as u32).map(|number| places.chain(Pe(number))).collect(),
+            due: VecDeque::new(),
             held: BTreeMap::new(),
             notes: VecDeque::new(),
             epoch,
@@ -143,7 +146,7 @@ impl Links {
             Arrival::Closed(why) if !may_close(*from) => Some(ChareError::Lost { element: *from, why: why.clone() }),
             Arrival::Closed(_) | Arrival::Letter(_) => None,
         };
-        self.held.values().find_map(closed).map_or(Ok(()), Err)
+        self.due.iter().chain(self.held.values()).find_map(closed).map_or(Ok(()), Err)
     }
 
     fn dial(&self, world: &mut dyn ProcessWorld, element: Pe, until: Time) -> Result<PeerId, Error> {
@@ -184,8 +187,12 @@ impl Links {
             Incoming::Closed { why, .. } if chain.is_empty() => (Time(0), Arrival::Closed(why)),
             Incoming::Closed { why, .. } => (chain.closed(world.now()), Arrival::Closed(why)),
         };
-        self.came += 1;
-        self.held.insert((due, self.came), (element, arrival));
+        if due == Time(0) {
+            self.due.push_back((element, arrival));
+        } else {
+            self.came += 1;
+            self.held.insert((due, self.came), (element, arrival));
+        }
         Ok(())
     }
 
@@ -221,11 +228,7 @@ impl Links {
     /// # Errors
     /// If a letter is wrong, or an element is gone before the program has ended.
     pub(super) fn deliver(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
-        while let Some(((due, _), _)) = self.held.first_key_value() {
-            if due.0 > 0 && *due > world.now() {
-                break;
-            }
-            let (_, (from, arrival)) = self.held.pop_first().expect("just seen");
+        while let Some((from, arrival)) = self.due.pop_front().or_else(|| self.take_held(world)) {
             match arrival {
                 Arrival::Letter(bytes) => {
                     if let Some(timeline) = &mut self.timeline {
@@ -242,6 +245,12 @@ impl Links {
             }
         }
         Ok(())
+    }
+
+    /// What a filter has held back until now.
+    fn take_held(&mut self, world: &mut dyn ProcessWorld) -> Option<(Pe, Arrival)> {
+        let ((due, _), _) = self.held.first_key_value()?;
+        if *due > world.now() { None } else { self.held.pop_first().map(|(_, came)| came) }
     }
 
     /// Sends what the element has for others, and what waits, as far as the connections take it.
@@ -350,8 +359,9 @@ impl Links {
 
     /// When there is something to do, if nothing comes before.
     pub(super) fn next_due(&self, now: Time) -> Option<Time> {
+        let due = self.due.front().map(|_| Time(0));
         let held = self.held.first_key_value().map(|((due, _), _)| *due);
-        held.into_iter().chain(self.next_offer(now)).min()
+        due.or(held).into_iter().chain(self.next_offer(now)).min()
     }
 
     /// When a letter that waits is to be offered.

@@ -26,6 +26,9 @@ use crate::{Error, SimulateConfig};
 /// Set by `gridloom deploy` for each program that it starts.
 pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 
+/// Set beside it where each process is to use one processor alone: its number.
+pub const PROCESSOR_VARIABLE: &str = "GRIDLOOM_PROCESSOR";
+
 /// Set beside it: the file that the program makes when it asks which process it is. So a program that never asks
 /// is told from one with a process that has ended.
 pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
@@ -87,7 +90,12 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
     }
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
     let secret = Secret::find_or_make().map_err(|error| Error::Connect(error.to_string()))?;
-    let world = NetProcess::new(config, secret).map_err(|error| Error::Connect(error.to_string()))?;
+    let mut world = NetProcess::new(config, secret).map_err(|error| Error::Connect(error.to_string()))?;
+    if let Some(processor) = std::env::var(PROCESSOR_VARIABLE).ok().and_then(|text| text.parse().ok()) {
+        world
+            .bind(processor)
+            .map_err(|error| Error::Usage(format!("processor {processor} cannot be used: {error}")))?;
+    }
     main(Process::new(Box::new(world)))?;
     Ok(RunReport::default())
 }
