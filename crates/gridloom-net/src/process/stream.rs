@@ -8,7 +8,7 @@
 //!   |<------------------------------- yes or no |   no: the connection goes on by TCP
 //!   | rings <==============================>    |   the socket then wakes a side that sleeps, and says that a side is gone
 //! ```
-//! The descriptor is opened by way of `/proc`, as the system allows the same user alone. So frames in rings carry no tags: whoever can
+//! The descriptor is opened by way of `/proc`, as the system allows the same user alone. So frames in rings carry no tags: what can
 //! write there can write into both processes. The random number tells a process of another container with the same number apart.
 //!
 //! **Promise:** what a side has written before it went is read before its end.
