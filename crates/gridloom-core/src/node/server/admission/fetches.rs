@@ -72,10 +72,9 @@ impl Fetches {
         self.awaited.values().any(|awaited| awaited.from == node && awaited.is_asked)
     }
 
-    /// Shared data that are awaited, and of which nobody was asked.
-    pub(super) fn unasked_shared(&self) -> impl Iterator<Item = DatumId> {
-        let unasked = self.awaited.iter().filter(|(datum, awaited)| datum.is_shared() && !awaited.is_asked);
-        unasked.map(|(datum, _)| *datum)
+    /// Whether nobody was asked for a datum.
+    pub(super) fn is_unasked(&self, datum: DatumId) -> bool {
+        self.awaited.get(&datum).is_none_or(|awaited| !awaited.is_asked)
     }
 
     /// How many data are awaited, and how many addresses are dialled for them.

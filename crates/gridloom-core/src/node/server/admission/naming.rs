@@ -54,10 +54,11 @@ impl Admission {
         self.replicas.of_client(NodeId::CATALOG).into_iter().filter(|datum| self.replicas.is_here(*datum))
     }
 
-    /// Shared data that tasks here wait for, and that nobody was asked for.
+    /// Shared data that tasks here wait for, and that nobody was asked for. Of some no source was ever named: their client took this
+    /// server for one that has them.
     pub(in super::super) fn unasked_shared(&self) -> Vec<DatumId> {
-        let is_due = |datum: &DatumId| self.replicas.is_known(*datum) && !self.replicas.is_here(*datum);
-        self.fetches.unasked_shared().filter(is_due).collect()
+        let is_due = |datum: &DatumId| !self.replicas.is_here(*datum) && self.fetches.is_unasked(*datum);
+        self.replicas.of_client(NodeId::CATALOG).into_iter().filter(is_due).collect()
     }
 
     /// Asks a new agent for the sources of shared data that tasks here wait for.

@@ -209,3 +209,22 @@ fn a_copy_that_was_here_before_stays_when_it_gets_a_name() {
         assert_eq!((admission.is_here(named), admission.is_here(datum(5))), (true, was_here));
     }
 }
+
+/// Found by the soak (seeds 11792, 12000, 19362): the client took this server for one that had a copy. Nobody named it a source, and the
+/// agent was lost before it did.
+#[test]
+fn a_new_agent_is_asked_for_what_no_earlier_one_has_named_a_source_of() {
+    let mut admission = Admission::new(Arc::new(offering_nothing()));
+    let (members, mut out) = (Members::default(), Vec::new());
+    let shared = DatumId { client: NodeId::CATALOG, serial: 1 };
+    let reads = Task { args: vec![Argument::Datum(shared)], ..task(1, &[], 11, 1) };
+    admission.add(Time(0), reads, false);
+    assert_eq!(admission.admit(Time(0), &members, &mut out), None);
+    let asked = std::mem::take(&mut out);
+    admission.ask_again_for_shared(&mut out);
+    assert!(matches!(out[..], [Output::Effect(Effect::Send { to: NodeId::CATALOG, .. })]), "{out:?}");
+    assert_eq!(out, asked);
+    // As soon as it comes, nobody is asked any more.
+    admission.datum_here(Time(1), shared, 8, Origin::Copied, &mut out);
+    assert_eq!(admission.unasked_shared(), []);
+}
