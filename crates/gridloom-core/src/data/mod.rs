@@ -401,6 +401,11 @@ impl Replicas {
         self.replicas.get(&datum).is_some_and(|replica| replica.kept)
     }
 
+    /// Whether an admitted task reads a datum that is here or reserved.
+    pub fn is_read(&self, datum: DatumId) -> bool {
+        self.replicas.get(&datum).is_some_and(|replica| replica.readers > 0)
+    }
+
     /// Places of data that are not here and that no admitted task reads.
     pub fn idle_places(&self) -> impl Iterator<Item = DatumId> {
         self.replicas.iter().filter(|(_, replica)| !replica.here && replica.readers == 0).map(|(datum, _)| *datum)

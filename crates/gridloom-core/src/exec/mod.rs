@@ -390,6 +390,11 @@ impl Executor {
         self.waiters.contains_key(&datum)
     }
 
+    /// How many admitted tasks wait for the datum.
+    pub fn waiting_count(&self, datum: DatumId) -> usize {
+        self.waiters.get(&datum).map_or(0, Vec::len)
+    }
+
     /// Tasks that a client sent, in the order of their names.
     pub fn of_client(&self, client: NodeId) -> Vec<TaskId> {
         let first = TaskId { client, serial: 0 };

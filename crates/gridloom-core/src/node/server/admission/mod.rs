@@ -278,7 +278,7 @@ impl Admission {
     ) {
         self.last_admitted = now;
         for output in &task.outputs {
-            self.replicas.reserve(output.datum, output.meta.size_bytes(), Origin::Made, now);
+            self.reserve(output.datum, output.meta.size_bytes(), Origin::Made, now);
         }
         let names = matches!(task.kind, TaskKind::Publish(_));
         for datum in inputs {
@@ -286,17 +286,18 @@ impl Admission {
             if is_new {
                 match self.fetches.get(datum) {
                     Some(awaited) => {
-                        self.replicas.reserve(datum, awaited.size_bytes, awaited.origin, now);
+                        let (size_bytes, origin) = (awaited.size_bytes, awaited.origin);
+                        self.reserve(datum, size_bytes, origin, now);
                         self.answer_askers(datum, out);
                         self.fetches.ask(datum, members, out);
                     }
                     // A task that is held behind this one makes it.
                     None if self.executor.makes(datum) => {
-                        self.replicas.reserve(datum, 0, Origin::Made, now);
+                        self.reserve(datum, 0, Origin::Made, now);
                     }
                     None => {
                         self.fetches.ask_for_source(datum, out);
-                        self.replicas.reserve(datum, 0, Origin::Copied, now);
+                        self.reserve(datum, 0, Origin::Copied, now);
                     }
                 }
             }
@@ -306,6 +307,13 @@ impl Admission {
             self.replicas.add_reader(datum, names);
         }
         self.executor.admit(task.id, |datum| self.replicas.is_here(datum));
+    }
+
+    /// Makes a place for a datum. Tasks that have waited without one, as the task that makes the datum was held back, read it there.
+    fn reserve(&mut self, datum: DatumId, size_bytes: u64, origin: Origin, now: Time) {
+        let waiting = if self.replicas.is_known(datum) { 0 } else { self.executor.waiting_count(datum) };
+        self.replicas.reserve(datum, size_bytes, origin, now);
+        (0..waiting).for_each(|_| self.replicas.add_reader(datum, false));
     }
 
     // ---- making way
@@ -450,6 +458,11 @@ impl Admission {
             };
             if let Some(datum) = entry.task.inputs().find(lacks) {
                 return Err(format!("{} is {:?}, and {datum} has no place", entry.task.id, entry.state));
+            }
+            let is_unread = |datum: &DatumId| self.replicas.is_known(*datum) && !self.replicas.is_read(*datum);
+            let is_let_in = matches!(entry.state, State::Ready | State::Waiting);
+            if let Some(datum) = entry.task.inputs().filter(|_| is_let_in).find(is_unread) {
+                return Err(format!("{} is {:?} and reads {datum}, which has no reader", entry.task.id, entry.state));
             }
         }
         Ok(())

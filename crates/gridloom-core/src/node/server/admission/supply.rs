@@ -171,6 +171,7 @@ impl Admission {
     /// A datum is in the store: the peers and the tasks that wait for it have it.
     pub fn datum_here(&mut self, now: Time, datum: DatumId, size_bytes: u64, origin: Origin, out: &mut Vec<Output>) {
         self.last_progress = now;
+        self.reserve(datum, size_bytes, origin, now);
         for peer in self.replicas.arrived(datum, size_bytes, origin, now) {
             out.push(Effect::SendDatum { to: peer, datum }.into());
         }

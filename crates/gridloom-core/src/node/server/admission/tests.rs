@@ -228,3 +228,29 @@ fn a_new_agent_is_asked_for_what_no_earlier_one_has_named_a_source_of() {
     admission.datum_here(Time(1), shared, 8, Origin::Copied, &mut out);
     assert_eq!(admission.unasked_shared(), []);
 }
+
+/// Found by the soak (seed 35688): the task that makes a datum was held back, and with its place went the count of those that wait for it.
+/// The datum was released, and dropped before they read it.
+#[test]
+fn a_task_reads_what_is_made_after_its_maker_was_held_back() {
+    let mut admission = Admission::new(Arc::new(offering_nothing()));
+    let (members, mut out) = (Members::default(), Vec::new());
+    let id = |serial| TaskId { client: CLIENT, serial };
+    // The maker waits for a datum, and its reader for the result.
+    admission.add(Time(0), task(1, &[5], 11, 1), false);
+    admission.add(Time(0), task(2, &[11], 12, 1), false);
+    assert_eq!(admission.admit(Time(0), &members, &mut out), None);
+    admission.hold_back(Time(1), vec![id(1)], &mut out);
+    assert_eq!(admission.admit(Time(1), &members, &mut out), None);
+    assert_eq!((admission.state(id(1)), admission.state(id(2))), (Some(State::Waiting), Some(State::Waiting)));
+    admission.check().unwrap();
+    admission.datum_here(Time(2), datum(5), 8, Origin::Copied, &mut out);
+    let maker = admission.next_start(|_| false).unwrap();
+    let entry = admission.take_ended(Time(3), maker.id).unwrap();
+    let result = (datum(11), Meta::array(Dtype::Float64, &[1]));
+    admission.made(Time(3), &entry, &[result], Some(CLIENT), &mut out);
+    admission.release(datum(11), &mut out);
+    assert!(admission.is_here(datum(11)), "the reader has not ended");
+    assert_eq!(admission.next_start(|_| false).map(|task| task.id), Some(id(2)));
+    admission.check().unwrap();
+}
