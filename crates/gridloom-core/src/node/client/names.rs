@@ -317,13 +317,7 @@ impl Client {
                 let release = ClientToCatalog::Release { datum: named.datum, times: 1 };
                 return self.contacts.tell_agent(release, out);
             }
-            // It was found while the program said that it waits no longer.
-            (Ok(CatalogAnswer::Found { named, .. }), Some(Ask::Find { is_forgotten: true, .. })) => {
-                let release = ClientToCatalog::Release { datum: named.datum, times: 1 };
-                self.contacts.tell_agent(release, out);
-                let unknown = NameError::Unknown { name: named.name.clone(), near: Vec::new() };
-                return self.answer(ask, Err(unknown), out);
-            }
+            // Also if the program has just said that it waits no longer: the name is not unknown.
             (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { brings, .. })) => {
                 let brought = brings.then_some(named.datum);
                 let run = self.data.entry(named.datum).or_insert_with(|| datum_run(named.meta.clone(), None, false));
