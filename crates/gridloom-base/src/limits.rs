@@ -15,6 +15,17 @@ pub const LETTER_BYTES_MAX: u64 = 1 << 30;
 pub const FILTER_DELAY_SECONDS_MAX: f64 = 60.0;
 /// Rates of a filter, bytes per second: a modem has more than the least, and no link more than the largest.
 pub const FILTER_RATES: (f64, f64) = (100.0, 1e12);
+/// Longest time for which filters between two sites of a grid hold what passes, seconds: a peer that is silent for ten seconds counts as lost,
+/// and a ping and its answer pass the filters.
+pub const SITE_DELAY_SECONDS_MAX: f64 = 2.0;
+/// Least rate between two sites of a grid, bytes per second: messages pass beside data, and must not wait until a peer counts as lost.
+pub const SITE_RATE_MIN: f64 = 100e3;
+/// Bytes that may wait at a sender for their time between two sites, beside those that are under way at the rate.
+pub const SITE_WAITING_BYTES: usize = 1 << 20;
+/// Without a rate as many bytes may be under way between two sites as at that one, bytes per second.
+pub const SITE_RATE_WITHOUT_LIMIT: f64 = 1e9;
+/// Longest name of a site, bytes.
+pub const SITE_NAME_BYTES_MAX: usize = 64;
 /// Shortest letter that the filter `compress` tries to shorten, bytes. A shorter one fits a packet as it is.
 pub const COMPRESS_BYTES_MIN: usize = 1024;
 /// A letter goes to the connection so long before its turn by the filter `rate`: the receiver waits for the rest, also while the sender
@@ -55,6 +66,8 @@ pub const REGROUP_BODIES_MAX: usize = 256;
 pub const SLOTS_MAX: u32 = 4096;
 /// Servers of a local grid: each is a process of this machine.
 pub const LOCAL_SERVERS_MAX: usize = 256;
+/// Sites of an embedded local grid: each has an address of the loopback device, 127.0.0.1 to 127.0.0.254.
+pub const LOCAL_SITES_MAX: usize = 254;
 /// Slots of all servers of a local grid together: each is a process, too. Few machines have more processors.
 pub const LOCAL_SLOTS_MAX: usize = 1024;
 /// Objects that one server keeps at a time: each is a process.

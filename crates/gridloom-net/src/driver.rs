@@ -51,6 +51,7 @@ use crate::storage::{Files, Storage};
 use crate::store::Store;
 use crate::threads;
 use crate::transport::BACKLOG;
+use crate::transport::apart::{Apart, Site};
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::Inbox;
@@ -91,6 +92,8 @@ pub struct NetConfig {
     pub durable: Option<Durable>,
     /// What it shares with other servers.
     pub storage: Option<Storage>,
+    /// Where it stands, if what it sends to other sites passes filters.
+    pub site: Option<Site>,
 }
 
 impl NetConfig {
@@ -111,6 +114,7 @@ impl NetConfig {
             disk: None,
             durable: None,
             storage: None,
+            site: None,
         }
     }
 }
@@ -156,6 +160,8 @@ impl NetNode {
         let near = if config.shared_memory { Near::open(id, listener.as_mut()) } else { Ok(None) };
         let (near, refused) = near.map_or_else(|error| (None, Some(error)), |near| (near, None));
         let host = if near.is_some() { HostId::here().0 } else { String::new() };
+        let host = config.site.as_ref().map_or(host.clone(), |site| site.on(&host));
+        let apart = Arc::new(Apart::new(config.site));
         if let Some(listener) = &mut listener {
             registry.register(listener, LISTENER, Interest::READABLE)?;
         }
@@ -201,12 +207,13 @@ impl NetNode {
                 inbox.clone(),
                 store.clone(),
                 (config.datum_bytes_max, config.stripes),
+                apart.clone(),
             ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
             durable: durable.transpose()?.unwrap_or_default(),
             files: files.transpose()?.unwrap_or_default(),
-            contacts: Contacts::new(own, credentials, registry, inbox.clone(), listener, sockets, CONNECTIONS),
+            contacts: Contacts::new(own, credentials, registry, inbox.clone(), listener, (sockets, apart), CONNECTIONS),
             timers: Timers::default(),
             pending: VecDeque::new(),
             effects: Vec::new(),

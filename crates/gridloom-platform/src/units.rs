@@ -1,11 +1,11 @@
-//! Numbers with units, as SimGrid writes them: `2Gf`, `100Mbps`, `59.904us`.
+//! Numbers with units, as SimGrid writes them: `2Gf`, `100Mbps`, `59.904us`. Bandwidths may end in `/s`, too.
 //!
 //! Case matters, and the unit follows the number at once. Without unit: flop/s, bytes per second, seconds.
 //!
 //! | quantity | units | prefixes |
 //! |---|---|---|
 //! | speed | `f`, `flops` | k M G T P E Z Y; kilo, mega ... yotta before `flops` |
-//! | bandwidth | `Bps`, `bps` (an eighth) | k M G T P E Z Y (1000), Ki Mi Gi Ti Pi Ei Zi Yi (1024) |
+//! | bandwidth | `Bps`, `bps` (an eighth); `B/s`, `b/s` | k M G T P E Z Y (1000), Ki Mi Gi Ti Pi Ei Zi Yi (1024) |
 //! | size | `B`, `b` (an eighth) | the same |
 //! | time | `w d h m s ms us ns ps` | |
 //!
@@ -19,7 +19,8 @@ pub fn speed(text: &str) -> Result<f64, String> {
 /// Bandwidth in bytes per second.
 pub fn bandwidth(text: &str) -> Result<f64, String> {
     parse(text, "bandwidth", "'Bps' or 'bps' with a prefix, such as 100Mbps or 1.25GBps", |unit| {
-        unit.is_empty().then_some(1.0).or_else(|| byte_factor(unit.strip_suffix("ps")?))
+        let bytes = || unit.strip_suffix("ps").or_else(|| unit.strip_suffix("/s"));
+        unit.is_empty().then_some(1.0).or_else(|| byte_factor(bytes()?))
     })
 }
 
@@ -137,6 +138,7 @@ mod tests {
         assert_eq!(speed("1.5e9"), Ok(1.5e9));
         assert_eq!(speed("3gigaflops"), Ok(3e9));
         assert_eq!(bandwidth("100Mbps"), Ok(12.5e6));
+        assert_eq!((bandwidth("10MB/s"), bandwidth("100Mb/s")), (Ok(1e7), Ok(12.5e6)));
         assert_eq!(bandwidth("1KiBps"), Ok(1024.0));
         assert_eq!(bandwidth("10kBps"), Ok(1e4));
         assert_eq!(time("5ms"), Ok(0.005));

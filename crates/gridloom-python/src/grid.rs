@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gridloom::core::call::Saying;
 use gridloom::core::node::message::{ServerStatus, Stage};
-use gridloom::{GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
+use gridloom::{Error, GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
 use gridloom_base::{Meta, Order, TaskId};
 use gridloom_idl::method::is_listed;
 use numpy::PyArrayDescr;
@@ -63,12 +63,14 @@ pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, executes: bo
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, servers, slots, plain, functions, run_code, libraries, memory_bytes, shared_memory, blas, python,
-                    program, environment, silent, executes))]
+#[pyo3(signature = (*, servers, sites, filters, slots, plain, functions, run_code, libraries, memory_bytes, shared_memory, blas,
+                    python, program, environment, silent, executes))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(crate) fn local(
     py: Python<'_>,
     servers: usize,
+    sites: usize,
+    filters: Vec<String>,
     slots: u32,
     plain: usize,
     functions: Vec<PathBuf>,
@@ -83,8 +85,11 @@ pub(crate) fn local(
     silent: bool,
     executes: bool,
 ) -> PyResult<RawGrid> {
+    let filters: Result<_, String> = filters.iter().map(|text| text.parse()).collect();
     let config = LocalConfig {
         servers,
+        sites,
+        filters: filters.map_err(Error::Usage).or_raise(py)?,
         slots,
         plain,
         functions,
@@ -228,6 +233,11 @@ impl RawGrid {
     fn traffic<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let grid = self.grid.live(py)?;
         to_plain(py, &detached(py, move || grid.traffic()))
+    }
+
+    fn links<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let grid = self.grid.live(py)?;
+        to_plain(py, &interruptible(py, move || grid.links())?.or_raise(py)?)
     }
 
     /// Large values on their way: a number for each, whether it is sent, bytes that have gone or come, and all.

@@ -12,10 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SLOTS_MAX};
+use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SITES_MAX, LOCAL_SLOTS_MAX};
 use gridloom_net::identity::{self, Secret};
 use gridloom_net::jobs::shared_threads;
 use gridloom_net::threads;
+use gridloom_net::transport::apart::Site;
+use gridloom_process::filter::FilterSpec;
 
 use crate::Error;
 use crate::builtin::BUILTIN_RUN_CODE;
@@ -42,6 +44,10 @@ const SAID_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
     pub servers: usize,
+    /// Over which the servers are divided in order; the program and the agent are in the first.
+    pub sites: usize,
+    /// What passes between two sites passes these: `rate`, `delay` and `jitter` can stand there.
+    pub filters: Vec<FilterSpec>,
     /// Tasks that each runs at a time.
     pub slots: u32,
     /// How many of the servers (the last ones) are plain: they talk to clients only, and keep nothing between calls.
@@ -72,6 +78,8 @@ impl Default for LocalConfig {
     fn default() -> LocalConfig {
         LocalConfig {
             servers: 4,
+            sites: 1,
+            filters: Vec::new(),
             slots: 1,
             plain: 0,
             functions: Vec::new(),
@@ -112,7 +120,26 @@ impl LocalConfig {
                 std::thread::available_parallelism().map_or(1, usize::from)
             )));
         }
-        Ok(())
+        if self.sites == 0 || self.sites > servers.min(LOCAL_SITES_MAX) {
+            return Err(Error::Usage(format!(
+                "{} sites for {servers} servers; there can be 1 to {}, and each has a server",
+                self.sites,
+                servers.min(LOCAL_SITES_MAX)
+            )));
+        }
+        match self.filters.first() {
+            Some(first) if self.sites == 1 => Err(Error::Usage(format!(
+                "{first} stands between two sites, and there is one; divide the servers over several sites"
+            ))),
+            Some(_) => Site::new("site", self.filters.clone()).map(drop).map_err(Error::Usage),
+            None => Ok(()),
+        }
+    }
+
+    /// The site with that number, from 1; `None` if there is one only.
+    pub(crate) fn site(&self, number: usize) -> Option<Site> {
+        let site = || Site::new(&format!("site-{number}"), self.filters.clone()).expect("the filters were checked");
+        (self.sites > 1).then(site)
     }
 
     /// All files that say what is offered, the built-in ones first.
@@ -174,15 +201,20 @@ impl LocalProcesses {
         let secret: [u8; 16] =
             identity::random().map_err(|error| Error::Connect(format!("no random bytes for a secret: {error}")))?;
         let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        let command = |arguments: &[&str]| {
+        let command = |arguments: &[&str], site: usize| {
             let mut command = Command::new(&program);
-            command.args(arguments).args(["--json", "--quiet", "--until-stdin-closes"]).env("GRIDLOOM_SECRET", &secret);
+            // Links are between hosts, so each site has an address of the loopback device.
+            command.args(arguments).arg("--listen").arg(format!("127.0.0.{site}:0"));
+            if let Some(site) = config.site(site) {
+                command.args(["--site", site.name()]);
+                site.filters().iter().for_each(|filter| _ = command.arg("--filter").arg(filter.to_string()));
+            }
+            command.args(["--json", "--quiet", "--until-stdin-closes"]).env("GRIDLOOM_SECRET", &secret);
             // An interrupt at the terminal is for the program, which then ends its grid.
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
             command
         };
-        let mut agent =
-            Started::new(spawn(&mut command(&["agent", "--listen", "127.0.0.1:0"]))?, "agent", config.silent)?;
+        let mut agent = Started::new(spawn(&mut command(&["agent"], 1))?, "agent", config.silent)?;
         let line = agent.first_line()?;
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
@@ -193,7 +225,7 @@ impl LocalProcesses {
         let width = config.servers.to_string().len();
         for number in 1..=config.servers {
             let name = format!("server-{number:0width$}");
-            let mut command = command(&["serve"]);
+            let mut command = command(&["serve"], 1 + (number - 1) * config.sites / config.servers);
             command.args(config.all_functions()).args(["--agent", &processes.address, "--name", &name]);
             command.arg("--slots").arg(config.slots.to_string());
             // The functions are the program's own, and so is its environment.
@@ -377,5 +409,26 @@ mod tests {
         assert!(wrong(256, 5).contains("at most 1024"));
         assert!(wrong(4, 0).contains("at least 1"));
         assert!(wrong(usize::MAX, u32::MAX).contains("at most 256"));
+    }
+
+    #[test]
+    fn sites_that_cannot_be_are_refused_before_anything_starts() {
+        let wrong = |sites: usize, filters: &[&str]| {
+            let filters = filters.iter().map(|text| text.parse().unwrap()).collect();
+            let program = Some("/nowhere/gridloom".into());
+            match LocalProcesses::start(&LocalConfig { sites, filters, program, ..LocalConfig::default() }) {
+                Err(Error::Usage(why)) => why,
+                Err(error) => panic!("{sites} sites: {error}"),
+                Ok(_) => panic!("{sites} sites started"),
+            }
+        };
+        assert_eq!(wrong(5, &[]), "5 sites for 4 servers; there can be 1 to 4, and each has a server");
+        assert!(wrong(0, &[]).starts_with("0 sites for 4 servers"));
+        assert!(wrong(1, &["delay=16ms"]).starts_with("delay=16ms stands between two sites, and there is one"));
+        assert!(wrong(2, &["delay=3s"]).starts_with("3 s between two sites"));
+        assert!(wrong(2, &["compress"]).starts_with("filter compress changes bytes"));
+        let config = LocalConfig { sites: 2, filters: vec!["delay=1ms".parse().unwrap()], ..LocalConfig::default() };
+        assert_eq!(config.site(2).unwrap().to_string(), "site-2 delay=1ms");
+        assert!(LocalConfig::default().site(1).is_none());
     }
 }

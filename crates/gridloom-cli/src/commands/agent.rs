@@ -35,6 +35,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     rest.check(listen)?;
     rest.start_log();
     let config = NetConfig {
+        site: rest.site()?,
         listen: Some(listen),
         advertise: rest.advertise,
         allow_remote: rest.trust_this_network,

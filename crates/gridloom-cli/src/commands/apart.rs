@@ -1,7 +1,8 @@
-//! Options of commands that run elements on this machine as if these stood in several sites.
+//! Options of commands that run elements or nodes on this machine as if these stood in several sites.
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 use gridloom::chares::FilterSpec;
+use gridloom_net::transport::apart::Site;
 
 /// Sites, and what stands between them.
 #[derive(clap::Args)]
@@ -28,6 +29,28 @@ impl Apart {
             ensure!(self.sites > 1, "{first}: filters stand between sites, and there is one: give --sites 2");
         }
         Ok(filters)
+    }
+}
+
+/// Where a node stands.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SiteOptions {
+    /// Site of the node: what it sends to nodes of other sites passes the filters, and it shares no memory with them
+    #[arg(long, value_name = "NAME")]
+    site: Option<String>,
+    /// What the node sends to other sites passes that, in this order: rate=10MB/s, delay=16ms or jitter=2ms; may be repeated
+    #[arg(long = "filter", value_name = "NAME=VALUE", value_parser = filter, requires = "site")]
+    filters: Vec<FilterSpec>,
+}
+
+impl SiteOptions {
+    /// The site of the options, else of the environment.
+    ///
+    /// # Errors
+    /// If there can be none such.
+    pub fn site(&self) -> Result<Option<Site>> {
+        let site = self.site.as_ref().map(|name| Site::new(name, self.filters.clone()).map(Some));
+        site.unwrap_or_else(Site::of_environment).map_err(Error::msg)
     }
 }
 

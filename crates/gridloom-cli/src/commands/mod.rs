@@ -46,9 +46,11 @@ use gridloom::Grid;
 use gridloom_base::limits::UPLOAD_RATE_MIN;
 use gridloom_core::node::{DRAINED, Event};
 use gridloom_net::driver::NetNode;
+use gridloom_net::transport::apart::{SITE_VARIABLE, Site};
 use gridloom_platform::units as quantities;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use self::apart::SiteOptions;
 use crate::log::LogOptions;
 
 /// The variable that names the agent, to programs and to functions that call others.
@@ -147,6 +149,8 @@ pub struct ListenOptions {
     #[arg(long)]
     pub until_stdin_closes: bool,
     #[command(flatten)]
+    site: SiteOptions,
+    #[command(flatten)]
     log: LogOptions,
     /// Do not log to standard error, whatever --log says
     #[arg(long)]
@@ -157,6 +161,16 @@ pub struct ListenOptions {
 }
 
 impl ListenOptions {
+    /// Where the node stands.
+    pub fn site(&self) -> Result<Option<Site>> {
+        self.site.site()
+    }
+
+    /// The same for functions that connect from there.
+    pub fn site_variable(&self) -> Result<Option<(String, String)>> {
+        Ok(self.site()?.map(|site| (SITE_VARIABLE.into(), site.to_string())))
+    }
+
     pub fn start_log(&self) {
         if !self.quiet {
             self.log.start();

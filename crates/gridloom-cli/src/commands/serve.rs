@@ -181,6 +181,7 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
 
 fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<Vec<(String, String)>> {
     let mut variables = shared_threads(options.server.slots);
+    variables.extend(options.server.rest.site_variable()?);
     // Functions that call others find the grid by it.
     if !options.server.no_agent {
         variables.push((AGENT_VARIABLE.into(), options.server.agent.agent.clone()));
@@ -325,6 +326,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         disk,
         durable,
         storage,
+        site: rest.site()?,
     };
     let data_max = gridloom_net::segment::data_max(options.server.slots)?;
     let agent = if options.server.no_agent { String::new() } else { options.server.agent.agent.clone() };

@@ -1,17 +1,19 @@
 //! One connection: its channel, and how far it is.
 
 use std::io;
+use std::time::Instant;
 
 use gridloom_base::{NodeId, Time};
-use gridloom_channel::{Channel, Key, Kind};
+use gridloom_channel::{Buffers, Channel, Key, Kind};
 use mio::{Interest, Registry, Token};
 
 use crate::transport::handshake::Handshake;
+use crate::transport::held::Held;
 use crate::transport::stream::Stream;
 
 /// A connection and how far it is.
 pub(super) struct Contact {
-    pub(super) channel: Channel<Stream>,
+    pub(super) channel: Channel<Held<Stream>>,
     pub(super) stage: Stage,
     /// While it is in the handshake and no frame is being handled.
     pub(super) handshake: Option<Box<Handshake>>,
@@ -37,13 +39,27 @@ pub(super) enum Stage {
 impl Contact {
     /// Watches for room to write only while something waits for it: a peer that reads would wake this node each time.
     pub(super) fn watch(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
-        let blocked = self.channel.outbound.is_blocked();
+        let blocked = self.channel.outbound.is_blocked() || self.channel.stream().is_blocked();
         if blocked == self.watches_writing {
             return Ok(());
         }
         self.watches_writing = blocked;
         let interests = if blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         registry.reregister(self.channel.stream_mut(), Token(token), interests)
+    }
+
+    /// Writes what is due of that which a connection to another site has held back. Gives when to come again; `None` if nothing is held back,
+    /// or the socket takes no more.
+    pub(super) fn let_go(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<Option<Instant>> {
+        loop {
+            let due = self.channel.stream_mut().let_go(now)?;
+            // What went has made room for what waits behind.
+            let before = self.channel.outbound.waiting_bytes();
+            self.channel.flush(buffers)?;
+            if self.channel.outbound.waiting_bytes() == before {
+                return Ok(due);
+            }
+        }
     }
 
     /// Queues a frame of the handshake.

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridloom_base::dial::NO_NODE;
 use gridloom_base::time::MILLISECOND_NS;
@@ -27,7 +28,9 @@ use super::dials::{Dials, cannot_connect, no_answer};
 use super::refusals::Refusals;
 use crate::identity::Credentials;
 use crate::log::warning;
+use crate::transport::apart::Apart;
 use crate::transport::handshake::{HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose};
+use crate::transport::held::Held;
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link};
 use crate::transport::stream::{Listener, Stream};
@@ -62,7 +65,8 @@ pub(super) struct Contacts {
     registry: Registry,
     inbox: Arc<Inbox>,
     listener: Option<Listener>,
-    sockets: Option<HostSockets>,
+    /// Where nodes of this host meet, and what stands between this one and other sites.
+    around: (Option<HostSockets>, Arc<Apart>),
     connections: BTreeMap<usize, Contact>,
     next_token: usize,
     buffers: Buffers,
@@ -85,6 +89,10 @@ struct Open {
     dirty: BTreeSet<usize>,
     /// With more to read.
     unread: BTreeSet<usize>,
+    /// That hold back what is not due.
+    holding: BTreeSet<usize>,
+    /// When the first of these has something that is due.
+    due: Option<Instant>,
 }
 
 /// A peer with a control connection that stands.
@@ -103,7 +111,7 @@ impl Contacts {
         registry: Registry,
         inbox: Arc<Inbox>,
         listener: Option<Listener>,
-        sockets: Option<HostSockets>,
+        around: (Option<HostSockets>, Arc<Apart>),
         first_token: usize,
     ) -> Contacts {
         Contacts {
@@ -112,7 +120,7 @@ impl Contacts {
             registry,
             inbox,
             listener,
-            sockets,
+            around,
             connections: BTreeMap::new(),
             next_token: first_token,
             buffers: Buffers::default(),
@@ -141,6 +149,11 @@ impl Contacts {
         if self.open.unread.is_empty() { self.check_at } else { Time::ZERO }
     }
 
+    /// When something is due that a connection to another site has held back.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.open.due
+    }
+
     /// What must hold between two calls.
     pub(super) fn check_invariants(&self) {
         for (peer, Peer { link, .. }) in &self.peers {
@@ -148,15 +161,15 @@ impl Contacts {
             assert!(contact.is_some_and(|contact| contact.stage == Stage::Up(*peer)), "{peer} has no connection");
         }
         assert!(self.open.half_open.iter().all(|token| self.stage(*token) == Some(Stage::Shaking)));
-        assert!(self.open.dirty.iter().chain(&self.open.unread).all(|token| self.connections.contains_key(token)));
+        let open = self.open.dirty.iter().chain(&self.open.unread).chain(&self.open.holding);
+        assert!(open.into_iter().all(|token| self.connections.contains_key(token)));
     }
 
     /// Ends everything.
     pub(super) fn shut_down(&mut self) {
-        (self.peers, self.connections) = Default::default();
-        (self.open.dirty, self.open.unread) = Default::default();
+        self.connections.values_mut().for_each(|contact| contact.channel.stream_mut().let_all_go());
+        (self.peers, self.connections, self.open) = Default::default();
         self.dials = Dials::default();
-        self.open.half_open.clear();
         self.listener = None;
     }
 
@@ -228,7 +241,7 @@ impl Contacts {
         self.registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
         self.next_token += 1;
         self.check_at = self.check_at.min(deadline);
-        let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
+        let channel = Channel::new(Held::new(stream), CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
         let (receives_with, watches_writing) = (None, true);
         let contact = Contact { channel, stage, handshake, receives_with, dial, deadline, watches_writing };
@@ -242,7 +255,7 @@ impl Contacts {
         let token = event.token().0;
         let Some(contact) = self.connections.get_mut(&token) else { return false };
         if contact.stage == Stage::Connecting {
-            match contact.channel.stream().is_connected() {
+            match contact.channel.stream().get().is_connected() {
                 Err(error) => {
                     self.lose(token, &cannot_connect(&error));
                     return false;
@@ -338,8 +351,33 @@ impl Contacts {
                 continue;
             }
             let flushed = contact.channel.flush(&mut self.buffers).and_then(|()| contact.watch(&self.registry, token));
+            if contact.channel.stream().is_holding() {
+                self.open.holding.insert(token);
+            }
             if let Err(error) = flushed {
                 self.lose(token, &error.to_string());
+            }
+        }
+        if !self.open.holding.is_empty() {
+            self.let_go();
+        }
+    }
+
+    /// Writes what is due of that which connections to other sites have held back.
+    fn let_go(&mut self) {
+        let now = Instant::now();
+        self.open.due = None;
+        for token in std::mem::take(&mut self.open.holding) {
+            let contact = self.connections.get_mut(&token).expect("one that is forgotten holds nothing");
+            let due = contact.let_go(now, &mut self.buffers);
+            match due.and_then(|due| contact.watch(&self.registry, token).map(|()| due)) {
+                Ok(due) => {
+                    if contact.channel.stream().is_holding() {
+                        self.open.holding.insert(token);
+                    }
+                    self.open.due = self.open.due.into_iter().chain(due).min();
+                }
+                Err(error) => self.lose(token, &error.to_string()),
             }
         }
     }
@@ -351,6 +389,7 @@ impl Contacts {
             // What was said before goes out if the socket takes it; the connection ends either way.
             let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
             let _ = contact.channel.flush(&mut self.buffers);
+            contact.channel.stream_mut().let_all_go();
             self.forget(token);
         }
     }
@@ -378,6 +417,7 @@ impl Contacts {
         let mut contact = self.connections.remove(&token)?;
         self.open.dirty.remove(&token);
         self.open.unread.remove(&token);
+        self.open.holding.remove(&token);
         self.open.half_open.remove(&token);
         // A socket that cannot be deregistered is deregistered by being closed.
         let _ = self.registry.deregister(contact.channel.stream_mut());
@@ -393,7 +433,7 @@ impl Contacts {
 
     /// A connection turned out to be one for bulk.
     pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose, keys: Keys) {
-        match self.forget(token).map(|contact| contact.channel.into_stream()) {
+        match self.forget(token).map(|contact| contact.channel.into_stream().into_inner()) {
             Some(Stream::Tcp(stream)) => {
                 self.news.push_back(News::Bulk((stream.into(), keys), Box::new(hello), purpose))
             }

@@ -420,7 +420,8 @@ impl Core {
 
     /// When the loop has to turn even if nothing comes.
     pub(crate) fn wake_at(&self) -> Time {
-        if self.pending.is_empty() { self.timers.next().min(self.contacts.wake_at()) } else { Time::ZERO }
+        let due = || self.contacts.due().map_or(Time::NEVER, |due| self.clock.at(due));
+        if self.pending.is_empty() { self.timers.next().min(self.contacts.wake_at()).min(due()) } else { Time::ZERO }
     }
 
     /// Fires what is due.

@@ -27,6 +27,7 @@ use crate::log::warning;
 use crate::payload::Payload;
 use crate::segment::Filling;
 use crate::store::Store;
+use crate::transport::apart::Apart;
 use crate::transport::bulk::Receiver;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
@@ -61,6 +62,7 @@ pub(super) struct Streams {
     datum_bytes_max: u64,
     /// Connections of a stream that this node opens; by the round trip, if `None`.
     stripes: Option<u8>,
+    apart: Arc<Apart>,
     /// Where nodes of this host meet, and where they pass memory to this one.
     sockets: Option<HostSockets>,
     listener: Option<(UnixListener, SocketFile)>,
@@ -78,10 +80,23 @@ impl Streams {
         inbox: Arc<Inbox>,
         store: Arc<Store>,
         (datum_bytes_max, stripes): (u64, Option<u8>),
+        apart: Arc<Apart>,
     ) -> Streams {
-        let (peers, news) = Default::default();
-        let (sockets, listener) = (None, None);
-        Streams { own, credentials, inbox, store, datum_bytes_max, stripes, sockets, listener, shaking: 0, peers, news }
+        let (sockets, listener, shaking, peers, news) = Default::default();
+        Streams {
+            own,
+            credentials,
+            inbox,
+            store,
+            datum_bytes_max,
+            stripes,
+            apart,
+            sockets,
+            listener,
+            shaking,
+            peers,
+            news,
+        }
     }
 
     /// Takes memory from nodes of this host at that socket.
@@ -199,7 +214,7 @@ impl Streams {
 
     fn outgoing(&mut self, to: NodeId, lane: Lane) -> Option<io::Result<&Outgoing>> {
         let peer = self.peers.get_mut(&to)?;
-        let (own, credentials) = (&self.own, &self.credentials);
+        let (own, credentials, apart) = (&self.own, &self.credentials, &self.apart);
         let (inbox, store, sockets, stripes) = (&self.inbox, &self.store, &self.sockets, self.stripes);
         let start = |lane| {
             let route = Route {
@@ -209,6 +224,7 @@ impl Streams {
                 peer: peer.hello.clone(),
                 sockets: sockets.clone(),
                 stripes,
+                way: apart.way_to(&peer.hello.host),
             };
             Outgoing::start(lane, route, peer.link, inbox.clone(), store.clone())
         };

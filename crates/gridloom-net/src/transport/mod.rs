@@ -10,21 +10,25 @@
 //! Control and bulk do not share a connection nor a thread, so bulk never stands in front of control. All kinds begin
 //! with the same [`handshake`]; the TCP kinds come in at the node's one listening address, the control connections of
 //! one user on one host also at a unix socket ([`stream`]). Shared memory has a unix socket of each node ([`local`]). Both lie in
-//! a folder of the user ([`host`]). A node that cannot connect there uses TCP.
+//! a folder of the user ([`host`]). A node that cannot connect there uses TCP. Between two sites, as if these were far apart, filters hold back
+//! what is sent on both ([`apart`]).
 //!
 //! **Bulk ends in a report.** Each ordered pair numbers what it sends. The receiver acknowledges on the control
 //! connection now and then, and says so when a bulk connection ends; the sender then names what it had sent there and
 //! was not received ([`Aside::Broken`]). So a datum that breaks off on its way is always reported, by one side, once.
 
+pub mod apart;
 pub mod bulk;
 mod credentials;
 mod deadline;
 pub mod handshake;
+pub(crate) mod held;
 pub mod host;
 pub mod lanes;
 pub mod local;
 pub mod notice;
 pub mod outgoing;
+mod paced;
 pub mod sender;
 pub mod shared;
 pub mod sink;

@@ -10,14 +10,17 @@
 use std::io;
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Sender, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use gridloom_base::DatumId;
 use gridloom_channel::Keys;
 
 use super::Cargo;
+use super::apart::share_memory;
 use super::notice::{Inbox, Link};
+use super::paced::Paced;
 use super::sender::{Job, Source, Thread};
 use super::shared::{LANES, Opened, Route, Shared};
 use crate::payload::Payload;
@@ -40,13 +43,14 @@ impl Outgoing {
     /// If the system has no thread to give.
     pub fn start(lane: u64, route: Route, link: Link, inbox: Arc<Inbox>, store: Arc<Store>) -> io::Result<Outgoing> {
         let grants_max = if lane == 0 { grants_max() } else { grants_max() / LANES as usize };
-        let shared = Arc::new(Shared { link, inbox, grants_max, state: Mutex::default() });
+        let shared = Arc::new(Shared { link, inbox, grants_max, state: Mutex::default(), ended: Condvar::new() });
         let (jobs, queue) = mpsc::channel();
         // The answer to one question: there is never another before it was taken out.
         let (opened, awaited) = mpsc::sync_channel(1);
-        let sharing = !route.own.host.is_empty() && route.own.host == route.peer.host;
-        let thread =
-            Thread { route, shared: shared.clone(), store, awaited, sharing, stream: None, streams: lane, sent: lane };
+        let sharing = share_memory(&route.own.host, &route.peer.host);
+        let paced = route.way.as_ref().map(|way| Paced::new(way.delays(lane as u32 + 1), shared.clone()));
+        let (stream, streams, sent) = (None, lane, lane);
+        let thread = Thread { route, shared: shared.clone(), store, awaited, sharing, paced, stream, streams, sent };
         let builder = thread::Builder::new().name(format!("to {}", link.peer)).stack_size(STACK_BYTES);
         shared.inbox.threads.spawn(builder, || thread.run(queue))?;
         Ok(Outgoing { jobs, opened, shared })
@@ -55,18 +59,18 @@ impl Outgoing {
     /// Sends a datum, of which the peer has so many bytes.
     pub fn send(&self, cargo: Cargo, payload: Payload, had_bytes: u64) {
         let size_bytes = payload.size_bytes();
-        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Whole(payload) });
+        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Whole(payload), given: Instant::now() });
     }
 
     /// Sends a datum as it comes here.
     pub fn pass_on(&self, cargo: Cargo, coming: Arc<Filling>, had_bytes: u64) {
         let size_bytes = coming.size_bytes();
-        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Coming(coming) });
+        self.push(Job { cargo, size_bytes, had_bytes, source: Source::Coming(coming), given: Instant::now() });
     }
 
     /// Sends a probe.
     pub fn probe(&self, size_bytes: u64) {
-        self.push(Job { cargo: Cargo::Probe, size_bytes, had_bytes: 0, source: Source::Zeros });
+        self.push(Job { cargo: Cargo::Probe, size_bytes, had_bytes: 0, source: Source::Zeros, given: Instant::now() });
     }
 
     /// Whether the peer was asked to open that stream, and has not done so.
@@ -139,6 +143,7 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.cancelled = true;
+        self.shared.ended.notify_all();
         if let Some((_, closer)) = state.current.take() {
             closer.close();
         }

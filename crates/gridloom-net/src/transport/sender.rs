@@ -17,12 +17,14 @@ use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::Keys;
 use gridloom_channel::tags::Tagger;
 
+use super::apart::share_memory;
 use super::bulk::{digest_of_coming, goes_on_from};
 use super::handshake::{
     HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
 };
 use super::local::{GrantHeader, send_grant};
 use super::notice::Notice;
+use super::paced::Paced;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
 use super::sink::{Sink, broken_off};
 use super::stripes::{self, Stripe, Stripes};
@@ -46,6 +48,8 @@ pub(super) struct Job {
     /// What the peer says to have of it.
     pub(super) had_bytes: u64,
     pub(super) source: Source,
+    /// When it was given to the lane.
+    pub(super) given: Instant,
 }
 
 /// Where the bytes are.
@@ -88,6 +92,8 @@ pub(super) struct Thread {
     pub(super) store: Arc<Store>,
     pub(super) awaited: Channel<Opened>,
     pub(super) sharing: bool,
+    /// For a peer in another site.
+    pub(super) paced: Option<Paced>,
     pub(super) stream: Option<(u64, Stream)>,
     /// The last numbers of a stream and of a datum. Those of each lane leave the same rest.
     pub(super) streams: u64,
@@ -120,6 +126,9 @@ impl Thread {
         {
             return Err(broken_off().to_string());
         }
+        if let Some(paced) = &mut self.paced {
+            paced.hold(job.given).map_err(|error| error.to_string())?;
+        }
         // Memory is handed over whole.
         let goes_on = if self.sharing { None } else { job.goes_on() };
         loop {
@@ -136,9 +145,10 @@ impl Thread {
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
                 Stream::Tcp(stream, tagger) => {
                     header.goes_on = goes_on;
-                    let is_near = !self.route.own.host.is_empty() && self.route.own.host == self.route.peer.host;
+                    let is_near = share_memory(&self.route.own.host, &self.route.peer.host);
                     let uploads = (!is_near).then(|| self.store.uploads());
-                    let (mut sink, moving) = (Sink::new(stream, tagger).within(uploads), self.store.moving());
+                    let sink = Sink::new(stream, tagger).within(uploads).paced_by(self.paced.as_mut());
+                    let (mut sink, moving) = (sink, self.store.moving());
                     match &job.source {
                         Source::Whole(payload) => sink.datum(&header, payload.bytes(), moving),
                         Source::Coming(coming) => sink.coming(&header, coming, moving),

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use gridloom_base::DatumId;
 use gridloom_base::limits::PASSED_ON_MAX;
 use gridloom_channel::Keys;
 
+use super::apart::Way;
 use super::handshake::{Hello, Pass};
 use super::host::HostSockets;
 use super::notice::{Inbox, Link};
@@ -24,7 +25,7 @@ pub const LANES: u64 = PASSED_ON_MAX as u64 + 1;
 pub const BULK_SILENCE: Duration = Duration::from_secs(20);
 
 /// How the peer can be reached.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Route {
     /// What this node says of itself.
     pub own: Hello,
@@ -38,6 +39,8 @@ pub struct Route {
     pub sockets: Option<HostSockets>,
     /// Connections of a stream; by the round trip, if `None`.
     pub stripes: Option<u8>,
+    /// What stands between, if the peer is in another site.
+    pub(crate) way: Option<Arc<Way>>,
 }
 
 /// A stream that the peer was asked to open, or why there is none.
@@ -50,6 +53,8 @@ pub(super) struct Shared {
     /// Of how much memory that the peer uses this node keeps hold, to use it again: each takes a descriptor.
     pub(super) grants_max: usize,
     pub(super) state: Mutex<State>,
+    /// Told when the lane ends.
+    pub(super) ended: Condvar,
 }
 
 /// What changes, under the lock.
@@ -104,6 +109,22 @@ impl Closer {
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until that time.
+    ///
+    /// # Errors
+    /// If the lane ends before.
+    pub(super) fn wait_until(&self, at: Instant) -> io::Result<()> {
+        let left = at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let waited = self.ended.wait_timeout_while(self.lock(), left, |state| !state.cancelled);
+        match waited.unwrap_or_else(PoisonError::into_inner).0.cancelled {
+            true => Err(io::ErrorKind::NotConnected.into()),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The sending end of a bulk stream: what [`super::bulk`] reads.
 
 use std::io::{self, ErrorKind, IoSlice, Write};
+use std::time::Instant;
 
 use gridloom_base::limits::PARTS;
 use gridloom_channel::tags::Tagger;
@@ -8,6 +9,7 @@ use serde::Serialize;
 
 use super::CargoHeader;
 use super::bulk::part_bytes;
+use super::paced::Paced;
 use super::stripes::Parted;
 use crate::moving::Moving;
 use crate::segment::Filling;
@@ -21,16 +23,23 @@ pub struct Sink<'a, W> {
     stream: &'a mut W,
     tagger: &'a mut Tagger,
     uploads: Option<&'a Uploads>,
+    /// If the peer is in another site.
+    paced: Option<&'a mut Paced>,
 }
 
 impl<'a, W: Write + Parted> Sink<'a, W> {
     pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
-        Sink { stream, tagger, uploads: None }
+        Sink { stream, tagger, uploads: None, paced: None }
     }
 
     /// What is written counts against that limit.
     pub fn within(self, uploads: Option<&'a Uploads>) -> Sink<'a, W> {
         Sink { uploads, ..self }
+    }
+
+    /// What is written waits for its turn on that way.
+    pub(super) fn paced_by(self, paced: Option<&'a mut Paced>) -> Sink<'a, W> {
+        Sink { paced, ..self }
     }
 
     /// A header as it is written.
@@ -45,6 +54,11 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
     fn write_part(&mut self, head: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
         let tag = self.tagger.tag(&[part]);
         self.uploads.iter().for_each(|uploads| uploads.wait(part.len()));
+        if let Some(paced) = &mut self.paced {
+            // The receiver takes the time from the header on.
+            self.stream.write_all(&std::mem::take(head))?;
+            paced.part(part.len())?;
+        }
         write_all_of(self.stream, [&std::mem::take(head), part, &tag])?;
         self.stream.next_part();
         Ok(())
@@ -80,7 +94,11 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
         passage.iter().for_each(|passage| passage.advance(written));
         let part_bytes = part_bytes(header);
         while (written as u64) < coming.size_bytes() {
-            for part in coming.read(written).ok_or_else(broken_off)?.chunks(part_bytes) {
+            let here = coming.read(written).ok_or_else(broken_off)?;
+            if let Some(paced) = &mut self.paced {
+                paced.hold(Instant::now())?;
+            }
+            for part in here.chunks(part_bytes) {
                 self.write_part(&mut head, part)?;
                 written += part.len();
                 passage.iter().for_each(|passage| passage.advance(part.len()));

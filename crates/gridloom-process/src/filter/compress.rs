@@ -53,6 +53,10 @@ impl Filter for Compress {
         letter.payload.push(PLAIN);
     }
 
+    fn changes_bytes(&self) -> bool {
+        true
+    }
+
     fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
         let (filter, length) = (NAME, letter.payload.len());
         match letter.payload.pop() {

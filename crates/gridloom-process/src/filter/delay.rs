@@ -1,6 +1,8 @@
 //! `delay=TIME`: a letter is due that long after it left, as if the processes were far apart.
 
-use super::{Filter, FilterError, FilterKind, Passing, held_ns};
+use gridloom_base::Time;
+
+use super::{Filter, FilterKind, held_ns};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "delay",
@@ -14,8 +16,11 @@ struct Delay {
 }
 
 impl Filter for Delay {
-    fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
-        letter.at = letter.at + self.ns;
-        Ok(())
+    fn due(&mut self, left: Time) -> Time {
+        left + self.ns
+    }
+
+    fn holds_ns_max(&self) -> u64 {
+        self.ns
     }
 }

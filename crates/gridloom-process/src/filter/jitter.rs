@@ -3,9 +3,9 @@
 //! The times follow from the seed (0 if there is none) and the pair of processes. The chain keeps the order: a letter that gets a
 //! short time after one with a long time is due together with it.
 
-use gridloom_base::SplitMix64;
+use gridloom_base::{SplitMix64, Time};
 
-use super::{Filter, FilterError, FilterKind, Passing, held_ns};
+use super::{Filter, FilterKind, held_ns};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "jitter",
@@ -26,8 +26,11 @@ struct Jitter {
 }
 
 impl Filter for Jitter {
-    fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
-        letter.at = letter.at + self.random.below(self.ns + 1);
-        Ok(())
+    fn due(&mut self, left: Time) -> Time {
+        left + self.random.below(self.ns + 1)
+    }
+
+    fn holds_ns_max(&self) -> u64 {
+        self.ns
     }
 }

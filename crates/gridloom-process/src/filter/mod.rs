@@ -7,7 +7,8 @@
 //!
 //! A filter changes the bytes of a letter, or its time: when it leaves, when it is due. The owner of a chain offers a letter to the
 //! connection when the chain says, and hands over one that came when it is due. So a filter knows no clock and no connection, and
-//! is the same for a socket, shared memory and a simulated link.
+//! is the same for a socket, shared memory and a simulated link. Between sites of a grid there are streams of bytes and no letters: there
+//! filters give times alone ([`Times`]).
 //!
 //! **Invariants:** what comes out has the bytes that went in. Letters keep their order. Without a filter a letter is not touched.
 //! **Does not do:** urgent letters, and what a connection says to itself (its probes, its end).
@@ -16,6 +17,9 @@ mod compress;
 mod delay;
 mod jitter;
 mod rate;
+mod times;
+
+pub use times::Times;
 
 use std::str::FromStr;
 
@@ -36,15 +40,38 @@ struct Passing {
 
 /// One filter of a pair of processes. It holds the state of both directions.
 trait Filter: Send {
+    /// When so many bytes have left that are sent then.
+    fn leaves(&mut self, at: Time, _size_bytes: usize) -> Time {
+        at
+    }
+
+    /// When what left then is due.
+    fn due(&mut self, left: Time) -> Time {
+        left
+    }
+
     /// A letter goes to the other process.
-    fn send(&mut self, _: &mut Passing) {}
+    fn send(&mut self, letter: &mut Passing) {
+        letter.at = self.leaves(letter.at, letter.payload.len());
+    }
 
     /// A letter has come from the other process.
     ///
     /// # Errors
     /// If the other process's filter cannot have made it.
-    fn receive(&mut self, _: &mut Passing) -> Result<(), FilterError> {
+    fn receive(&mut self, letter: &mut Passing) -> Result<(), FilterError> {
+        letter.at = self.due(letter.at);
         Ok(())
+    }
+
+    /// For how long it holds what has left, at most, nanoseconds.
+    fn holds_ns_max(&self) -> u64 {
+        0
+    }
+
+    /// Whether it changes the bytes of letters.
+    fn changes_bytes(&self) -> bool {
+        false
     }
 
     /// Whether letters may leave later than they are sent.

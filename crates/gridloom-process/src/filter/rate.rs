@@ -7,7 +7,7 @@ use gridloom_base::limits::FILTER_RATES;
 use gridloom_base::time::seconds_to_ns;
 use gridloom_platform::units;
 
-use super::{Filter, FilterKind, Passing};
+use super::{Filter, FilterKind};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "rate",
@@ -31,9 +31,9 @@ struct Rate {
 }
 
 impl Filter for Rate {
-    fn send(&mut self, letter: &mut Passing) {
-        self.free = self.free.max(letter.at) + seconds_to_ns(letter.payload.len() as f64 / self.bandwidth);
-        letter.at = self.free;
+    fn leaves(&mut self, at: Time, size_bytes: usize) -> Time {
+        self.free = self.free.max(at) + seconds_to_ns(size_bytes as f64 / self.bandwidth);
+        self.free
     }
 
     fn paces(&self) -> bool {

@@ -80,7 +80,7 @@ from ._errors import (
     WrongResult,
 )
 from ._executor import Executor, register_joblib
-from ._facts import ServerInfo, Simulation, Traffic
+from ._facts import Link, ServerInfo, Simulation, Traffic
 from ._file import File
 from ._function import Function, Future
 from ._graph import Graph, GraphNode
@@ -151,6 +151,7 @@ __all__ = [
     "Group",
     "Handle",
     "InputError",
+    "Link",
     "MapResults",
     "Model",
     "ModelPoint",

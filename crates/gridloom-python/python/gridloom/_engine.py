@@ -390,7 +390,7 @@ def _platform(measured: Measured) -> str:
     return "\n".join(lines) + "\n"
 
 
-_ABSENT = "run map stream put get find begin_put begin_get begin_wait delete empty object options models traffic".split()
+_ABSENT = "run map stream put get find begin_put begin_get begin_wait delete empty object options models links traffic".split()
 
 
 def _absent(name: str) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,38 @@ class ServerInfo:
     memory_bytes: int
     speed_flops: float | None
     functions: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """What the agent knows of a link between two hosts, or of one to or from a client.
+
+    Attributes
+    ----------
+    sender, receiver : str
+        Hosts, by the addresses of their servers, or a client.
+    latency_seconds : float
+        One way.
+    bytes_per_second : float
+        The bandwidth that plans count on.
+    measurements : int
+        How often the bandwidth was measured, by probes and transfers.
+    age_seconds : float
+        Since the last of them.
+    """
+
+    sender: str
+    receiver: str
+    latency_seconds: float
+    bytes_per_second: float
+    measurements: int
+    age_seconds: float
+
+
+def link_of(told: dict[str, Any]) -> Link:
+    """Give what the library tells of a link."""
+    latency, bandwidth = told["link"]["latency_s"], told["link"]["bandwidth"]
+    return Link(told["from"], told["to"], latency, bandwidth, told["measurements"], told["age_s"])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ._calibration import Calibration, CalibrationCall, calibrate
 from ._checks import seconds
 from ._ends import Ends
 from ._errors import GridloomError, UnknownFunctionError, UnreadErrorWarning, UsageError
-from ._facts import ServerInfo, Simulation, Traffic
+from ._facts import Link, ServerInfo, Simulation, Traffic, link_of
 from ._function import Function
 from ._graph import Graph, results_for
 from ._group import Group, Handle
@@ -576,6 +576,16 @@ class Grid(SharedData, OfSession):
             function = self.function(function)
         self._raw.learn_models(_LOOK_SECONDS)
         return models_of(self._raw.servers(), None if function is None else function.name)
+
+    def links(self) -> list[Link]:
+        """Tell what the agent knows of the links between hosts, and of those to and from clients.
+
+        Returns
+        -------
+        list of Link
+            One for each direction that was measured. Servers measure links when they register, and transfers correct what is known.
+        """
+        return [link_of(told) for told in self._raw.links()]
 
     def traffic(self) -> Traffic:
         """Tell how many bytes were moved since the session began.

@@ -32,6 +32,9 @@ _DEFAULT_ADDRESS = "127.0.0.1:7711"
 def local(
     servers: int = 4,
     *,
+    sites: int = 1,
+    latency: str | float | None = None,
+    bandwidth: str | float | None = None,
     functions: Iterable[Offer] = (),
     libraries: Iterable[_Path] = (),
     slots: int = 1,
@@ -49,6 +52,14 @@ def local(
     ----------
     servers : int, optional
         How many.
+    sites : int, optional
+        Over how many sites they are divided, in order: with two, the first half is in the first one, and so are the program and the agent.
+        Servers of different sites share no memory. Sites have addresses of their own: ``127.0.0.1``, ``127.0.0.2`` and so on.
+    latency : str or float, optional
+        What passes between two sites takes so much longer, one way: a text with a unit, such as ``"16ms"``, or seconds; at most 2 s.
+    bandwidth : str or float, optional
+        What each process sends to another site leaves at that rate, such as ``"10MB/s"`` or ``"100Mbps"``, or bytes per second; at least
+        100 kB/s.
     functions : iterable of path, module or function, optional
         What they offer: interface descriptions (``.idl``), Python modules or their files (``.py``), and functions of the program with
         types in their annotations. Linear algebra (``linalg/...``) is always there.
@@ -86,7 +97,8 @@ def local(
     InputError
         If the annotations of a function are no signature.
     UsageError
-        If a number is out of its range, or `functions`, `logs` or `progress` cannot be meant.
+        If a number is out of its range, or `functions`, `logs` or `progress` cannot be meant; if there is a `latency` or `bandwidth`,
+        and one site.
 
     Examples
     --------
@@ -99,6 +111,8 @@ def local(
     files, folder = files_of(functions)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
+        sites=whole("sites", sites, 1),
+        filters=[f"{name}={value}" for name, value in (("rate", bandwidth), ("delay", latency)) if value is not None],
         slots=whole("slots", slots, 1),
         plain=whole("plain", plain, 0),
         functions=files,

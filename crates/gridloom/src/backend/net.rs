@@ -12,6 +12,7 @@ use gridloom_net::identity::Secret;
 use gridloom_net::moving::OnTheWay;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::SegmentMut;
+use gridloom_net::transport::apart::Site;
 use gridloom_net::worker::nested;
 
 use super::{Backend, SimBackend, check_address, check_address_of, timed_out};
@@ -24,16 +25,17 @@ impl NetBackend {
     /// A client of the agent at that address, with the secret of the environment or of the user.
     pub(crate) fn connect(address: &str) -> Result<NetBackend, Error> {
         let secret = Secret::find_for(address).map_err(|error| Error::Connect(error.to_string()))?;
-        NetBackend::connect_with(address, &secret)
+        NetBackend::connect_with(address, &secret, None)
     }
 
-    pub(crate) fn connect_with(address: &str, secret: &Secret) -> Result<NetBackend, Error> {
+    /// A client in that site, else in the one that the environment names.
+    pub(crate) fn connect_with(address: &str, secret: &Secret, site: Option<Site>) -> Result<NetBackend, Error> {
         check_address(address).map_err(Error::Connect)?;
         let agent = address.to_string();
         let is_in_call = nested::depth() > 0;
         let client = |id| ClientConfig { id, name: client_name(), agent, is_in_call };
         let make = |id, _: &str| Node::Client(Box::new(Client::new(client(id))));
-        let node = NetNode::start(make, config(secret.clone()));
+        let node = NetNode::start(make, config(secret.clone(), site)?);
         node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
     }
 
@@ -46,7 +48,7 @@ impl NetBackend {
             let config = ClientWithAgentConfig { id, name: client_name(), servers: servers.to_vec() };
             (Role::Client, client_name(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
         };
-        let node = NetNode::start_with(config(secret()?), make);
+        let node = NetNode::start_with(config(secret()?, None)?, make);
         node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
     }
 }
@@ -128,8 +130,9 @@ fn secret() -> Result<Secret, Error> {
     Secret::find().map_err(|error| Error::Connect(error.to_string()))
 }
 
-fn config(secret: Secret) -> NetConfig {
-    NetConfig { pool_keep_bytes: POOL_KEEP_BYTES, ..NetConfig::new(secret) }
+fn config(secret: Secret, site: Option<Site>) -> Result<NetConfig, Error> {
+    let site = site.map_or_else(Site::of_environment, |site| Ok(Some(site))).map_err(Error::Usage)?;
+    Ok(NetConfig { pool_keep_bytes: POOL_KEEP_BYTES, site, ..NetConfig::new(secret) })
 }
 
 fn client_name() -> String {
@@ -146,7 +149,7 @@ mod tests {
     #[test]
     fn a_look_without_waiting_tells_that_the_session_is_closed() {
         // No agent is there; that takes a while to be found out.
-        let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::from_bytes(b"test")).unwrap();
+        let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::from_bytes(b"test"), None).unwrap();
         let look = || backend.wait_until(Some(Duration::ZERO), &mut |_| false).unwrap_err();
         assert!(matches!(look(), Error::TimedOut { .. }));
         backend.close();

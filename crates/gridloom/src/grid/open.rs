@@ -37,7 +37,7 @@ impl Grid {
             return Ok(grid);
         }
         let processes = LocalProcesses::start(&config)?;
-        let backend = NetBackend::connect_with(&processes.address, &processes.secret)?;
+        let backend = NetBackend::connect_with(&processes.address, &processes.secret, config.site(1))?;
         let grid = Grid::open(backend, Some(processes))?;
         grid.await_servers(config.servers)?;
         Ok(grid)

@@ -62,7 +62,7 @@ impl Contacts {
     }
 
     fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
-        let near = self.sockets.as_ref().filter(|_| address.ip().is_loopback());
+        let near = self.around.0.as_ref().filter(|_| address.ip().is_loopback());
         let near = near.map(|near| Stream::connect_near(address, near));
         let stream = match near {
             Some(Ok(stream)) => stream,

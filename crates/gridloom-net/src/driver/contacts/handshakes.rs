@@ -56,7 +56,7 @@ impl Contacts {
             Ok(None) => contact.handshake = Some(handshake),
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
                 let session = handshake.take_session().expect("both hellos were there");
-                if let Stream::Tcp(_) = contact.channel.stream() {
+                if let Stream::Tcp(_) = contact.channel.stream().get() {
                     contact.channel.outbound.authenticate(session.keys.send);
                     contact.receives_with = Some(session.keys.receive);
                 }
@@ -98,7 +98,7 @@ impl Contacts {
     }
 
     pub(super) fn refused(&mut self, token: usize, role: Option<Role>, error: &HandshakeError, now: Time) {
-        let Some(mut contact) = self.forget(token) else { return };
+        let Some(contact) = self.forget(token) else { return };
         let Some(number) = contact.dial else {
             let Some(more) = self.refusals.admit(now) else { return };
             let mut line = warning("a connection was turned away").why(format!("{error}{more}"));
@@ -106,7 +106,7 @@ impl Contacts {
             if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
                 line.level = Level::Debug;
             }
-            return self.log(match contact.channel.stream_mut().peer_address() {
+            return self.log(match contact.channel.stream().get().peer_address() {
                 Some(address) => line.address(address),
                 None => line,
             });
@@ -142,6 +142,12 @@ impl Contacts {
                 }
             }
             return;
+        }
+        if let Some(way) = self.around.1.way_to(&hello.host) {
+            // The handshake's last word passes no filter: the peer may use other connections at once. If the connection is broken, the next
+            // write tells.
+            let _ = contact.channel.flush(&mut self.buffers);
+            contact.channel.stream_mut().hold(way.delays(0));
         }
         contact.stage = Stage::Up(hello.node);
         self.open.half_open.remove(&token);

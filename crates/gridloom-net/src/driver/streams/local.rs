@@ -8,6 +8,7 @@ use gridloom_base::NodeId;
 use super::Streams;
 use super::peer::{Incoming, Peer, shake_local};
 use crate::log::warning;
+use crate::transport::apart::share_memory;
 use crate::transport::bulk::Receiver;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::notice::{Link, Notice};
@@ -18,7 +19,7 @@ use crate::transport::{LOCAL_HANDSHAKES_MAX, local};
 impl Streams {
     /// Whether a peer is on this host and takes its memory.
     pub(in crate::driver) fn shares_memory_with(&self, peer: NodeId) -> bool {
-        let is_here = |peer: &Peer| !self.own.host.is_empty() && peer.hello.host == self.own.host;
+        let is_here = |peer: &Peer| share_memory(&self.own.host, &peer.hello.host);
         self.peers.get(&peer).is_some_and(is_here)
     }
 
@@ -55,7 +56,7 @@ impl Streams {
     }
 
     pub(super) fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<Link> {
-        let shares = !self.own.host.is_empty() && hello.host == self.own.host && hello.purpose == Purpose::Local;
+        let shares = share_memory(&self.own.host, &hello.host) && hello.purpose == Purpose::Local;
         let peer = self.peers.get_mut(&hello.node).filter(|peer| shares && peer.may_open(hello.stream))?;
         peer.incoming.insert(hello.stream, Incoming { closer: Some(Closer::Unix(stream)), told: 0 });
         Some(peer.link)

@@ -1,0 +1,258 @@
+//! A control connection to another site: what is written waits until it is due, and leaves at the rate of the way ([`super::apart`]).
+//!
+//! **Invariant:** no more bytes wait than the way has room for: then the connection takes nothing, as a socket whose peer does not read.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::time::Instant;
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+
+use super::apart::Delays;
+
+/// A stream that may hold what is written.
+pub(crate) struct Held<S> {
+    stream: S,
+    line: Option<Box<Line>>,
+}
+
+/// What waits, in its order.
+struct Line {
+    delays: Delays,
+    pieces: VecDeque<Piece>,
+    waiting_bytes: usize,
+    /// Whether the stream took no more when something was due.
+    is_blocked: bool,
+}
+
+struct Piece {
+    bytes: Vec<u8>,
+    written: usize,
+    /// When it may be written next.
+    at: Instant,
+    /// Whether it has had its turn at the rate.
+    has_left: bool,
+}
+
+impl<S> Held<S> {
+    /// It holds nothing yet.
+    pub(crate) fn new(stream: S) -> Held<S> {
+        Held { stream, line: None }
+    }
+
+    /// What is written from now on waits.
+    pub(crate) fn hold(&mut self, delays: Delays) {
+        self.line = Some(Box::new(Line { delays, pieces: VecDeque::new(), waiting_bytes: 0, is_blocked: false }));
+    }
+
+    /// Whether something waits.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| !line.pieces.is_empty())
+    }
+
+    /// Whether something is due that the stream does not take yet.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.is_blocked)
+    }
+
+    pub(crate) fn get(&self) -> &S {
+        &self.stream
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+}
+
+impl<S: Write> Held<S> {
+    /// Writes what may be written by then. Gives when to come again; `None` if nothing waits, or the stream takes no more.
+    ///
+    /// # Errors
+    /// If the stream broke.
+    pub(crate) fn let_go(&mut self, now: Instant) -> io::Result<Option<Instant>> {
+        let Some(line) = &mut self.line else { return Ok(None) };
+        line.is_blocked = false;
+        while let Some(piece) = line.pieces.front_mut() {
+            if piece.at <= now && !piece.has_left {
+                piece.has_left = true;
+                piece.at = line.delays.way().leaves(piece.at, now, piece.bytes.len());
+            }
+            if piece.at > now {
+                return Ok(Some(piece.at));
+            }
+            match piece.write(&mut self.stream) {
+                Ok(length) => line.waiting_bytes -= length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    line.is_blocked = true;
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+            if piece.written == piece.bytes.len() {
+                line.pieces.pop_front();
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes all that waits, as far as the stream takes it: the node says no more.
+    pub(crate) fn let_all_go(&mut self) {
+        let pieces = self.line.take().map(|line| line.pieces).unwrap_or_default();
+        for mut piece in pieces {
+            while piece.written < piece.bytes.len() {
+                // The peer sees the connection closed, at the latest.
+                if piece.write(&mut self.stream).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Piece {
+    fn write(&mut self, stream: &mut impl Write) -> io::Result<usize> {
+        match stream.write(&self.bytes[self.written..]) {
+            Ok(0) => Err(ErrorKind::WriteZero.into()),
+            Ok(length) => {
+                self.written += length;
+                Ok(length)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Line {
+    fn take(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let room = self.delays.way().room_bytes() - self.waiting_bytes;
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            bytes.extend_from_slice(&piece[..piece.len().min(room - bytes.len())]);
+        }
+        if bytes.is_empty() && pieces.iter().any(|piece| !piece.is_empty()) {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let length = bytes.len();
+        if length > 0 {
+            self.waiting_bytes += length;
+            let at = self.delays.due(Instant::now());
+            self.pieces.push_back(Piece { bytes, written: 0, at, has_left: false });
+        }
+        Ok(length)
+    }
+}
+
+impl<S: Read> Read for Held<S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(into)
+    }
+
+    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.stream.read_vectored(into)
+    }
+}
+
+impl<S: Write> Write for Held<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.line {
+            None => self.stream.write(bytes),
+            Some(line) => line.take(&[IoSlice::new(bytes)]),
+        }
+    }
+
+    fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.line {
+            None => self.stream.write_vectored(bytes),
+            Some(line) => line.take(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<S: Source> Source for Held<S> {
+    fn register(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.stream.register(registry, token, interests)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interests: Interest) -> io::Result<()> {
+        self.stream.reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.stream.deregister(registry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::apart::{Apart, Site};
+    use super::*;
+
+    /// Takes so many bytes, and then nothing.
+    struct Narrow {
+        room: usize,
+        bytes: Vec<u8>,
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let length = bytes.len().min(self.room);
+            if length == 0 {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            self.room -= length;
+            self.bytes.extend_from_slice(&bytes[..length]);
+            Ok(length)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn held(filters: &[&str]) -> Held<Narrow> {
+        let filters = filters.iter().map(|text| text.parse().unwrap()).collect();
+        let apart = Apart::new(Some(Site::new("1", filters).unwrap()));
+        let mut held = Held::new(Narrow { room: usize::MAX, bytes: Vec::new() });
+        held.hold(apart.way_to("").unwrap().delays(0));
+        held
+    }
+
+    #[test]
+    fn bytes_wait_until_they_are_due_and_come_whole_and_in_order() {
+        let mut held = held(&["rate=1MB/s", "delay=50ms"]);
+        held.stream.room = 1500;
+        let begun = Instant::now();
+        held.write_all(&[1; 1000]).unwrap();
+        assert_eq!(held.write_vectored(&[IoSlice::new(&[2; 999]), IoSlice::new(&[3])]).unwrap(), 1000);
+        let due = held.let_go(Instant::now()).unwrap().unwrap();
+        assert!(due >= begun + Duration::from_millis(50) && held.stream.bytes.is_empty());
+        let later = Instant::now() + Duration::from_millis(50);
+        let left = held.let_go(later).unwrap().unwrap();
+        assert!(left > later, "the rate gives it a millisecond");
+        let second = held.let_go(left).unwrap().unwrap();
+        assert_eq!(held.stream.bytes, [1; 1000]);
+        assert_eq!((held.let_go(second).unwrap(), held.is_holding()), (None, true), "the stream takes no more");
+        assert!(held.is_blocked());
+        held.stream.room = usize::MAX;
+        assert_eq!((held.let_go(second).unwrap(), held.is_holding()), (None, false));
+        assert!(!held.is_blocked());
+        assert_eq!(held.stream.bytes, [&[1; 1000][..], &[2; 999], &[3]].concat());
+    }
+
+    #[test]
+    fn no_more_waits_than_there_is_room_for_and_the_last_words_go_at_once() {
+        let mut held = held(&["rate=1MB/s", "delay=1s"]);
+        let room = held.line.as_ref().unwrap().delays.way().room_bytes();
+        assert_eq!(held.write(&vec![7; room + 5]).unwrap(), room);
+        assert_eq!(held.write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        held.let_all_go();
+        assert_eq!(held.stream.bytes.len(), room);
+    }
+}

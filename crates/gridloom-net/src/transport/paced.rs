@@ -1,0 +1,56 @@
+//! What a lane sends to another site: it waits until it is due, and its parts leave at the rate of the way ([`super::apart`]).
+//!
+//! Data wait where they lie, in the store, so a lane holds no bytes of its own.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::apart::Delays;
+use super::shared::Shared;
+
+/// So many bytes are given to the way at a time: messages have a turn between two such pieces.
+const PIECE_BYTES: usize = 16 << 10;
+/// A shorter wait is made up for by the next.
+const WAITS_LEAST: Duration = Duration::from_millis(2);
+
+/// The waits of one lane.
+pub(super) struct Paced {
+    delays: Delays,
+    shared: Arc<Shared>,
+    /// When the next part is due.
+    due: Instant,
+}
+
+impl Paced {
+    pub(super) fn new(delays: Delays, shared: Arc<Shared>) -> Paced {
+        Paced { delays, shared, due: Instant::now() }
+    }
+
+    /// Waits until what was sent then is due.
+    ///
+    /// # Errors
+    /// If the lane has ended.
+    pub(super) fn hold(&mut self, sent: Instant) -> io::Result<()> {
+        self.due = self.delays.due(sent);
+        self.shared.wait_until(self.due)
+    }
+
+    /// Waits until so many bytes have left.
+    ///
+    /// # Errors
+    /// If the lane has ended.
+    pub(super) fn part(&mut self, size_bytes: usize) -> io::Result<()> {
+        let mut left_bytes = size_bytes;
+        while left_bytes > 0 {
+            let piece = left_bytes.min(PIECE_BYTES);
+            left_bytes -= piece;
+            let now = Instant::now();
+            self.due = self.delays.way().leaves(self.due, now, piece);
+            if left_bytes == 0 || self.due > now + WAITS_LEAST {
+                self.shared.wait_until(self.due)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! What filters make of times where there are no letters: between two sites of a grid, which send streams of bytes.
+
+use gridloom_base::Time;
+
+use super::{Filter, FilterSpec, Pair};
+
+/// The filters of one direction, or of a part of it: what shares a rate shares one, and what keeps an order has one of its own.
+pub struct Times {
+    filters: Vec<Box<dyn Filter>>,
+    /// When the last bytes are due.
+    last: Time,
+}
+
+impl Times {
+    /// # Errors
+    /// If one of them changes bytes.
+    pub fn new(specs: &[FilterSpec], pair: Pair) -> Result<Times, String> {
+        let made = specs.iter().map(|spec| {
+            let filter = spec.make(pair).expect("made when it was parsed");
+            match filter.changes_bytes() {
+                true => Err(format!("filter {spec} changes bytes: between sites there may be rate, delay and jitter")),
+                false => Ok(filter),
+            }
+        });
+        Ok(Times { filters: made.collect::<Result<_, _>>()?, last: Time::ZERO })
+    }
+
+    /// For how long it holds what has left, at most, nanoseconds.
+    pub fn holds_ns_max(&self) -> u64 {
+        self.filters.iter().map(|filter| filter.holds_ns_max()).fold(0, u64::saturating_add)
+    }
+
+    /// When so many bytes have left that are sent then, behind those before them.
+    pub fn leaves(&mut self, at: Time, size_bytes: usize) -> Time {
+        self.filters.iter_mut().fold(at, |at, filter| filter.leaves(at, size_bytes))
+    }
+
+    /// When what left then is due: not before what left before it.
+    pub fn due(&mut self, left: Time) -> Time {
+        self.last = self.last.max(self.filters.iter_mut().fold(left, |at, filter| filter.due(at)));
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::time::MILLISECOND_NS;
+
+    use super::*;
+
+    #[test]
+    fn bytes_leave_at_the_rate_and_are_due_later_in_their_order() {
+        let specs = ["rate=1MB/s", "delay=16ms", "jitter=5ms"].map(|text| text.parse().unwrap());
+        let mut times = Times::new(&specs, Pair { from: 0, to: 1 }).unwrap();
+        assert_eq!(times.holds_ns_max(), 21 * MILLISECOND_NS);
+        let left: Vec<Time> = (0..3).map(|_| times.leaves(Time::ZERO, 1000)).collect();
+        assert_eq!(left, [1, 2, 3].map(|ms| Time(ms * MILLISECOND_NS)));
+        let due: Vec<Time> = left.iter().map(|left| times.due(*left)).collect();
+        assert!(due.is_sorted() && left.iter().zip(&due).all(|(left, due)| *due >= *left + 16 * MILLISECOND_NS));
+        let changing = Times::new(&["compress".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
+        assert!(changing.starts_with("filter compress changes bytes"));
+    }
+}
