@@ -65,6 +65,8 @@ impl Admission {
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
             if self.claim_share(now, &task, &inputs, out) {
                 self.admit_task(now, &task, inputs, members, out);
+                // What it reads is given the time to come: it is not held back at once.
+                self.last_progress = now;
                 has_admitted = true;
             } else if self.shares().has_room_for(&task, self.room_needed(&task, &inputs)) {
                 // Results of tasks that ended go to their clients, though others still run.
@@ -252,6 +254,26 @@ mod tests {
             assert_eq!(store.gave_way().len(), usize::from(is_admitted));
         }
         assert_eq!(store.0.next_start(|_| false).unwrap().id.client, OTHER);
+    }
+
+    /// Found by the soak (seeds 40042, 41870): what was let in by its share was held back in the same heartbeat, as nothing had moved for
+    /// long, and again each time.
+    #[test]
+    fn what_is_let_in_by_its_share_is_given_the_time_for_its_arguments_to_come() {
+        let half = offering_nothing().memory_bytes / 2;
+        let mut store = Store::new();
+        store.make(1, half);
+        store.0.add(Time(1), task(HOG, 2, TaskKind::call("m/f", 0), &[9], Some((2, half + 1))), false);
+        store.0.add(Time(1), task(OTHER, 1, TaskKind::call("m/f", 0), &[1], None), false);
+        let supply = Supply::direct(datum(OTHER, 1), bytes(half), OTHER, String::new(), 1);
+        store.0.expect(OTHER, vec![supply], false);
+        let Store(admission, members, out) = &mut store;
+        let refused = admission.admit(Time(1), members, out);
+        assert_eq!(refused, None, "the hog is asked to take its result");
+        let now = Time(1) + TAKE_HOME_NS_MAX;
+        assert!(admission.admit_by_shares(now, members, out));
+        assert_eq!(admission.unstick(now, out), None);
+        assert_eq!(admission.state(TaskId { client: OTHER, serial: 1 }), Some(crate::exec::State::Waiting));
     }
 
     #[test]
