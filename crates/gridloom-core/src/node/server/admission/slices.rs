@@ -55,11 +55,15 @@ impl Admission {
         let is_needed = self.executor.reads(whole) || self.fetches.is_awaited(whole);
         // What has no place is asked for again when its task is let in.
         let is_due = is_needed && self.replicas.is_known(whole) && !self.replicas.is_here(whole);
-        if client != NodeId::CATALOG || !is_due || !self.make_room_for(now, whole, size_bytes, out) {
+        if client != NodeId::CATALOG || !is_due {
             return;
         }
         let origin = self.fetches.get(whole).map_or(Origin::Copied, |awaited| awaited.origin);
+        // Its size is known from now on, also if its tasks are held back for lack of room.
         self.fetches.expect(whole, Awaited::new(size_bytes, origin, (self.config.id, String::new(), 1)));
+        if !self.make_room_for(now, whole, size_bytes, out) {
+            return;
+        }
         let new = Sliced { meta, has_place: [false; SLICES], is_here: [false; SLICES] };
         let sliced = self.slices.0.entry(whole).or_insert(new);
         if sliced.is_here[number] {

@@ -254,3 +254,26 @@ fn a_task_reads_what_is_made_after_its_maker_was_held_back() {
     assert_eq!(admission.next_start(|_| false).map(|task| task.id), Some(id(2)));
     admission.check().unwrap();
 }
+
+/// Found by the soak (seed 42681): a task was let in without room for a shared datum of unknown size, held back when the datum was to come in
+/// slices, and let in again as before, for ever.
+#[test]
+fn the_size_of_what_was_to_come_in_slices_is_known_when_its_task_is_let_in_again() {
+    let mut admission = Admission::new(Arc::new(offering_nothing()));
+    let (members, mut out) = (Members::default(), Vec::new());
+    let shared = DatumId { client: NodeId::CATALOG, serial: 8 };
+    let slice = shared.slices()[0];
+    admission.datum_here(Time(0), datum(9), offering_nothing().memory_bytes - 100, Origin::Made, &mut out);
+    let reads = Task { args: vec![Argument::Datum(shared)], ..task(1, &[], 11, 1) };
+    let id = reads.id;
+    admission.add(Time(0), reads, false);
+    assert_eq!(admission.admit(Time(0), &members, &mut out), None);
+    assert_eq!(admission.state(id), Some(State::Waiting));
+    let supply = Supply::direct(slice, Meta::array(Dtype::Float64, &[100]), HOLDER, "there:1".into(), 1);
+    admission.resupply(Time(1), NodeId::CATALOG, vec![supply], &members, &mut out);
+    assert_eq!(admission.state(id), Some(State::Held));
+    out.clear();
+    assert_eq!(admission.admit(Time(1), &members, &mut out), None);
+    assert_eq!(admission.state(id), Some(State::Held), "a result goes to its client first: {out:?}");
+    admission.check().unwrap();
+}
