@@ -42,7 +42,7 @@ pub(crate) struct Sessions {
 struct Session {
     client: NodeId,
     server: NodeId,
-    /// The client knows the server.
+    /// The client knows the server, or cannot reach the agent.
     is_ready: bool,
     last_serial: u64,
     calls: BTreeMap<TaskId, Call>,
@@ -139,14 +139,13 @@ impl Session {
 
     fn on_event(&mut self, event: Event, out: &mut Vec<Step>) {
         match event {
-            Event::Directory { grid, .. } if !self.is_ready => {
-                self.is_ready = grid.servers.iter().any(|server| server.node == self.server);
-                if self.is_ready {
-                    out.push(Step::Command(Command::Near { server: self.server }));
-                    let waiting: Vec<TaskId> = self.calls.keys().copied().collect();
-                    waiting.into_iter().for_each(|task| self.go_on(task, out));
-                }
+            Event::Directory { grid, .. }
+                if !self.is_ready && grid.servers.iter().any(|server| server.node == self.server) =>
+            {
+                self.begin_all(out);
             }
+            // Its client answers for the agent: it waits for that for a while, as clients do.
+            Event::AgentLost { .. } if !self.is_ready => self.begin_all(out),
             Event::Named { ask, answer } => self.on_answer(ask, answer, out),
             Event::TaskEnded { report, .. } => match self.copies.remove(&report.task) {
                 None => {}
@@ -164,6 +163,14 @@ impl Session {
             }
             _ => {}
         }
+    }
+
+    /// Calls wait for the client no longer.
+    fn begin_all(&mut self, out: &mut Vec<Step>) {
+        self.is_ready = true;
+        out.push(Step::Command(Command::Near { server: self.server }));
+        let waiting: Vec<TaskId> = self.calls.keys().copied().collect();
+        waiting.into_iter().for_each(|task| self.go_on(task, out));
     }
 
     /// Gets or puts what is next.

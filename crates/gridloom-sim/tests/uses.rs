@@ -9,6 +9,7 @@ use gridloom_core::graph::{Argument, Group, Task, TaskKind, Terms};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand};
 use gridloom_idl::{Actual, Definition};
+use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
 
 const IDL: &str = "Module t;\n\
@@ -248,6 +249,20 @@ fn a_call_whose_server_is_lost_gets_and_puts_elsewhere() {
     // The session of the lost server might come back.
     stage.sim.advance(RETURN_NS_MAX);
     stage.nothing_is_left(&["part/1", "part/2"]);
+}
+
+/// Found by the soak (seed 40870): the session of a server that had lost the agent waited for ever to hear of it.
+#[test]
+fn a_call_whose_server_cannot_reach_the_agent_fails() {
+    let mut stage = Stage::new();
+    // The first plan waits until links are measured.
+    stage.call("puts", 1, [1, SMALL]);
+    stage.sim.cut(HostId(0), HostId(1));
+    let puts = stage.begin("puts", 0, [2, SMALL]);
+    match stage.end(puts) {
+        Err(TaskError::Raised { kind, .. }) => assert_eq!(kind, "SharedDataError"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
