@@ -20,7 +20,7 @@ use gridloom_idl::{Does, UsedName};
 pub(crate) enum Step {
     Command(Command),
     /// A value that a call has made lies in the session's store.
-    Keep(DatumId, Meta),
+    Keep(DatumId, Meta, TaskId),
     /// A call has all that it waited for.
     GoesOn(TaskId),
     Fails(TaskId, NameError),
@@ -193,7 +193,7 @@ impl Session {
         let call = self.calls.entry(task).or_default();
         call.held.push(datum);
         let made_by = call.puts_as.map(|task| Maker { task, digest: digest(&used) });
-        out.push(Step::Keep(datum, meta.clone()));
+        out.push(Step::Keep(datum, meta.clone(), task));
         let source = Source { meta: meta.clone(), at: vec![client] };
         let id = GroupId { client, serial: known };
         // A group without calls: the client learns of the datum.

@@ -10,12 +10,11 @@ use gridloom_idl::{Does, UsedName};
 
 use crate::sessions::Step;
 use crate::simulation::Simulation;
-use crate::store::StoredValue;
 
 impl Simulation {
-    /// What a task gets before it computes, or puts after that. Where bodies run, they are to see to that themselves.
+    /// What a task gets before it computes, or puts after that. Bodies may see to that themselves.
     pub(crate) fn uses(&self, task: &Task, does: impl Fn(Does) -> bool) -> VecDeque<UsedName> {
-        if self.tasks.has_bodies() {
+        if !self.tasks.move_shared() {
             return VecDeque::new();
         }
         task.terms.uses_that(does).cloned().collect()
@@ -37,6 +36,11 @@ impl Simulation {
             self.sessions.open(server, client);
             client
         })
+    }
+
+    /// The server of which a client is the session, if it is one.
+    pub(crate) fn session_server(&self, client: NodeId) -> Option<NodeId> {
+        self.sessions.server_of(client)
     }
 
     /// Whether an event is for the session of a server, which has it then.
@@ -71,7 +75,10 @@ impl Simulation {
         for step in steps {
             match step {
                 Step::Command(command) => self.kernel.deliver(client, Input::Command(command)),
-                Step::Keep(datum, meta) => self.keep(client, datum, StoredValue { meta, bytes: None }),
+                Step::Keep(datum, meta, call) => {
+                    let value = self.tasks.value_to_put(call, meta);
+                    self.keep(client, datum, value);
+                }
                 Step::GoesOn(task) => self.goes_on(server, task),
                 Step::Fails(task, error) => {
                     let (kind, message) = (class_of(&error).to_string(), error.to_string());

@@ -49,6 +49,16 @@ pub trait Bodies: Send {
 
     /// An object has ended, and its state with it.
     fn end_object(&mut self, _object: ObjectId) {}
+
+    /// Whether the simulation moves the shared data that functions declare. Else bodies see to that.
+    fn leaves_sharing(&self) -> bool {
+        false
+    }
+
+    /// What the call puts under a name, as bytes of that description, if the simulation moves shared data.
+    fn value_to_put(&self, _call: TaskId, _meta: &Meta) -> Option<Arc<[u8]>> {
+        None
+    }
 }
 
 /// A server, as its tasks see it.
@@ -117,8 +127,15 @@ impl Tasks {
         }
     }
 
-    pub(crate) fn has_bodies(&self) -> bool {
-        self.bodies.is_some()
+    /// Whether the simulation moves the shared data that functions declare.
+    pub(crate) fn move_shared(&self) -> bool {
+        self.bodies.as_ref().is_none_or(|bodies| bodies.leaves_sharing())
+    }
+
+    /// What a call puts under a name, if there are bytes.
+    pub(crate) fn value_to_put(&self, call: TaskId, meta: Meta) -> StoredValue {
+        let bytes = self.bodies.as_ref().and_then(|bodies| bodies.value_to_put(call, &meta));
+        StoredValue { meta, bytes }
     }
 
     /// Begins a task. If it `waits`, it goes on when it has its shared data.

@@ -31,6 +31,7 @@ fn whatever_breaks_the_invariants_hold() {
             }
             Err(failure) => {
                 failure.records.iter().for_each(|record| println!("{} {} {}", record.at, record.node, record.what));
+                failure.situation.iter().filter(|_| alone.is_some()).for_each(|line| println!("{line}"));
                 failed.push(format!("{failure}\n  {}", failure.faults.join("\n  ")));
             }
         }

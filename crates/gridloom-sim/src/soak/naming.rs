@@ -10,6 +10,7 @@ use gridloom_base::{DatumId, GroupId, Method, NodeId, SplitMix64, TaskId, Time};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, NameCommand};
 
+use super::declaring::{Declaring, Due};
 use super::ledger::Ledger;
 use super::shared::Asked;
 use super::workload::{Draw, Work, array};
@@ -25,6 +26,8 @@ const LATE_NS: u64 = 40 * SECOND_NS;
 /// After it has nothing more to do, it waits so long for names that nobody has put.
 const PATIENCE_NS: u64 = 2 * SECOND_NS;
 
+/// Tells its draws from others.
+const DECLARING: u64 = 0x6465_636c_6172_6521;
 /// Numbers of groups, tasks and data for names, which no other work has.
 const GROUPS_FROM: u64 = 1 << 31;
 const SERIALS_FROM: u64 = 1 << 42;
@@ -83,6 +86,8 @@ pub(super) enum Deed {
     TakePart(DatumId, DatumId),
     /// Have all servers take copies, and wait for the datum.
     Spread(DatumId),
+    /// Call a function that shares data, or a group of such, or give that group up.
+    Declared(Due),
 }
 
 /// The part of a program.
@@ -106,6 +111,7 @@ pub(super) struct Naming {
     lent: BTreeMap<u64, DatumId>,
     /// Values of its own that it puts.
     own: BTreeMap<u64, DatumId>,
+    declaring: Declaring,
 }
 
 impl Naming {
@@ -121,16 +127,23 @@ impl Naming {
             agenda.push((last + PATIENCE_NS, Act::End));
         }
         let draw = Draw { random: SplitMix64::new(random.next_u64()), next_group: GROUPS_FROM, ..draw };
+        let apart = SplitMix64::new(random.clone().next_u64() ^ DECLARING);
+        let declaring = Declaring::new(now, node, apart, draw.elements);
         let (asks, found, awaited, parts, lent, own) = Default::default();
-        Naming { node, random, draw, agenda: agenda.into(), asks, next: 0, found, awaited, parts, lent, own }
+        Naming { node, random, draw, agenda: agenda.into(), asks, next: 0, found, awaited, parts, lent, own, declaring }
     }
 
     pub(super) fn next_at(&self) -> Option<Time> {
+        self.own_next_at().into_iter().chain(self.declaring.next_at()).min()
+    }
+
+    fn own_next_at(&self) -> Option<Time> {
         self.agenda.front().map(|(at, _)| *at)
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.agenda.is_empty() && self.asks.is_empty() && self.awaited.is_empty() && self.parts.is_empty()
+        let waits = !self.asks.is_empty() || !self.awaited.is_empty() || !self.parts.is_empty();
+        self.agenda.is_empty() && self.declaring.is_over() && !waits
     }
 
     /// Whether it puts that datum at the moment.
@@ -145,6 +158,7 @@ impl Naming {
     /// It begins so much later.
     pub(super) fn delay(&mut self, late_ns: u64) {
         self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
+        self.declaring.delay(late_ns);
     }
 
     /// Does one thing that is due, if any is. `held` are results of groups.
@@ -154,7 +168,10 @@ impl Naming {
         ledger: &mut Ledger,
         held: &BTreeMap<DatumId, f64>,
     ) -> Option<Deed> {
-        if self.next_at().is_none_or(|at| at > sim.now()) {
+        if let Some(due) = self.declaring.act(sim.now(), ledger) {
+            return Some(Deed::Declared(due));
+        }
+        if self.own_next_at().is_none_or(|at| at > sim.now()) {
             return None;
         }
         let (_, act) = self.agenda.pop_front().expect("there is a first");

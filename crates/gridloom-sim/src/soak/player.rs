@@ -11,6 +11,7 @@ use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64,
 use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::{Command, Event};
 
+use super::declaring::Due;
 use super::ledger::Ledger;
 use super::naming::{Deed, Naming};
 use super::workload::{Draw, Hashes, PlainCall, Work, array};
@@ -210,9 +211,8 @@ impl Player {
                     }
                 }
                 Act::CancelGroup => {
-                    if let Some(tasks) = self.open.first().and_then(|group| self.groups.get(group)).cloned() {
-                        ledger.cancelled.extend(&tasks);
-                        sim.command(self.node, Command::Cancel { tasks });
+                    if let Some(group) = self.open.first().copied() {
+                        self.cancel(sim, ledger, group);
                     }
                 }
                 Act::Get => {
@@ -250,9 +250,19 @@ impl Player {
                     let servers = self.servers.clone();
                     servers.into_iter().for_each(|server| self.place_at(sim, ledger, (datum, server), true, None));
                 }
+                Deed::Declared(Due::Call(call)) => self.call(sim, ledger, *call),
+                Deed::Declared(Due::Run(work)) => self.hand_over(sim, ledger, *work),
+                Deed::Declared(Due::GiveUp(group)) => self.cancel(sim, ledger, group),
             }
         }
         self.end_if_done(sim);
+    }
+
+    fn cancel(&self, sim: &mut Simulation, ledger: &mut Ledger, group: GroupId) {
+        if let Some(tasks) = self.groups.get(&group).filter(|_| self.open.contains(&group)).cloned() {
+            ledger.cancelled.extend(&tasks);
+            sim.command(self.node, Command::Cancel { tasks });
+        }
     }
 
     fn run_group(&mut self, sim: &mut Simulation, ledger: &mut Ledger) {

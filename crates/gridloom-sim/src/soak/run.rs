@@ -165,15 +165,28 @@ impl Run {
             self.sim.heal_all();
         }
         self.ledger.deadline = Time::NEVER;
+        self.end_stuck_sessions();
         if self.ledger.shared.is_used() {
             self.delete_names()?;
         }
         self.pass(QUIET_NS)?;
         self.sim.check();
+        // Nobody asks on behalf of functions of servers that have ended.
+        let sessions = self.ledger.shared.sessions.keys().copied();
+        self.ledger.killed.extend(sessions.filter(|session| self.sim.is_dead(*session)));
         for (invariant, check) in &mut self.checks {
             check.end(&self.sim, &self.ledger).map_err(|why| Broken { invariant, why })?;
         }
         Ok(())
+    }
+
+    /// Functions of servers that hang or sleep wait for names as long as these do: somebody ends them.
+    fn end_stuck_sessions(&mut self) {
+        let runs: Vec<NodeId> = Stage::running(&self.sim, Role::Server).collect();
+        let stuck = self.ledger.shared.sessions.iter().filter(|(_, server)| !runs.contains(server));
+        let stuck: Vec<NodeId> =
+            stuck.map(|(session, _)| *session).filter(|session| !self.sim.is_dead(*session)).collect();
+        stuck.into_iter().for_each(|session| self.sim.kill(session));
     }
 
     fn pass(&mut self, ns: u64) -> Result<(), Broken> {
@@ -300,6 +313,10 @@ impl Run {
         let mut events = self.sim.kernel.instruments_mut().trace.take_events();
         for (at, event) in &events {
             match event {
+                SimEvent::Begins { node } => {
+                    let server = self.sim.session_server(*node);
+                    self.ledger.shared.sessions.extend(server.map(|server| (*node, server)));
+                }
                 SimEvent::Placed { node, ask, named, server } => {
                     self.ledger.shared.placed((*node, *ask), named, *server)
                 }

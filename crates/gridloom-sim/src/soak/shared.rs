@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::{DatumId, Named, NodeId, TaskId, Time};
+use gridloom_idl::UsedName;
+
+use super::declared::value_of;
 
 /// Something that a program asked for about a name.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,6 +40,10 @@ pub(super) struct Shared {
     pub(super) answered: BTreeMap<AskId, (Time, bool)>,
     /// Finds that a program said it waits for no longer.
     pub(super) forgotten: BTreeSet<AskId>,
+    /// What calls declare that they get and put.
+    pub(super) declared: BTreeMap<TaskId, Vec<UsedName>>,
+    /// Clients of functions that do so, and their servers.
+    pub(super) sessions: BTreeMap<NodeId, NodeId>,
     /// Parts of shared data, and the tasks that make them.
     pub(super) parts: BTreeMap<DatumId, TaskId>,
     /// Values under names so far: each is of another.
@@ -57,17 +64,20 @@ impl Shared {
 
     /// Whether anybody has put a name, or asked about one.
     pub(super) fn is_used(&self) -> bool {
-        !self.asked.is_empty() || !self.of_insiders.is_empty()
+        !self.asked.is_empty() || !self.of_insiders.is_empty() || !self.declared.is_empty()
     }
 
     /// A client was told where to put what it asked for.
     pub(super) fn placed(&mut self, ask: AskId, named: &Named, server: NodeId) {
-        if let Some((_, Asked::Put { value, .. })) = self.asked.get(&ask) {
-            let version = Version { named: named.clone(), value: *value, ask, server };
-            self.versions.insert(named.datum, version);
-        } else {
-            self.of_insiders.insert(named.datum);
-        }
+        let value = match (self.asked.get(&ask), named.made_by) {
+            (Some((_, Asked::Put { value, .. })), _) => *value,
+            (None, Some(maker)) if self.sessions.contains_key(&ask.0) => value_of(maker.task),
+            _ => {
+                self.of_insiders.insert(named.datum);
+                return;
+            }
+        };
+        self.versions.insert(named.datum, Version { named: named.clone(), value, ask, server });
     }
 
     /// Whether the client was told where to put what it asked for.

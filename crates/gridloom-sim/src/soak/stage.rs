@@ -9,6 +9,7 @@ use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::{HostId, Platform};
 
+use super::declared;
 use super::insider::{FORGED, Insider, OWN, OWN_FROM};
 use super::ledger::Ledger;
 use super::places::{AGENT, AGENT_HOST, CLIENT_HOST, CLIENTS_MAX, PLATFORM, SERVERS};
@@ -27,7 +28,8 @@ const PARTS: Parts = Parts { least_bytes: 768, most_bytes: 12 << 10 };
 /// Functions and methods.
 fn offered() -> Vec<Definition> {
     let file = gridloom_idl::parse_file(IDL, "soak.idl").expect("the functions of the soak parse");
-    file.definitions.into_iter().chain(file.classes.into_iter().flat_map(|class| class.methods)).collect()
+    let methods = file.classes.into_iter().flat_map(|class| class.methods);
+    file.definitions.into_iter().chain(methods).chain(declared::offered()).collect()
 }
 
 /// A grid that stands, with its first client, and the others to come.
@@ -61,8 +63,8 @@ impl Stage {
         // Small arrays travel unasked.
         let elements = [100, 3_000, 14_000, 14_000][random.below(4) as usize];
         for number in 1..=SERVERS as u32 {
-            // A roomy one has room for all that a client holds, for three clients and one that means ill.
-            let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 540 };
+            // A roomy one has room for all that a client holds, for three clients and one that means ill, and for what their calls share.
+            let memory_bytes = 8 * elements * if ledger.is_tight { 6 + random.below(30) } else { 700 };
             let name = format!("server-{number}");
             let (slots, plain) = (1 + random.below(2) as u32, random.below(8) == 0);
             ledger.plain.extend(plain.then(|| name.clone()));
@@ -96,7 +98,7 @@ impl Stage {
         let nodes = || sim.nodes.iter().filter(|(_, node)| node.role != Role::Client);
         let addresses = nodes().map(|(_, node)| node.address.clone()).collect();
         let first = sim.nodes.iter().find(|(_, node)| node.role == Role::Client).expect("there is a client").0;
-        // Clients that come later are numbered from its own number on.
+        // Clients that come later, and sessions of functions, are numbered from its own number on.
         let make = |id: NodeId, _: &str| {
             let victims = [first].into_iter().chain((1..CLIENTS_MAX).map(|number| NodeId(id.0 + number))).collect();
             let (peers, shared, next) = (BTreeMap::new(), Vec::new(), 0);

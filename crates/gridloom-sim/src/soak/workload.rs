@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64, TaskError, TaskId};
 use gridloom_core::graph::{Argument, Group, Output, Retry, Source, Task, TaskKind, Terms};
 
+use super::declared;
 use crate::Bodies;
 
 /// The functions: one result, and two.
@@ -80,6 +81,14 @@ impl Bodies for Mix {
         let values = [mix(x, y, salt), mix(y, x, salt)];
         let results = task.outputs.iter().zip(values);
         Ok(results.map(|(output, value)| (output.meta.clone(), array(value, &output.meta))).collect())
+    }
+
+    fn leaves_sharing(&self) -> bool {
+        true
+    }
+
+    fn value_to_put(&self, call: TaskId, meta: &Meta) -> Option<Arc<[u8]>> {
+        Some(array(declared::value_of(call), meta).into())
     }
 }
 

@@ -31,6 +31,10 @@ struct Causes {
 impl Check for Causes {
     fn see(&mut self, _: &Simulation, ledger: &Ledger, now: Time, event: &SimEvent) -> Result<(), String> {
         let SimEvent::Told { node, event } = event else { return Ok(()) };
+        // What sessions of functions cannot have fails the calls that declare it. Their servers may be cut off from the agent.
+        if ledger.shared.sessions.contains_key(node) {
+            return Ok(());
+        }
         match event {
             Event::TaskEnded { report, .. } => match &report.outcome {
                 Ok(_) => Ok(()),
@@ -78,7 +82,8 @@ impl Causes {
         let (what, has_cause) = match error {
             TaskError::StoreFull { needed, limit, .. } => {
                 // What has room by itself finds it, unless others fill the store or data were placed there to stay.
-                let is_taken = !ledger.insiders.is_empty() || !ledger.placements.is_empty();
+                let is_kept = !ledger.placements.is_empty() || !ledger.shared.declared.is_empty();
+                let is_taken = !ledger.insiders.is_empty() || is_kept;
                 let has_cause = ledger.is_tight && (needed > limit || is_taken || ledger.damage.was_full());
                 ("a store was too small", has_cause)
             }
@@ -128,6 +133,18 @@ impl Causes {
             }
             TaskError::NotMapped { .. } | TaskError::NoSuchFunction { .. } | TaskError::ServerLost { .. } => {
                 ("no server was left", no_server)
+            }
+            TaskError::Raised { kind, .. } if task.is_some_and(|task| ledger.shared.declared.contains_key(&task)) => {
+                let damage = &ledger.damage;
+                let is_broken = damage.losses() > 0 || damage.was_full() || damage.agent_is_away(now);
+                let is_crowded = !ledger.insiders.is_empty() || !ledger.plain.is_empty() || damage.disk_was_full();
+                let has_cause = match kind.as_str() {
+                    "NoRoomToShare" => is_broken || ledger.is_tight || is_crowded,
+                    "SharedDataError" => is_broken || ledger.is_tight,
+                    // One call alone puts a name that is not replaced, and may put it again.
+                    _ => false,
+                };
+                ("a call could not share what it declares", has_cause)
             }
             TaskError::NotKept { .. } => ("a server could not keep durable data", ledger.damage.disk_was_full()),
             TaskError::OutOfMemory { .. } => ("a node had no memory for a datum", ledger.damage.was_full()),

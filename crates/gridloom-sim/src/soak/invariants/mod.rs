@@ -5,6 +5,7 @@
 
 mod causes;
 mod client_traffic;
+mod declared;
 mod given_back;
 mod immutable;
 mod objects;
@@ -49,6 +50,7 @@ pub const ALL: &[Invariant] = &[
     shared_found::INVARIANT,
     shared_answers::INVARIANT,
     shared_deleted::INVARIANT,
+    declared::INVARIANT,
     silence::INVARIANT,
     given_back::INVARIANT,
 ];

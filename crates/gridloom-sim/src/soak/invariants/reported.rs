@@ -33,7 +33,13 @@ impl Check for Reported {
             SimEvent::Wants { node, datum } => {
                 self.asked.insert((*node, *datum));
             }
-            SimEvent::Releases { node, data } => self.released.extend(data.iter().map(|datum| (*node, *datum))),
+            SimEvent::Releases { node, data } => {
+                self.released.extend(data.iter().map(|datum| (*node, *datum)));
+                // A function that is given up asks no longer.
+                if ledger.shared.sessions.contains_key(node) {
+                    self.asked.retain(|(by, datum)| by != node || !data.contains(datum));
+                }
+            }
             SimEvent::Dropped { node, datum } => {
                 let is_kept = self.is_kept(*node, *datum);
                 if is_kept && sim.client(*node).is_some() {

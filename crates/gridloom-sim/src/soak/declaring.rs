@@ -1,0 +1,178 @@
+//! Calls of functions that declare which shared data they get and put: name and size are expressions of their arguments.
+//!
+//! A few names are replaced by all programs. Each other name is put by one call alone, so it never exists before. A call waits for what it
+//! gets: it has a time limit, or is cancelled with its group, as what puts the name may fail. All is drawn apart from other work.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{Dtype, GroupId, Meta, NodeId, SplitMix64, TaskId, Time};
+use gridloom_core::graph::{Argument, Group, Task, TaskKind, Terms};
+use gridloom_idl::{Actual, Definition};
+
+use super::declared::{OWN, offered};
+use super::ledger::Ledger;
+use super::workload::{PlainCall, Work};
+
+/// One client of so many calls no such function.
+const ONE_WITHOUT_OF: u64 = 2;
+const ACTS_MAX: u64 = 12;
+/// Most acts are within the first time, the others within the second.
+const SOON_NS: u64 = 3 * SECOND_NS;
+const LATE_NS: u64 = 20 * SECOND_NS;
+/// A call waits for a name no longer than for a time between these, and a group for the greater.
+const WAITS_NS: Range<u64> = 5 * SECOND_NS..40 * SECOND_NS;
+/// Numbers of names that all programs replace.
+const COMMON: Range<u64> = 0..4;
+/// Numbers of tasks and groups, which no other work has.
+const SERIALS_FROM: u64 = 1 << 43;
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Act {
+    Put,
+    Replace,
+    Get,
+    Pass,
+    /// A chain of calls, each of which gets what the one before puts.
+    Group,
+    /// Cancels a group of which something has not ended.
+    GiveUp(GroupId),
+}
+
+const DRAWN: [Act; 8] = [Act::Put, Act::Put, Act::Replace, Act::Get, Act::Get, Act::Get, Act::Pass, Act::Group];
+
+/// What its player is to do for it.
+pub(super) enum Due {
+    Call(Box<PlainCall>),
+    Run(Box<Work>),
+    GiveUp(GroupId),
+}
+
+/// The part of a program.
+#[derive(Debug)]
+pub(super) struct Declaring {
+    client: NodeId,
+    random: SplitMix64,
+    functions: Vec<Definition>,
+    /// Elements of the largest of what it shares.
+    elements: u64,
+    agenda: VecDeque<(Time, Act)>,
+    /// Tasks and groups so far, and names of its own.
+    made: u64,
+    names: u64,
+}
+
+impl Declaring {
+    pub(super) fn new(now: Time, client: NodeId, mut random: SplitMix64, elements: u64) -> Declaring {
+        let mut agenda = Vec::new();
+        if random.below(ONE_WITHOUT_OF) > 0 {
+            for _ in 0..random.below(ACTS_MAX) {
+                let within_ns = if random.below(4) == 0 { LATE_NS } else { SOON_NS };
+                agenda.push((now + random.below(within_ns), DRAWN[random.below(DRAWN.len() as u64) as usize]));
+            }
+            agenda.sort();
+        }
+        Declaring { client, random, functions: offered(), elements, agenda: agenda.into(), made: 0, names: 0 }
+    }
+
+    pub(super) fn next_at(&self) -> Option<Time> {
+        self.agenda.front().map(|(at, _)| *at)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.agenda.is_empty()
+    }
+
+    /// It begins so much later.
+    pub(super) fn delay(&mut self, late_ns: u64) {
+        self.agenda.iter_mut().for_each(|(at, _)| *at = *at + late_ns);
+    }
+
+    /// One thing that is due, if any is.
+    pub(super) fn act(&mut self, now: Time, ledger: &mut Ledger) -> Option<Due> {
+        if self.next_at().is_none_or(|at| at > now) {
+            return None;
+        }
+        let (_, act) = self.agenda.pop_front().expect("there is a first");
+        let (function, number) = match act {
+            Act::Put => (self.one_that_puts(), self.new_name()),
+            Act::Replace => ("replaces", self.below(COMMON)),
+            Act::Get => ("gets", self.some_name()),
+            Act::Pass => ("passes", self.name_to_pass_on()),
+            Act::Group => return Some(Due::Run(Box::new(self.group(now, ledger)))),
+            Act::GiveUp(group) => return Some(Due::GiveUp(group)),
+        };
+        let task = self.task(ledger, function, number);
+        let waits = matches!(act, Act::Get | Act::Pass);
+        let limit_ns = waits.then(|| self.below(WAITS_NS));
+        Some(Due::Call(Box::new(PlainCall { task, sources: Vec::new(), results: Vec::new(), limit_ns })))
+    }
+
+    fn below(&mut self, range: Range<u64>) -> u64 {
+        range.start + self.random.below(range.end - range.start)
+    }
+
+    fn one_that_puts(&mut self) -> &'static str {
+        if self.random.below(3) == 0 { "keeps" } else { "puts" }
+    }
+
+    /// A name that nothing has put.
+    fn new_name(&mut self) -> u64 {
+        self.names += 1;
+        OWN * self.client.0 + self.names
+    }
+
+    /// A name that is put, or may be put later.
+    fn some_name(&mut self) -> u64 {
+        let own = OWN * self.client.0 + 1 + self.random.below(self.names + 1);
+        if self.random.below(3) == 0 { self.below(COMMON) } else { own }
+    }
+
+    /// The number before a new name.
+    fn name_to_pass_on(&mut self) -> u64 {
+        self.new_name() - 1
+    }
+
+    fn group(&mut self, now: Time, ledger: &mut Ledger) -> Work {
+        let (puts, first) = (self.one_that_puts(), self.new_name());
+        let mut tasks = vec![self.task(ledger, puts, first)];
+        for _ in 0..self.random.below(4) {
+            let last = self.name_to_pass_on();
+            tasks.push(self.task(ledger, "passes", last));
+        }
+        for _ in 0..self.random.below(4) {
+            let number = self.below(first..OWN * self.client.0 + self.names + 1);
+            tasks.push(self.task(ledger, "gets", number));
+        }
+        let id = GroupId { client: self.client, serial: self.serial() };
+        self.agenda.push_back((now + WAITS_NS.end, Act::GiveUp(id)));
+        self.agenda.make_contiguous().sort();
+        let group = Group { id, tasks, sources: Default::default(), wanted: Vec::new() };
+        Work { group, sources: Vec::new(), made: Vec::new(), wanted: Default::default() }
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.made += 1;
+        SERIALS_FROM + self.made
+    }
+
+    fn task(&mut self, ledger: &mut Ledger, function: &str, number: u64) -> Task {
+        let id = TaskId { client: self.client, serial: self.serial() };
+        let name = format!("part/{function}");
+        let is_it = |definition: &&Definition| definition.signature.name == name;
+        let signature = &self.functions.iter().find(is_it).expect("it is one of them").signature;
+        let (meta, bytes) = (Meta::scalar(Dtype::Int32), |value: u64| (value as i32).to_ne_bytes().to_vec());
+        let values = [number, self.elements];
+        let actual = values.map(|value| Actual { meta: meta.clone(), inline: Some(bytes(value)) });
+        let bound = signature.bind(&actual, &[]).expect("the functions of the soak take two numbers");
+        ledger.shared.declared.insert(id, bound.uses.clone());
+        Task {
+            id,
+            kind: TaskKind::call(&name, signature.hash()),
+            args: values.map(|value| Argument::Inline { meta: meta.clone(), bytes: bytes(value) }).to_vec(),
+            outputs: Vec::new(),
+            work_flops: Some(1e6 + self.random.below(200) as f64 * 1e6),
+            terms: Terms { uses: bound.uses.into(), ..Terms::default() },
+        }
+    }
+}
