@@ -54,7 +54,8 @@ def local(
         How many.
     sites : int, optional
         Over how many sites they are divided, in order: with two, the first half is in the first one, and so are the program and the agent.
-        Servers of different sites share no memory. Sites have addresses of their own: ``127.0.0.1``, ``127.0.0.2`` and so on.
+        Servers of different sites share no memory. Sites have addresses of their own: ``127.0.0.1``, ``127.0.0.2`` and so on. Under
+        ``gridloom simulate`` and ``gridloom testbed`` the links of the platform hold instead.
     latency : str or float, optional
         What passes between two sites takes so much longer, one way: a text with a unit, such as ``"16ms"``, or seconds; at most 2 s.
     bandwidth : str or float, optional
