@@ -424,6 +424,8 @@ fn mapping() -> Figure {
                 pace: 1.0,
                 functions: [("m/f".to_string(), FunctionModel::default())].into(),
                 busy_s: vec![0.0],
+                release: String::new(),
+                protocol: 0,
             })
             .collect(),
         client_links: vec![link; servers as usize],

@@ -20,6 +20,7 @@ use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, ServerToCatalog};
 use gridloom_core::node::message::{DirectoryToAgent, DirectoryToServer};
 use gridloom_core::node::message::{TaskMessage, TaskToServer};
+use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::{
     Agent, AgentConfig, AgentTimer, Client, ClientConfig, ClientTimer, Command, Effect, Event, Input, Message,
     NameCommand, Role, Server, ServerConfig, ServerTimer, Timer,
@@ -244,7 +245,7 @@ impl Play {
         if self.up.insert(peer) {
             let (name, address) =
                 (format!("p{peer}"), if peer == AGENT { "agent:1".into() } else { format!("p{peer}:1") });
-            self.input(Input::PeerUp { peer, role, name, address });
+            self.input(Input::PeerUp { peer, role, name, address, version: VERSIONS.1 });
         }
     }
 
@@ -367,6 +368,7 @@ impl Play {
                 slowdown: 1.0,
                 functions: functions(),
                 codes: BTreeMap::new(),
+                release: String::new(),
             })
             .into(),
             Node::Client(_) => return,

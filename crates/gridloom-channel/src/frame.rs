@@ -27,6 +27,7 @@ use thiserror::Error;
 use gridloom_base::limits::FRAME_BYTES_MAX;
 use gridloom_base::{DatumId, Meta};
 
+use super::dialect::Dialect;
 use super::tags::{CHANGED, Key, TAG_BYTES, Tagger};
 
 /// Bytes before the body.
@@ -193,12 +194,18 @@ impl Decoder {
 pub struct Encoder {
     sequence: u32,
     tagger: Option<Tagger>,
+    dialect: Dialect,
 }
 
 impl Encoder {
     /// From the next frame on, tags follow bodies.
     pub(super) fn authenticate(&mut self, key: Key) {
         self.tagger = Some(Tagger::new(key));
+    }
+
+    /// From the next frame on, messages are such that the peer reads them.
+    pub(super) fn speak(&mut self, dialect: Dialect) {
+        self.dialect = dialect;
     }
 
     /// The tag of the frame whose header was made last; empty without keys.
@@ -212,7 +219,7 @@ impl Encoder {
     /// If the body exceeds the limit; `out` is as before then.
     pub fn message<T: Serialize>(&mut self, kind: Kind, value: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let start = self.open(kind, out);
-        append(value, out);
+        self.dialect.append(value, out);
         self.close(start, out)
     }
 
@@ -224,7 +231,7 @@ impl Encoder {
         let start = self.open(Kind::Data, out);
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
-        append(header, out);
+        self.dialect.append(header, out);
         let length = (out.len() - at - 4) as u32;
         out[at..at + 4].copy_from_slice(&length.to_le_bytes());
         out.extend_from_slice(payload);
@@ -280,19 +287,15 @@ impl Encoder {
 ///
 /// # Errors
 /// If it does not parse, or bytes are left over.
-pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(FrameError::Malformed { why: format!("{} bytes left over", rest.len()) }),
-        Err(error) => Err(FrameError::Malformed { why: error.to_string() }),
-    }
+pub fn parse<T: DeserializeOwned>(body: &[u8], dialect: Dialect) -> Result<T, FrameError> {
+    dialect.parse(body).map_err(|why| FrameError::Malformed { why })
 }
 
 /// Parses the body of a data frame into header and payload, and checks that the description fits the payload.
 ///
 /// # Errors
 /// If it does not parse or does not fit.
-pub fn parse_data(body: &[u8]) -> Result<(DataHeader, &[u8]), FrameError> {
+pub fn parse_data(body: &[u8], dialect: Dialect) -> Result<(DataHeader, &[u8]), FrameError> {
     let malformed = |why: &str| FrameError::Malformed { why: why.into() };
     let (length, rest) = body.split_first_chunk::<4>().ok_or_else(|| malformed("no header length"))?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -300,16 +303,11 @@ pub fn parse_data(body: &[u8]) -> Result<(DataHeader, &[u8]), FrameError> {
         return Err(malformed("header longer than the frame"));
     }
     let (header, payload) = rest.split_at(length);
-    let header: DataHeader = parse(header)?;
+    let header: DataHeader = parse(header, dialect)?;
     if header.meta.checked_size_bytes() != Some(payload.len() as u64) {
         return Err(malformed("description does not fit the payload"));
     }
     Ok((header, payload))
-}
-
-fn append<T: Serialize>(value: &T, out: &mut Vec<u8>) {
-    let buffer = std::mem::take(out);
-    *out = postcard::to_extend(value, buffer).expect("postcard into a vector fails for no type of ours");
 }
 
 #[cfg(test)]
@@ -329,9 +327,9 @@ mod tests {
         encoder.data(&header(), &[5; 16], &mut bytes).unwrap();
         let mut decoder = Decoder::default();
         let (frame, end) = decoder.next(&bytes, Limits::CONTROL).unwrap().unwrap();
-        assert_eq!(parse::<(u32, String)>(frame.body).unwrap(), (1, "a".to_string()));
+        assert_eq!(parse::<(u32, String)>(frame.body, Dialect::OWN).unwrap(), (1, "a".to_string()));
         let (frame, second) = decoder.next(&bytes[end..], Limits::CONTROL).unwrap().unwrap();
-        assert_eq!(parse_data(frame.body).unwrap(), (header(), &[5u8; 16][..]));
+        assert_eq!(parse_data(frame.body, Dialect::OWN).unwrap(), (header(), &[5u8; 16][..]));
         assert_eq!(end + second, bytes.len());
     }
 
@@ -376,6 +374,6 @@ mod tests {
         let mut bytes = Vec::new();
         Encoder::default().data(&header(), &[5; 15], &mut bytes).unwrap();
         let (frame, _) = Decoder::default().next(&bytes, Limits::CONTROL).unwrap().unwrap();
-        assert!(parse_data(frame.body).is_err());
+        assert!(parse_data(frame.body, Dialect::OWN).is_err());
     }
 }

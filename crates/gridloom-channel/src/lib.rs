@@ -21,7 +21,8 @@
 //! 4. *End.* What was written before an end closed arrives, unless the stream itself breaks.
 //! 5. *Tags.* With keys ([`Channel::authenticate`]), each frame carries a tag, and one that is not of the peer, or not as it was
 //!    sent, is an error ([`tags`]).
-//! 6. *Cost.* Frames that are queued together leave in one system call if the stream takes them. A bulk frame's payload is
+//! 6. *Dialect.* Messages go out as the peer has them ([`Outbound::speak`]): without the fields that its version does not know ([`dialect`]).
+//! 7. *Cost.* Frames that are queued together leave in one system call if the stream takes them. A bulk frame's payload is
 //!    written from where it lies and, if it is longer than the buffer, read to where it stays.
 //!
 //! `gridloom-conformance` has the suite of this contract, which each world runs on its own channels, and the one place
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod channel;
+pub mod dialect;
 pub mod frame;
 mod inbound;
 mod outbound;
@@ -37,6 +39,7 @@ mod spares;
 pub mod tags;
 
 pub use channel::Channel;
+pub use dialect::Dialect;
 pub use frame::{Kind, Limits};
 pub use inbound::{Body, Buffers, Filled, Inbound};
 pub use outbound::{Bulk, Outbound};

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 
 use serde::Serialize;
 
+use super::dialect::Dialect;
 use super::frame::{DataHeader, Encoder, FrameError, HEADER_BYTES, Kind};
 use super::inbound::Buffers;
 use super::tags::Key;
@@ -68,6 +69,11 @@ impl Outbound {
     /// From the next frame on, tags follow bodies.
     pub fn authenticate(&mut self, key: Key) {
         self.encoder.authenticate(key);
+    }
+
+    /// From the next frame on, messages are such that the peer reads them.
+    pub fn speak(&mut self, dialect: Dialect) {
+        self.encoder.speak(dialect);
     }
 
     /// Queues an urgent frame with `value` in postcard as its body.

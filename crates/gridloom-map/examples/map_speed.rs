@@ -126,6 +126,8 @@ fn grid(servers: usize) -> GridView {
         pace: 1.0,
         functions: [("m/f".to_owned(), FunctionModel::default())].into(),
         busy_s: vec![0.0; 1 + number % 4],
+        release: String::new(),
+        protocol: 0,
     };
     GridView {
         servers: (0..servers).map(&mut server).collect(),

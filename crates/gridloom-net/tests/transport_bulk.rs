@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use gridloom_base::limits::PARTS;
 use gridloom_base::{DatumId, Dtype, Meta};
 use gridloom_channel::tags::{TAG_BYTES, Tagger};
-use gridloom_channel::{Key, Keys, frame};
+use gridloom_channel::{Dialect, Key, Keys, frame};
 use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
@@ -168,7 +168,7 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let mut tagger = send(&mut bulk, keys, 1);
     let arrived = DatumId { client: raw_id(), serial: 1 };
     server.expect_datum(arrived);
-    bulk.write_all(&tagged(&mut tagger, &encode_header(&header(2, LARGE)))).unwrap();
+    bulk.write_all(&tagged(&mut tagger, &encode_header(&header(2, LARGE), Dialect::OWN))).unwrap();
     bulk.write_all(&[0; 1000]).unwrap();
     drop((control, bulk));
     server.expect_lost(raw_id());
@@ -186,7 +186,7 @@ fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
     let _control = shaken(&server, Purpose::Control, 0);
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
     let (header, mut tagger) = (header(1, SIZE_BYTES), Tagger::new(keys.send));
-    bulk.write_all(&tagged(&mut tagger, &encode_header(&header))).unwrap();
+    bulk.write_all(&tagged(&mut tagger, &encode_header(&header, Dialect::OWN))).unwrap();
     for part in vec![7; 3 << 20].chunks(PARTS.of(SIZE_BYTES) as usize) {
         bulk.write_all(&tagged(&mut tagger, part)).unwrap();
     }
@@ -224,7 +224,7 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
     let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
-    bulk.write_all(&tagged(&mut Tagger::new(keys.send), &encode_header(&header(1, LARGE)))).unwrap();
+    bulk.write_all(&tagged(&mut Tagger::new(keys.send), &encode_header(&header(1, LARGE), Dialect::OWN))).unwrap();
     drop(bulk);
     // The control connection lives: the server says there how far it came, and takes another stream.
     let mut said = [0; 9];
@@ -238,9 +238,9 @@ fn a_broken_stream_is_reported_and_a_new_one_taken() {
 #[test]
 fn a_bulk_header_that_lies_ends_the_peer() {
     for bad in [
-        encode_header(&CargoHeader { size_bytes: 5, ..header(1, 9) }),
-        encode_header(&header(0, 100)),
-        encode_header(&"what is this"),
+        encode_header(&CargoHeader { size_bytes: 5, ..header(1, 9) }, Dialect::OWN),
+        encode_header(&header(0, 100), Dialect::OWN),
+        encode_header(&"what is this", Dialect::OWN),
     ] {
         let server = server();
         let _control = shaken(&server, Purpose::Control, 0);
@@ -329,7 +329,7 @@ fn where_shared_memory_fails_tcp_is_taken() {
     assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));
     let mut length = [0; 4];
     bulk.read_exact(&mut length).unwrap();
-    let header: CargoHeader = decode_header(length, &mut bulk).unwrap();
+    let header: CargoHeader = decode_header(length, &mut bulk, Dialect::OWN).unwrap();
     assert!(header.serial > 0 && header.size_bytes == LARGE, "{header:?}");
     assert!(read_parts(&mut bulk) == pattern(1, LARGE));
 }
@@ -360,7 +360,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     control.read_exact(&mut head).unwrap();
     let mut body = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize];
     control.read_exact(&mut body).unwrap();
-    let Aside::OpenBulk { stream } = frame::parse(&body).unwrap() else { panic!("{body:?}") };
+    let Aside::OpenBulk { stream } = frame::parse(&body, Dialect::OWN).unwrap() else { panic!("{body:?}") };
     let refused = |stream| {
         let mut socket = connect(&server);
         let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(Purpose::BulkReceive, stream)).unwrap();
@@ -373,7 +373,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
     let mut length = [0; 4];
     bulk.read_exact(&mut length).unwrap();
     refused(stream);
-    assert_eq!(decode_header::<CargoHeader>(length, &mut bulk).unwrap().size_bytes, LARGE);
+    assert_eq!(decode_header::<CargoHeader>(length, &mut bulk, Dialect::OWN).unwrap().size_bytes, LARGE);
     assert!(read_parts(&mut bulk) == pattern(1, LARGE));
     server.still_serves();
 }

@@ -9,9 +9,10 @@ use gridloom_channel::Kind;
 use gridloom_channel::frame::Encoder;
 use gridloom_channel::tags::Tagger;
 use gridloom_core::node::message::{LinkMessage, Message};
+use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
-use gridloom_net::transport::handshake::{Handshake, Purpose, VERSIONS, framed};
+use gridloom_net::transport::handshake::{Handshake, Purpose, framed};
 use transport_support::*;
 
 /// The node closes the connection, whatever it says before.

@@ -7,8 +7,8 @@ use std::net::{Shutdown, TcpStream};
 
 use gridloom_base::limits;
 use gridloom_base::{DatumId, Dtype, Meta};
-use gridloom_channel::Keys;
 use gridloom_channel::tags::Tagger;
+use gridloom_channel::{Dialect, Keys};
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::transport::handshake::Purpose;
@@ -65,7 +65,7 @@ impl Chain {
         let meta = Meta::array(Dtype::Uint8, &[SIZE_BYTES]);
         let cargo = Cargo::Datum { datum: datum(), meta };
         let header = CargoHeader { serial: 1, cargo, size_bytes: SIZE_BYTES, goes_on: None };
-        let head = encode_header(&header);
+        let head = encode_header(&header, Dialect::OWN);
         self.bulk.write_all(&[&head[..], &self.tagger.tag(&[&head])].concat()).unwrap();
     }
 

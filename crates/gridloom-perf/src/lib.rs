@@ -119,6 +119,12 @@ pub struct ServerView {
     pub functions: BTreeMap<String, FunctionModel>,
     /// Work already promised to other groups: seconds from now until each slot is free, ascending, `slots` long.
     pub busy_s: Vec<f64>,
+    /// The release of Gridloom that it runs; empty if it, or its agent, does not say.
+    #[serde(default)]
+    pub release: String,
+    /// Version of the protocol in which it and its agent talk; 0 if the agent does not say.
+    #[serde(default)]
+    pub protocol: u16,
 }
 
 /// The grid as known, seen from one client. Servers are in order of name.
@@ -149,5 +155,12 @@ impl ServerView {
     /// Predicted seconds of one call of `function` of that size with nothing beside it, `None` if the server does not offer it.
     pub fn task_seconds(&self, function: &str, size: Size) -> Option<f64> {
         Some(self.functions.get(function)?.seconds(size, self.speed_flops) * self.pace)
+    }
+
+    /// Release and version of the protocol, for people: `0.1.0/47`, with `?` for what is not known.
+    pub fn runs(&self) -> String {
+        let release = if self.release.is_empty() { "?" } else { &self.release };
+        let protocol = if self.protocol == 0 { "?".to_string() } else { self.protocol.to_string() };
+        format!("{release}/{protocol}")
     }
 }

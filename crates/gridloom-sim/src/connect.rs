@@ -13,6 +13,7 @@
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Input;
+use gridloom_core::node::version::VERSIONS;
 
 use crate::kernel::Occurrence;
 use crate::nodes::Life;
@@ -81,7 +82,7 @@ impl Simulation {
         let listens_at = self.node(dialler).address.clone();
         for (node, peer, address) in [(target, dialler, listens_at), (dialler, target, address)] {
             let (role, name) = (self.node(peer).role, self.node(peer).name.clone());
-            self.kernel.deliver(node, Input::PeerUp { peer, role, name, address });
+            self.kernel.deliver(node, Input::PeerUp { peer, role, name, address, version: VERSIONS.1 });
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
 
-/// List the grid's servers: their addresses, slots, speeds and functions.
+/// List the grid's servers: their addresses, slots, speeds, releases and functions.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom servers --json")]
 pub struct Options {
@@ -31,6 +31,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 "plain": server.plain,
                 "memory_bytes": server.memory_bytes,
                 "speed_flops": server.speed_flops,
+                "release": server.release,
+                "protocol": server.protocol,
                 "functions": server.functions.keys().filter(|name| is_listed(name)).collect::<Vec<_>>(),
             })
         });
@@ -42,18 +44,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     print_line(&format!(
-        "{:<20} {:<22} {:>5} {:>10} {:>9}  functions",
-        "server", "address", "slots", "Gflop/s", "GiB"
+        "{:<20} {:<22} {:>5} {:>10} {:>9}  {:<10} functions",
+        "server", "address", "slots", "Gflop/s", "GiB", "release"
     ))?;
     for server in &view.servers {
         let speed = server.speed_flops.map_or("?".to_string(), |flops| format!("{:.1}", flops / 1e9));
         let memory = server.memory_bytes as f64 / f64::from(1 << 30);
         let plain = if server.plain { " (plain)" } else { "" };
         print_line(&format!(
-            "{:<20} {:<22} {:>5} {speed:>10} {memory:>9.1}  {}{plain}",
+            "{:<20} {:<22} {:>5} {speed:>10} {memory:>9.1}  {:<10} {}{plain}",
             server.name,
             server.address,
             server.slots,
+            server.runs(),
             server.functions.keys().filter(|name| is_listed(name)).count()
         ))?;
     }

@@ -374,6 +374,8 @@ mod tests {
             pace: 1.0,
             functions: BTreeMap::from([("m/f".to_string(), FunctionModel::default())]),
             busy_s: vec![0.0],
+            release: String::new(),
+            protocol: 0,
         }
     }
 

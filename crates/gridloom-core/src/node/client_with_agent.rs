@@ -23,6 +23,7 @@ use super::log::{Category, LogLine};
 use super::message::{DirectoryMessage, DirectoryToAgent, DirectoryToServer, LinkMessage, Message};
 use super::protocol::{Effect, Event, Input, Role};
 use super::timer::Timer;
+use super::version::VERSIONS;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::{Level, Machine, NodeId, Time};
 
@@ -209,7 +210,7 @@ impl ClientWithAgent {
                     (Half::Client, Effect::Dial { address }) if address == OWN_AGENT => {
                         let up = |peer, role| {
                             let (name, address) = (String::new(), OWN_AGENT.to_string());
-                            Input::PeerUp { peer, role, name, address }
+                            Input::PeerUp { peer, role, name, address, version: VERSIONS.1 }
                         };
                         queue.push_back((Half::Agent, up(client, Role::Client)));
                         queue.push_back((Half::Client, up(agent, Role::Agent)));
@@ -257,12 +258,8 @@ impl Machine for ClientWithAgent {
                 self.dial(now, out);
                 both(Input::Start)
             }
-            Input::PeerUp { peer, role, ref name, ref address } => {
-                if self.on_peer_up(peer, role, name, address, out) {
-                    both(input)
-                } else {
-                    vec![(Half::Client, input)]
-                }
+            Input::PeerUp { peer, role, ref name, ref address, .. } => {
+                if self.on_peer_up(peer, role, name, address, out) { both(input) } else { vec![(Half::Client, input)] }
             }
             Input::PeerLost { peer, .. } => {
                 if self.lost(peer) {
@@ -362,7 +359,7 @@ mod tests {
 
         fn is_up(&mut self) -> Vec<Effect> {
             let (name, address) = ("s".to_string(), "host:1".to_string());
-            self.handle(Input::PeerUp { peer: SERVER, role: Role::Server, name, address })
+            self.handle(Input::PeerUp { peer: SERVER, role: Role::Server, name, address, version: VERSIONS.1 })
         }
 
         fn alias_is_known(&mut self) -> Vec<Effect> {
@@ -396,6 +393,7 @@ mod tests {
             slowdown: 1.0,
             functions: Vec::new(),
             codes: BTreeMap::new(),
+            release: String::new(),
         };
         let refused =
             test.handle(Input::Received { from: SERVER, message: DirectoryToAgent::Register(registration).into() });

@@ -11,6 +11,7 @@ pub mod protocol;
 mod seen;
 pub mod server;
 mod timer;
+pub mod version;
 pub mod world;
 
 pub use agent::{Agent, AgentConfig};

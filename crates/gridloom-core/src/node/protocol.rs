@@ -97,6 +97,8 @@ pub enum Input {
         name: String,
         /// The address that was dialled, or where it can be dialled (empty if it cannot).
         address: String,
+        /// The highest [version](crate::node::version) that both ends speak.
+        version: u16,
     },
     /// A control connection is lost.
     PeerLost {

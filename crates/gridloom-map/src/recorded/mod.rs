@@ -99,6 +99,8 @@ impl Case<'_> {
             pace: 1.0,
             functions: BTreeMap::from([(FUNCTION.to_owned(), FunctionModel::default())]),
             busy_s: vec![0.0],
+            release: String::new(),
+            protocol: 0,
         };
         let link = |bandwidth: f64| LinkEstimate { latency_s: 0.0, bandwidth };
         let between = |from: usize, to: usize| match (self.model, servers.direct(from, to)) {

@@ -121,6 +121,8 @@ pub fn grid(speeds: &[f64]) -> GridView {
         pace: 1.0,
         functions: functions.clone(),
         busy_s: vec![0.0],
+        release: String::new(),
+        protocol: 0,
     };
     let count = speeds.len();
     GridView {

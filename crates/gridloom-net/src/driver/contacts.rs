@@ -18,7 +18,7 @@ use gridloom_base::dial::NO_NODE;
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::FrameError;
-use gridloom_channel::{Body, Buffers, Channel, Filled, Inbound, Key, Keys, Kind, Limits, Outbound};
+use gridloom_channel::{Body, Buffers, Channel, Dialect, Filled, Inbound, Key, Keys, Kind, Limits, Outbound};
 use gridloom_core::node::{Input, LogLine};
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
@@ -29,7 +29,7 @@ use super::refusals::Refusals;
 use crate::identity::Credentials;
 use crate::log::warning;
 use crate::transport::apart::Apart;
-use crate::transport::handshake::{HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose};
+use crate::transport::handshake::{HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, dialect};
 use crate::transport::held::Held;
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link};
@@ -50,8 +50,8 @@ pub(super) enum News {
     /// Something for the machine.
     Input(Input),
     Log(LogLine),
-    /// A control connection stands.
-    Up(Link, Box<Hello>, Pass),
+    /// A control connection stands, on which that version is spoken.
+    Up(Link, Box<Hello>, Pass, u16),
     /// It does no longer.
     Down(Link),
     /// A peer dialled this connection for bulk.
@@ -101,6 +101,8 @@ struct Peer {
     since: Time,
     address: String,
     pass: Pass,
+    /// What is spoken with it.
+    version: u16,
 }
 
 impl Contacts {
@@ -142,6 +144,11 @@ impl Contacts {
     /// Whether a control connection to that peer stands.
     pub(super) fn is_up(&self, peer: NodeId) -> bool {
         self.peers.contains_key(&peer)
+    }
+
+    /// How messages of that peer are written.
+    pub(super) fn dialect(&self, peer: NodeId) -> Dialect {
+        self.peers.get(&peer).map_or(Dialect::OWN, |peer| dialect(peer.version))
     }
 
     /// When it has to be called though nothing comes.

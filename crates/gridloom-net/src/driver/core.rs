@@ -177,7 +177,7 @@ impl Core {
                 match news {
                     contacts::News::Input(input) => self.pending.push_back(input),
                     contacts::News::Log(line) => self.log(line),
-                    contacts::News::Up(link, hello, pass) => self.streams.peer_up(link, *hello, pass),
+                    contacts::News::Up(link, hello, pass, version) => self.streams.peer_up(link, *hello, pass, version),
                     contacts::News::Down(link) => self.streams.peer_down(link),
                     contacts::News::Bulk(socket, hello, purpose) => self.streams.take_bulk(socket, *hello, purpose),
                 }
@@ -377,13 +377,14 @@ impl Core {
     }
 
     fn on_frame(&mut self, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {
+        let dialect = self.contacts.dialect(from);
         match kind {
             Kind::Message => {
-                let message = frame::parse(body).map_err(|error| error.to_string())?;
+                let message = frame::parse(body, dialect).map_err(|error| error.to_string())?;
                 self.pending.push_back(Input::Received { from, message });
             }
             Kind::Data => {
-                let (header, payload) = frame::parse_data(body).map_err(|error| error.to_string())?;
+                let (header, payload) = frame::parse_data(body, dialect).map_err(|error| error.to_string())?;
                 if payload.len() as u64 > EAGER_BYTES_MAX {
                     return Err(format!("{} bytes of data on the control connection", payload.len()));
                 }
@@ -392,7 +393,7 @@ impl Core {
                 let DataHeader { datum, meta } = header;
                 self.pending.push_back(Input::DatumArrived { from, datum, meta, took_ns: 0 });
             }
-            Kind::Hello => match frame::parse(body).map_err(|error| error.to_string())? {
+            Kind::Hello => match frame::parse(body, dialect).map_err(|error| error.to_string())? {
                 Aside::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
                 aside => self.streams.on_aside(from, aside)?,
             },

@@ -16,8 +16,8 @@ use std::{io, net, thread};
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, Meta, NodeId};
-use gridloom_channel::Keys;
 use gridloom_channel::tags::CHANGED;
+use gridloom_channel::{Dialect, Keys};
 use gridloom_core::node::{Input, LogLine, Role};
 
 use peer::{Incoming, Peer, STREAMS_MAX};
@@ -29,7 +29,7 @@ use crate::segment::Filling;
 use crate::store::Store;
 use crate::transport::apart::Apart;
 use crate::transport::bulk::Receiver;
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose};
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose, dialect};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::lanes::Lanes;
 use crate::transport::notice::{ChangedPart, Inbox, Link, Notice, StreamEnd};
@@ -110,13 +110,14 @@ impl Streams {
     }
 
     /// A control connection to a peer stands.
-    pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass) {
+    pub(super) fn peer_up(&mut self, link: Link, hello: Hello, pass: Pass, version: u16) {
         self.peers.insert(
             link.peer,
             Peer {
                 link,
                 hello,
                 pass,
+                dialect: dialect(version),
                 outgoing: Lanes::default(),
                 incoming: BTreeMap::new(),
                 gathering: BTreeMap::new(),
@@ -225,6 +226,7 @@ impl Streams {
                 sockets: sockets.clone(),
                 stripes,
                 way: apart.way_to(&peer.hello.host),
+                dialect: peer.dialect,
             };
             Outgoing::start(lane, route, peer.link, inbox.clone(), store.clone())
         };
@@ -378,9 +380,10 @@ impl Streams {
 
     fn receiver(&self, link: Link, stream: u64) -> Receiver {
         let (inbox, store) = (self.inbox.clone(), self.store.clone());
-        let sender = self.peers.get(&link.peer).map(|peer| peer.hello.role);
-        let passes_on_from = sender.filter(|_| self.own.role == Role::Server);
-        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on_from }
+        let peer = self.peers.get(&link.peer);
+        let passes_on_from = peer.map(|peer| peer.hello.role).filter(|_| self.own.role == Role::Server);
+        let dialect = peer.map_or(Dialect::OWN, |peer| peer.dialect);
+        Receiver { link, stream, inbox, store, datum_bytes_max: self.datum_bytes_max, passes_on_from, dialect }
     }
 
     /// Whether a peer may send that datum.

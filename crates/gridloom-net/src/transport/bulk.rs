@@ -21,7 +21,7 @@ use std::time::Instant;
 use gridloom_base::limits::PARTS;
 use gridloom_base::{DatumId, Meta, slice_bytes};
 use gridloom_channel::tags::{Changed, TAG_BYTES, Tagged, Tagger};
-use gridloom_channel::{Key, frame};
+use gridloom_channel::{Dialect, Key, frame};
 use gridloom_core::node::Role;
 use serde::de::DeserializeOwned;
 
@@ -41,14 +41,14 @@ pub(super) fn part_bytes(header: &CargoHeader) -> usize {
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] if it breaks the rules, another kind if the stream broke.
-pub fn decode_header<T: DeserializeOwned>(length: [u8; 4], stream: &mut impl Read) -> io::Result<T> {
+pub fn decode_header<T: DeserializeOwned>(length: [u8; 4], stream: &mut impl Read, dialect: Dialect) -> io::Result<T> {
     let length = u32::from_le_bytes(length) as usize;
     if length > CARGO_HEADER_BYTES_MAX {
         return Err(invalid(format!("bulk header of {length} bytes exceeds the limit of {CARGO_HEADER_BYTES_MAX}")));
     }
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes)?;
-    frame::parse(&bytes).map_err(|error| invalid(error.to_string()))
+    frame::parse(&bytes, dialect).map_err(|error| invalid(error.to_string()))
 }
 
 /// Checks a header against the one before it, its own description and the bound.
@@ -112,6 +112,8 @@ pub struct Receiver {
     pub datum_bytes_max: u64,
     /// What the sender is, if what it sends may be passed on while it comes.
     pub passes_on_from: Option<Role>,
+    /// How the sender writes headers.
+    pub dialect: Dialect,
 }
 
 impl Receiver {
@@ -150,7 +152,7 @@ impl Receiver {
     }
 
     fn receive_one(&self, stream: &mut Stripes, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamEnd> {
-        let header = read_header(stream, tagger)?;
+        let header = read_header(stream, tagger, self.dialect)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
         match self.filler(&header) {
@@ -255,7 +257,7 @@ impl Receiver {
 }
 
 /// Reads a header, which is as it was sent.
-fn read_header(stream: &mut Stripes, tagger: &mut Tagger) -> io::Result<CargoHeader> {
+fn read_header(stream: &mut Stripes, tagger: &mut Tagger, dialect: Dialect) -> io::Result<CargoHeader> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let size = u32::from_le_bytes(length) as usize;
@@ -269,7 +271,7 @@ fn read_header(stream: &mut Stripes, tagger: &mut Tagger) -> io::Result<CargoHea
     if !tagger.is_tag(&[&length, head], tag) {
         return Err(Changed.into());
     }
-    frame::parse(head).map_err(|error| invalid(error.to_string()))
+    frame::parse(head, dialect).map_err(|error| invalid(error.to_string()))
 }
 
 /// Reads a part, which is as it was sent.
@@ -331,8 +333,8 @@ pub(super) mod tests {
         let own = header(9);
         let begins = |peer: u64, passes_on_from| {
             let (link, store) = (Link { peer: NodeId(peer), generation: 0 }, Arc::new(Store::new(Pool::new(0))));
-            let receiver =
-                Receiver { link, stream: 1, inbox: inbox.clone(), store, datum_bytes_max: 9, passes_on_from };
+            let (inbox, dialect) = (inbox.clone(), Dialect::OWN);
+            let receiver = Receiver { link, stream: 1, inbox, store, datum_bytes_max: 9, passes_on_from, dialect };
             let filler = receiver.store.pool().allocate(9).unwrap().fill();
             receiver.begin(&own, filler.filling()).is_some()
         };
@@ -350,7 +352,7 @@ pub(super) mod tests {
         assert!([0, 5, 1 << 20, 2 << 20].iter().all(|from_byte| !goes_on_from(*from_byte, 1 << 20)));
         let goes_on = Some(GoesOn { from_byte: part_bytes, digest: [0; 32] });
         assert!(check_header(&CargoHeader { goes_on, ..header(9) }, 4).is_err());
-        let error = decode_header::<CargoHeader>([0, 0, 1, 0], &mut io::empty()).unwrap_err();
+        let error = decode_header::<CargoHeader>([0, 0, 1, 0], &mut io::empty(), Dialect::OWN).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }
 }

@@ -14,6 +14,11 @@
 //! them in 64; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their places in
 //! all versions to come, so that nodes of different versions can at least say so.
 //!
+//! **Versions.** Both sides speak the highest version that both ranges have, and refuse the other if there is none
+//! ([`gridloom_core::node::version`]). A hello goes out before that is known. So [`Hello`] gets new fields at its end only, and what a newer
+//! peer says behind those that are known is passed over. Processes of one program run one release: what they send to one another has no
+//! earlier form.
+//!
 //! **Decider.** Two nodes may dial each other at the same moment; of a pair's control connections, the node with the
 //! larger identifier alone decides which one stands. On all other kinds the acceptor decides.
 //!
@@ -31,8 +36,9 @@ use std::time::Duration;
 use gridloom_base::NodeId;
 use gridloom_channel::frame::{self, Decoder, Encoder};
 use gridloom_channel::tags::are_equal;
-use gridloom_channel::{Key, Keys, Kind, Limits};
+use gridloom_channel::{Dialect, Key, Keys, Kind, Limits};
 use gridloom_core::node::Role;
+use gridloom_core::node::version::{VERSIONS, unknown_to};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -41,8 +47,6 @@ use super::stripes::Stripe;
 use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
-/// Versions of the protocol that this build speaks. A change of what nodes say makes a new one.
-pub const VERSIONS: (u16, u16) = (46, 46);
 /// Longest frame of a handshake: an unknown peer costs no more.
 pub const HANDSHAKE_BYTES_MAX: usize = 4096;
 /// What may come on a channel until its handshake is over.
@@ -133,6 +137,13 @@ pub struct Session {
     pub keys: Keys,
     /// For further connections.
     pub pass: Pass,
+    /// What both speak.
+    pub version: u16,
+}
+
+/// How messages are written for a peer with which that version is spoken.
+pub fn dialect(version: u16) -> Dialect {
+    Dialect::without(unknown_to(version))
 }
 
 /// What the decider said.
@@ -265,15 +276,28 @@ impl Handshake {
             return Err(HandshakeError::Malformed("no magic number".into()));
         };
         let (low, high) = (u16::from_le_bytes([prefix[4], prefix[5]]), u16::from_le_bytes([prefix[6], prefix[7]]));
-        if low > VERSIONS.1 || high < VERSIONS.0 {
+        let Some(version) = settled((low, high)) else {
+            let (lowest, highest) = VERSIONS;
+            let older = if high < lowest { "the node that offered them" } else { "this node" };
             let why = format!(
-                "protocol versions {low} to {high} were offered, {} to {} are spoken here; install the same release of \
-                 Gridloom on both sides",
-                VERSIONS.0, VERSIONS.1
+                "protocol versions {low} to {high} were offered, {lowest} to {highest} are spoken here; update {older}: a release of \
+                 Gridloom works with the one before it"
+            );
+            return Err(refuse(why, out));
+        };
+        let malformed = |error: postcard::Error| HandshakeError::Malformed(error.to_string());
+        let (peer, rest) = postcard::take_from_bytes::<Hello>(rest).map_err(malformed)?;
+        if !rest.is_empty() && high <= VERSIONS.1 {
+            return Err(HandshakeError::Malformed(format!("{} bytes left over", rest.len())));
+        }
+        if peer.purpose == Purpose::Process && high != VERSIONS.1 {
+            let why = format!(
+                "the processes of a program run one release of Gridloom: protocol version {high} is there, and {} here; \
+                 install the same release on both sides",
+                VERSIONS.1
             );
             return Err(refuse(why, out));
         }
-        let peer: Hello = frame::parse(rest).map_err(|error| HandshakeError::Malformed(error.to_string()))?;
         // A process may well talk to itself.
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
@@ -306,7 +330,7 @@ impl Handshake {
             false => Keys { send: of_acceptor, receive: of_dialler },
         };
         let pass = Pass(*self.credentials.secret.prove(FURTHER, &[dialler, acceptor]).as_bytes());
-        self.session = Some(Session { keys, pass });
+        self.session = Some(Session { keys, pass, version });
         self.peer = Some((peer, body.to_vec()));
         self.stage = Stage::Proof;
         Ok(())
@@ -426,6 +450,12 @@ pub fn framed(encoder: &mut Encoder, body: &[u8]) -> Vec<u8> {
 /// Body of a refusal.
 pub fn refusal(why: &str) -> Vec<u8> {
     tagged(TAG_REFUSAL, &why.as_bytes()[..why.len().min(HANDSHAKE_BYTES_MAX / 2)])
+}
+
+/// The highest version that both sides speak, if the other speaks these.
+fn settled((low, high): (u16, u16)) -> Option<u16> {
+    let version = high.min(VERSIONS.1);
+    (version >= low.max(VERSIONS.0)).then_some(version)
 }
 
 fn refuse(why: String, out: &mut Vec<Vec<u8>>) -> HandshakeError {

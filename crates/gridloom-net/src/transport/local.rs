@@ -17,6 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use gridloom_channel::Dialect;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -63,8 +64,13 @@ pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
 ///
 /// # Errors
 /// If the stream breaks.
-pub fn send_grant(stream: &mut UnixStream, header: &GrantHeader, memory: BorrowedFd<'_>) -> io::Result<()> {
-    let bytes = encode_header(header);
+pub fn send_grant(
+    stream: &mut UnixStream,
+    header: &GrantHeader,
+    dialect: Dialect,
+    memory: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let bytes = encode_header(header, dialect);
     let memory = [memory];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -86,7 +92,7 @@ impl Receiver {
 
     fn receive_grant(&self, stream: &mut UnixStream, last_serial: u64) -> io::Result<u64> {
         let (length, memory) = receive_length(stream)?;
-        let header: GrantHeader = decode_header(length, stream)?;
+        let header: GrantHeader = decode_header(length, stream, self.dialect)?;
         check_header(&header.cargo, last_serial)?;
         let serial = header.cargo.serial;
         let size_bytes = header.cargo.size_bytes;
@@ -166,9 +172,9 @@ mod tests {
         let memory = memory.freeze();
         let cargo = CargoHeader { serial: 1, cargo: Cargo::Probe, size_bytes: 5000, goes_on: None };
         let header = GrantHeader { cargo, segment: memory.id(), segment_bytes: 5000, offset: 0 };
-        send_grant(&mut here, &header, memory.fd()).unwrap();
+        send_grant(&mut here, &header, Dialect::OWN, memory.fd()).unwrap();
         let (length, descriptor) = receive_length(&mut there).unwrap();
-        assert_eq!(decode_header::<GrantHeader>(length, &mut there).unwrap(), header);
+        assert_eq!(decode_header::<GrantHeader>(length, &mut there, Dialect::OWN).unwrap(), header);
         let import = Segment::import(descriptor.unwrap(), 5000, header.segment, Box::new(|_| ())).unwrap();
         assert_eq!(import.bytes(), memory.bytes());
     }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, NodeId};
-use gridloom_channel::Keys;
 use gridloom_channel::tags::Tagger;
+use gridloom_channel::{Dialect, Keys};
 
 use super::apart::share_memory;
 use super::bulk::{digest_of_coming, goes_on_from};
@@ -147,7 +147,10 @@ impl Thread {
                     header.goes_on = goes_on;
                     let is_near = share_memory(&self.route.own.host, &self.route.peer.host);
                     let uploads = (!is_near).then(|| self.store.uploads());
-                    let sink = Sink::new(stream, tagger).within(uploads).paced_by(self.paced.as_mut());
+                    let sink = Sink::new(stream, tagger)
+                        .within(uploads)
+                        .paced_by(self.paced.as_mut())
+                        .speak(self.route.dialect);
                     let (mut sink, moving) = (sink, self.store.moving());
                     match &job.source {
                         Source::Whole(payload) => sink.datum(&header, payload.bytes(), moving),
@@ -156,7 +159,7 @@ impl Thread {
                     }
                 }
                 Stream::Local(stream) => match granted(&self.store, &header, &job.source, datum) {
-                    Ok((segment, offset)) => grant(stream, &self.shared, header, segment, offset),
+                    Ok((segment, offset)) => grant((stream, self.route.dialect), &self.shared, header, segment, offset),
                     Err(error) => {
                         self.shared.lock().under_way.retain(|(_, serial, _)| *serial != header.serial);
                         return Err(format!("it cannot be passed in shared memory: {error}"));
@@ -409,7 +412,7 @@ fn granted(
 }
 
 fn grant(
-    stream: &mut UnixStream,
+    (stream, dialect): (&mut UnixStream, Dialect),
     shared: &Shared,
     cargo: CargoHeader,
     segment: Arc<Segment>,
@@ -425,7 +428,7 @@ fn grant(
     let forgotten = state.forget_grants(shared.grants_max);
     drop(state);
     drop(forgotten);
-    send_grant(stream, &header, segment.fd()).inspect_err(|_| {
+    send_grant(stream, &header, dialect, segment.fd()).inspect_err(|_| {
         // It may have gone out before the stream broke: the memory is given up, not reused.
         segment.retire();
         shared.lock().grants.remove(&serial);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::DatumId;
 use gridloom_base::limits::PASSED_ON_MAX;
-use gridloom_channel::Keys;
+use gridloom_channel::{Dialect, Keys};
 
 use super::apart::Way;
 use super::handshake::{Hello, Pass};
@@ -41,6 +41,8 @@ pub struct Route {
     pub stripes: Option<u8>,
     /// What stands between, if the peer is in another site.
     pub(crate) way: Option<Arc<Way>>,
+    /// How the peer reads headers.
+    pub dialect: Dialect,
 }
 
 /// A stream that the peer was asked to open, or why there is none.

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::Instant;
 
 use gridloom_base::limits::PARTS;
+use gridloom_channel::Dialect;
 use gridloom_channel::tags::Tagger;
 use serde::Serialize;
 
@@ -25,11 +26,12 @@ pub struct Sink<'a, W> {
     uploads: Option<&'a Uploads>,
     /// If the peer is in another site.
     paced: Option<&'a mut Paced>,
+    dialect: Dialect,
 }
 
 impl<'a, W: Write + Parted> Sink<'a, W> {
     pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
-        Sink { stream, tagger, uploads: None, paced: None }
+        Sink { stream, tagger, uploads: None, paced: None, dialect: Dialect::OWN }
     }
 
     /// What is written counts against that limit.
@@ -42,9 +44,14 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
         Sink { paced, ..self }
     }
 
+    /// Headers are such that the peer reads them.
+    pub fn speak(self, dialect: Dialect) -> Sink<'a, W> {
+        Sink { dialect, ..self }
+    }
+
     /// A header as it is written.
     fn head(&mut self, header: &CargoHeader) -> Vec<u8> {
-        let mut head = encode_header(header);
+        let mut head = encode_header(header, self.dialect);
         let tag = self.tagger.tag(&[&head]);
         head.extend_from_slice(&tag);
         head
@@ -129,8 +136,9 @@ pub fn broken_off() -> io::Error {
 }
 
 /// A header with its length before it.
-pub fn encode_header<T: Serialize>(header: &T) -> Vec<u8> {
-    let mut bytes = postcard::to_extend(header, vec![0; 4]).expect("postcard into a vector fails for no type of ours");
+pub fn encode_header<T: Serialize>(header: &T, dialect: Dialect) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    dialect.append(header, &mut bytes);
     let length = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     bytes
@@ -180,9 +188,9 @@ mod tests {
         let key = || Tagger::new(Key([3; 16]));
         Sink::new(&mut out, &mut key()).datum(&header(9), &[7; 9], &Moving::default()).unwrap();
         let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
-        assert_eq!(decode_header::<CargoHeader>(*length, &mut rest).unwrap(), header(9));
+        assert_eq!(decode_header::<CargoHeader>(*length, &mut rest, Dialect::OWN).unwrap(), header(9));
         let mut tagger = key();
-        assert!(tagger.is_tag(&[&encode_header(&header(9))], &rest[..TAG_BYTES]));
+        assert!(tagger.is_tag(&[&encode_header(&header(9), Dialect::OWN)], &rest[..TAG_BYTES]));
         let (part, tag) = rest[TAG_BYTES..].split_at(9);
         assert!(part == [7; 9] && tagger.is_tag(&[part], tag));
     }

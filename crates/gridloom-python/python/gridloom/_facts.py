@@ -24,6 +24,10 @@ class ServerInfo:
         Measured speed of one slot, floating-point operations per second; ``None`` before it was measured.
     functions : list of str
         Names of the functions that it offers.
+    release : str
+        The release of Gridloom that it runs; empty if it, or its agent, is of a release that does not say.
+    protocol : int
+        Version of the protocol in which it and its agent talk; 0 if the agent does not say.
     """
 
     name: str
@@ -33,6 +37,8 @@ class ServerInfo:
     memory_bytes: int
     speed_flops: float | None
     functions: list[str]
+    release: str
+    protocol: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -340,6 +340,7 @@ impl Insider {
                     slowdown,
                     functions,
                     codes,
+                    release: String::new(),
                 };
                 DirectoryToAgent::Register(new).into()
             }

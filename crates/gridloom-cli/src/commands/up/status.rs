@@ -1,6 +1,6 @@
 //! `gridloom status`: what runs of a grid that `gridloom up` has started.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,12 +42,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let registered = match &grid.agent {
         None => Err("the agent never ran".to_string()),
         Some(agent) => Session::connect(agent).map_err(|error| error.to_string()).map(|session| {
-            session.servers().servers.iter().map(|server| server.name.clone()).collect::<BTreeSet<String>>()
+            let servers = session.servers();
+            servers
+                .servers
+                .iter()
+                .map(|server| (server.name.clone(), server.runs()))
+                .collect::<BTreeMap<String, String>>()
         }),
     };
     let is_registered = |part: &PartState| match (part.label.strip_prefix("server-"), &registered) {
-        (Some(name), Ok(names)) => Some(names.contains(name)),
+        (Some(name), Ok(names)) => Some(names.contains_key(name)),
         (_, registered) => (part.label == AGENT).then_some(registered.is_ok()),
+    };
+    let release = |part: &PartState| {
+        let name = part.label.strip_prefix("server-")?;
+        registered.as_ref().ok()?.get(name).cloned()
     };
     let word = |part: &PartState| match is_registered(part) {
         Some(true) => "yes",
@@ -67,7 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                         .iter()
                         .map(|part| {
                             json!({ "part": part.label, "state": part.state.word(), "pid": part.pid, "address": part.address,
-                                    "registered": is_registered(part), "log": part.log, "why": part.why })
+                                    "registered": is_registered(part), "release": release(part), "log": part.log, "why": part.why })
                         })
                         .collect();
                     json!({ "host": host.name, "parts": parts })
@@ -78,8 +87,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         print_json(&json!({ "grid": grid.name, "agent": grid.agent, "agent_error": error, "hosts": hosts }))?;
     } else {
         print_line(&format!(
-            "{:<16} {:<20} {:<8} {:<10} {:>8}  address",
-            "host", "part", "state", "registered", "process"
+            "{:<16} {:<20} {:<8} {:<10} {:<10} {:>8}  address",
+            "host", "part", "state", "registered", "release", "process"
         ))?;
     }
     for (host, result) in grid.hosts.iter().zip(&results) {
@@ -95,10 +104,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                     let address = part.address.as_deref().unwrap_or("-");
                     let state = part.state.word();
                     print_line(&format!(
-                        "{:<16} {:<20} {state:<8} {:<10} {pid:>8}  {address}",
+                        "{:<16} {:<20} {state:<8} {:<10} {:<10} {pid:>8}  {address}",
                         host.name,
                         part.label,
-                        word(part)
+                        word(part),
+                        release(part).as_deref().unwrap_or("-")
                     ))?;
                     if let Some(why) = &part.why {
                         let log = if part.log.is_empty() { String::new() } else { format!(" (log: {})", part.log) };

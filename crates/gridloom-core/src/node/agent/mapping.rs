@@ -55,6 +55,8 @@ impl Agent {
                     .map(|s| (s.name.clone(), self.models.of(processors, &s.name, &speeds)))
                     .collect(),
                 busy_s: vec![busy_s; r.slots as usize],
+                release: r.release.clone(),
+                protocol: server.protocol,
             }
         });
         let mut grid = GridView {

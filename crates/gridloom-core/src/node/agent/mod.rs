@@ -48,9 +48,19 @@ pub struct AgentConfig {
     pub is_shared: bool,
 }
 
+/// What is remembered of a peer.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    role: Role,
+    /// Of the protocol.
+    version: u16,
+}
+
 #[derive(Debug)]
 struct Registered {
     registration: Registration,
+    /// Version of the protocol that it speaks with this agent.
+    protocol: u16,
     /// Whose models it shares: see [`Registration::processors`].
     processors: String,
     since: Time,
@@ -81,7 +91,7 @@ struct Promise {
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
-    members: Members<Role>,
+    members: Members<About>,
     servers: BTreeMap<NodeId, Registered>,
     /// The registered functions: signature and number of servers that offer it.
     functions: BTreeMap<String, (Signature, u32)>,
@@ -288,7 +298,7 @@ impl Agent {
 
     /// Whether a peer is a server, registered or not.
     fn is_server(&self, peer: NodeId) -> bool {
-        self.members.get(peer).is_some_and(|peer| peer.about == Role::Server)
+        self.members.get(peer).is_some_and(|peer| peer.about.role == Role::Server)
     }
 
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
@@ -338,7 +348,7 @@ impl Machine for Agent {
                 self.names.begin(now);
                 out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, role, .. } => self.members.up(now, peer, role),
+            Input::PeerUp { peer, role, version, .. } => self.members.up(now, peer, About { role, version }),
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
                 if self.members.heard(now, from) {

@@ -68,6 +68,7 @@ impl Models {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::*;
+    use crate::node::version::{RELEASE, VERSIONS};
     use gridloom_perf::{FunctionModel, Learner, Size};
 
     pub(in super::super) fn agent() -> Agent {
@@ -78,7 +79,8 @@ pub(super) mod tests {
     pub(in super::super) fn register(agent: &mut Agent, node: u64, address: &str, slowdown: f64, seconds: f64) {
         let mut handle = |input: Input| agent.handle(Time(node), input, &mut Vec::new());
         let (peer, name) = (NodeId(node), format!("server-{node}"));
-        handle(Input::PeerUp { peer, role: crate::node::Role::Server, name: name.clone(), address: address.into() });
+        let (role, version) = (crate::node::Role::Server, VERSIONS.1);
+        handle(Input::PeerUp { peer, role, name: name.clone(), address: address.into(), version });
         let signature = gridloom_idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
         let registration = Registration {
             name,
@@ -91,6 +93,7 @@ pub(super) mod tests {
             slowdown,
             functions: vec![signature],
             codes: BTreeMap::from([("m/f".to_string(), node)]),
+            release: RELEASE.into(),
         };
         handle(Input::Received { from: peer, message: DirectoryToAgent::Register(registration).into() });
         handle(Input::Received { from: peer, message: DirectoryToAgent::Speed { flops: 1e9 / slowdown }.into() });

@@ -55,7 +55,7 @@ impl Agent {
         message: ClientToCatalog,
         out: &mut Vec<Effect>,
     ) {
-        if self.members.get(client).is_none_or(|peer| peer.about != Role::Client) {
+        if self.members.get(client).is_none_or(|peer| peer.about.role != Role::Client) {
             return not_taken(client, out);
         }
         if let Some(ask) = message.ask().filter(|_| !self.names.is_kept) {
@@ -395,6 +395,7 @@ mod tests {
 
     use crate::node::message::{CatalogMessage, DirectoryToAgent, Message};
     use crate::node::protocol::Input;
+    use crate::node::version::VERSIONS;
     use gridloom_base::{Dtype, Machine, Meta, Method};
 
     const CLIENT: NodeId = NodeId(9);
@@ -410,7 +411,8 @@ mod tests {
         let mut agent = agent();
         (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
         let (name, address) = ("client".into(), String::new());
-        agent.handle(Time(20), Input::PeerUp { peer: CLIENT, role: Role::Client, name, address }, &mut Vec::new());
+        let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name, address, version: VERSIONS.1 };
+        agent.handle(Time(20), up, &mut Vec::new());
         agent
     }
 

@@ -5,6 +5,7 @@ use super::{Agent, Registered, send};
 use crate::node::message::DirectoryToServer;
 use crate::node::message::Registration;
 use crate::node::protocol::Effect;
+use crate::node::version::VERSIONS;
 use crate::node::{Category, LogLine};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
@@ -47,6 +48,15 @@ impl Agent {
         let listed = registration.functions.iter().filter(|signature| is_listed(&signature.name)).count();
         let line = LogLine::new(Level::Info, Category::Agent, format!("a server offers {listed} functions"));
         out.push(line.peer(&registration.name).address(&registration.address).into());
+        let protocol = self.members.get(from).map_or(0, |peer| peer.about.version);
+        if protocol < VERSIONS.1 {
+            let text = format!(
+                "a server speaks protocol version {protocol}, and this agent {} too; update the server",
+                VERSIONS.1
+            );
+            let line = LogLine::new(Level::Info, Category::Agent, text);
+            out.push(line.peer(&registration.name).address(&registration.address).into());
+        }
         let number = self.servers.values().map(|server| server.number + 1).max().unwrap_or(0);
         self.servers.insert(
             from,
@@ -54,6 +64,7 @@ impl Agent {
                 links_done: registration.plain,
                 processors: registration.processors(),
                 registration,
+                protocol,
                 since: now,
                 number,
                 speed_flops: None,
@@ -146,6 +157,10 @@ impl Agent {
         if name.is_empty() || name.len() > gridloom_base::limits::NAME_BYTES_MAX {
             return Err(for_good(format!("a server's name has 1 to {} bytes", gridloom_base::limits::NAME_BYTES_MAX)));
         }
+        if registration.release.len() > gridloom_base::limits::NAME_BYTES_MAX {
+            let (length, limit) = (registration.release.len(), gridloom_base::limits::NAME_BYTES_MAX);
+            return Err(for_good(format!("the name of its release has {length} bytes, the limit is {limit}")));
+        }
         if registration.slots > SLOTS_MAX {
             return Err(for_good(format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots)));
         }
@@ -192,7 +207,8 @@ mod tests {
     use super::super::models::tests::{agent, register};
     use super::*;
     use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
-    use crate::node::protocol::Input;
+    use crate::node::protocol::{Input, Role};
+    use crate::node::version::RELEASE;
     use gridloom_base::Machine;
 
     #[test]
@@ -221,5 +237,22 @@ mod tests {
         }
         let line = "'m/f' and 1 more have other code on server 'server-3' than on 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
+    }
+
+    #[test]
+    fn a_server_of_the_last_release_is_taken_and_named_in_the_log() {
+        let mut agent = agent();
+        register(&mut agent, 2, "one:1", 1.0, 1.0);
+        let registration = agent.servers[&NodeId(2)].registration.clone();
+        let (peer, name, address, version) = (NodeId(3), "old".to_string(), "two:1".to_string(), VERSIONS.0);
+        let old = Registration { name: name.clone(), address: address.clone(), release: String::new(), ..registration };
+        let mut out = Vec::new();
+        agent.handle(Time(9), Input::PeerUp { peer, role: Role::Server, name, address, version }, &mut out);
+        let message = DirectoryToAgent::Register(old).into();
+        agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
+        let runs: Vec<String> = agent.grid_view(Time(9), None).servers.iter().map(|server| server.runs()).collect();
+        assert_eq!(runs, [format!("?/{}", VERSIONS.0), format!("{RELEASE}/{}", VERSIONS.1)]);
+        let is_said = |effect: &Effect| format!("{effect:?}").contains("a server speaks protocol version");
+        assert_eq!(out.iter().filter(|effect| is_said(effect)).count(), 1);
     }
 }

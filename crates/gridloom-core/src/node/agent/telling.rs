@@ -93,6 +93,7 @@ mod tests {
     use super::*;
     use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
     use crate::node::protocol::{Input, Role};
+    use crate::node::version::VERSIONS;
     use gridloom_base::Machine;
 
     /// What each client is told by these effects.
@@ -117,7 +118,8 @@ mod tests {
         let mut out = Vec::new();
         if message == DirectoryToAgent::Subscribe {
             let (name, address) = ("client".into(), String::new());
-            agent.handle(Time(4), Input::PeerUp { peer: from, role: Role::Client, name, address }, &mut out);
+            let (role, version) = (Role::Client, VERSIONS.1);
+            agent.handle(Time(4), Input::PeerUp { peer: from, role, name, address, version }, &mut out);
         }
         agent.handle(Time(400_000_000), Input::Received { from, message: message.into() }, &mut out);
         out

@@ -396,7 +396,7 @@ impl Machine for Client {
                 out.push(Effect::Dial { address: self.config.agent.clone() });
                 out.push(Effect::SetTimer { timer: ClientTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, role, name, address } => self.on_peer_up(now, peer, role, name, address, out),
+            Input::PeerUp { peer, role, name, address, .. } => self.on_peer_up(now, peer, role, name, address, out),
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {

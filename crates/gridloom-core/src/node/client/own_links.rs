@@ -319,6 +319,8 @@ mod tests {
             pace: 1.0,
             functions: BTreeMap::new(),
             busy_s: vec![0.0],
+            release: String::new(),
+            protocol: 0,
         };
         let grid = GridView { servers: vec![server], ..GridView::default() };
         links.probe_new_servers(&grid, &members, &mut out);

@@ -141,6 +141,9 @@ pub struct Registration {
     pub functions: Vec<Signature>,
     /// Fingerprints of the code behind some of them, by name: two servers should run the same.
     pub codes: BTreeMap<String, u64>,
+    /// The release of Gridloom that it runs; empty if it does not say.
+    #[serde(default)]
+    pub release: String,
 }
 
 impl Registration {

@@ -43,7 +43,7 @@ mod tests {
     use crate::graph::{Argument, Output, Task};
     use crate::node::message::{CatalogToServer, DirectoryMessage, DirectoryToAgent, Supply, TaskToServer};
     use crate::node::server::ServerConfig;
-    use crate::node::server::tests::{CLIENT, offering_nothing, task, with_client};
+    use crate::node::server::tests::{CLIENT, is_up, offering_nothing, task, with_client};
     use crate::node::{Command, Input, Message, Role, ServerTimer};
 
     const AGENT: NodeId = NodeId(2);
@@ -119,8 +119,7 @@ mod tests {
             let config = ServerConfig { agent: "agent".into(), data_max, durable, ..offering_nothing() };
             let mut server = Server::new(config);
             after(&mut server, 0, Input::Start);
-            let (role, name, address) = (Role::Agent, "agent".into(), "agent".into());
-            after(&mut server, 0, Input::PeerUp { peer: AGENT, role, name, address });
+            after(&mut server, 0, is_up(AGENT, Role::Agent, "agent"));
             if is_former {
                 let message = CatalogToServer::Former { datum: named.datum }.into();
                 after(&mut server, 0, Input::Received { from: AGENT, message });
@@ -135,12 +134,11 @@ mod tests {
         let text = "Module m; Define f(IN int n, IN double a[n]) Calls f(n, a);";
         let (mut server, hash) = with_client(text);
         let (holder, named) = (NodeId(9), version(1, false));
-        let (role, name, address) = (Role::Server, "holder".into(), "holder".to_string());
-        after(&mut server, 0, Input::PeerUp { peer: holder, role, name, address: address.clone() });
+        after(&mut server, 0, is_up(holder, Role::Server, "holder"));
         let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: 250_i32.to_ne_bytes().to_vec() };
         let task = Task { args: vec![n, Argument::Datum(named.datum)], ..task(CLIENT, 1, hash) };
         let id = task.id;
-        let supplies = vec![Supply::direct(named.datum, named.meta.clone(), holder, address, 1)];
+        let supplies = vec![Supply::direct(named.datum, named.meta.clone(), holder, "holder".into(), 1)];
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies }.into();
         after(&mut server, 1, Input::Received { from: CLIENT, message });
         let (datum, meta) = (named.datum, named.meta);
@@ -156,7 +154,7 @@ mod tests {
     #[test]
     fn an_agent_hears_of_it_also_if_it_comes_later() {
         let (mut server, _) = with_client("Module m; Define f() Calls f();");
-        let up = || Input::PeerUp { peer: AGENT, role: Role::Agent, name: "agent".into(), address: String::new() };
+        let up = || is_up(AGENT, Role::Agent, "");
         assert!(!tells_agent(&after(&mut server, 1, up())));
         assert!(tells_agent(&after(&mut server, 1, Input::Command(Command::Drain))));
         after(&mut server, 2, Input::PeerLost { peer: AGENT, why: "gone".into() });

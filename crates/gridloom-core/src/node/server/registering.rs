@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{ServerConfig, line, send};
 use crate::node::message::{DirectoryToAgent, Message, Registration};
 use crate::node::protocol::Effect;
+use crate::node::version::RELEASE;
 use crate::node::{Category, LogLine};
 use gridloom_base::limits::{HEARTBEAT_NS, SILENCE_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
@@ -104,6 +105,7 @@ impl Registering {
             slowdown: c.slowdown,
             functions: c.functions.clone(),
             codes: c.codes.clone(),
+            release: RELEASE.into(),
         };
         send(out, to, DirectoryToAgent::Register(registration));
         if let Some(flops) = self.speed_flops {

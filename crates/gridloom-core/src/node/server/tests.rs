@@ -3,6 +3,7 @@
 use super::*;
 use crate::graph::{Argument, Output as Made, Task, TaskKind, Terms};
 use crate::node::message::{CatalogToServer, Supply};
+use crate::node::version::VERSIONS;
 use gridloom_base::{DatumId, Dtype, Meta, Named, TaskError, TaskId};
 use gridloom_idl::parse;
 
@@ -39,9 +40,13 @@ pub(super) fn with_client(description: &str) -> (Server, u64) {
     let signature = parse(description, "t.idl").unwrap().remove(0).signature;
     let hash = signature.hash();
     let mut server = Server::new(offering(signature, 2));
-    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: "c".into(), address: String::new() };
-    server.handle(Time(0), up, &mut Vec::new());
+    server.handle(Time(0), is_up(CLIENT, Role::Client, ""), &mut Vec::new());
     (server, hash)
+}
+
+/// A peer connects.
+pub(super) fn is_up(peer: NodeId, role: Role, address: &str) -> Input {
+    Input::PeerUp { peer, role, name: "peer".into(), address: address.into(), version: VERSIONS.1 }
 }
 
 #[test]
@@ -203,11 +208,9 @@ fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
 #[test]
 fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
     let mut server = Server::new(ServerConfig { agent: "agent".into(), ..offering_nothing() });
-    let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name: String::new(), address: String::new() };
-    server.handle(Time(0), up, &mut Vec::new());
+    server.handle(Time(0), is_up(CLIENT, Role::Client, ""), &mut Vec::new());
     let agent = NodeId(2);
-    let up = Input::PeerUp { peer: agent, role: Role::Agent, name: String::new(), address: "agent".into() };
-    server.handle(Time(1), up, &mut Vec::new());
+    server.handle(Time(1), is_up(agent, Role::Agent, "agent"), &mut Vec::new());
     let meta = Meta::array(Dtype::Uint8, &[5]);
     let (own, datum) = (DatumId { client: CLIENT, serial: 1 }, DatumId { client: NodeId::CATALOG, serial: 1 });
     let named = Named {
@@ -262,9 +265,7 @@ impl Test {
         let hash = signature.hash();
         let mut server = Server::new(offering(signature, 1));
         for peer in [USER, CALIBRATOR] {
-            let (name, address) = (String::new(), String::new());
-            let up = Input::PeerUp { peer, role: Role::Client, name, address };
-            server.handle(Time(0), up, &mut Vec::new());
+            server.handle(Time(0), is_up(peer, Role::Client, ""), &mut Vec::new());
         }
         Test { server, hash, now: 0 }
     }

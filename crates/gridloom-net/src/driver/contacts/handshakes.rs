@@ -9,7 +9,7 @@ use super::{Contacts, News, Peer, token_of};
 use crate::driver::contact::Stage;
 use crate::driver::dials::Dial;
 use crate::log::warning;
-use crate::transport::handshake::{HandshakeError, Hello, Pass, Purpose, Verdict, refusal};
+use crate::transport::handshake::{HandshakeError, Hello, Purpose, Session, Verdict, dialect, refusal};
 use crate::transport::notice::Link;
 use crate::transport::stream::Stream;
 
@@ -57,10 +57,10 @@ impl Contacts {
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
                 let session = handshake.take_session().expect("both hellos were there");
                 if let Stream::Tcp(_) = contact.channel.stream().get() {
-                    contact.channel.outbound.authenticate(session.keys.send);
-                    contact.receives_with = Some(session.keys.receive);
+                    contact.channel.outbound.authenticate(session.keys.send.clone());
+                    contact.receives_with = Some(session.keys.receive.clone());
                 }
-                self.established(token, hello, session.pass, verdict, now);
+                self.established(token, hello, &session, verdict, now);
             }
             Ok(Some((hello, _))) => {
                 // The verdict goes before the socket changes hands.
@@ -124,7 +124,7 @@ impl Contacts {
         self.dial_failed(number, why);
     }
 
-    fn established(&mut self, token: usize, mut hello: Hello, pass: Pass, verdict: Verdict, now: Time) {
+    fn established(&mut self, token: usize, mut hello: Hello, session: &Session, verdict: Verdict, now: Time) {
         let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
         let dialled = contact.dial.and_then(|number| self.dials.end(number));
         if verdict == Verdict::Duplicate {
@@ -150,6 +150,8 @@ impl Contacts {
             contact.channel.stream_mut().hold(way.delays(0));
         }
         contact.stage = Stage::Up(hello.node);
+        let (pass, version) = (session.pass.clone(), session.version);
+        contact.channel.outbound.speak(dialect(version));
         self.open.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
             self.lose(old, "it connected anew");
@@ -159,9 +161,10 @@ impl Contacts {
         }
         let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
-        self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone() });
-        self.news.push_back(News::Up(link, Box::new(hello), pass));
-        self.news.push_back(News::Input(Input::PeerUp { peer, role, name: name.clone(), address: address.clone() }));
+        self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone(), version });
+        self.news.push_back(News::Up(link, Box::new(hello), pass, version));
+        let up = Input::PeerUp { peer, role, name: name.clone(), address: address.clone(), version };
+        self.news.push_back(News::Input(up));
         for shadowed in self.dials.take_shadowed(peer) {
             if shadowed != address {
                 self.connected_already(shadowed, peer, &name);

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use gridloom_base::DatumId;
-use gridloom_channel::Keys;
+use gridloom_channel::{Dialect, Keys};
 
 use crate::identity::Credentials;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Verdict, run_blocking};
@@ -25,6 +25,8 @@ pub(super) struct Peer {
     pub(super) link: Link,
     pub(super) hello: Hello,
     pub(super) pass: Pass,
+    /// How the headers of bulk are written, both ways.
+    pub(super) dialect: Dialect,
     pub(super) outgoing: Lanes,
     /// Streams on which it sends.
     pub(super) incoming: BTreeMap<u64, Incoming>,

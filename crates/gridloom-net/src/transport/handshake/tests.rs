@@ -57,6 +57,50 @@ fn who_shows_the_public_key_of_another_node_cannot_sign_with_it() {
 }
 
 #[test]
+fn both_sides_speak_the_highest_version_that_both_know() {
+    let (lowest, highest) = VERSIONS;
+    assert_eq!(settled((lowest, highest)), Some(highest));
+    assert_eq!(settled((lowest - 1, lowest)), Some(lowest));
+    assert_eq!(settled((highest, highest + 1)), Some(highest));
+    assert_eq!(settled((lowest - 2, lowest - 1)), None);
+    assert_eq!(settled((highest + 1, highest + 2)), None);
+    assert_eq!(settled((highest, lowest)), None, "no range");
+}
+
+/// What an acceptor says to a first frame that offers these versions, and has that behind the hello.
+fn answer(purpose: Purpose, (low, high): (u16, u16), behind: &[u8]) -> Result<Session, HandshakeError> {
+    let of = credentials();
+    let own = Hello { node: of.key.id(), key: of.key.public(), ..hello(purpose) };
+    let mut first = hello_body(&own);
+    first[5..7].copy_from_slice(&low.to_le_bytes());
+    first[7..9].copy_from_slice(&high.to_le_bytes());
+    first.extend_from_slice(behind);
+    let server = credentials();
+    let mut acceptor = Handshake::accept(server.clone(), Hello { node: server.key.id(), ..own }).unwrap();
+    acceptor.on_frame(&first, &mut Vec::new(), |_| unreachable!("no proof has come"))?;
+    Ok(acceptor.take_session().expect("both hellos were there"))
+}
+
+#[test]
+fn what_a_newer_peer_says_behind_its_hello_is_passed_over_and_an_older_one_says_nothing_there() {
+    let (lowest, highest) = VERSIONS;
+    assert_eq!(answer(Purpose::Control, (highest, highest + 1), b"new").unwrap().version, highest);
+    assert_eq!(answer(Purpose::Control, (lowest, lowest), b"").unwrap().version, lowest);
+    let error = answer(Purpose::Control, (lowest, highest), b"new").unwrap_err();
+    assert!(matches!(&error, HandshakeError::Malformed(_)), "{error}");
+}
+
+#[test]
+fn processes_of_two_releases_refuse_each_other_in_words() {
+    let (lowest, highest) = VERSIONS;
+    answer(Purpose::Process, (lowest, highest), b"").unwrap();
+    for versions in [(lowest, lowest), (highest, highest + 1)] {
+        let error = answer(Purpose::Process, versions, b"").unwrap_err().to_string();
+        assert!(error.contains("install the same release on both sides"), "{error}");
+    }
+}
+
+#[test]
 fn a_stranger_who_sends_a_byte_now_and_then_is_given_up_at_the_deadline() {
     let (mut here, mut there) = UnixStream::pair().unwrap();
     let own = hello(Purpose::Local);
