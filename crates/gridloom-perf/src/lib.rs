@@ -35,6 +35,7 @@ pub use link::LinkModel;
 pub use links::Links;
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s, is_work};
 pub use perturbation::{Beside, Perturbation};
+pub use sites::{Shared, Way};
 pub use traffic::Seen;
 pub use tree::Tree;
 

@@ -59,6 +59,15 @@ impl<P: Ord + Clone> Links<P> {
         }
     }
 
+    /// Takes a link that was never measured to be like that.
+    pub fn expect(&mut self, now: Time, pair: (P, P), link: LinkEstimate) {
+        let model = self.models.entry(pair).or_default();
+        if model.estimate().is_none() {
+            model.met(now, link);
+            model.beside(link.bandwidth);
+        }
+    }
+
     /// How many of these links share a card or a way with that one.
     fn others(&self, pair: &(P, P), links: &BTreeSet<(P, P)>) -> usize {
         // Mostly nothing moves, and sites are found by all links.
@@ -73,7 +82,7 @@ impl<P: Ord + Clone> Links<P> {
     /// Takes in a probe that was asked for, and was the only one. Data may have moved over these links meanwhile.
     pub fn probed(&mut self, now: Time, pair: (P, P), link: LinkEstimate, moving: &BTreeSet<(P, P)>) {
         let others = self.others(&pair, moving);
-        let was_sure = self.models.get(&pair).is_some_and(LinkModel::is_sure);
+        let was_sure = self.is_sure(&pair);
         self.models.entry(pair.clone()).or_default().probed_beside(now, link, others);
         if was_sure || others > 0 {
             return;
@@ -127,7 +136,7 @@ impl<P: Ord + Clone> Links<P> {
     }
 
     /// What links are taken to share as they are expected now.
-    fn shared(&self) -> sites::Shared<P> {
+    pub fn shared(&self) -> sites::Shared<P> {
         sites::Shared::of(&self.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect())
     }
 
@@ -137,6 +146,16 @@ impl<P: Ord + Clone> Links<P> {
         if let (None, Some(link)) = (self.models.get(pair), back) {
             self.models.entry(pair.clone()).or_default().met(now, link);
         }
+    }
+
+    /// How many links have models.
+    pub fn count(&self) -> usize {
+        self.models.len()
+    }
+
+    /// Whether more is known of a link than first probes, which others may have disturbed.
+    pub fn is_sure(&self, pair: &(P, P)) -> bool {
+        self.models.get(pair).is_some_and(LinkModel::is_sure)
     }
 
     /// The model of a pair.
@@ -154,8 +173,7 @@ impl<P: Ord + Clone> Links<P> {
         let links = self.estimates().filter(|((from, to), _)| is_of_interest(from) && is_of_interest(to));
         let bandwidths: BTreeMap<(P, P), f64> = links.map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
         let are_apart = |way: &Bottleneck<P>| self.bottlenecks.are_apart(&way.pairs, way.bandwidth);
-        let is_sure = |pair: &(P, P)| self.models.get(pair).is_some_and(LinkModel::is_sure);
-        sites::ways(bandwidths.clone(), is_sure).into_iter().filter(|way| !are_apart(way)).collect()
+        sites::ways(bandwidths.clone(), |pair| self.is_sure(pair)).into_iter().filter(|way| !are_apart(way)).collect()
     }
 
     /// What several links share, as far as that was seen.

@@ -15,8 +15,7 @@ const NARROW: f64 = 0.7;
 /// So often each place is given its site.
 const ROUNDS: usize = 3;
 
-/// The ways that join sites, by the bandwidths of links between places. A link that was measured one way only is taken to be alike both
-/// ways. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed, or are guesses.
+/// The ways that join sites, by the bandwidths of links between places. One that looks narrow says nothing unless that `is_sure`: first probes are disturbed, or are guesses.
 pub(super) fn ways<P: Ord + Clone>(
     mut bandwidths: BTreeMap<(P, P), f64>,
     is_sure: impl Fn(&(P, P)) -> bool,
@@ -25,20 +24,36 @@ pub(super) fn ways<P: Ord + Clone>(
     let unsure: Vec<(P, P)> =
         bandwidths.keys().filter(|pair| links.is_narrow(pair) && !is_sure(pair)).cloned().collect();
     unsure.iter().for_each(|pair| _ = bandwidths.remove(pair));
-    let back = bandwidths.iter().map(|((from, to), bandwidth)| ((to.clone(), from.clone()), *bandwidth));
-    let both: BTreeMap<(P, P), f64> = back.chain(bandwidths.iter().map(|(pair, b)| (pair.clone(), *b))).collect();
-    ways_of(&both)
+    ways_of(&both_ways(&bandwidths))
 }
 
+/// A link that was measured one way only is taken to be alike both ways.
+fn both_ways<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> BTreeMap<(P, P), f64> {
+    let back = bandwidths.iter().map(|((from, to), bandwidth)| ((to.clone(), from.clone()), *bandwidth));
+    back.chain(bandwidths.iter().map(|(pair, bandwidth)| (pair.clone(), *bandwidth))).collect()
+}
+
+/// A way from one site to another, by their numbers; these hold for one [`Shared`].
+pub type Way = (usize, usize);
+
 /// The narrow links between sites, by the way that they are taken to share.
-pub(super) struct Shared<P> {
-    ways: BTreeMap<(P, P), (usize, usize)>,
+#[derive(Clone, Debug)]
+pub struct Shared<P> {
+    ways: BTreeMap<(P, P), Way>,
     /// By the widest of their links, bytes per second.
-    widths: BTreeMap<(usize, usize), f64>,
+    widths: BTreeMap<Way, f64>,
+    sites: BTreeMap<P, usize>,
+}
+
+impl<P> Default for Shared<P> {
+    fn default() -> Self {
+        Shared { ways: BTreeMap::new(), widths: BTreeMap::new(), sites: BTreeMap::new() }
+    }
 }
 
 impl<P: Ord + Clone> Shared<P> {
     pub(super) fn of(bandwidths: &BTreeMap<(P, P), f64>) -> Shared<P> {
+        let bandwidths = &both_ways(bandwidths);
         let links = Links::new(bandwidths);
         let sites = links.sites();
         let (mut ways, mut widths) = (BTreeMap::new(), BTreeMap::new());
@@ -50,7 +65,24 @@ impl<P: Ord + Clone> Shared<P> {
                 *width = width.max(*bandwidth);
             }
         }
-        Shared { ways, widths }
+        let sites = sites.into_iter().map(|(place, site)| (place.clone(), site)).collect();
+        Shared { ways, widths, sites }
+    }
+
+    /// The way that a link is taken to share with others, measured or not.
+    pub fn way(&self, from: &P, to: &P) -> Option<Way> {
+        let way = (*self.sites.get(from)?, *self.sites.get(to)?);
+        (way.0 != way.1 && self.widths.contains_key(&way)).then_some(way)
+    }
+
+    /// All ways.
+    pub fn all(&self) -> impl Iterator<Item = Way> {
+        self.widths.keys().copied()
+    }
+
+    /// The links of a way that were measured, in either direction.
+    pub fn links(&self, way: Way) -> impl Iterator<Item = &(P, P)> {
+        self.ways.iter().filter(move |(_, other)| **other == way).map(|(pair, _)| pair)
     }
 
     /// Whether two links are taken to share a way.

@@ -190,3 +190,90 @@ def test_functions_that_do_not_declare_what_they_share_are_told(platform, tmp_pa
         pass
     said = capfd.readouterr().err
     assert "'quiet/quiet' uses shared data that it does not declare" in said and "quiet/told" not in said
+
+
+TWO_SITES = """
+[[host]]
+name = "client"
+speed = "1Gf"
+properties = { role = "client, agent" }
+
+[[cluster]]
+name = "a"
+hosts = "a-[1-8]"
+speed = "1Gf"
+bandwidth = "100Mbps"
+latency = "100us"
+properties = { role = "server" }
+
+[[cluster]]
+name = "b"
+hosts = "b-[1-8]"
+speed = "1Gf"
+bandwidth = "100Mbps"
+latency = "100us"
+properties = { role = "server" }
+
+[[link]]
+name = "between"
+bandwidth = "50Mbps"
+latency = "10ms"
+sharing = "splitduplex"
+
+[[link]]
+name = "near"
+bandwidth = "100Mbps"
+latency = "1ms"
+sharing = "splitduplex"
+
+[[route]]
+from = "client"
+to = "a"
+links = ["near:up"]
+
+[[route]]
+from = "a"
+to = "b"
+links = ["between:up"]
+
+[[link]]
+name = "near-b"
+bandwidth = "100Mbps"
+latency = "1ms"
+sharing = "splitduplex"
+
+[[route]]
+from = "client"
+to = "b"
+links = ["near-b:up"]
+"""
+
+EXCHANGED = """
+import gridloom as gl
+
+
+@gl.function(work="1e3")
+def make(n: int) -> gl.Array["float64", "n"]: ...
+
+
+@gl.function(work="1e3")
+def last(data: gl.Array["float64", "n"]) -> float: ...
+"""
+
+
+def test_a_plan_made_when_servers_have_just_met_knows_what_they_share(tmp_path):
+    """All read what all have made: eight values cross the way between the sites, in each direction."""
+    (tmp_path / "sites.toml").write_text(TWO_SITES)
+    (tmp_path / "exchanged.py").write_text(EXCHANGED)
+    n = 1 << 20
+    with gl.simulate(tmp_path / "sites.toml", functions=[tmp_path / "exchanged.py"]) as grid:
+        make, last = grid.function("exchanged/make"), grid.function("exchanged/last")
+        servers = sorted(server.name for server in grid.servers())
+        assert len(servers) == 16 and grid.now() < 2
+        with grid.group() as group:
+            made = [make.on(server)(n) for server in servers]
+            _ = [last.on(server)(value) for server in servers for value in made]
+        report = group.report()
+    bound = 8 * 8 * n / 6.25e6
+    assert bound < report.measured_seconds < 1.5 * bound
+    assert report.predicted_seconds > 0.75 * report.measured_seconds

@@ -54,11 +54,12 @@ impl Agent {
         self.turn_measured(from, to);
         let moving = self.moving();
         if is_first {
-            self.links.met_beside(now, pair, link, &moving);
+            self.links.met_beside(now, pair.clone(), link, &moving);
         } else {
             self.links.probed(now, pair.clone(), link, &moving);
             self.link_changed(&pair, out);
         }
+        self.ways_told(now, &pair, out);
     }
 
     /// Pairs of hosts between which data may move: by plans under way, and shared data on their way to servers.
@@ -206,15 +207,16 @@ impl Agent {
         }
     }
 
-    /// Has one link measured that was not for long, those in doubt first: one at a time, so that probes do not disturb one
+    /// Has one link measured that was not for long, those in doubt first, in turn: one at a time, so that probes do not disturb one
     /// another. Servers take turns.
     pub(super) fn probe_one(&mut self, now: Time, out: &mut Vec<Effect>) {
         let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
         let suspects = self.links.suspects().filter(|pair| self.links.is_due(now, pair)).cloned();
         let narrow = self.links.narrow().into_iter().filter(|pair| now.since(self.links.last(pair)) >= HEARTBEAT_NS);
-        let suspects = suspects.chain(narrow);
+        let mut suspects: Vec<Pair> = suspects.chain(narrow).collect();
+        suspects.sort_by_key(|pair| self.links.last(pair));
         // Those to and from clients are theirs to probe.
-        let suspect = suspects.filter_map(|(from, to)| Some((*on(&from)?.0, *on(&to)?.0))).next();
+        let suspect = suspects.into_iter().find_map(|(from, to)| Some((*on(&from)?.0, *on(&to)?.0)));
         let Some((from, to)) = suspect.or_else(|| self.oldest_of_next(now)) else { return };
         self.links.ask(now, (self.place(from), self.place(to)));
         self.measure_anew(from, to);
@@ -243,6 +245,7 @@ impl Agent {
     pub(super) fn forget_links(&mut self, place: &str) {
         if !self.servers.values().any(|server| host_of(&server.registration.address) == place) {
             self.links.forget(&place.to_string());
+            self.forget_ways(place);
         }
     }
 

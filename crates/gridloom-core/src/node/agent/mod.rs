@@ -17,6 +17,7 @@ mod searches;
 mod stale;
 mod telling;
 mod turns;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +39,7 @@ use names::Names;
 use requests::Requests;
 use telling::{DIRECTORY_PAUSE_NS, Telling};
 use turns::Turns;
+use ways::Ways;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -108,6 +110,7 @@ pub struct Agent {
     requests: Requests,
     /// Turns to measure links.
     turns: Turns,
+    ways: Ways,
     names: Names,
 }
 
@@ -128,6 +131,7 @@ impl Agent {
             plans: BTreeMap::new(),
             requests: Requests::default(),
             turns: Turns::default(),
+            ways: Ways::default(),
         }
     }
 

@@ -1,17 +1,18 @@
 //! Turns to measure links: probes that share a host's card find a part of it each, and would say of fast links that they
 //! are slow, and of hosts with few others to measure that they are near.
 //!
-//! A host sends at most one probe at a time, and receives at most one. What was measured between two hosts often enough
-//! need not be measured again for other servers there. A turn that takes long ends for the others: its link is slow, and
+//! A host sends at most one probe at a time, and receives at most one. Over a way between two sites one goes at a time ([`super::ways`]).
+//! What was measured between two hosts often enough need not be measured again for other servers there. A turn that takes long ends for the others: its link is slow, and
 //! takes little of a card, or the node that had the turn is silent.
 
+use super::links::Pair as Hosts;
 use super::{Agent, send};
 use crate::node::AgentTimer;
 use crate::node::message::LinkToProber;
 use crate::node::protocol::Effect;
 use gridloom_base::{NodeId, Time};
-use gridloom_perf::host_of;
-use std::collections::BTreeMap;
+use gridloom_perf::{Way, host_of};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// After that time a turn keeps nobody waiting.
 const TURN_NS_MAX: u64 = 1_000_000_000;
@@ -39,6 +40,19 @@ struct Held {
     from: Card,
     to: Card,
     until: Time,
+}
+
+/// What is known of a link before its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It goes over no way that others share, as far as is known.
+    Alone,
+    /// It goes over that one, on which one may be measured at a time.
+    On(Way),
+    /// Its way is to be measured first.
+    Waits,
+    /// It is taken to be like others on its way.
+    Known,
 }
 
 #[derive(Debug, Default)]
@@ -83,20 +97,51 @@ impl Turns {
     }
 
     /// Those whose turn it is, with what they need not measure, among the ones that wait for one of these cards.
-    fn grant(&mut self, now: Time, from: &Card, to: &Card) -> Vec<(Pair, bool)> {
+    fn grant(&mut self, now: Time, from: &Card, to: &Card, standing: impl Fn(&Hosts) -> Standing) -> Vec<(Pair, bool)> {
         let mut candidates: Vec<(u64, Pair)> = Vec::new();
         for (cards, card) in [(&self.outward, from), (&self.inward, to)] {
             candidates.extend(cards.get(card).into_iter().flatten().map(|(number, pair)| (*number, *pair)));
         }
-        candidates.sort_unstable();
-        candidates.dedup();
+        self.grant_among(now, candidates, standing)
+    }
+
+    /// The same among all that wait.
+    fn grant_all(&mut self, now: Time, standing: impl Fn(&Hosts) -> Standing) -> Vec<(Pair, bool)> {
+        let candidates = self.waiting.iter().map(|(pair, (number, ..))| (*number, *pair)).collect();
+        self.grant_among(now, candidates, standing)
+    }
+
+    fn grant_among(
+        &mut self,
+        now: Time,
+        candidates: Vec<(u64, Pair)>,
+        standing: impl Fn(&Hosts) -> Standing,
+    ) -> Vec<(Pair, bool)> {
+        let between = |from: &Card, to: &Card| match (from, to) {
+            (Card::Host(from), Card::Host(to)) => standing(&(from.clone(), to.clone())),
+            _ => Standing::Alone,
+        };
+        let standing = |pair: &Pair| {
+            let (_, from, to) = &self.waiting[pair];
+            between(from, to)
+        };
+        // Others may wait for what goes over a way.
+        let with_standing = |(number, pair): (u64, Pair)| (!matches!(standing(&pair), Standing::On(_)), number, pair);
+        let candidates: BTreeSet<(bool, u64, Pair)> = candidates.into_iter().map(with_standing).collect();
         let mut granted = Vec::new();
-        for (_, pair) in candidates {
+        for (.., pair) in candidates {
             let (_, from, to) = &self.waiting[&pair];
-            if self.is_known(from, to) {
+            let standing = between(from, to);
+            if self.is_known(from, to) || standing == Standing::Known {
                 self.unwant(pair);
                 granted.push((pair, false));
-            } else if !self.under_way.values().any(|held| held.from == *from || held.to == *to) {
+                continue;
+            }
+            let is_beside = |held: &Held| {
+                let on_same_way = || matches!(standing, Standing::On(_)) && between(&held.from, &held.to) == standing;
+                held.from == *from || held.to == *to || on_same_way()
+            };
+            if standing != Standing::Waits && !self.under_way.values().any(is_beside) {
                 let (from, to) = self.unwant(pair).expect("it waits");
                 self.under_way.insert(pair, Held { from, to, until: now + TURN_NS_MAX });
                 granted.push((pair, true));
@@ -128,7 +173,12 @@ impl Agent {
     pub(super) fn on_turn_over(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
         let pair = Pair { prober, peer };
         self.turns.unwant(pair);
-        if let Some(Held { from, to, .. }) = self.turns.under_way.remove(&pair) {
+        let Some(Held { from, to, .. }) = self.turns.under_way.remove(&pair) else { return };
+        if let (Card::Host(from), Card::Host(to)) = (&from, &to)
+            && self.ways.is_shared(&(from.clone(), to.clone()))
+        {
+            self.grant_all_turns(now, out);
+        } else {
             self.grant_turns(now, &from, &to, out);
         }
     }
@@ -169,16 +219,33 @@ impl Agent {
         for Pair { prober, peer } in long {
             self.on_turn_over(now, prober, peer, out);
         }
-        if let Some(at) = self.turns.due() {
-            out.push(Effect::SetTimer { timer: AgentTimer::Turns.into(), at });
-        }
+        // Some may have waited for a way for long enough.
+        self.grant_all_turns(now, out);
     }
 
     fn grant_turns(&mut self, now: Time, from: &Card, to: &Card, out: &mut Vec<Effect>) {
-        for (Pair { prober, peer }, is_needed) in self.turns.grant(now, from, to) {
+        let (ways, links) = (&self.ways, &self.links);
+        let granted = self.turns.grant(now, from, to, |hosts| ways.standing(now, hosts, links));
+        self.tell_turns(now, granted, out);
+    }
+
+    /// More is known of the ways that links share.
+    pub(super) fn grant_all_turns(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let (ways, links) = (&self.ways, &self.links);
+        let granted = self.turns.grant_all(now, |hosts| ways.standing(now, hosts, links));
+        self.tell_turns(now, granted, out);
+    }
+
+    fn tell_turns(&mut self, now: Time, granted: Vec<(Pair, bool)>, out: &mut Vec<Effect>) {
+        for (Pair { prober, peer }, is_needed) in granted {
             send(out, prober, LinkToProber::Turn { to: peer, is_needed });
+            let pair = (self.place(prober), self.place(peer));
+            if let Some(link) = self.ways.expected(&pair, &self.links).filter(|_| !is_needed) {
+                self.links.expect(now, pair, link);
+            }
         }
-        if let Some(at) = self.turns.due() {
+        let due = self.turns.due().into_iter().chain(self.ways.due(now).filter(|_| !self.turns.waiting.is_empty()));
+        if let Some(at) = due.min() {
             out.push(Effect::SetTimer { timer: AgentTimer::Turns.into(), at });
         }
     }
@@ -196,6 +263,10 @@ mod tests {
         Pair { prober: NodeId(prober), peer: NodeId(peer) }
     }
 
+    fn alone(_: &Hosts) -> Standing {
+        Standing::Alone
+    }
+
     /// Nodes 1 to 4 on hosts a to d.
     fn wanted(pairs: &[(u64, u64)]) -> Turns {
         let mut turns = Turns::default();
@@ -209,12 +280,12 @@ mod tests {
     #[test]
     fn a_host_sends_and_receives_one_probe_at_a_time() {
         let mut turns = wanted(&[(1, 2), (1, 3), (4, 2), (2, 1), (3, 4)]);
-        assert_eq!(turns.grant(Time(0), &host("a"), &host("b")), [(pair(1, 2), true)]);
+        assert_eq!(turns.grant(Time(0), &host("a"), &host("b"), alone), [(pair(1, 2), true)]);
         // c and d have nothing to do with it, and b may send while it receives.
-        assert_eq!(turns.grant(Time(0), &host("c"), &host("d")), [(pair(3, 4), true)]);
-        assert_eq!(turns.grant(Time(0), &host("b"), &host("a")), [(pair(2, 1), true)]);
+        assert_eq!(turns.grant(Time(0), &host("c"), &host("d"), alone), [(pair(3, 4), true)]);
+        assert_eq!(turns.grant(Time(0), &host("b"), &host("a"), alone), [(pair(2, 1), true)]);
         turns.under_way.remove(&pair(1, 2));
-        assert_eq!(turns.grant(Time(1), &host("a"), &host("b")), [(pair(1, 3), true), (pair(4, 2), true)]);
+        assert_eq!(turns.grant(Time(1), &host("a"), &host("b"), alone), [(pair(1, 3), true), (pair(4, 2), true)]);
         assert_eq!((turns.waiting.len(), turns.under_way.len()), (0, 4));
     }
 
@@ -222,7 +293,23 @@ mod tests {
     fn what_is_known_of_two_hosts_is_not_measured_again() {
         let mut turns = wanted(&[(1, 2), (1, 3)]);
         turns.measured.insert((host("a"), host("b")), MEASURED_ENOUGH);
-        assert_eq!(turns.grant(Time(0), &host("a"), &host("b")), [(pair(1, 2), false), (pair(1, 3), true)]);
+        assert_eq!(turns.grant(Time(0), &host("a"), &host("b"), alone), [(pair(1, 2), false), (pair(1, 3), true)]);
         assert!(turns.waiting.is_empty() && turns.outward.is_empty() && turns.inward.is_empty());
+    }
+    #[test]
+    fn one_probe_at_a_time_goes_over_a_way_that_links_share() {
+        let mut turns = wanted(&[(1, 3), (2, 4), (1, 2), (4, 2)]);
+        // a and b are one site, c and d the other.
+        let site = |host: &str| usize::from(host > "b");
+        let on_way = |(from, to): &Hosts| match (site(from), site(to)) {
+            (from, to) if from == to => Standing::Alone,
+            way => Standing::On(way),
+        };
+        assert_eq!(turns.grant_all(Time(0), on_way), [(pair(1, 3), true), (pair(4, 2), true)]);
+        turns.under_way.remove(&pair(1, 3));
+        assert_eq!(turns.grant_all(Time(0), |_| Standing::Waits), []);
+        assert_eq!(turns.grant_all(Time(0), on_way), [(pair(2, 4), true)], "b is sent to");
+        turns.under_way.clear();
+        assert_eq!(turns.grant_all(Time(0), |_| Standing::Known), [(pair(1, 2), false)]);
     }
 }
