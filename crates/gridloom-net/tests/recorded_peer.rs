@@ -65,7 +65,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> T {
 /// Checks a message both ways; gives the bytes that it has now.
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(says: &Value, bytes: &[u8]) -> Vec<u8> {
     let says: T = serde_json::from_value(says.clone()).unwrap_or_else(|error| panic!("{error}: {says}"));
-    if !bytes.is_empty() {
+    if !bytes.is_empty() && !is_recording() {
         assert_eq!(decode::<T>(bytes), says);
     }
     encode(&says)
