@@ -1,4 +1,4 @@
-//! Large data that are on their way over sockets, for people who wait for them. What is handed over in shared memory takes no time.
+//! Large data that are on their way over sockets, for people waiting for them. What is handed over in shared memory takes no time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

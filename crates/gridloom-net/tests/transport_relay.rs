@@ -1,4 +1,4 @@
-//! A stranger between two ends, who has no secret: it can look at what passes, and what it changes is noticed.
+//! A stranger between two ends, without the secret: it can look at what passes, and what it changes is noticed.
 
 mod transport_support;
 

@@ -44,7 +44,7 @@ pub enum Size {
 
 impl Size {
     /// The size of a call with that work, if stated, and those bytes. What is no amount of work (negative, or not finite) is not
-    /// stated: it may come from anybody who calls.
+    /// stated: it may come from any caller.
     pub fn new(work_flops: Option<f64>, bytes: u64) -> Size {
         work_flops.filter(|work| is_work(*work)).map_or(Size::Bytes(bytes), Size::Work)
     }

@@ -254,7 +254,7 @@ fn tiny_calls_do_not_say_what_large_ones_take() {
     assert_eq!(extended.by_work.points[1].seconds, 9e-6, "no less than what was measured");
 }
 
-/// Anybody who calls a function states its work.
+/// Each caller of a function states its work.
 #[test]
 fn what_is_no_work_is_not_stated() {
     let model = learned(&[(1e6, 1.0), (1e7, 10.0), (1e8, 100.0)]);

@@ -5,7 +5,7 @@
 //! wait while one of them, which has had its first probe, is measured again with nothing beside it. Then the way is known: links on it that
 //! were not measured are taken to be like the others.
 //!
-//! **Invariant:** nobody waits for a way longer than [`WAIT_NS_MAX`]: who measures it may be gone, or busy.
+//! **Invariant:** nobody waits for a way longer than [`WAIT_NS_MAX`]: the server that measures it may be gone, or busy.
 
 use std::collections::BTreeMap;
 
