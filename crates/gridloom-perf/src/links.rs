@@ -218,6 +218,12 @@ impl<P: Ord + Clone> Links<P> {
         narrow.map(|(pair, _)| pair.clone()).collect()
     }
 
+    /// Whether a probe of that pair was asked for that has not come.
+    pub fn is_awaited(&self, pair: &(P, P)) -> bool {
+        let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);
+        self.asked.get(pair).is_some_and(|asked| *asked > measured)
+    }
+
     /// When a pair was measured or asked for last.
     pub fn last(&self, pair: &(P, P)) -> Time {
         let measured = self.models.get(pair).map_or(Time::ZERO, LinkModel::measured);

@@ -37,9 +37,10 @@ fn both_ways<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> BTreeMap<(P,
 pub type Way = (usize, usize);
 
 /// The narrow links between sites, by the way that they are taken to share.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Shared<P> {
     ways: BTreeMap<(P, P), Way>,
+    links: BTreeMap<Way, Vec<(P, P)>>,
     /// By the widest of their links, bytes per second.
     widths: BTreeMap<Way, f64>,
     sites: BTreeMap<P, usize>,
@@ -47,7 +48,8 @@ pub struct Shared<P> {
 
 impl<P> Default for Shared<P> {
     fn default() -> Self {
-        Shared { ways: BTreeMap::new(), widths: BTreeMap::new(), sites: BTreeMap::new() }
+        let (ways, links, widths, sites) = Default::default();
+        Shared { ways, links, widths, sites }
     }
 }
 
@@ -57,16 +59,18 @@ impl<P: Ord + Clone> Shared<P> {
         let links = Links::new(bandwidths);
         let sites = links.sites();
         let (mut ways, mut widths) = (BTreeMap::new(), BTreeMap::new());
+        let mut by_way: BTreeMap<Way, Vec<(P, P)>> = BTreeMap::new();
         for (pair, bandwidth) in bandwidths.iter().filter(|(pair, _)| links.is_narrow(pair)) {
             let way = (sites[&pair.0], sites[&pair.1]);
             if way.0 != way.1 {
                 ways.insert(pair.clone(), way);
+                by_way.entry(way).or_default().push(pair.clone());
                 let width: &mut f64 = widths.entry(way).or_default();
                 *width = width.max(*bandwidth);
             }
         }
         let sites = sites.into_iter().map(|(place, site)| (place.clone(), site)).collect();
-        Shared { ways, widths, sites }
+        Shared { ways, links: by_way, widths, sites }
     }
 
     /// The way that a link is taken to share with others, measured or not.
@@ -82,7 +86,7 @@ impl<P: Ord + Clone> Shared<P> {
 
     /// The links of a way that were measured, in either direction.
     pub fn links(&self, way: Way) -> impl Iterator<Item = &(P, P)> {
-        self.ways.iter().filter(move |(_, other)| **other == way).map(|(pair, _)| pair)
+        self.links.get(&way).into_iter().flatten()
     }
 
     /// Whether two links are taken to share a way.

@@ -10,7 +10,8 @@
 //!   |<------------------ ProbeArrived |
 //! ```
 //! A link that is measured while no other is gets what moves over it in 100 ms instead of a larger probe that would take too long: on a
-//! slow and long one, the start is a third of the time of 64 KiB.
+//! slow and long one, the start is a third of the time of 64 KiB. A long link gets larger probes while their bytes take less time than half of
+//! the round trip: they only say that it is no slower than that.
 //!
 //! Kept cheap: a node probes at most 16 peers, one after another, once each when they meet; real transfers refine the figures later.
 
@@ -23,6 +24,8 @@ use gridloom_perf::LinkEstimate;
 
 /// Probes sent of each size; the best counts.
 const ROUNDS: u32 = 2;
+/// A probe that the round trip hides is followed by one at least so many times as large.
+const HIDDEN_GROWS: u64 = 4;
 
 #[derive(Clone, Debug)]
 struct Probe {
@@ -33,6 +36,8 @@ struct Probe {
     /// No other link is measured meanwhile.
     is_alone: bool,
     best_bandwidth: f64,
+    /// The last one's bytes took less time than half of the round trip.
+    is_hidden: bool,
 }
 
 impl Probe {
@@ -44,6 +49,9 @@ impl Probe {
             return Some(larger);
         }
         let fitting = in_time as u64;
+        if self.is_hidden {
+            return Some(fitting.max(HIDDEN_GROWS * self.size_bytes).min(larger));
+        }
         (self.is_alone && fitting >= 2 * self.size_bytes).then_some(fitting)
     }
 }
@@ -67,7 +75,8 @@ impl Probing {
     /// Latency is known: begins with the small probe. `is_alone` if no other link is measured meanwhile.
     pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64, is_alone: bool) -> Step {
         let size_bytes = PROBE_BYTES[0];
-        let probe = Probe { rtt_ns, sent: now, size_bytes, left: ROUNDS, is_alone, best_bandwidth: 0.0 };
+        let (left, best_bandwidth, is_hidden) = (ROUNDS, 0.0, false);
+        let probe = Probe { rtt_ns, sent: now, size_bytes, left, is_alone, best_bandwidth, is_hidden };
         self.probes.insert(peer, probe);
         Step::Send(size_bytes)
     }
@@ -81,7 +90,9 @@ impl Probing {
         // Half of what elapsed is the least credited to the bytes themselves, so that a round trip that happened to
         // be quicker than the ping's gives a finite bandwidth.
         let elapsed_ns = now.since(probe.sent).max(1);
-        let moving_ns = elapsed_ns.saturating_sub(probe.rtt_ns).max(elapsed_ns / 2).max(1);
+        let (seen_ns, least_ns) = (elapsed_ns.saturating_sub(probe.rtt_ns), elapsed_ns / 2);
+        probe.is_hidden = seen_ns < least_ns;
+        let moving_ns = seen_ns.max(least_ns).max(1);
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
         probe.left -= 1;
@@ -147,7 +158,7 @@ mod tests {
     #[test]
     fn a_slow_link_is_measured_better_alone() {
         // 50 Mb/s.
-        let measured = |is_alone| measured(10_000_000, 0.00625, 5_000_000, is_alone);
+        let measured = |is_alone| measured(5_000_000, 0.00625, 5_000_000, is_alone);
         let ((beside, sent), (alone, sent_alone)) = (measured(false), measured(true));
         assert!(beside.bandwidth < 0.7 * 6.25e6 && sent == 2 * PROBE_BYTES[0], "{beside:?}");
         assert!(alone.bandwidth > 0.9 * 6.25e6 && sent_alone < sent + 4 * 625_000, "{alone:?}, {sent_alone} bytes");
@@ -167,6 +178,18 @@ mod tests {
         let link = probing.estimate(Time(2_000_000_000), NodeId(1)).unwrap();
         assert_eq!((link.latency_s, link.bandwidth), (1e-3, PROBE_BYTES[0] as f64 / 2.0));
         assert!(probing.estimate(Time(1), NodeId(2)).is_none());
+    }
+
+    #[test]
+    fn a_long_link_is_measured_with_probes_that_its_round_trip_does_not_hide() {
+        for (latency_ns, bytes_per_ns) in [(16_000_000, 0.05), (100_000_000, 0.0125), (5_000_000, 0.1)] {
+            let (link, sent) = measure(latency_ns, bytes_per_ns);
+            assert!((link.bandwidth / (bytes_per_ns * 1e9) - 1.0).abs() < 0.01, "{link:?}");
+            assert!(sent < 16 << 20, "{sent}");
+        }
+        // So wide that 4 MiB are hidden, too.
+        let (link, _) = measure(16_000_000, 1.0);
+        assert!(link.bandwidth > 2e8, "{link:?}");
     }
 
     #[test]

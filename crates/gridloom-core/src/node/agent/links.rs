@@ -50,7 +50,9 @@ impl Agent {
     ) {
         let pair = (self.place(from), self.place(to));
         let Some(server) = self.servers.get_mut(&from).filter(|_| link.is_sane()) else { return };
-        let is_first = !matches!(server.links.insert(to, Some(link)), Some(Some(_)));
+        let was_measured = matches!(server.links.insert(to, Some(link)), Some(Some(_)));
+        // Of hosts with several servers others may have had the first probe.
+        let is_first = !was_measured && !self.links.is_awaited(&pair);
         self.turn_measured(from, to);
         let moving = self.moving();
         if is_first {

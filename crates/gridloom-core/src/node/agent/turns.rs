@@ -12,7 +12,7 @@ use crate::node::message::LinkToProber;
 use crate::node::protocol::Effect;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::{Way, host_of};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// After that time a turn keeps nobody waiting.
 const TURN_NS_MAX: u64 = 1_000_000_000;
@@ -43,16 +43,23 @@ struct Held {
 }
 
 /// What is known of a link before its turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
-    /// It goes over no way that others share, as far as is known.
-    Alone,
-    /// It goes over that one, on which one may be measured at a time.
-    On(Way),
-    /// Its way is to be measured first.
-    Waits,
-    /// It is taken to be like others on its way.
-    Known,
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Standing {
+    /// The way that it is taken to share: one link at a time is measured there.
+    pub(super) way: Option<Way>,
+    pub(super) next: Next,
+}
+
+/// What is to be done with a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Next {
+    /// It is measured in its turn.
+    #[default]
+    Measure,
+    /// Its way is measured first.
+    Wait,
+    /// It need not be measured: it is taken to be like others on its way.
+    Expect,
 }
 
 #[derive(Debug, Default)]
@@ -119,29 +126,29 @@ impl Turns {
     ) -> Vec<(Pair, bool)> {
         let between = |from: &Card, to: &Card| match (from, to) {
             (Card::Host(from), Card::Host(to)) => standing(&(from.clone(), to.clone())),
-            _ => Standing::Alone,
+            _ => Standing::default(),
         };
-        let standing = |pair: &Pair| {
-            let (_, from, to) = &self.waiting[pair];
-            between(from, to)
-        };
-        // Others may wait for what goes over a way.
-        let with_standing = |(number, pair): (u64, Pair)| (!matches!(standing(&pair), Standing::On(_)), number, pair);
-        let candidates: BTreeSet<(bool, u64, Pair)> = candidates.into_iter().map(with_standing).collect();
-        let mut granted = Vec::new();
-        for (.., pair) in candidates {
+        let with_standing = |(number, pair): (u64, Pair)| {
             let (_, from, to) = &self.waiting[&pair];
-            let standing = between(from, to);
-            if self.is_known(from, to) || standing == Standing::Known {
+            (number, pair, between(from, to))
+        };
+        let mut candidates: Vec<(u64, Pair, Standing)> = candidates.into_iter().map(with_standing).collect();
+        // Links on a way come first, since other links wait for that way.
+        candidates.sort_unstable_by_key(|(number, pair, standing)| (standing.way.is_none(), *number, *pair));
+        candidates.dedup();
+        let mut granted = Vec::new();
+        for (_, pair, standing) in candidates {
+            let (_, from, to) = &self.waiting[&pair];
+            if standing.next == Next::Expect || self.is_known(from, to) {
                 self.unwant(pair);
                 granted.push((pair, false));
                 continue;
             }
             let is_beside = |held: &Held| {
-                let on_same_way = || matches!(standing, Standing::On(_)) && between(&held.from, &held.to) == standing;
+                let on_same_way = || standing.way.is_some() && between(&held.from, &held.to).way == standing.way;
                 held.from == *from || held.to == *to || on_same_way()
             };
-            if standing != Standing::Waits && !self.under_way.values().any(is_beside) {
+            if standing.next == Next::Measure && !self.under_way.values().any(is_beside) {
                 let (from, to) = self.unwant(pair).expect("it waits");
                 self.under_way.insert(pair, Held { from, to, until: now + TURN_NS_MAX });
                 granted.push((pair, true));
@@ -165,6 +172,10 @@ impl Agent {
     }
 
     pub(super) fn on_ask_turn(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
+        // A server that is gone, or that nobody has seen: so no more wait than there are pairs.
+        if !self.servers.contains_key(&peer) {
+            return send(out, prober, LinkToProber::Turn { to: peer, is_needed: false });
+        }
         let (from, to) = (self.card(prober), self.card(peer));
         self.turns.want(Pair { prober, peer }, from.clone(), to.clone());
         self.grant_turns(now, &from, &to, out);
@@ -240,7 +251,7 @@ impl Agent {
         for (Pair { prober, peer }, is_needed) in granted {
             send(out, prober, LinkToProber::Turn { to: peer, is_needed });
             let pair = (self.place(prober), self.place(peer));
-            if let Some(link) = self.ways.expected(&pair, &self.links).filter(|_| !is_needed) {
+            if let Some(link) = self.ways.expected(&pair).filter(|_| !is_needed) {
                 self.links.expect(now, pair, link);
             }
         }
@@ -264,7 +275,7 @@ mod tests {
     }
 
     fn alone(_: &Hosts) -> Standing {
-        Standing::Alone
+        Standing::default()
     }
 
     /// Nodes 1 to 4 on hosts a to d.
@@ -296,20 +307,26 @@ mod tests {
         assert_eq!(turns.grant(Time(0), &host("a"), &host("b"), alone), [(pair(1, 2), false), (pair(1, 3), true)]);
         assert!(turns.waiting.is_empty() && turns.outward.is_empty() && turns.inward.is_empty());
     }
+
     #[test]
     fn one_probe_at_a_time_goes_over_a_way_that_links_share() {
         let mut turns = wanted(&[(1, 3), (2, 4), (1, 2), (4, 2)]);
         // a and b are one site, c and d the other.
         let site = |host: &str| usize::from(host > "b");
-        let on_way = |(from, to): &Hosts| match (site(from), site(to)) {
-            (from, to) if from == to => Standing::Alone,
-            way => Standing::On(way),
+        let on_way = |next: Next| {
+            move |(from, to): &Hosts| match (site(from), site(to)) {
+                (from, to) if from == to => Standing::default(),
+                way => Standing { way: Some(way), next },
+            }
         };
-        assert_eq!(turns.grant_all(Time(0), on_way), [(pair(1, 3), true), (pair(4, 2), true)]);
-        turns.under_way.remove(&pair(1, 3));
-        assert_eq!(turns.grant_all(Time(0), |_| Standing::Waits), []);
-        assert_eq!(turns.grant_all(Time(0), on_way), [(pair(2, 4), true)], "b is sent to");
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Wait)), [(pair(1, 2), true)]);
         turns.under_way.clear();
-        assert_eq!(turns.grant_all(Time(0), |_| Standing::Known), [(pair(1, 2), false)]);
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [(pair(1, 3), true), (pair(4, 2), true)]);
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), []);
+        turns.under_way.remove(&pair(1, 3));
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [(pair(2, 4), true)]);
+        turns.want(pair(1, 4), host("a"), host("d"));
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [], "another goes over the way");
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Expect)), [(pair(1, 4), false)]);
     }
 }

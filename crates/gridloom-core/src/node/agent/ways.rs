@@ -10,12 +10,12 @@
 use std::collections::BTreeMap;
 
 use super::links::Pair;
-use super::turns::Standing;
+use super::turns::{Next, Standing};
 use super::{Agent, send};
 use crate::node::message::DirectoryToServer;
 use crate::node::protocol::Effect;
-use gridloom_base::Time;
 use gridloom_base::limits::MEASURE_WAIT_NS_MAX;
+use gridloom_base::{NodeId, Time};
 use gridloom_perf::{LinkEstimate, Links, Shared, Way, host_of};
 
 /// After that time links are measured in their turns, whatever is known of their way.
@@ -30,8 +30,18 @@ pub(super) struct Ways {
     shared: Shared<String>,
     /// How many links were known when sites were last looked for.
     links: usize,
+    known: BTreeMap<Way, Known>,
     /// Links that were asked to be measured alone, and when.
     asked: BTreeMap<Pair, Time>,
+}
+
+/// What is known of a way.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Known {
+    /// The widest of its links that were measured alone.
+    link: Option<LinkEstimate>,
+    /// When one of its links was asked to be measured alone.
+    asked: Option<Time>,
 }
 
 impl Ways {
@@ -42,32 +52,23 @@ impl Ways {
 
     /// What is known of a link before its turn.
     pub(super) fn standing(&self, now: Time, pair: &Pair, links: &Links<String>) -> Standing {
-        let Some(way) = self.shared.way(&pair.0, &pair.1) else { return Standing::Alone };
-        if links.of(&pair.0, &pair.1).is_some() {
-            Standing::On(way)
-        } else if self.is_sure(way, links) {
-            Standing::Known
-        } else if self.asked_at(way).is_some_and(|asked| now.since(asked) < WAIT_NS_MAX) {
-            Standing::Waits
+        let Some(way) = self.shared.way(&pair.0, &pair.1) else { return Standing::default() };
+        let known = self.known.get(&way).copied().unwrap_or_default();
+        let next = if links.of(&pair.0, &pair.1).is_some() {
+            Next::Measure
+        } else if known.link.is_some() {
+            Next::Expect
+        } else if known.asked.is_some_and(|asked| now.since(asked) < WAIT_NS_MAX) {
+            Next::Wait
         } else {
-            Standing::On(way)
-        }
+            Next::Measure
+        };
+        Standing { way: Some(way), next }
     }
 
-    /// Whether a link on that way was measured alone.
-    fn is_sure(&self, way: Way, links: &Links<String>) -> bool {
-        self.shared.links(way).any(|pair| links.is_sure(pair))
-    }
-
-    /// What a link is taken to do that was not measured: as one on its way that was measured alone.
-    pub(super) fn expected(&self, pair: &Pair, links: &Links<String>) -> Option<LinkEstimate> {
-        let way = self.shared.way(&pair.0, &pair.1)?;
-        let (from, to) = self.shared.links(way).find(|pair| links.is_sure(pair))?;
-        links.of(from, to)?.estimate()
-    }
-
-    fn asked_at(&self, way: Way) -> Option<Time> {
-        self.shared.links(way).filter_map(|pair| self.asked.get(pair).copied()).max()
+    /// What a link is taken to do that was not measured: as the widest on its way that was measured alone.
+    pub(super) fn expected(&self, pair: &Pair) -> Option<LinkEstimate> {
+        self.known.get(&self.shared.way(&pair.0, &pair.1)?)?.link
     }
 
     /// When nobody waits for the next of the ways any more.
@@ -75,50 +76,79 @@ impl Ways {
         self.asked.values().map(|asked| *asked + WAIT_NS_MAX).filter(|until| *until > now).min()
     }
 
-    /// Looks for sites if enough has changed. True if it did.
-    fn look(&mut self, links: &Links<String>) -> bool {
+    /// Looks for sites if enough has changed, and at what is known of the way of a link that was measured. True if others may have their
+    /// turn by that.
+    fn look(&mut self, pair: &Pair, links: &Links<String>) -> bool {
         let count = links.count();
         let is_due = count <= FEW || 100 * count.abs_diff(self.links) >= CHANGED * self.links;
         if is_due {
-            (self.shared, self.links) = (links.shared(), count);
+            let shared = links.shared();
+            let known = shared.all().map(|way| (way, self.known_of(&shared, way, links))).collect();
+            let before = (std::mem::replace(&mut self.shared, shared), std::mem::replace(&mut self.known, known));
+            self.links = count;
+            return before.1 != self.known || (!self.known.is_empty() && before.0 != self.shared);
         }
-        is_due
+        let Some(way) = self.shared.way(&pair.0, &pair.1) else { return false };
+        let known = self.known_of(&self.shared, way, links);
+        self.known.insert(way, known).is_none_or(|before| before != known)
     }
 
-    /// Of each way that is not known and was not asked for, the link that is to be measured alone: one that had its first probe and `may` be.
-    fn unknown(&self, links: &Links<String>, may: impl Fn(&Pair) -> bool) -> Vec<Pair> {
-        let unknown = self.shared.all().filter(|way| self.asked_at(*way).is_none() && !self.is_sure(*way, links));
-        let may = |pair: &&Pair| links.of(&pair.0, &pair.1).is_some() && may(pair);
-        unknown.filter_map(|way| self.shared.links(way).find(may).cloned()).collect()
+    fn known_of(&self, shared: &Shared<String>, way: Way, links: &Links<String>) -> Known {
+        let sure = shared.links(way).filter(|pair| links.is_sure(pair));
+        let estimates = sure.filter_map(|(from, to)| links.of(from, to)?.estimate());
+        let link = estimates.max_by(|one, other| one.bandwidth.total_cmp(&other.bandwidth));
+        Known { link, asked: shared.links(way).filter_map(|pair| self.asked.get(pair).copied()).max() }
+    }
+
+    /// Of each way that is not known and was not asked for, the first of its links that `may` be asked to be measured alone.
+    fn unknown<T>(&self, may: impl Fn(&Pair) -> Option<T>) -> Vec<(Pair, T)> {
+        let unknown = self.known.iter().filter(|(_, known)| known.link.is_none() && known.asked.is_none());
+        unknown
+            .filter_map(|(way, _)| self.shared.links(*way).find_map(|pair| Some((pair.clone(), may(pair)?))))
+            .collect()
+    }
+
+    fn ask(&mut self, now: Time, pair: Pair) {
+        if let Some(known) = self.shared.way(&pair.0, &pair.1).and_then(|way| self.known.get_mut(&way)) {
+            known.asked = Some(now);
+        }
+        self.asked.insert(pair, now);
     }
 }
 
 impl Agent {
     /// A link was measured: what it tells of ways.
     pub(super) fn ways_told(&mut self, now: Time, pair: &Pair, out: &mut Vec<Effect>) {
-        let was_shared = self.ways.is_shared(pair);
-        if !self.ways.look(&self.links) && !was_shared {
+        let is_news = self.ways.look(pair, &self.links);
+        let unknown = self.ways.unknown(|pair| self.measured_between(pair));
+        if !is_news && unknown.is_empty() {
             return;
         }
-        let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
-        let ends = |pair: &Pair| Some((on(&pair.0)?, on(&pair.1)?));
-        let unknown = self.ways.unknown(&self.links, |pair| ends(pair).is_some()).into_iter();
-        let asked = unknown.filter_map(|pair| {
-            let ((from, _), (to, there)) = ends(&pair)?;
-            Some((pair, *from, *to, there.registration.address.clone()))
-        });
-        for (pair, from, to, address) in asked.collect::<Vec<_>>() {
+        for (pair, (from, to)) in unknown {
             self.links.ask(now, pair.clone());
-            self.ways.asked.insert(pair, now);
+            self.ways.ask(now, pair);
             self.measure_anew(from, to);
+            let address = self.servers[&to].registration.address.clone();
             send(out, from, DirectoryToServer::MeasureLink { to, address });
         }
         self.grant_all_turns(now, out);
     }
 
-    /// A host is gone.
+    /// Servers of these two hosts of which the first has measured the link to the second.
+    fn measured_between(&self, (from, to): &Pair) -> Option<(NodeId, NodeId)> {
+        let on = |node: &NodeId, host: &str| {
+            self.servers.get(node).is_some_and(|server| host_of(&server.registration.address) == host)
+        };
+        self.servers.iter().filter(|(node, _)| on(node, from)).find_map(|(node, server)| {
+            let measured = server.links.iter().filter(|(_, link)| link.is_some()).map(|(peer, _)| *peer);
+            Some((*node, measured.into_iter().find(|peer| on(peer, to))?))
+        })
+    }
+
+    /// A host is gone. One of the same name may come elsewhere.
     pub(super) fn forget_ways(&mut self, host: &str) {
         self.ways.asked.retain(|(from, to), _| from != host && to != host);
+        self.ways.links = 0;
     }
 }
 
@@ -142,29 +172,34 @@ mod tests {
         [("a2", "a1"), ("b2", "b1"), ("b3", "b1"), ("b3", "b2")].into_iter().for_each(|(from, to)| met(from, to, 1e8));
         [("a3", "a1"), ("a3", "a2")].into_iter().for_each(|(from, to)| met(from, to, 1e7));
         [("b1", "a1"), ("b2", "a2")].into_iter().for_each(|(from, to)| met(from, to, 2e7));
-        let (mut ways, now) = (Ways::default(), Time(5 * MILLISECOND_NS));
-        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::Alone, "nobody has looked");
-        assert!(ways.look(&links));
-        assert_eq!(ways.unknown(&links, |_| false), []);
-        assert_eq!(ways.unknown(&links, |_| true), [pair("b1", "a1")], "of the way back no link was measured");
-        assert_eq!(ways.standing(now, &pair("b3", "b2"), &links), Standing::Alone);
-        ways.asked.insert(pair("b1", "a1"), now);
-        assert_eq!((ways.unknown(&links, |_| true), ways.due(now)), (vec![], Some(now + WAIT_NS_MAX)));
-        assert!(matches!(ways.standing(now, &pair("b1", "a1"), &links), Standing::On(_)));
-        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::Waits);
-        assert!(matches!(ways.standing(now + WAIT_NS_MAX, &pair("b3", "a2"), &links), Standing::On(_)), "nobody came");
-        assert_eq!(ways.expected(&pair("b3", "a2"), &links), None);
+        let (mut ways, now, first) = (Ways::default(), Time(5 * MILLISECOND_NS), pair("b1", "a1"));
+        let met = |links: &Links<String>| {
+            let links = links.clone();
+            move |pair: &Pair| links.of(&pair.0, &pair.1).map(|_| ())
+        };
+        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::default(), "nobody has looked");
+        assert!(ways.look(&first, &links) && !ways.look(&first, &links), "the second time nothing is new");
+        assert_eq!(ways.unknown(|_| None::<()>), []);
+        assert_eq!(ways.unknown(met(&links)), [(first.clone(), ())], "of the way back no link was measured");
+        assert_eq!(ways.standing(now, &pair("b3", "b2"), &links), Standing::default());
+        ways.ask(now, first.clone());
+        assert_eq!((ways.unknown(met(&links)), ways.due(now)), (vec![], Some(now + WAIT_NS_MAX)));
+        let next = |ways: &Ways, links: &Links<String>, now, pair: &Pair| {
+            let standing = ways.standing(now, pair, links);
+            assert!(standing.way.is_some());
+            standing.next
+        };
+        assert_eq!(next(&ways, &links, now, &first), Next::Measure);
+        assert_eq!(next(&ways, &links, now, &pair("b3", "a2")), Next::Wait);
+        assert_eq!(next(&ways, &links, now + WAIT_NS_MAX, &pair("b3", "a2")), Next::Measure, "nobody came");
+        assert_eq!(ways.expected(&pair("b3", "a2")), None);
 
         let alone = LinkEstimate { latency_s: 1e-2, bandwidth: 4e7 };
-        links.probed(now, pair("b1", "a1"), alone, &BTreeSet::new());
-        ways.look(&links);
-        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::Known);
-        assert_eq!(ways.expected(&pair("b3", "a2"), &links), Some(alone));
-        assert_eq!(
-            ways.standing(now, &pair("b3", "a3"), &links),
-            Standing::Alone,
-            "its card may be as slow as the way"
-        );
-        assert_eq!(ways.expected(&pair("b3", "b2"), &links), None);
+        links.probed(now, first.clone(), alone, &BTreeSet::new());
+        assert!(ways.look(&first, &links));
+        assert_eq!(next(&ways, &links, now, &pair("b3", "a2")), Next::Expect);
+        assert_eq!(ways.expected(&pair("b3", "a2")), Some(alone));
+        assert_eq!(ways.standing(now, &pair("b3", "a3"), &links), Standing::default(), "its card may be as slow");
+        assert_eq!(ways.expected(&pair("b3", "b2")), None);
     }
 }
