@@ -365,7 +365,10 @@ impl Contacts {
                 self.lose(token, &error.to_string());
             }
         }
-        if !self.open.holding.is_empty() {
+        if self.open.holding.is_empty() {
+            // What was due went with its connection.
+            self.open.due = None;
+        } else {
             self.let_go();
         }
     }
@@ -484,3 +487,6 @@ impl Contacts {
 fn token_of(link: Link) -> usize {
     link.generation as usize
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,10 +23,14 @@ use gridloom_base::limits::{
 use gridloom_base::{Fnv, Time};
 use gridloom_process::filter::{FilterSpec, Pair, Times};
 
-/// In a program's environment: its site and the filters to others, such as `2 rate=10MB/s delay=16ms`.
+use super::CONTROL_BACKLOG_BYTES_MAX;
+
+/// In a program's environment: its site and the filters to others, such as `2 rate=10MB/s delay=16ms`. An empty one names none.
 pub const SITE_VARIABLE: &str = "GRIDLOOM_SITE";
 /// Stands between a host's name and the site.
 const AT: char = '@';
+/// So many bytes are given to the way at a time: other connections have a turn between two such pieces.
+pub(super) const PIECE_BYTES: usize = 16 << 10;
 /// A thread that wakes late may catch up so much: it is asleep when its part is due.
 const CATCHES_UP: Duration = Duration::from_millis(5);
 
@@ -71,8 +75,14 @@ impl Site {
     /// # Errors
     /// If what it says is no site.
     pub fn of_environment() -> Result<Option<Site>, String> {
-        let Ok(text) = std::env::var(SITE_VARIABLE) else { return Ok(None) };
-        Site::parse(&text).map(Some).map_err(|why| format!("{SITE_VARIABLE}: {why}"))
+        Site::of_variable(&std::env::var(SITE_VARIABLE).unwrap_or_default())
+    }
+
+    fn of_variable(text: &str) -> Result<Option<Site>, String> {
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        Site::parse(text).map(Some).map_err(|why| format!("{SITE_VARIABLE}: {why}"))
     }
 
     fn parse(text: &str) -> Result<Site, String> {
@@ -150,11 +160,12 @@ impl Way {
         let mut probe = times(&site.filters);
         let ns = probe.leaves(Time::ZERO, SITE_RATE_MIN as usize).0.max(1) as f64;
         let rate = (SITE_RATE_MIN / (ns / 1e9)).min(SITE_RATE_WITHOUT_LIMIT);
+        let under_way_bytes = (rate * probe.holds_ns_max() as f64 / 1e9) as usize;
         Way {
             filters: site.filters.clone(),
             number,
             start: Instant::now(),
-            room_bytes: (rate * probe.holds_ns_max() as f64 / 1e9) as usize + SITE_WAITING_BYTES,
+            room_bytes: (under_way_bytes + SITE_WAITING_BYTES).min(CONTROL_BACKLOG_BYTES_MAX),
             leaving: Mutex::new(times(&site.filters)),
         }
     }
@@ -170,8 +181,8 @@ impl Way {
         Delays { way: self.clone(), times: Times::new(&self.filters, pair).expect("made with the site") }
     }
 
-    /// When so many bytes have left, behind all that was let out before. They were due at that time, or those of the same datum before them
-    /// had left then.
+    /// When so many bytes have left, behind all that was let out before. They were due at that time, or those before them on the
+    /// same connection had left then.
     pub(crate) fn leaves(&self, due: Instant, now: Instant, size_bytes: usize) -> Instant {
         let is_ready = now.saturating_duration_since(due) <= CATCHES_UP;
         let at = self.time(if is_ready { due } else { now });
@@ -228,6 +239,14 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_names_a_site_or_is_empty() {
+        let text = Site::new("2", vec!["delay= 16ms".parse().unwrap()]).unwrap().to_string();
+        assert_eq!(Site::of_variable(&text), Ok(Some(site("2 delay=16ms"))));
+        assert_eq!((Site::of_variable(""), Site::of_variable(" ")), (Ok(None), Ok(None)));
+        assert!(Site::of_variable("a@b").unwrap_err().starts_with("GRIDLOOM_SITE: site 'a@b'"));
+    }
+
+    #[test]
     fn nodes_of_two_sites_share_no_memory_and_a_way_there_is_one() {
         let (one, two) = (site("1 delay=1ms"), site("2 delay=1ms"));
         assert!(share_memory(&one.on("host"), &one.on("host")) && share_memory("host", "host"));
@@ -247,6 +266,8 @@ mod tests {
         let way = apart.way_to("").unwrap();
         let (start, ms) = (way.start, Duration::from_millis);
         assert_eq!(way.room_bytes(), 20_000 + SITE_WAITING_BYTES);
+        let without_rate = Apart::new(Some(site("1 delay=2s"))).way_to("").unwrap().room_bytes();
+        assert_eq!(without_rate, CONTROL_BACKLOG_BYTES_MAX);
         let leaves = |due: u64, now: u64, bytes| way.leaves(start + ms(due), start + ms(now), bytes) - start;
         assert_eq!(leaves(0, 0, 1000), ms(1));
         assert_eq!(leaves(0, 0, 10_000), ms(11), "another connection's");

@@ -9,7 +9,7 @@ use std::time::Instant;
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 
-use super::apart::Delays;
+use super::apart::{Delays, PIECE_BYTES};
 
 /// A stream that may hold what is written.
 pub(crate) struct Held<S> {
@@ -22,6 +22,8 @@ struct Line {
     delays: Delays,
     pieces: VecDeque<Piece>,
     waiting_bytes: usize,
+    /// When the last piece that had its turn has left: the next cannot before.
+    left: Instant,
     /// Whether the stream took no more when something was due.
     is_blocked: bool,
 }
@@ -43,7 +45,8 @@ impl<S> Held<S> {
 
     /// What is written from now on waits.
     pub(crate) fn hold(&mut self, delays: Delays) {
-        self.line = Some(Box::new(Line { delays, pieces: VecDeque::new(), waiting_bytes: 0, is_blocked: false }));
+        let (pieces, left) = (VecDeque::new(), Instant::now());
+        self.line = Some(Box::new(Line { delays, pieces, waiting_bytes: 0, left, is_blocked: false }));
     }
 
     /// Whether something waits.
@@ -76,7 +79,8 @@ impl<S: Write> Held<S> {
         while let Some(piece) = line.pieces.front_mut() {
             if piece.at <= now && !piece.has_left {
                 piece.has_left = true;
-                piece.at = line.delays.way().leaves(piece.at, now, piece.bytes.len());
+                piece.at = line.delays.way().leaves(piece.at.max(line.left), now, piece.bytes.len());
+                line.left = piece.at;
             }
             if piece.at > now {
                 return Ok(Some(piece.at));
@@ -138,7 +142,9 @@ impl Line {
         if length > 0 {
             self.waiting_bytes += length;
             let at = self.delays.due(Instant::now());
-            self.pieces.push_back(Piece { bytes, written: 0, at, has_left: false });
+            // At a low rate the peer hears of this node while much is on its way.
+            let pieces = bytes.chunks(PIECE_BYTES).map(<[u8]>::to_vec);
+            self.pieces.extend(pieces.map(|bytes| Piece { bytes, written: 0, at, has_left: false }));
         }
         Ok(length)
     }
@@ -244,6 +250,24 @@ mod tests {
         assert_eq!((held.let_go(second).unwrap(), held.is_holding()), (None, false));
         assert!(!held.is_blocked());
         assert_eq!(held.stream.bytes, [&[1; 1000][..], &[2; 999], &[3]].concat());
+    }
+
+    #[test]
+    fn of_a_large_write_each_piece_leaves_when_it_has_had_its_own_time() {
+        let mut held = held(&["rate=100kB/s"]);
+        let piece = Duration::from_secs_f64(PIECE_BYTES as f64 / 100e3);
+        held.write_all(&[7; 3 * PIECE_BYTES + 1]).unwrap();
+        let first = held.let_go(Instant::now()).unwrap().unwrap();
+        assert!(first <= Instant::now() + piece + Duration::from_millis(1), "the time of one piece, not of all");
+        assert!(held.stream.bytes.is_empty());
+        let second = held.let_go(first).unwrap().unwrap();
+        assert_eq!((held.stream.bytes.len(), (second - first).as_millis()), (PIECE_BYTES, piece.as_millis()));
+        let third = held.let_go(second + Duration::from_millis(4)).unwrap().unwrap();
+        assert_eq!(held.stream.bytes.len(), 2 * PIECE_BYTES);
+        assert_eq!((third - second).as_millis(), piece.as_millis(), "woken late, it catches up");
+        let last = held.let_go(third).unwrap().unwrap();
+        assert_eq!((held.let_go(last).unwrap(), held.is_holding()), (None, false));
+        assert_eq!(held.stream.bytes, [7; 3 * PIECE_BYTES + 1]);
     }
 
     #[test]

@@ -6,11 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::apart::Delays;
+use super::apart::{Delays, PIECE_BYTES};
 use super::shared::Shared;
 
-/// So many bytes are given to the way at a time: messages have a turn between two such pieces.
-const PIECE_BYTES: usize = 16 << 10;
 /// A shorter wait is made up for by the next.
 const WAITS_LEAST: Duration = Duration::from_millis(2);
 

@@ -137,6 +137,7 @@ impl FromStr for FilterSpec {
     /// # Errors
     /// If there is no such filter, or it takes no such value.
     fn from_str(text: &str) -> Result<FilterSpec, String> {
+        let text = text.trim();
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let Some(kind) = FILTERS.iter().find(|kind| kind.name == name) else {
             let known: Vec<&str> = FILTERS.iter().map(|kind| kind.name).collect();
@@ -147,7 +148,15 @@ impl FromStr for FilterSpec {
             (false, Some(_)) => return Err(format!("filter {name} takes no value: write {name}")),
             (true, Some(_)) | (false, None) => {}
         }
-        let spec = FilterSpec { name: kind.name.into(), value: value.unwrap_or_default().into() };
+        // A list of filters is divided at blanks.
+        let value = value.unwrap_or_default().trim();
+        if value.contains(char::is_whitespace) {
+            return Err(format!(
+                "filter {name}: '{value}' has blanks: write it without them, such as {}",
+                kind.example
+            ));
+        }
+        let spec = FilterSpec { name: kind.name.into(), value: value.into() };
         spec.make(Pair { from: 0, to: 0 })?;
         Ok(spec)
     }

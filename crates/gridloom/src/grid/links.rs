@@ -25,14 +25,22 @@ pub struct Traffic {
 /// What a session knows of links.
 #[derive(Default)]
 pub(super) struct Links {
-    /// The agent's answer to the last question.
-    answer: Option<Vec<LinkReport>>,
+    /// The last answer of the agent. It stays: several threads may wait for one.
+    answer: Vec<LinkReport>,
+    /// Answers so far.
+    answers: u64,
     traffic: Traffic,
 }
 
 impl Links {
     pub(super) fn on_answer(&mut self, links: Vec<LinkReport>) {
-        self.answer = Some(links);
+        self.answer = links;
+        self.answers += 1;
+    }
+
+    /// The last answer, if one has come since there were so many.
+    fn answer_after(&self, answers: u64) -> Option<Vec<LinkReport>> {
+        (self.answers > answers).then(|| self.answer.clone())
     }
 
     pub(super) fn on_transfer(&mut self, report: &TransferReport, client: NodeId, names: &BTreeMap<NodeId, String>) {
@@ -51,14 +59,32 @@ impl Grid {
     /// # Errors
     /// If the agent does not answer.
     pub fn links(&self) -> Result<Vec<LinkReport>, Error> {
-        self.state().links.answer = None;
+        // An answer that came when its thread waited no more is not for this one.
+        self.absorb();
+        let before = self.state().links.answers;
         self.command(Command::Links);
-        self.wait(Some(CONNECT_LIMIT), |state| state.links.answer.take())
+        self.wait(Some(CONNECT_LIMIT), |state| state.links.answer_after(before))
     }
 
     /// Bytes moved since the session began.
     pub fn traffic(&self) -> Traffic {
         self.absorb();
         self.state().links.traffic.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_that_asks_sees_an_answer_that_came_after_it_asked() {
+        let mut links = Links::default();
+        let first = links.answers;
+        links.on_answer(Vec::new());
+        let second = links.answers;
+        assert_eq!((links.answer_after(first), links.answer_after(second)), (Some(Vec::new()), None));
+        links.on_answer(Vec::new());
+        assert_eq!((links.answer_after(second), links.answer_after(first)), (Some(Vec::new()), Some(Vec::new())));
     }
 }
