@@ -56,12 +56,20 @@ impl Dialect {
     /// # Errors
     /// Why it does not parse, or how many bytes are left over.
     pub fn parse<T: DeserializeOwned>(self, bytes: &[u8]) -> std::result::Result<T, String> {
-        let (value, rest) = match self.0 {
+        let (value, rest) = self.take(bytes)?;
+        if rest.is_empty() { Ok(value) } else { Err(format!("{} bytes left over", rest.len())) }
+    }
+
+    /// The same of a value with something behind it, which it gives as well.
+    ///
+    /// # Errors
+    /// Why it does not parse.
+    pub fn take<T: DeserializeOwned>(self, bytes: &[u8]) -> std::result::Result<(T, &[u8]), String> {
+        match self.0 {
             [] => postcard::take_from_bytes(bytes),
             _ => self.read(bytes),
         }
-        .map_err(|error| error.to_string())?;
-        if rest.is_empty() { Ok(value) } else { Err(format!("{} bytes left over", rest.len())) }
+        .map_err(|error| error.to_string())
     }
 
     fn read<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<(T, &[u8])> {
@@ -453,6 +461,14 @@ mod tests {
         Dialect::OWN.append(&grown(7), &mut written);
         assert_eq!(Dialect::OWN.parse::<Vec<Form<Grown>>>(&written), Ok(grown(7)));
         assert!(OLD.parse::<Vec<Form<Grown>>>(&written).is_err());
+    }
+
+    #[test]
+    fn what_stands_behind_a_value_is_given_as_well() {
+        let ungrown = postcard::to_stdvec(&Ungrown { name: "a".into() }).unwrap();
+        let bytes = [&ungrown[..], b"new"].concat();
+        assert_eq!(OLD.take::<Grown>(&bytes), Ok((Grown { name: "a".into(), since: 0 }, &b"new"[..])));
+        assert_eq!(Dialect::OWN.take::<Ungrown>(&bytes), Ok((Ungrown { name: "a".into() }, &b"new"[..])));
     }
 
     #[test]

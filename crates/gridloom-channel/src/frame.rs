@@ -204,7 +204,7 @@ impl Encoder {
     }
 
     /// From the next frame on, messages are such that the peer reads them.
-    pub(super) fn speak(&mut self, dialect: Dialect) {
+    pub fn speak(&mut self, dialect: Dialect) {
         self.dialect = dialect;
     }
 

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use common::*;
 use gridloom_base::{Dtype, Meta, TaskError};
+use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::expr::Expr;
 use gridloom_idl::{Body, CallArgument, Definition, Mode};
+use gridloom_net::worker::SERVER_PROTOCOL_VARIABLE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process};
 
@@ -356,4 +358,17 @@ fn what_cannot_run_says_what_is_missing() {
     let mut bench = Bench::with(1, 4, definitions(), vec![], "/bin/false".into());
     let error = bench.call("null_call", vec![], vec![]).unwrap_err();
     assert!(matches!(&error, TaskError::CannotRun { why, .. } if why.contains("exit status 1")), "{error}");
+}
+
+#[test]
+fn a_worker_of_another_version_than_its_server_names_both() {
+    let worker = env!("CARGO_BIN_EXE_gridloom-worker").into();
+    let mut config = config(1, 4, definitions(), vec![library()], worker);
+    // As a server of an earlier version would say it.
+    config.env = vec![(SERVER_PROTOCOL_VARIABLE.into(), (VERSIONS.1 - 1).to_string())];
+    let error = Bench::of(config).call("null_call", vec![], vec![]).unwrap_err();
+    let says =
+        [format!("protocol version {}, and its worker {}", VERSIONS.1 - 1, VERSIONS.1), "restart the server".into()];
+    let is_told = |why: &str| says.iter().all(|part| why.contains(part));
+    assert!(matches!(&error, TaskError::CannotRun { why, .. } if is_told(why)), "{error}");
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use gridloom_base::{DatumId, Meta};
 use gridloom_core::graph::{Argument, Task};
+use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
@@ -19,9 +20,9 @@ use super::scratch::Scratch;
 use super::{JobsConfig, RunAs, environment};
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
-use crate::worker::Setup;
 use crate::worker::channel::{Inbox, Outbox};
 use crate::worker::protocol::{Board, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
+use crate::worker::{SERVER_PROTOCOL_VARIABLE, Setup};
 
 /// Segments that a worker keeps mapped. Each costs it a descriptor and a mapping; the usual bound is 1024 descriptors.
 const KNOWN_SEGMENTS_MAX: usize = 512;
@@ -176,6 +177,7 @@ impl Link {
         }
         let kept = KEPT_MEMORY.iter().filter(|(name, _)| std::env::var_os(name).is_none());
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
+        command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let words = SharedWords::new(TASKS_PER_WORKER_MAX)?;

@@ -285,8 +285,7 @@ impl Handshake {
             );
             return Err(refuse(why, out));
         };
-        let malformed = |error: postcard::Error| HandshakeError::Malformed(error.to_string());
-        let (peer, rest) = postcard::take_from_bytes::<Hello>(rest).map_err(malformed)?;
+        let (peer, rest) = dialect(version).take::<Hello>(rest).map_err(HandshakeError::Malformed)?;
         if !rest.is_empty() && high <= VERSIONS.1 {
             return Err(HandshakeError::Malformed(format!("{} bytes left over", rest.len())));
         }

@@ -7,8 +7,8 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
 use gridloom_base::{DatumId, Meta, NodeId};
-use gridloom_channel::Keys;
 use gridloom_channel::tags::Changed;
+use gridloom_channel::{Dialect, Keys};
 use gridloom_map::{MapError, Plan};
 use mio::Waker;
 
@@ -61,14 +61,14 @@ impl From<io::Error> for StreamEnd {
 pub enum Notice {
     /// The addresses behind a name.
     Resolved { dial: u64, addresses: io::Result<Vec<SocketAddr>> },
-    /// A node of this host wants to pass shared memory; answered with its link and stream if it is a peer.
+    /// A node of this host wants to pass shared memory; answered with its link, and how it writes headers, if it is a peer.
     LocalPeer {
         /// The node, proven.
         hello: Box<Hello>,
         /// To shut the stream when the peer is lost.
         stream: UnixStream,
         /// Where the answer goes.
-        reply: Sender<Option<Link>>,
+        reply: Sender<Option<(Link, Dialect)>>,
     },
     /// A handshake on a local socket ended, either way: its place is free.
     LocalShaken,

@@ -27,7 +27,7 @@ use gridloom_idl::Definition;
 pub use call_back::Program;
 pub use files::FILES_VARIABLE;
 pub use native::native_main;
-pub use protocol::Setup;
+pub use protocol::{SERVER_PROTOCOL_VARIABLE, Setup};
 pub use serve::{inherited, serve};
 pub(crate) use values::{relabelled, wanted_order};
 

@@ -11,6 +11,9 @@
 //! ```
 //! Each task sent has a word of its own, `serial * STATES + state`. The server may take a task back as long as it is
 //! `QUEUED` (it wins the exchange to `WITHDRAWN`), and knows after a crash which one was `RUNNING`.
+//!
+//! Frames have no earlier form. A worker learns the version of its server from its environment, and one of another version says so with
+//! [`FromWorker::Broken`], which keeps its place in all versions to come.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +25,9 @@ use serde::{Deserialize, Serialize};
 
 /// Words for progress; a bound on the tasks that one worker holds at a time.
 pub const TASKS_PER_WORKER_MAX: usize = 256;
+
+/// In the environment of a worker: the highest protocol version of its server. They differ if Gridloom was updated under a server.
+pub const SERVER_PROTOCOL_VARIABLE: &str = "GRIDLOOM_SERVER_PROTOCOL";
 
 /// What a worker knows of its server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

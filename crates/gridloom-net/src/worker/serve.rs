@@ -12,10 +12,11 @@ use std::time::Instant;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{Meta, TaskError};
 use gridloom_core::call::CallBackAnswer;
+use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
 
 use super::channel::{Inbox, Outbox, Received};
-use super::protocol::{Board, FromWorker, Place, Run, TASKS_PER_WORKER_MAX, ToWorker, Value};
+use super::protocol::{Board, FromWorker, Place, Run, SERVER_PROTOCOL_VARIABLE, TASKS_PER_WORKER_MAX, ToWorker, Value};
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
 use super::{ArgView, Functions, OutView, Program, asked, nested};
 use crate::jobs::speed::process_time;
@@ -60,6 +61,13 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
     let mut spin = SpinPolicy::new();
     let mut worker = Worker { outbox, cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
     let mut early = VecDeque::new();
+    if let Some(why) = other_version() {
+        // The answer is to the first frame, whose layout is not known.
+        receive(&mut inbox, socket.as_fd(), &mut spin)?;
+        locked(&worker.outbox).push(&FromWorker::Broken { why }, std::iter::empty())?;
+        locked(&worker.outbox).send(socket.as_fd(), true)?;
+        return Ok(());
+    }
     loop {
         while let Some((message, inline)) = next(&mut early, &mut inbox)? {
             match message {
@@ -102,6 +110,17 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
             return Ok(());
         }
     }
+}
+
+/// What to say to a server that speaks another version.
+fn other_version() -> Option<String> {
+    let (server, own) = (std::env::var(SERVER_PROTOCOL_VARIABLE).ok()?, VERSIONS.1.to_string());
+    (server != own).then(|| {
+        format!(
+            "this server speaks protocol version {server}, and its worker {own}: Gridloom was updated while the server ran; \
+             restart the server"
+        )
+    })
 }
 
 fn locked(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {

@@ -51,7 +51,7 @@ impl Agent {
         let protocol = self.members.get(from).map_or(0, |peer| peer.about.version);
         if protocol < VERSIONS.1 {
             let text = format!(
-                "a server speaks protocol version {protocol}, and this agent {} too; update the server",
+                "a server speaks protocol version {protocol} at most, and this agent speaks {} too; update the server",
                 VERSIONS.1
             );
             let line = LogLine::new(Level::Info, Category::Agent, text);
@@ -252,7 +252,8 @@ mod tests {
         agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
         let runs: Vec<String> = agent.grid_view(Time(9), None).servers.iter().map(|server| server.runs()).collect();
         assert_eq!(runs, [format!("?/{}", VERSIONS.0), format!("{RELEASE}/{}", VERSIONS.1)]);
-        let is_said = |effect: &Effect| format!("{effect:?}").contains("a server speaks protocol version");
+        let said = format!("a server speaks protocol version {} at most", VERSIONS.0);
+        let is_said = |effect: &Effect| format!("{effect:?}").contains(&said);
         assert_eq!(out.iter().filter(|effect| is_said(effect)).count(), 1);
     }
 }

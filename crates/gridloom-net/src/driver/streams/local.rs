@@ -4,6 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use gridloom_base::NodeId;
+use gridloom_channel::Dialect;
 
 use super::Streams;
 use super::peer::{Incoming, Peer, shake_local};
@@ -43,8 +44,8 @@ impl Streams {
         let shake = move || {
             let admitted = shake_local(&mut stream, receiver.inbox.clone(), credentials, own);
             receiver.inbox.post(Notice::LocalShaken);
-            if let Ok((link, number)) = admitted {
-                Receiver { link, stream: number, ..receiver }.run_local(stream);
+            if let Ok((link, dialect, number)) = admitted {
+                Receiver { link, dialect, stream: number, ..receiver }.run_local(stream);
             }
         };
         self.shaking += 1;
@@ -55,10 +56,65 @@ impl Streams {
         }
     }
 
-    pub(super) fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<Link> {
+    /// The link to a peer that may pass memory on that stream, and how it writes headers.
+    pub(super) fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<(Link, Dialect)> {
         let shares = share_memory(&self.own.host, &hello.host) && hello.purpose == Purpose::Local;
         let peer = self.peers.get_mut(&hello.node).filter(|peer| shares && peer.may_open(hello.stream))?;
         peer.incoming.insert(hello.stream, Incoming { closer: Some(Closer::Unix(stream)), told: 0 });
-        Some(peer.link)
+        Some((peer.link, peer.dialect))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gridloom_core::node::Role;
+    use gridloom_core::node::version::VERSIONS;
+
+    use super::*;
+    use crate::identity::{Credentials, Secret};
+    use crate::segment::Pool;
+    use crate::store::Store;
+    use crate::transport::handshake::{Handshake, dialect};
+    use crate::transport::notice::Inbox;
+    use crate::transport::stripes::Stripe;
+
+    fn hello(of: &Credentials) -> Hello {
+        Hello {
+            purpose: Purpose::Local,
+            node: of.key.id(),
+            key: of.key.public(),
+            role: Role::Server,
+            name: String::new(),
+            address: String::new(),
+            host: "here".into(),
+            stream: 1,
+            stripe: Stripe::ONE,
+            nonce: [0; 32],
+            pass: None,
+            ticket: None,
+        }
+    }
+
+    #[test]
+    fn memory_of_an_older_peer_comes_with_its_headers() {
+        let credentials = || Credentials::new(Secret::from_bytes(b"test")).unwrap();
+        let (of_own, of_peer) = (credentials(), credentials());
+        let (own, peer) = (hello(&of_own), hello(&of_peer));
+        let (_, first) = Handshake::dial(of_peer, peer.clone()).unwrap();
+        let mut acceptor = Handshake::accept(of_own.clone(), own.clone()).unwrap();
+        acceptor.on_frame(&first, &mut Vec::new(), |_| unreachable!("no proof has come")).unwrap();
+        let pass = acceptor.take_session().unwrap().pass;
+        let poll = mio::Poll::new().unwrap();
+        let inbox = Arc::new(Inbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap()));
+        let store = Arc::new(Store::new(Pool::new(0)));
+        let mut streams = Streams::new(own, of_own, inbox, store, (9, None), Arc::default());
+        let link = Link { peer: peer.node, generation: 1 };
+        let (here, _there) = UnixStream::pair().unwrap();
+        assert!(streams.admit_local(&peer, here.try_clone().unwrap()).is_none(), "it is no peer yet");
+        streams.peer_up(link, peer.clone(), pass, VERSIONS.0);
+        assert_ne!(dialect(VERSIONS.0), Dialect::OWN);
+        assert_eq!(streams.admit_local(&peer, here), Some((link, dialect(VERSIONS.0))));
     }
 }

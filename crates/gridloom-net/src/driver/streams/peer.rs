@@ -99,7 +99,7 @@ pub(super) fn shake_local(
     inbox: Arc<Inbox>,
     credentials: Credentials,
     own: Hello,
-) -> io::Result<(Link, u64)> {
+) -> io::Result<(Link, Dialect, u64)> {
     let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
     let closer = stream.try_clone()?;
     let admitted = std::cell::Cell::new(None);
@@ -107,11 +107,12 @@ pub(super) fn shake_local(
         let (reply, answer) = mpsc::channel();
         let stream = closer.try_clone().map_err(|error| error.to_string())?;
         inbox.post(Notice::LocalPeer { hello: Box::new(hello.clone()), stream, reply });
-        admitted.set(answer.recv_timeout(patience).ok().flatten().map(|link| (link, hello.stream)));
+        let answer = answer.recv_timeout(patience).ok().flatten();
+        admitted.set(answer.map(|(link, dialect)| (link, dialect, hello.stream)));
         admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection of no peer".into())
     };
     let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
-    if let (Err(_), Some((link, stream))) = (&shaken, admitted.get()) {
+    if let (Err(_), Some((link, _, stream))) = (&shaken, admitted.get()) {
         inbox.post(Notice::StreamEnded { link, stream, serial: 0, end: StreamEnd::Ended });
     }
     shaken?;
