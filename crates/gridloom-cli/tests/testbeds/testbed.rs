@@ -191,12 +191,12 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     // Each process knows its name and where the others are; no deployment names a grid.
     let script = "case \"$GRIDLOOM_PROCESS\" in *'\"killed\"'*) exec sleep 1000 ;; esac\n\
                   echo $(hostname) $GRIDLOOM_TESTBED_HOST $GRIDLOOM_AGENT; \
-                  echo \"$GRIDLOOM_PROCESS\" | grep -o '\"addresses\":.*}' >&2";
+                  echo \"$GRIDLOOM_PROCESS\" | grep -o '\"addresses\":{[^}]*}' >&2";
     let output = processes("hosts", both, &[], script).output().unwrap();
     let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{error}");
     assert_eq!(sorted(out), ["one@here| here here", "two@there| there there"]);
-    let addresses = r#"| "addresses":{"here":"10.77.0.1","there":"10.77.0.2"}}"#;
+    let addresses = r#"| "addresses":{"here":"10.77.0.1","there":"10.77.0.2"}"#;
     assert_eq!(sorted(error), ["one@here", "two@there"].map(|name| format!("{name}{addresses}")));
     let (status, error) = said(processes("status", both, &[], "case $(hostname) in there) exit 7 ;; esac"));
     assert_eq!((status, error.as_str()), (7, "gridloom: two@there ended with exit status: 7\n"));
