@@ -227,6 +227,9 @@ pub const FETCH_UNKNOWN_NS_MAX: u64 = 30 * SECOND_NS;
 /// Calls of a function may queue inside a worker if its mean time is below this, so that null calls are not bound by the
 /// round trip.
 pub const SHORT_CALL_NS_MAX: u64 = 100_000;
+/// Peers of its host with which one process shares memory, 2 MiB with each: 64 MiB in all. All pairs of 256 processes would take 64 GiB.
+/// It talks to further ones by TCP.
+pub const RINGS_MAX: usize = 32;
 /// How long a process that ends waits for others to take something of what it sent to them.
 pub const LINGER_NS_MAX: u64 = 10 * SECOND_NS;
 /// Closed connections that a process remembers: names for the log, and closes that its code has not yet been told of.

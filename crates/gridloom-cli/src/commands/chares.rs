@@ -52,7 +52,8 @@ pub struct Run {
     #[command(flatten)]
     apart: Apart,
     /// Let each element use a processor of its own, the first element the first one, and so on. An element that waits for a message
-    /// yields its processor to no other program for up to 0.1 ms then, so messages take less time where others compute
+    /// yields its processor to no other program for up to 0.1 ms then, after long messages up to 1 ms. So messages take less time
+    /// where others compute. There must be as many processors as elements
     #[arg(long)]
     bind: bool,
     /// Load balancer that moves chares to other elements: none, greedy, refine, hierarchical or grid-aware [default: the
@@ -311,16 +312,21 @@ fn run_again(
         "{number} elements: from 1 to {PROCESSING_ELEMENTS_MAX} of them"
     );
     ensure!((1..=number).contains(&sites), "--sites {sites}: from 1 to the number of elements, {number}");
+    let processors = if binds { processors()? } else { Vec::new() };
+    ensure!(
+        !binds || number <= processors.len(),
+        "--bind: {number} elements, and this command may use {} processors: give -n {} or fewer, or leave --bind out",
+        processors.len(),
+        processors.len()
+    );
     // Each element has an address of its own, as if it were a host.
     let hosts = (0..number).map(|element| (element.to_string(), (element * sites / number) as u32)).collect();
     let processes = processes(&Places { elements: hosts, ..places.clone() });
     let addresses = loopback_addresses(&processes);
     let folder = OwnFolder::new(name)?;
     let mut deployed = deployed(&processes, program, &addresses, &folder.0, |_| 0);
-    if binds {
-        for (element, processor) in deployed.iter_mut().zip(processors()?.into_iter().cycle()) {
-            element.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processor.to_string()));
-        }
+    for (element, processor) in deployed.iter_mut().zip(processors) {
+        element.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processor.to_string()));
     }
     let command = |launch: &Launch| {
         let mut command = Command::new(&launch.command[0]);

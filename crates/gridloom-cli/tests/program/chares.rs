@@ -271,6 +271,7 @@ fn numbers_that_do_not_fit_are_refused() {
     for (options, why) in [
         (&["-n", "0"][..], "-n 0: from 1 to 1024 elements"),
         (&["-n", "2", "--sites", "3"], "--sites 3: from 1 to the number of elements, 2"),
+        (&["-n", "1024", "--bind"], "--bind: 1024 elements, and this command may use"),
         (&["--latency", "2m"], "expected 0s to 60s"),
         (&["--latency", "2ms"], "delay=2ms: filters stand between sites, and there is one: give --sites 2"),
         (&["--filter", "fast"], "filter 'fast' is not known; there are compress, rate, delay, jitter"),

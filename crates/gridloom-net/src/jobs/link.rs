@@ -180,8 +180,7 @@ impl Link {
         command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
-        let words = SharedWords::new(TASKS_PER_WORKER_MAX)?;
-        let words_fd = words.fd().try_clone_to_owned()?;
+        let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
         let mut child = command.spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start '{}': {error}", command.get_program().display()))
         })?;

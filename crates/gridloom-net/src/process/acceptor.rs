@@ -13,7 +13,7 @@ use std::time::Duration;
 use gridloom_channel::Keys;
 
 use super::peers::Shaken;
-use super::stream::Rings;
+use super::stream::{RingCount, Rings};
 use crate::identity::Credentials;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use crate::transport::outgoing::STACK_BYTES;
@@ -24,6 +24,8 @@ pub(super) struct Acceptor {
     pub(super) credentials: Credentials,
     pub(super) own: Hello,
     pub(super) accepted: Sender<Shaken>,
+    /// Of the process, for connections that it dials as well.
+    pub(super) rings: RingCount,
     /// A byte in it wakes the process.
     pub(super) bell: Arc<OwnedFd>,
     /// The process attends to its ports no more.
@@ -92,17 +94,22 @@ impl Acceptor {
             Purpose::Process => Ok(Verdict::Welcome),
             _ => Err("this is a process that talks by messages, and no node of a grid".into()),
         })?;
-        let rings = if is_here(&hello, &self.own) { Rings::accept(stream)? } else { None };
+        let rings = if is_here(&hello, &self.own) { Rings::accept(stream, &self.rings)? } else { None };
         Ok((hello.name, session.keys, rings))
     }
 }
 
 /// The dialler's side.
-pub(super) fn greet(stream: TcpStream, credentials: &Credentials, own: &Hello) -> io::Result<Shaken> {
+pub(super) fn greet(
+    stream: TcpStream,
+    credentials: &Credentials,
+    own: &Hello,
+    count: &RingCount,
+) -> io::Result<Shaken> {
     stream.set_nodelay(true)?;
     let (handshake, first) = Handshake::dial(credentials.clone(), own.clone())?;
     let (hello, _, session) = run_blocking(&mut &stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-    let rings = if is_here(&hello, own) { Rings::dial(&stream)? } else { None };
+    let rings = if is_here(&hello, own) { Rings::dial(&stream, count)? } else { None };
     Ok(Shaken { stream, name: hello.name, keys: session.keys, rings })
 }
 

@@ -79,6 +79,8 @@ pub(super) struct Reader {
     head: u64,
     /// The tail when it was last looked at.
     tail: u64,
+    /// What lies behind that tail is not read.
+    is_last: bool,
     /// Of the run that is being read: its bytes, and those that are read.
     run: (usize, usize),
 }
@@ -102,10 +104,20 @@ impl Writer {
         room(self.head, self.tail)
     }
 
-    /// Whether something can be written.
+    /// Whether something can be written. If not, the reader rings when it has read more.
     pub(super) fn has_room(&mut self) -> bool {
+        if self.room().is_ok_and(|room| room < 2) {
+            self.await_room();
+        }
         // A head that cannot be is an error of the next write.
-        self.room().is_ok_and(|room| room >= 2) || self.room().is_err()
+        self.room().map_or(true, |room| room >= 2)
+    }
+
+    /// Says that this side sleeps, and looks at the head once more. Each advance of the head takes that back, also one by a word, which
+    /// makes no room for a run.
+    fn await_room(&mut self) {
+        self.words.sleeps(WRITER_SLEEPS);
+        self.head = self.words.at(HEAD).load(Ordering::Acquire);
     }
 
     /// Writes as much of these as there is room for, and whether the reader is to be woken.
@@ -122,8 +134,7 @@ impl Writer {
             self.head = self.words.at(HEAD).load(Ordering::Acquire);
         }
         if self.room()? < 2 {
-            self.words.sleeps(WRITER_SLEEPS);
-            self.head = self.words.at(HEAD).load(Ordering::Acquire);
+            self.await_room();
         }
         let room = self.room()?;
         if room < 2 {
@@ -170,15 +181,24 @@ impl Writer {
 impl Reader {
     /// For the ring that begins at that word.
     pub(super) fn new(memory: Arc<SharedWords>, from: usize) -> Reader {
-        Reader { words: Words { memory, from }, head: 0, tail: 0, run: (0, 0) }
+        Reader { words: Words { memory, from }, head: 0, tail: 0, is_last: false, run: (0, 0) }
     }
 
     /// Whether something can be read.
     pub(super) fn has_bytes(&mut self) -> bool {
-        if self.run.1 == self.run.0 && self.head == self.tail {
+        if self.run.1 == self.run.0 && self.head == self.tail && !self.is_last {
             self.tail = self.words.at(TAIL).load(Ordering::Acquire);
         }
         self.run.1 < self.run.0 || self.head != self.tail
+    }
+
+    /// What is in the ring now is the last that is read: the other side is gone, or has closed the ring, and a broken one might write
+    /// without end.
+    pub(super) fn end(&mut self) {
+        if !self.is_last {
+            self.tail = self.words.at(TAIL).load(Ordering::Acquire);
+            self.is_last = true;
+        }
     }
 
     /// Whether the other side writes no more; what it wrote before may be there.
@@ -260,7 +280,7 @@ mod tests {
     use super::*;
 
     fn ring() -> (Writer, Reader, Arc<SharedWords>) {
-        let memory = Arc::new(SharedWords::new(RING_WORDS).unwrap());
+        let memory = Arc::new(SharedWords::new(RING_WORDS).unwrap().0);
         (Writer::new(memory.clone(), 0), Reader::new(memory.clone(), 0), memory)
     }
 
@@ -319,6 +339,33 @@ mod tests {
         assert_eq!(reader.read(&mut [0; 2]).unwrap(), (2, true));
         assert!(writer.has_room());
         assert_eq!(writer.write(&[IoSlice::new(b"d")]).unwrap(), (1, false));
+    }
+
+    #[test]
+    fn a_writer_is_woken_again_if_it_was_woken_for_too_little() {
+        let (mut writer, mut reader, _memory) = ring();
+        let all = vec![7; CAPACITY * WORD];
+        assert_eq!(writer.write(&[IoSlice::new(&all)]).unwrap(), ((CAPACITY - 1) * WORD, false));
+        assert_eq!(writer.write(&[IoSlice::new(b"a")]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        // The word with the number of bytes is free now, and the next one still has bytes.
+        assert_eq!(reader.read(&mut [0; 1]).unwrap(), (1, true));
+        assert!(!writer.has_room());
+        assert_eq!(reader.read(&mut [0; 7]).unwrap(), (7, true));
+        assert!(writer.has_room());
+        assert_eq!(writer.write(&[IoSlice::new(b"a")]).unwrap(), (1, false));
+    }
+
+    #[test]
+    fn what_is_written_after_the_end_is_not_read() {
+        let (mut writer, mut reader, _memory) = ring();
+        writer.write(&[IoSlice::new(b"before")]).unwrap();
+        reader.end();
+        let mut into = [0; 100];
+        writer.write(&[IoSlice::new(b"after")]).unwrap();
+        assert_eq!(reader.read(&mut into).unwrap().0, 6);
+        assert_eq!(&into[..6], b"before");
+        reader.end();
+        assert!(!reader.has_bytes());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! dialler                                     acceptor
 //!   | handshake <==========================>    |   TCP; both say which host they run on
-//!   | process, descriptor, number ------------->|   if it is the same host
+//!   | process, descriptor, number ------------->|   if it is the same host; process 0 offers nothing
 //!   |                                           |   maps the dialler's memory, which holds the number
 //!   |<------------------------------- yes or no |   no: the connection goes on by TCP
 //!   | rings <==============================>    |   the socket then wakes a side that sleeps, and says that a side is gone
@@ -12,16 +12,17 @@
 //! write there can write into both processes. The random number tells a process of another container with the same number apart.
 //!
 //! **Promise:** what a side has written before it went is read before its end.
+//! **Limit:** a process has rings with [`RINGS_MAX`] peers. With further ones, or without memory or descriptors, it talks by TCP.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_base::limits::{DIAL_NS_MAX, RINGS_MAX};
 
 use super::ring::{RING_WORDS, Reader, Writer};
 use crate::identity::random;
@@ -30,12 +31,71 @@ use crate::segment::SharedWords;
 /// The dialler's ring, the acceptor's, and the number.
 const WORDS: usize = 2 * RING_WORDS + 1;
 const NUMBER: usize = 2 * RING_WORDS;
+const OFFER_BYTES: usize = 16;
+/// What no acceptor can open, as no process has the number 0.
+const NO_OFFER: [u8; OFFER_BYTES] = [0; OFFER_BYTES];
 const YES: u8 = 1;
+const NO: u8 = 0;
+/// Bells that are read at a time.
+const BELLS: usize = 4096;
+
+/// Counts the connections of a process that have rings.
+#[derive(Clone, Default)]
+pub(super) struct RingCount(Arc<AtomicUsize>);
+
+/// One of them, as long as it lasts.
+struct Counted(RingCount);
+
+impl RingCount {
+    /// `None` at the limit.
+    fn take(&self) -> Option<Counted> {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(self.clone());
+        (before < RINGS_MAX).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Both rings of a connection.
 pub(super) struct Rings {
     writer: Writer,
     reader: Reader,
+    _counted: Counted,
+}
+
+/// The dialler's memory, until the acceptor has answered.
+struct Offer {
+    memory: SharedWords,
+    /// The acceptor opens it by its number.
+    _file: OwnedFd,
+    bytes: [u8; OFFER_BYTES],
+}
+
+impl Offer {
+    fn new() -> io::Result<Offer> {
+        let ((memory, file), number) = (SharedWords::new(WORDS)?, random::<8>()?);
+        memory.words()[NUMBER].store(u64::from_le_bytes(number), Ordering::Relaxed);
+        let mut bytes = NO_OFFER;
+        bytes[..4].copy_from_slice(&std::process::id().to_le_bytes());
+        bytes[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
+        bytes[8..].copy_from_slice(&number);
+        Ok(Offer { memory, _file: file, bytes })
+    }
+
+    /// Maps what was offered. `None` if that is nothing, or another user's, or another container's.
+    fn open(bytes: [u8; OFFER_BYTES]) -> Option<SharedWords> {
+        let (process, rest) = bytes.split_first_chunk::<4>().expect("16 bytes");
+        let (descriptor, number) = rest.split_first_chunk::<4>().expect("12 bytes");
+        let path = format!("/proc/{}/fd/{}", u32::from_le_bytes(*process), u32::from_le_bytes(*descriptor));
+        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        let memory = SharedWords::open(file.as_fd(), WORDS).ok()?;
+        (memory.words()[NUMBER].load(Ordering::Relaxed).to_le_bytes() == *number).then_some(memory)
+    }
 }
 
 /// One end of a connection, which does not block.
@@ -47,47 +107,40 @@ pub(super) struct Stream {
 }
 
 impl Rings {
-    fn new(memory: SharedWords, [own, other]: [usize; 2]) -> Rings {
+    fn new(memory: SharedWords, [own, other]: [usize; 2], counted: Counted) -> Rings {
         let memory = Arc::new(memory);
-        Rings { writer: Writer::new(memory.clone(), own), reader: Reader::new(memory, other) }
+        Rings { writer: Writer::new(memory.clone(), own), reader: Reader::new(memory, other), _counted: counted }
     }
 
-    /// The dialler's side, after the handshake. `None` if the acceptor cannot map the memory.
+    /// The dialler's side, after the handshake. `None` if there is no memory for it, or the acceptor does not map it.
     ///
     /// # Errors
-    /// If the system has no memory or descriptors, or the acceptor says nothing.
-    pub(super) fn dial(stream: &TcpStream) -> io::Result<Option<Rings>> {
-        let (memory, number) = (SharedWords::new(WORDS)?, random::<8>()?);
-        memory.words()[NUMBER].store(u64::from_le_bytes(number), Ordering::Relaxed);
-        let (process, descriptor) = (std::process::id(), memory.fd().as_raw_fd());
-        let offer = [&process.to_le_bytes()[..], &descriptor.to_le_bytes(), &number].concat();
+    /// If the acceptor says nothing.
+    pub(super) fn dial(stream: &TcpStream, count: &RingCount) -> io::Result<Option<Rings>> {
+        // The acceptor waits for an offer also where memory or descriptors are short.
+        let made = count.take().and_then(|counted| Some((counted, Offer::new().ok()?)));
+        let offer = made.as_ref().map_or(NO_OFFER, |(_, offer)| offer.bytes);
         let answer = within(stream, |mut stream| {
             stream.write_all(&offer)?;
             let mut answer = [0];
             stream.read_exact(&mut answer)?;
             Ok(answer)
         })?;
-        Ok((answer == [YES]).then(|| Rings::new(memory, [0, RING_WORDS])))
+        let agreed = made.filter(|_| answer == [YES]);
+        Ok(agreed.map(|(counted, offer)| Rings::new(offer.memory, [0, RING_WORDS], counted)))
     }
 
     /// The acceptor's side.
     ///
     /// # Errors
     /// If the dialler says nothing.
-    pub(super) fn accept(stream: &TcpStream) -> io::Result<Option<Rings>> {
+    pub(super) fn accept(stream: &TcpStream, count: &RingCount) -> io::Result<Option<Rings>> {
         within(stream, |mut stream| {
-            let mut offer = [0; 16];
+            let mut offer = NO_OFFER;
             stream.read_exact(&mut offer)?;
-            let (process, rest) = offer.split_first_chunk::<4>().expect("16 bytes");
-            let (descriptor, number) = rest.split_first_chunk::<4>().expect("12 bytes");
-            let path = format!("/proc/{}/fd/{}", u32::from_le_bytes(*process), u32::from_le_bytes(*descriptor));
-            // Another user's process, or one of another container.
-            let file = OpenOptions::new().read(true).write(true).open(path);
-            let memory = file.and_then(|file| SharedWords::open(file.into(), WORDS)).ok();
-            let memory =
-                memory.filter(|memory| memory.words()[NUMBER].load(Ordering::Relaxed).to_le_bytes() == *number);
-            stream.write_all(&[if memory.is_some() { YES } else { 0 }])?;
-            Ok(memory.map(|memory| Rings::new(memory, [RING_WORDS, 0])))
+            let opened = count.take().and_then(|counted| Some((counted, Offer::open(offer)?)));
+            stream.write_all(&[if opened.is_some() { YES } else { NO }])?;
+            Ok(opened.map(|(counted, memory)| Rings::new(memory, [RING_WORDS, 0], counted)))
         })
     }
 }
@@ -146,18 +199,26 @@ impl Stream {
         }
     }
 
-    /// The socket can be read: where there are rings, it has rung, or has ended.
-    pub(super) fn rung(&mut self) {
-        let mut bells = [0; 64];
-        while self.rings.is_some() && !self.is_ended {
-            match self.tcp.read(&mut bells) {
-                Ok(0) => self.is_ended = true,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // One that ends with bells unread resets its connection.
-                Err(_) => self.is_ended = true,
-            }
+    /// Nothing is read but what has come.
+    pub(super) fn end(&mut self) {
+        if let Some(rings) = &mut self.rings {
+            rings.reader.end();
+        }
+    }
+
+    /// The socket can be read, and may have its end behind what is there. Where there are rings, it has bells. It is read once, as `poll`
+    /// says again that there are more.
+    pub(super) fn rung(&mut self, has_end: bool) {
+        self.is_ended |= has_end && self.rings.is_some();
+        if self.rings.is_none() || self.is_ended {
+            return;
+        }
+        match self.tcp.read(&mut [0; BELLS]) {
+            Ok(0) => self.is_ended = true,
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            // One that ends with bells unread resets its connection.
+            Err(_) => self.is_ended = true,
         }
     }
 }
@@ -220,5 +281,36 @@ impl Write for Stream {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tcp.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Whether the dialler and the acceptor have rings, while these are held.
+    fn shake(dialler: &RingCount, acceptor: &RingCount) -> [bool; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        thread::scope(|scope| {
+            let other = scope.spawn(|| Rings::accept(&accepted, acceptor).unwrap());
+            let own = Rings::dial(&dialled, dialler).unwrap();
+            [own.is_some(), other.join().unwrap().is_some()]
+        })
+    }
+
+    #[test]
+    fn a_side_at_its_limit_goes_on_by_tcp() {
+        let (full, free) = (RingCount::default(), RingCount::default());
+        let mut taken: Vec<Counted> = (0..RINGS_MAX).map(|_| full.take().unwrap()).collect();
+        assert_eq!(shake(&full, &free), [false; 2]);
+        assert_eq!(shake(&free, &full), [false; 2]);
+        taken.pop();
+        assert_eq!(shake(&full, &free), [true; 2]);
+        assert_eq!(shake(&free, &full), [true; 2]);
     }
 }

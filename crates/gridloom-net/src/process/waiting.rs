@@ -4,7 +4,8 @@
 //! between. If nothing comes soon, it tells near peers that it sleeps, and sleeps in `poll` until a socket has something, or one of a
 //! near peer rings.
 //!
-//! **Promise:** a peer that was killed is noticed, as its socket ends. Where all peers are near, sockets are looked at only each 50 µs.
+//! **Promise:** a peer that was killed is noticed, as its socket ends. Where all peers are near, or near ones write
+//! without a pause, sockets are looked at only each 50 µs.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use super::world::NetProcess;
 
 /// Between two looks at sockets that only say that a peer is gone, or that one has come.
 const LOOK: Duration = Duration::from_micros(50);
+/// The other side has ended the connection.
+const ENDED: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
 /// So often memory is looked at before a waiting process yields its processor for a moment.
 const GLANCES: u32 = 32;
 
@@ -85,9 +88,13 @@ impl NetProcess {
         let mut peers = Vec::new();
         let mut watched = vec![PollFd::new(&self.bell, PollFlags::IN)];
         for (peer, channel) in self.peers.channels() {
-            let is_blocked = channel.outbound.is_blocked() && !channel.stream().has_rings();
-            let flags = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            watched.push(PollFd::new(channel.stream(), flags));
+            let more = match channel.stream().has_rings() {
+                // Its end may lie behind bells.
+                true => PollFlags::RDHUP,
+                false if channel.outbound.is_blocked() => PollFlags::OUT,
+                false => PollFlags::empty(),
+            };
+            watched.push(PollFd::new(channel.stream(), PollFlags::IN | more));
             peers.push(peer);
         }
         let left = left_ns.map(|ns| {
@@ -100,7 +107,7 @@ impl NetProcess {
             Err(rustix::io::Errno::INTR) => return true,
             Err(error) => panic!("poll of this process's own descriptors failed: {error}"),
         }
-        let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
+        let readable = PollFlags::IN | ENDED;
         let ready: Vec<PollFlags> = watched.iter().map(PollFd::revents).collect();
         if ready[0].intersects(readable) {
             self.take_accepted();
@@ -108,7 +115,7 @@ impl NetProcess {
         for (peer, ready) in peers.into_iter().zip(&ready[1..]) {
             if ready.intersects(readable) {
                 if let Some(channel) = self.peers.channel(peer) {
-                    channel.stream_mut().rung();
+                    channel.stream_mut().rung(ready.intersects(ENDED));
                 }
                 self.read(peer);
             }
@@ -120,7 +127,8 @@ impl NetProcess {
         true
     }
 
-    /// Reads what near peers have written, and writes where they have made room. Whether there was any.
+    /// Reads what near peers have written, and writes where they have made room. Whether there was any. Sockets have their turn, also
+    /// if there is always some.
     fn look_near(&mut self) -> bool {
         let (mut any, mut number) = (false, 0);
         while let Some((peer, channel)) = self.peers.near(number) {
@@ -136,6 +144,9 @@ impl NetProcess {
             }
             number += 1;
         }
+        if any && self.looked.elapsed() >= LOOK {
+            self.poll_sockets(Some(0));
+        }
         any
     }
 
@@ -150,7 +161,6 @@ impl NetProcess {
         }
         let mut watched = [PollFd::new(channel.stream(), PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        rustix::event::poll(&mut watched, Some(&at_once)).is_ok() && watched[0].revents().intersects(ended)
+        rustix::event::poll(&mut watched, Some(&at_once)).is_ok() && watched[0].revents().intersects(ENDED)
     }
 }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::acceptor::{Acceptor, greet};
 use super::linger::Lingering;
 use super::peers::{Peers, Shaken};
+use super::stream::RingCount;
 use crate::identity::{Credentials, HostId, Secret};
 use crate::spin::SpinPolicy;
 use crate::transport::handshake::{Hello, Purpose};
@@ -110,6 +111,7 @@ impl NetProcess {
             credentials: credentials.clone(),
             own: own.clone(),
             accepted: send,
+            rings: RingCount::default(),
             bell: Arc::new(ringer),
             is_shut: Arc::default(),
         };
@@ -216,6 +218,9 @@ impl NetProcess {
 
     /// Nothing can be written any more: takes in what came before.
     fn read_to_end(&mut self, peer: PeerId, why: &str) {
+        if let Some(channel) = self.peers.channel(peer) {
+            channel.stream_mut().end();
+        }
         while self.read(peer) {}
         if self.peers.part(peer).is_some() {
             self.ended(peer, why.into());
@@ -306,7 +311,7 @@ impl ProcessWorld for NetProcess {
         let mut why = "the name has no address".to_string();
         for address in self.address_of(host, port)? {
             let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
-                .and_then(|stream| greet(stream, &self.credentials, &self.own));
+                .and_then(|stream| greet(stream, &self.credentials, &self.own, &self.acceptor.rings));
             match shaken {
                 Ok(mut shaken) => {
                     shaken.name = format!("{}:{port}", shaken.name);

@@ -116,32 +116,25 @@ impl Drop for Mapping {
 /// A few words that two processes share.
 #[derive(Debug)]
 pub struct SharedWords {
-    fd: OwnedFd,
     mapping: Mapping,
 }
 
 impl SharedWords {
-    /// So many words, all 0.
+    /// So many words, all 0, and what the other process opens them by.
     ///
     /// # Errors
     /// If the system is out of memory or file descriptors.
-    pub fn new(count: usize) -> io::Result<SharedWords> {
+    pub fn new(count: usize) -> io::Result<(SharedWords, OwnedFd)> {
         let fd = sealed_file(((count * 8) as u64).max(1).next_multiple_of(PAGE_BYTES))?;
-        SharedWords::open(fd, count)
+        Ok((SharedWords::open(fd.as_fd(), count)?, fd))
     }
 
     /// The words that the other process made.
     ///
     /// # Errors
     /// If there are fewer, or they cannot be mapped.
-    pub fn open(fd: OwnedFd, count: usize) -> io::Result<SharedWords> {
-        let mapping = Mapping::read_write(fd.as_fd(), (count * 8) as u64)?;
-        Ok(SharedWords { fd, mapping })
-    }
-
-    /// To be handed to the other process.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    pub fn open(fd: BorrowedFd<'_>, count: usize) -> io::Result<SharedWords> {
+        Ok(SharedWords { mapping: Mapping::read_write(fd, (count * 8) as u64)? })
     }
 
     /// The words.
@@ -189,8 +182,8 @@ mod tests {
 
     #[test]
     fn two_mappings_share_their_words() {
-        let ours = SharedWords::new(64).unwrap();
-        let theirs = SharedWords::open(ours.fd().try_clone_to_owned().unwrap(), 64).unwrap();
+        let (ours, fd) = SharedWords::new(64).unwrap();
+        let theirs = SharedWords::open(fd.as_fd(), 64).unwrap();
         ours.words()[63].store(5, Ordering::Release);
         assert_eq!(theirs.words()[63].load(Ordering::Acquire), 5);
         assert!(ours.words().len() >= 64);

@@ -83,7 +83,7 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
                         return Ok(());
                     }
                     worker.slowdown = setup.slowdown;
-                    worker.words = Some(Arc::new(SharedWords::open(inbox.take_fd()?, TASKS_PER_WORKER_MAX)?));
+                    worker.words = Some(Arc::new(SharedWords::open(inbox.take_fd()?.as_fd(), TASKS_PER_WORKER_MAX)?));
                 }
                 ToWorker::Load { function, definition } => worker.load(function, definition, functions),
                 ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),

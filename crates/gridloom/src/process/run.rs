@@ -91,7 +91,13 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
     let secret = Secret::find_or_make().map_err(|error| Error::Connect(error.to_string()))?;
     let mut world = NetProcess::new(config, secret).map_err(|error| Error::Connect(error.to_string()))?;
-    if let Some(processor) = std::env::var(PROCESSOR_VARIABLE).ok().and_then(|text| text.parse().ok()) {
+    if let Some(text) = std::env::var_os(PROCESSOR_VARIABLE) {
+        let text = text.to_string_lossy();
+        let wrong = |_| {
+            let remedy = "give one that the process may use, from 0 on, or unset the variable";
+            Error::Input(format!("{PROCESSOR_VARIABLE} is '{text}', which is not the number of a processor: {remedy}"))
+        };
+        let processor = text.parse().map_err(wrong)?;
         world
             .bind(processor)
             .map_err(|error| Error::Usage(format!("processor {processor} cannot be used: {error}")))?;
