@@ -128,9 +128,15 @@ impl Links {
                 return Err(ChareError::Lost { element: Pe(missing), why }.into());
             };
             self.on_incoming(world, incoming)?;
-            self.check_open(|_| false)?;
+            // One that has closed behind letters may have ended the program before all have connected: the letters say so.
+            self.check_open(|from| self.has_letters(from))?;
         }
         Ok(())
+    }
+
+    fn has_letters(&self, from: Pe) -> bool {
+        let is_its = |(other, arrival): &(Pe, Arrival)| *other == from && matches!(arrival, Arrival::Letter(_));
+        self.due.iter().chain(self.held.values()).any(is_its)
     }
 
     /// Closes all connections, to make them again: those that others have made already.
@@ -481,6 +487,16 @@ mod tests {
         assert_eq!(why.to_string(), "element 1 was lost before the program ended: it did not connect within 30 s");
         links.connect(&mut slow(9), || Ok(true)).unwrap();
         assert_eq!(links.elements, BTreeMap::from([(PeerId(0), Pe(1))]));
+    }
+
+    #[test]
+    fn an_element_may_end_before_all_have_connected_if_its_letters_have_come() {
+        let elements = vec![(String::new(), 0), (String::new(), 1)];
+        let mut links = Links::new(Places { elements, ..Places::default() }, 1, Early::new());
+        links.due.push_back((Pe(1), Arrival::Closed("it has closed".into())));
+        assert!(links.check_open(|from| links.has_letters(from)).is_err());
+        links.held.insert((Time(1), 1), (Pe(1), Arrival::Letter(Vec::new())));
+        links.check_open(|from| links.has_letters(from)).unwrap();
     }
 
     #[test]
