@@ -1,0 +1,114 @@
+use gridloom_process::{Level, ProcessSpec};
+
+use super::*;
+
+/// Element 1 dials in it after all but one of so many waits were in vain.
+struct Slow {
+    spec: ProcessSpec,
+    now: Time,
+    waits: u32,
+}
+
+impl ProcessWorld for Slow {
+    fn spec(&self) -> &ProcessSpec {
+        &self.spec
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn receive(&mut self, until: Option<Time>) -> Result<Option<Incoming>, ProcessError> {
+        self.waits -= 1;
+        if self.waits > 0 {
+            self.now = until.expect("a limit");
+            return Ok(None);
+        }
+        let payload = [&1_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
+        Ok(Some(Incoming::Letter { from: PeerId(0), letter: Letter { kind: HELLO.into(), payload } }))
+    }
+
+    fn listen(&mut self, _: u16) -> Result<u16, ProcessError> {
+        unreachable!()
+    }
+
+    fn connect(&mut self, _: &str, _: u16) -> Result<PeerId, ProcessError> {
+        unreachable!()
+    }
+
+    fn send(&mut self, _: PeerId, _: Letter) -> Result<(), ProcessError> {
+        unreachable!()
+    }
+
+    fn offer(&mut self, _: PeerId, _: Letter) -> Result<Option<Letter>, ProcessError> {
+        unreachable!()
+    }
+
+    fn urge(&mut self, _: PeerId, _: Letter) -> Result<(), ProcessError> {
+        unreachable!()
+    }
+
+    fn close(&mut self, _: PeerId) {}
+
+    fn is_closed(&self, _: PeerId) -> bool {
+        false
+    }
+
+    fn describe(&self, _: PeerId) -> String {
+        String::new()
+    }
+
+    fn sleep_until(&mut self, _: Time) -> Result<(), ProcessError> {
+        unreachable!()
+    }
+
+    fn compute(&mut self, _: f64) -> Result<(), ProcessError> {
+        unreachable!()
+    }
+
+    fn computed(&mut self, _: &str, _: u64) -> Result<f64, ProcessError> {
+        unreachable!()
+    }
+
+    fn log(&mut self, _: Level, _: &str, _: &str) {}
+
+    fn is_simulated(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn an_element_whose_entry_method_runs_long_is_waited_for_after_a_loss() {
+    let elements = vec![(String::new(), 0); 2];
+    let mut links = Links::new(Places { elements, ..Places::default() }, 1, Early::new());
+    let slow = |waits| Slow { spec: ProcessSpec::default(), now: Time(0), waits };
+    let why = links.connect(&mut slow(9), || Ok(false)).unwrap_err();
+    assert_eq!(why.to_string(), "element 1 was lost before the program ended: it did not connect within 30 s");
+    links.connect(&mut slow(9), || Ok(true)).unwrap();
+    assert_eq!(links.elements, BTreeMap::from([(PeerId(0), Pe(1))]));
+}
+
+#[test]
+fn an_element_may_end_before_all_have_connected_if_its_letters_have_come() {
+    let elements = vec![(String::new(), 0), (String::new(), 1)];
+    let mut links = Links::new(Places { elements, ..Places::default() }, 1, Early::new());
+    links.due.push_back((Pe(1), Arrival::Closed("it has closed".into())));
+    assert!(links.check_open(|from| links.has_letters(from)).is_err());
+    links.held.insert((Time(1), 1), (Pe(1), Arrival::Letter(Vec::new())));
+    links.check_open(|from| links.has_letters(from)).unwrap();
+}
+
+#[test]
+fn a_letter_that_no_filter_of_the_other_element_made_is_refused() {
+    let elements = vec![(String::new(), 0), (String::new(), 1)];
+    let filters = vec!["compress".parse().unwrap()];
+    let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
+    let mut world = Slow { spec: ProcessSpec::default(), now: Time(0), waits: 1 };
+    links.connect(&mut world, || Ok(false)).unwrap();
+    // Seven bytes of a block that says it becomes 4 GiB, and the time.
+    let payload = [&[0; 7][..], &[255; 4], &[1], &[0; 8]].concat();
+    let letter = Letter { kind: RECORDS.into(), payload };
+    let why = links.on_incoming(&mut world, Incoming::Letter { from: PeerId(0), letter }).unwrap_err();
+    let says = "the letter says that its 12 bytes become 4294967295, at most 1785 can be";
+    assert_eq!(why.to_string(), format!("a letter of element 1: filter compress: {says}"));
+}
