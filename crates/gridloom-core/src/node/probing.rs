@@ -10,8 +10,8 @@
 //!   |<------------------ ProbeArrived |
 //! ```
 //! A link that is measured while no other is gets what moves over it in 100 ms instead of a larger probe that would take too long: on a
-//! slow and long one, the start is a third of the time of 64 KiB. A long link gets larger probes while their bytes take less time than half of
-//! the round trip: they only say that it is no slower than that.
+//! slow and long one, the start is a third of the time of 64 KiB. A long link gets larger probes while their bytes take far less time than half
+//! of the round trip: they only say that it is no slower than that.
 //!
 //! Kept cheap: a node probes at most 16 peers, one after another, once each when they meet; real transfers refine the figures later.
 
@@ -24,7 +24,7 @@ use gridloom_perf::LinkEstimate;
 
 /// Probes sent of each size; the best counts.
 const ROUNDS: u32 = 2;
-/// A probe that the round trip hides is followed by one at least so many times as large.
+/// A probe that the round trip hides is followed by one at least so many times as large, if no other link is measured meanwhile.
 const HIDDEN_GROWS: u64 = 4;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ struct Probe {
     /// No other link is measured meanwhile.
     is_alone: bool,
     best_bandwidth: f64,
-    /// The last one's bytes took less time than half of the round trip.
+    /// The last one's bytes took less than half of the time that is counted for them.
     is_hidden: bool,
 }
 
@@ -49,10 +49,10 @@ impl Probe {
             return Some(larger);
         }
         let fitting = in_time as u64;
-        if self.is_hidden {
-            return Some(fitting.max(HIDDEN_GROWS * self.size_bytes).min(larger));
-        }
-        (self.is_alone && fitting >= 2 * self.size_bytes).then_some(fitting)
+        // Of a link of 100 ms the bound says that nothing larger fits.
+        let least = if self.is_hidden && self.is_alone { HIDDEN_GROWS * self.size_bytes } else { 0 };
+        let next = fitting.max(least).min(larger);
+        ((self.is_alone || self.is_hidden) && next >= 2 * self.size_bytes).then_some(next)
     }
 }
 
@@ -91,7 +91,7 @@ impl Probing {
         // be quicker than the ping's gives a finite bandwidth.
         let elapsed_ns = now.since(probe.sent).max(1);
         let (seen_ns, least_ns) = (elapsed_ns.saturating_sub(probe.rtt_ns), elapsed_ns / 2);
-        probe.is_hidden = seen_ns < least_ns;
+        probe.is_hidden = 2 * seen_ns < least_ns;
         let moving_ns = seen_ns.max(least_ns).max(1);
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
@@ -183,10 +183,12 @@ mod tests {
     #[test]
     fn a_long_link_is_measured_with_probes_that_its_round_trip_does_not_hide() {
         for (latency_ns, bytes_per_ns) in [(16_000_000, 0.05), (100_000_000, 0.0125), (5_000_000, 0.1)] {
-            let (link, sent) = measure(latency_ns, bytes_per_ns);
-            assert!((link.bandwidth / (bytes_per_ns * 1e9) - 1.0).abs() < 0.01, "{link:?}");
+            let (link, sent) = measured(latency_ns, bytes_per_ns, 0, true);
+            assert!((link.bandwidth / (bytes_per_ns * 1e9) - 1.0).abs() < 0.1, "{link:?}");
             assert!(sent < 16 << 20, "{sent}");
         }
+        let (beside, _) = measure(16_000_000, 0.05);
+        assert!((beside.bandwidth / 5e7 - 1.0).abs() < 0.01, "{beside:?}");
         // So wide that 4 MiB are hidden, too.
         let (link, _) = measure(16_000_000, 1.0);
         assert!(link.bandwidth > 2e8, "{link:?}");
