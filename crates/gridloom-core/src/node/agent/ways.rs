@@ -119,12 +119,12 @@ impl Ways {
 impl Agent {
     /// A link was measured: what it tells of ways.
     pub(super) fn ways_told(&mut self, now: Time, pair: &Pair, out: &mut Vec<Effect>) {
-        let is_news = self.ways.look(pair, &self.links);
-        let unknown = self.ways.unknown(|pair| self.measured_between(pair));
-        if !is_news && unknown.is_empty() {
+        if !self.ways.look(pair, &self.links) {
             return;
         }
-        for (pair, (from, to)) in unknown {
+        // Most links of a way back were never measured.
+        let measured = |pair: &Pair| self.links.of(&pair.0, &pair.1).and_then(|_| self.measured_between(pair));
+        for (pair, (from, to)) in self.ways.unknown(measured) {
             self.links.ask(now, pair.clone());
             self.ways.ask(now, pair);
             self.measure_anew(from, to);
