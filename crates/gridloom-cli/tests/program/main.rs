@@ -26,5 +26,6 @@ mod support;
 mod timeline;
 mod unlike_hosts;
 mod up;
+mod up_code;
 mod up_slurm;
 mod up_ssh;

@@ -127,7 +127,7 @@ pub fn host(name: &str, properties: &str) -> String {
     )
 }
 
-const HEAD: &str = r#"role = "agent", agent_listen = "127.0.0.1:0""#;
+pub const HEAD: &str = r#"role = "agent", agent_listen = "127.0.0.1:0""#;
 
 fn three() -> String {
     let server = r#"role = "server", serve = "OFFER", slots = 2"#;

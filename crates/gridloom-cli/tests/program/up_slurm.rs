@@ -14,7 +14,7 @@ use super::up::{Lab, path, pid};
 use crate::support::{file, process_ended, said, skipped, succeeds};
 
 /// Slurm with the nodes `n1` and `n2`.
-struct Slurm {
+pub struct Slurm {
     folder: PathBuf,
     daemons: Vec<Child>,
 }
@@ -77,7 +77,7 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 
 impl Slurm {
     /// `None` where the daemons are missing, or do not start.
-    fn start() -> Option<Slurm> {
+    pub fn start() -> Option<Slurm> {
         let started = Slurm::try_start();
         started.map_err(|why| skipped(&why)).ok()
     }
@@ -151,7 +151,7 @@ impl Slurm {
     }
 
     /// The number of a new allocation.
-    fn allocate(&self, words: &[&str]) -> String {
+    pub fn allocate(&self, words: &[&str]) -> String {
         let output = self.command("salloc", &[&["--no-shell"], words].concat()).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         let job = said.lines().find_map(|line| line.strip_prefix("salloc: Granted job allocation "));
@@ -159,7 +159,7 @@ impl Slurm {
     }
 
     /// A user of it with a grid of one host in the file, which stands for all nodes.
-    fn lab(&self, name: &str, serve: &str) -> Lab {
+    pub fn lab(&self, name: &str, serve: &str) -> Lab {
         let program = env!("CARGO_BIN_EXE_gridloom");
         let properties = format!(r#"role = "agent, server", serve = "{serve}", gridloom = "{program}""#);
         let mut lab =
@@ -183,7 +183,7 @@ fn output_of(program: &str, words: &[&str]) -> String {
 }
 
 /// 'gridloom up' for nodes of an allocation.
-fn up(lab: &Lab, words: &[&str]) -> Command {
+pub fn up(lab: &Lab, words: &[&str]) -> Command {
     let mut command = lab.command(&["up", path(&lab.folder.join("grid.toml")), "--slurm"]);
     command.args(words);
     command

@@ -86,7 +86,7 @@ impl Sshd {
 }
 
 /// Ports of the hosts `head`, `a`, and `b`, which only lets another user in; `None` without an `sshd`.
-fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
+pub fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
     let Some(program) = sshd() else {
         skipped("there is no sshd (Debian: openssh-server; GRIDLOOM_SSHD names one elsewhere)");
         return None;
@@ -121,10 +121,10 @@ fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
 }
 
 /// This program, where it is built.
-const BUILT: &str = concat!("gridloom = \"", env!("CARGO_BIN_EXE_gridloom"), "\"");
+pub const BUILT: &str = concat!("gridloom = \"", env!("CARGO_BIN_EXE_gridloom"), "\"");
 
 /// A host of the file, at that port of this machine, with that program.
-fn host(name: &str, port: u16, program: &str, properties: &str) -> String {
+pub fn host(name: &str, port: u16, program: &str, properties: &str) -> String {
     format!(
         "[[host]]\nname = \"{name}\"\nspeed = \"1Gf\"\n\
          properties = {{ address = \"127.0.0.1\", port = {port}, {program}, {properties} }}\n"

@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::{AttachConfig, BUILTIN_LINALG, GRID_ROLES, Roles, default_python, program_path, why_no_linalg};
 use gridloom_net::identity;
-use gridloom_platform::Platform;
 use gridloom_platform::deployment::{self, Process};
+use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::folder;
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::Tuning;
@@ -21,6 +21,7 @@ use super::keep_until_its_end;
 use super::speeds::{self, Asked, Speeds};
 use crate::commands::deploy::deployed;
 use crate::commands::offering::OfferingOptions;
+use crate::commands::up::{PYTHON_PATH, code_folder, python_path};
 use crate::commands::{absolute, count, print_line};
 
 /// Port of the agent inside a testbed.
@@ -217,6 +218,15 @@ impl Common {
         Ok(offered)
     }
 
+    /// The variable by which a server on that host finds the modules of the program's folder. It needs no copy here.
+    fn code(&self, platform: &Platform, host: HostId) -> Result<Option<(String, String)>> {
+        let host = &platform.hosts()[host.0 as usize];
+        let folder = |code| code_folder(&self.platform, code).and_then(|folder| python_path(&folder));
+        let path = host.properties.get("code").map(|code| folder(code)).transpose();
+        let path = path.with_context(|| format!("host '{}'", host.name))?;
+        Ok(path.map(|path| (PYTHON_PATH.to_string(), path.to_string_lossy().into_owned())))
+    }
+
     fn parts(&self, platform: &Platform) -> Result<Parts> {
         let Some(file) = &self.deployment else {
             let grid = if self.no_grid { None } else { Some(Roles::new(platform, None)?) };
@@ -299,7 +309,8 @@ impl Common {
             if server.plain {
                 words.push("--plain".into());
             }
-            let server = service(host, &format!("server '{}'", server.name), words);
+            let mut server = service(host, &format!("server '{}'", server.name), words);
+            server.environment.extend(self.code(platform, part.host)?);
             spec.services.push(Launch { computes: true, ..server });
         }
         spec.environment = environment;

@@ -14,24 +14,26 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use gridloom_net::identity::SECRET_VARIABLE;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::code::{PYTHON_PATH, python_path};
+use super::copies;
 use super::folders::state_folder;
 use super::plan::{AGENT, CPUS};
 use super::process::{Process, stop, wait_for};
-use super::request::{Action, Answer, Launch, PartState, Refusal, Request, Start, State, Stay, VERSION};
+use super::request::{Action, Answer, CODE, Launch, PartState, Refusal, Reply, Request, Start, State, Stay, VERSION};
 use super::slurm::CPUS_VARIABLE;
 use super::stay::stay;
 use crate::commands::{hide_memory, print_line};
@@ -40,6 +42,8 @@ use crate::commands::{hide_memory, print_line};
 const LOG_BYTES_MIN: usize = 64 << 10;
 /// How often the output of a part is looked at, which nothing else tells of.
 const PAUSE: Duration = Duration::from_millis(20);
+/// A process on another host with the same home folder, or before this one started anew, is taken to run for so long.
+const ELSEWHERE_AT_MOST: Duration = Duration::from_secs(30 * 86400);
 /// A process that was killed has ended within.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -49,10 +53,10 @@ pub struct Options {}
 
 pub fn run(_: Options) -> Result<ExitCode> {
     hide_memory()?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).context("standard input")?;
+    let (mut line, mut input) = (String::new(), io::stdin().lock());
+    input.read_line(&mut line).context("standard input")?;
     let mut staying = None;
-    let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line, &mut staying) };
+    let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line, input, &mut staying) };
     print_line(&serde_json::to_string(&answer)?)?;
     if let Some(Staying { host, labels, stay: until }) = staying {
         host.stay(&labels, &until)?;
@@ -67,7 +71,8 @@ struct Staying {
     stay: Stay,
 }
 
-fn answer(line: &str, staying: &mut Option<Staying>) -> Result<Vec<PartState>, Refusal> {
+/// `rest` is what follows the line.
+fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<Reply, Refusal> {
     let other = |error: anyhow::Error| match error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Refusal::Full(format!("{error:#}")),
         _ => Refusal::Other(format!("{error:#}")),
@@ -78,7 +83,11 @@ fn answer(line: &str, staying: &mut Option<Staying>) -> Result<Vec<PartState>, R
         return Err(Refusal::Version(VERSION.into()));
     }
     let request: Request = serde_json::from_value(whole).map_err(|error| other(anyhow!("no request: {error}")))?;
-    let carry_out = || -> Result<Vec<PartState>> {
+    let carry_out = || -> Result<Reply> {
+        if let Action::Receive { hash, bytes } = &request.action {
+            let was_there = copies::receive(hash, *bytes, rest, used_codes)?;
+            return Ok(Reply::Received { was_there });
+        }
         let host = Host::open(&request)?;
         if let Action::Start(Start { stay: Some(stay), parts, .. }) = &request.action {
             let mut labels = Vec::new();
@@ -87,7 +96,7 @@ fn answer(line: &str, staying: &mut Option<Staying>) -> Result<Vec<PartState>, R
             }
             *staying = Some(Staying { host: host.clone(), labels, stay: stay.clone() });
         }
-        host.carry_out(request.action)
+        host.carry_out(request.action).map(Reply::Parts)
     };
     carry_out().map_err(other)
 }
@@ -106,6 +115,8 @@ struct Record {
     process: Process,
     /// It was asked to drain.
     drains: bool,
+    /// Hash of the program's folder that it uses.
+    code: Option<String>,
 }
 
 impl Host {
@@ -122,6 +133,7 @@ impl Host {
                 let labels: Vec<String> = start.parts.iter().map(|part| part.label.clone()).collect();
                 self.lock(&labels).and_then(|_held| self.start(&start))
             }
+            Action::Receive { .. } => unreachable!("it is about no part"),
             Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
             Action::Drain { labels, wait_s } => self.drain(&labels, Duration::from_secs_f64(wait_s)),
             Action::End { labels, grace_s } => {
@@ -168,7 +180,16 @@ impl Host {
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
         let program = std::env::current_exe().context("this program's own path")?;
         let mut command = Command::new(program);
-        let words = launch.words.iter().map(|word| if word == CPUS { own_cpus() } else { word.clone() });
+        let code = launch.code.as_deref().map(copies::path).transpose()?;
+        if let Some(code) = &code {
+            ensure!(code.is_dir(), "the copy '{}' of the program's folder has gone: start again", code.display());
+            command.env(PYTHON_PATH, python_path(code)?);
+        }
+        let words = launch.words.iter().map(|word| match (word.strip_prefix(CODE), &code) {
+            (Some(file), Some(code)) => code.join(file).into_os_string(),
+            _ if word == CPUS => own_cpus().into(),
+            _ => word.into(),
+        });
         command.args(words).arg("--json").env(SECRET_VARIABLE, &start.secret);
         command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).stdout(out).stderr(log);
         let home = std::env::home_dir().context("this user has no home folder")?;
@@ -177,7 +198,8 @@ impl Host {
         // Signals to this command's group are not for it.
         command.process_group(0);
         let mut child = command.spawn().with_context(|| format!("'{}' in '{}'", launch.label, folder.display()))?;
-        let written = Process::of(child.id()).and_then(|process| self.write(&launch.label, process, false));
+        let written =
+            Process::of(child.id()).and_then(|process| self.write(&launch.label, process, false, launch.code.clone()));
         if let Err(error) = written {
             stop(&mut child);
             return Err(error);
@@ -214,8 +236,8 @@ impl Host {
         trial().with_context(|| format!("its log '{}'", path.display()))
     }
 
-    fn write(&self, label: &str, process: Process, drains: bool) -> Result<()> {
-        let record = Record { grid_id: self.grid_id.clone(), process, drains };
+    fn write(&self, label: &str, process: Process, drains: bool, code: Option<String>) -> Result<()> {
+        let record = Record { grid_id: self.grid_id.clone(), process, drains, code };
         // Whole or not at all: a process of which nothing is written down would never be ended.
         let (path, part) = (self.file(label, "json"), self.file(label, "part"));
         let written = fs::write(&part, serde_json::to_string(&record)?).and_then(|()| fs::rename(&part, &path));
@@ -267,7 +289,8 @@ impl Host {
             address: self.ready(label),
             log: self.file(label, "log").display().to_string(),
             why: if running.is_some() { None } else { self.last_line(label) },
-            pid: running.map(|running| running.process.pid),
+            pid: running.as_ref().map(|running| running.process.pid),
+            code: running.and_then(|running| running.code),
         })
     }
 
@@ -290,9 +313,9 @@ impl Host {
         // One that is being started does not know the signal yet, and would die of it.
         let held = self.lock(labels)?;
         for label in labels {
-            let Some(Record { process, drains, .. }) = self.running(label)? else { continue };
+            let Some(Record { process, drains, code, .. }) = self.running(label)? else { continue };
             if !drains {
-                self.write(label, process.clone(), true)?;
+                self.write(label, process.clone(), true, code)?;
             }
             // Also one that was asked before: that command may have ended before its signal.
             process.signal(Signal::USR1)?;
@@ -318,8 +341,32 @@ impl Host {
         if let Some(process) = left.first() {
             bail!("process {} cannot be killed", process.pid);
         }
+        for label in labels {
+            match fs::remove_file(self.file(label, "json")) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("what is written down of '{label}'"));
+                }
+                _ => {}
+            }
+        }
         labels.iter().map(|label| self.look(label)).collect()
     }
+}
+
+/// Hashes of the folders that servers of this user's grids use, also on other hosts that have the same home folder.
+fn used_codes() -> Vec<String> {
+    let mut used = Vec::new();
+    let read = |file: PathBuf| -> Option<Record> { serde_json::from_str(&fs::read_to_string(file).ok()?).ok() };
+    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let grids = state_folder().map(|folder| entries(folder.join("host"))).into_iter().flatten();
+    for file in grids.flat_map(entries).filter(|file| file.extension().is_some_and(|kind| kind == "json")) {
+        let is_recent = fs::metadata(&file)
+            .and_then(|file| file.modified())
+            .is_ok_and(|written| written.elapsed().is_ok_and(|age| age < ELSEWHERE_AT_MOST));
+        let record = read(file).filter(|record| record.process.runs() || is_recent && record.process.is_elsewhere());
+        used.extend(record.and_then(|record| record.code));
+    }
+    used
 }
 
 /// How many processors the allocation has here.
@@ -345,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_request_of_another_version_is_refused_whatever_it_holds() {
-        let refused = answer(r#"{"version": "99.0.0", "unknown": true}"#, &mut None);
+        let refused = answer(r#"{"version": "99.0.0", "unknown": true}"#, io::empty(), &mut None);
         assert_eq!(refused, Err(Refusal::Version(VERSION.into())));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The agent starts first, then all servers at the same time. A host that fails is named, and the others go on.
 
+mod code;
+mod copies;
 mod down;
 mod drain;
 mod fault;
@@ -19,6 +21,7 @@ mod state;
 mod status;
 mod stay;
 
+pub use code::{PYTHON_PATH, code_folder, python_path};
 pub use down::Options as Down;
 pub use drain::Options as Drain;
 pub use host::Options as HostOptions;
@@ -29,8 +32,10 @@ pub use drain::run as run_drain;
 pub use host::run as run_host;
 pub use status::run as run_status;
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -38,10 +43,11 @@ use gridloom_net::identity::{Secret, random};
 use serde_json::{Value, json};
 
 use super::{absolute, count, hide_memory, print_json, print_line};
+use code::Code;
 use fault::Trouble;
 use plan::{AGENT, Planned, Reach};
 use remote::{Copy, own_copy};
-use request::{Action, Launch, PartState, Start, State};
+use request::{Action, CODE, Launch, PartState, Start, State};
 use source::{Found, Source};
 use state::{Grid, Host};
 
@@ -132,8 +138,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         host.target.gridloom = copy.as_ref().map(Copy::path).unwrap_or_default();
     }
     let known: Vec<String> = before.iter().flat_map(|grid| &grid.hosts).map(|host| host.name.clone()).collect();
-    let mut up =
-        Up { grid: recorded(&name, before, options, &hosts)?, secret: Secret::find_text_or_make()?, copy, options };
+    let codes: BTreeSet<&Path> = hosts.iter().filter_map(|host| host.code.as_deref()).collect();
+    let codes = codes.into_iter().map(Code::pack).collect::<Result<Vec<Code>>>()?;
+    let mut up = Up {
+        grid: recorded(&name, before, options, &hosts)?,
+        secret: Secret::find_text_or_make()?,
+        copy,
+        codes,
+        given: Mutex::default(),
+        options,
+    };
     up.grid.write()?;
     let head = hosts.first().context("the file has no host")?;
     let agent = match up.start(head, head.agent.clone()).and_then(|states| address_of(&states, head)) {
@@ -153,6 +167,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         false => up.start_servers(&hosts, &agent)?,
         true => up.restart_servers(&hosts, &agent)?,
     };
+    up.tell_codes()?;
     let is_free = |host: &str| troubles.iter().any(|trouble| trouble.host == host && !trouble.may_run);
     forget(up.grid, &known, &hosts, |host| host == head.name || !is_free(host))?;
     let (servers, failed) = (hosts.iter().filter(|host| host.server.is_some()).count(), troubles.len());
@@ -211,6 +226,10 @@ struct Up<'a> {
     grid: Grid,
     secret: String,
     copy: Option<Copy>,
+    /// Folders of programs that go to hosts.
+    codes: Vec<Code>,
+    /// Hosts that have one, its hash, and whether the host had it before.
+    given: Mutex<Vec<(String, String, bool)>>,
     options: &'a Options,
 }
 
@@ -218,7 +237,8 @@ impl Up<'_> {
     /// Drains and starts one server after the other. Stops at the first that fails: the next ones might fail as well.
     fn restart_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
         for host in hosts.iter().filter(|host| host.server.is_some()) {
-            let troubles = match self.drain(host) {
+            // Where the new folder finds no room, the server goes on with the old one.
+            let troubles = match self.give(host).and_then(|_| self.drain(host)) {
                 Ok(()) => self.start_servers(std::slice::from_ref(host), agent)?,
                 Err(trouble) => {
                     self.tell(host, Err(&trouble))?;
@@ -237,7 +257,6 @@ impl Up<'_> {
         let wait_s = self.options.drain_wait;
         let drain = Action::Drain { labels, wait_s };
         let limit = Duration::from_secs_f64(wait_s + SLACK_S);
-        self.send(host)?;
         let states = host.target.ask(&host.name, &self.grid.request(drain), limit)?;
         match states.iter().find(|state| state.state != State::Ended) {
             None => Ok(()),
@@ -263,7 +282,11 @@ impl Up<'_> {
                 server.words.extend(["--agent".to_string(), agent.to_string()]);
                 let done = done.clone();
                 scope.spawn(move || {
-                    let started = self.start(host, Some(server)).and_then(|states| address_of(&states, host));
+                    let started = self.give(host).and_then(|code| {
+                        server.code = code.map(|code| code.hash.clone());
+                        self.start(host, Some(server))
+                    });
+                    let started = started.and_then(|states| address_of(&states, host));
                     // If nothing can be printed, nobody hears of it.
                     let _ = done.send((host, started));
                 });
@@ -286,7 +309,42 @@ impl Up<'_> {
         }
     }
 
+    /// Gives the host the folder of the program that its server uses.
+    fn give(&self, host: &Planned) -> Result<Option<&Code>, Trouble> {
+        self.send(host)?;
+        let is_of_host = |code: &&Code| host.code.as_ref().is_some_and(|folder| *folder == code.folder);
+        let Some(code) = self.codes.iter().find(is_of_host) else { return Ok(None) };
+        let given = || self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if given().iter().any(|(name, ..)| *name == host.name) {
+            return Ok(Some(code));
+        }
+        let receive = Action::Receive { hash: code.hash.clone(), bytes: code.archive.len() as u64 };
+        let limit = Duration::from_secs(SEND_S);
+        let had = host.target.give(&host.name, &self.grid.request(receive), &code.archive, limit)?;
+        given().push((host.name.clone(), code.hash.clone(), had));
+        Ok(Some(code))
+    }
+
+    /// What was sent of the program.
+    fn tell_codes(&self) -> Result<()> {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        for code in &self.codes {
+            let hosts = |held: bool| {
+                let of_code = given.iter().filter(|(_, hash, had)| *hash == code.hash && *had == held);
+                let mut hosts: Vec<String> = of_code.map(|(host, ..)| host.clone()).collect();
+                hosts.sort();
+                hosts
+            };
+            match self.options.json {
+                true => print_json(&code.json(&hosts(false), &hosts(true)))?,
+                false => code.tell(&hosts(false), &hosts(true))?,
+            }
+        }
+        Ok(())
+    }
+
     fn start(&self, host: &Planned, part: Option<Launch>) -> Result<Vec<PartState>, Trouble> {
+        let code = part.as_ref().and_then(|part| part.code.clone());
         let parts = part.into_iter().collect();
         self.send(host)?;
         let start = Start {
@@ -299,7 +357,16 @@ impl Up<'_> {
         let limit = Duration::from_secs_f64(self.options.wait + SLACK_S);
         let states = host.target.ask(&host.name, &self.grid.request(Action::Start(start)), limit)?;
         match states.iter().find(|state| state.state != State::Runs) {
-            None => Ok(states),
+            None => {
+                for old in states.iter().filter(|state| state.code != code) {
+                    gridloom_base::say!(
+                        "gridloom: {}: '{}' runs on with the folder of code as it was when it started: --restart brings the new one",
+                        host.name,
+                        old.label
+                    );
+                }
+                Ok(states)
+            }
             Some(failed) => Err(Trouble {
                 host: host.name.clone(),
                 why: format!(
@@ -333,7 +400,7 @@ impl Up<'_> {
 impl Planned {
     fn words_of(&self, label: &str) -> String {
         let part = if label == AGENT { &self.agent } else { &self.server };
-        format!("gridloom {}", part.as_ref().map(|part| part.words.join(" ")).unwrap_or_default())
+        format!("gridloom {}", part.as_ref().map(|part| part.words.join(" ").replace(CODE, "")).unwrap_or_default())
     }
 }
 

@@ -1,16 +1,17 @@
 //! From a platform file to what is to be started on which host, and how the host is reached.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::{Roles, ServerRole};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::spec::read_platform;
 
+use super::code::{code_folder, is_inside};
 use super::folders::check_name;
 use super::remote::{Target, Way};
-use super::request::Launch;
+use super::request::{CODE, Launch};
 use super::slurm::Step;
 use super::ssh::Ssh;
 
@@ -53,6 +54,8 @@ pub struct Planned {
     pub is_sent: bool,
     /// Working directory there.
     pub folder: Option<String>,
+    /// Folder of the program here, which goes there with its server.
+    pub code: Option<PathBuf>,
     /// The agent, if this host has it.
     pub agent: Option<Launch>,
     /// The server, if this host has one. The agent's address is not yet among its words.
@@ -128,7 +131,8 @@ fn planned_all(
 ) -> Result<Vec<Planned>> {
     sites.retain(|site| site.is_agent || site.server.is_some());
     sites.sort_by_key(|site| !site.is_agent);
-    let hosts: Vec<Planned> = sites.iter().map(|site| planned(platform, site, reach, trusts)).collect::<Result<_>>()?;
+    let hosts: Vec<Planned> =
+        sites.iter().map(|site| planned(file, platform, site, reach, trusts)).collect::<Result<_>>()?;
     let mut labels: Vec<String> = hosts.iter().flat_map(Planned::labels).collect();
     labels.sort();
     if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -137,7 +141,7 @@ fn planned_all(
     Ok(hosts)
 }
 
-fn planned(platform: &Platform, site: &Site, reach: &Reach, trusts: bool) -> Result<Planned> {
+fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts: bool) -> Result<Planned> {
     let host = &platform.hosts()[site.id.0 as usize];
     let properties = Properties { of: &host.properties };
     let at = |why: anyhow::Error| {
@@ -145,6 +149,7 @@ fn planned(platform: &Platform, site: &Site, reach: &Reach, trusts: bool) -> Res
     };
     let read = || -> Result<Planned> {
         properties.check()?;
+        let code = properties.get("code").map(|code| code_folder(file, code)).transpose()?;
         let name = site.node.map_or(&host.name, |node| &node.name);
         let address = match site.node {
             Some(node) => node.address.as_str(),
@@ -181,7 +186,7 @@ fn planned(platform: &Platform, site: &Site, reach: &Reach, trusts: bool) -> Res
             let known = properties.get("agent_listen").or(site.agent_address);
             let listen = known.map_or(format!("{address}:{agent_port}"), str::to_string);
             common(&mut words, &listen);
-            Launch { label: AGENT.into(), words }
+            Launch { label: AGENT.into(), words, code: None }
         });
         let server = site.server.map(|role| -> Result<Launch> {
             let server = role.server(platform, &[])?;
@@ -193,21 +198,26 @@ fn planned(platform: &Platform, site: &Site, reach: &Reach, trusts: bool) -> Res
                 _ => server.slots.to_string(),
             };
             let mut words = vec!["serve".to_string()];
-            words.extend(properties.served()?);
+            let in_code = |word: String| match &code {
+                Some(code) if is_inside(code, &word) => format!("{CODE}{word}"),
+                _ => word,
+            };
+            words.extend(properties.served()?.into_iter().map(in_code));
             words.extend(["--name".into(), server_name.clone(), "--slots".into(), slots]);
             words.extend(properties.get("memory").into_iter().flat_map(|size| ["--memory".into(), size.to_string()]));
             words.extend(properties.get("python").into_iter().flat_map(|file| ["--python".into(), file.to_string()]));
             words.extend(server.plain.then(|| "--plain".to_string()));
             common(&mut words, properties.get("listen").unwrap_or(&format!("{address}:0")));
-            Ok(Launch { label: format!("server-{server_name}"), words })
+            Ok(Launch { label: format!("server-{server_name}"), words, code: None })
         });
         Ok(Planned {
             name: name.clone(),
             target: Target { way, gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string() },
             is_sent,
             folder: properties.get("folder").map(str::to_string),
-            agent,
             server: server.transpose()?,
+            agent,
+            code,
         })
     };
     read().map_err(at)
@@ -374,5 +384,7 @@ mod tests {
         assert!(refused("option", r#"address = "-oProxyCommand=x", serve = "--run-code""#).contains("no such name"));
         assert!(refused("send", r#"send = "perhaps", serve = "--run-code""#).contains("true or false"));
         assert!(refused("port", r#"port = 70000, serve = "--run-code""#).contains("65535"));
+        let missing = refused("code", r#"code = "missing", serve = "--run-code""#);
+        assert!(missing.contains("missing': No such file"), "{missing}");
     }
 }

@@ -32,6 +32,11 @@ impl Process {
         boot().is_ok_and(|boot| boot == self.boot) && stat(self.pid) == Some((self.started, true))
     }
 
+    /// It was started on another machine, or before this one started.
+    pub fn is_elsewhere(&self) -> bool {
+        boot().is_ok_and(|boot| boot != self.boot)
+    }
+
     fn id(&self) -> Option<Pid> {
         i32::try_from(self.pid).ok().and_then(Pid::from_raw)
     }

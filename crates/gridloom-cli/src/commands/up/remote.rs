@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Said, Trouble, last};
 use super::folders::step_log;
-use super::request::{Action, Answer, PartState, Refusal, Request, VERSION};
+use super::request::{Action, Answer, PartState, Refusal, Reply, Request, VERSION};
 use super::slurm::Step;
 use super::ssh::Ssh;
 
@@ -107,6 +107,21 @@ impl Target {
     ///
     /// Where parts end with the command that has started them, the command stays, and says to a file what it has to say later.
     pub fn ask(&self, host: &str, request: &Request, limit: Duration) -> Result<Vec<PartState>, Trouble> {
+        match self.ask_with(host, request, &[], limit)? {
+            Reply::Parts(states) => Ok(states),
+            Reply::Received { .. } => unreachable!("it was asked about parts, by a program of this version"),
+        }
+    }
+
+    /// Gives the host the folder of a program, unless it has a copy. Gives whether it had.
+    pub fn give(&self, host: &str, request: &Request, archive: &[u8], limit: Duration) -> Result<bool, Trouble> {
+        match self.ask_with(host, request, archive, limit)? {
+            Reply::Received { was_there } => Ok(was_there),
+            Reply::Parts(_) => unreachable!("it was asked about a folder, by a program of this version"),
+        }
+    }
+
+    fn ask_with(&self, host: &str, request: &Request, more: &[u8], limit: Duration) -> Result<Reply, Trouble> {
         let command = format!("{} host", self.gridloom);
         let trouble = |fault: Fault| fault.at(host, self.tried(&command));
         let errors = match &request.action {
@@ -116,12 +131,15 @@ impl Target {
         let errors = errors.transpose().map_err(|error| trouble(Fault::new(format!("{error:#}"), FULL)))?;
         let mut text = serde_json::to_string(request).expect("text and numbers");
         text.push('\n');
-        let said = self.run(&command, &mut text.as_bytes(), limit, errors.as_deref()).map_err(trouble)?;
+        let mut input = text.as_bytes().chain(more);
+        let said = self.run(&command, &mut input, limit, errors.as_deref()).map_err(trouble)?;
         match said.output.lines().rev().find_map(read_answer).map(|answer| answer.result) {
-            Some(Ok(states)) => Ok(states),
+            Some(Ok(reply)) => Ok(reply),
             Some(Err(refusal)) => Err(trouble(refused(refusal))),
             None => match (request.action.labels(), self.way.lost()) {
-                (Some(labels), Some(why)) => Ok(labels.iter().map(|label| PartState::lost(label, &why)).collect()),
+                (Some(labels), Some(why)) => {
+                    Ok(Reply::Parts(labels.iter().map(|label| PartState::lost(label, &why)).collect()))
+                }
                 _ => Err(trouble(no_answer(&said, &self.gridloom, &self.way))),
             },
         }
@@ -275,7 +293,8 @@ impl Heard {
     }
 }
 
-const FULL: &str = "make room on that host, or set XDG_STATE_HOME there to a folder of another disk";
+const FULL: &str =
+    "make room on that host, or set XDG_STATE_HOME (logs) or XDG_CACHE_HOME (copies) there to a folder of another disk";
 
 fn refused(refusal: Refusal) -> Fault {
     match refusal {

@@ -22,6 +22,11 @@ pub struct Request {
 #[derive(Serialize, Deserialize)]
 pub enum Action {
     Start(Start),
+    /// Take a folder of a program, unless a copy of that hash is there. An archive of so many bytes follows the line.
+    Receive {
+        hash: String,
+        bytes: u64,
+    },
     /// Look at these parts.
     Look {
         labels: Vec<String>,
@@ -39,10 +44,10 @@ pub enum Action {
 }
 
 impl Action {
-    /// The parts that are looked at or ended; `None` if some are to start.
+    /// The parts that are looked at or ended; `None` if it is something else.
     pub fn labels(&self) -> Option<&[String]> {
         match self {
-            Action::Start(_) => None,
+            Action::Start(_) | Action::Receive { .. } => None,
             Action::Look { labels } | Action::Drain { labels, .. } | Action::End { labels, .. } => Some(labels),
         }
     }
@@ -77,14 +82,29 @@ pub struct Launch {
     pub label: String,
     /// The command line behind `gridloom`.
     pub words: Vec<String>,
+    /// Hash of the program's folder, in which Python finds its modules. Words may begin with it: see [`CODE`].
+    pub code: Option<String>,
 }
+
+/// Beginning of a word of a launch that stands for the copy of the program's folder.
+pub const CODE: &str = "{code}/";
 
 /// The answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// Marks the line among what a login shell may print.
     pub gridloom_host: String,
-    pub result: Result<Vec<PartState>, Refusal>,
+    pub result: Result<Reply, Refusal>,
+}
+
+/// What was done.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    Parts(Vec<PartState>),
+    Received {
+        /// A copy was there.
+        was_there: bool,
+    },
 }
 
 /// One part of the grid on its host.
@@ -99,13 +119,15 @@ pub struct PartState {
     pub log: String,
     /// Why it could not be started, or the last line of the log of one that has ended.
     pub why: Option<String>,
+    /// Hash of the program's folder with which it runs.
+    pub code: Option<String>,
 }
 
 impl PartState {
     /// A part that was ended from outside, with all that ran on its host.
     pub fn lost(label: &str, why: &str) -> PartState {
         let (label, log, why) = (label.into(), String::new(), Some(why.into()));
-        PartState { label, state: State::Ended, pid: None, address: None, log, why }
+        PartState { label, state: State::Ended, pid: None, address: None, log, why, code: None }
     }
 }
 

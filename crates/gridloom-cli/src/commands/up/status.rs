@@ -76,7 +76,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                         .iter()
                         .map(|part| {
                             json!({ "part": part.label, "state": part.state.word(), "pid": part.pid, "address": part.address,
-                                    "registered": is_registered(part), "release": release(part), "log": part.log, "why": part.why })
+                                    "registered": is_registered(part), "release": release(part), "log": part.log, "why": part.why,
+                                    "code": part.code })
                         })
                         .collect();
                     json!({ "host": host.name, "parts": parts })

@@ -1,0 +1,270 @@
+//! The folder of a program's Python modules that goes to hosts: which files, and the hash that names them.
+//!
+//! The files are packed into an archive of the format tar, as each Python and each system reads it. Order, times and owners are always the
+//! same, so the BLAKE3 hash of the archive is one of the content: names, bytes, and which files can be executed.
+//!
+//! **Invariant:** what begins with a dot is never sent: `.git` and `.venv`, and files such as `.env`, which hold passwords.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use gridloom_base::size::size_text;
+use serde_json::{Value, json};
+
+use crate::commands::{count, print_line};
+
+/// More is hardly a program: it goes to each host, and both sides have it in memory.
+pub const CODE_BYTES_MAX: u64 = 100 << 20;
+/// Each takes some milliseconds on a file system that nodes share.
+const CODE_FILES_MAX: usize = 10_000;
+/// Files that are shown of what was sent, the largest first.
+const SHOWN: usize = 10;
+
+/// A folder as it is sent.
+pub struct Code {
+    pub folder: PathBuf,
+    /// Of the archive, in hexadecimal digits: the name of its copies.
+    pub hash: String,
+    pub archive: Vec<u8>,
+    /// Paths in the folder, and sizes.
+    files: Vec<(PathBuf, u64)>,
+    /// Links to folders, which are not followed.
+    left_out: Vec<PathBuf>,
+}
+
+impl Code {
+    /// Reads the folder.
+    ///
+    /// # Errors
+    /// If it has no files, too many, or too large ones.
+    pub fn pack(folder: &Path) -> Result<Code> {
+        let mut found = Walk { root: folder, files: BTreeMap::new(), left_out: Vec::new() };
+        found.enter(Path::new(""))?;
+        found.check()?;
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut files = Vec::new();
+        for (path, is_executable) in found.files.keys().zip(found.files.values().map(|file| file.is_executable)) {
+            let whole = folder.join(path);
+            let content = fs::read(&whole).with_context(|| format!("code: {}", whole.display()))?;
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(tar::EntryType::Regular);
+            header.set_mode(if is_executable { 0o755 } else { 0o644 });
+            header.set_size(content.len() as u64);
+            header.set_mtime(0);
+            archive.append_data(&mut header, path, &content[..]).context("code")?;
+            files.push((path.clone(), content.len() as u64));
+        }
+        let archive = archive.into_inner().context("code")?;
+        let hash = hash_of(&archive);
+        Ok(Code { folder: folder.into(), hash, archive, files, left_out: found.left_out })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    pub fn json(&self, sent: &[String], held: &[String]) -> Value {
+        let files: Vec<_> =
+            self.files.iter().map(|(path, bytes)| json!({ "path": path.to_string_lossy(), "bytes": bytes })).collect();
+        let left_out: Vec<_> = self.left_out.iter().map(|path| path.to_string_lossy()).collect();
+        json!({ "code": self.folder.to_string_lossy(), "hash": self.hash, "bytes": self.bytes(), "files": files,
+                "left_out": left_out, "sent_to": sent, "held_by": held })
+    }
+
+    /// For people.
+    pub fn tell(&self, sent: &[String], held: &[String]) -> Result<()> {
+        let (files, bytes) = (count(self.files.len(), "file"), size_text(self.bytes()));
+        let mut line = format!("code '{}': {files}, {bytes}, hash {}", self.folder.display(), self.hash);
+        for (what, hosts) in [("sent to", sent), ("already on", held)] {
+            if !hosts.is_empty() {
+                line.push_str(&format!("; {what} {}", hosts.join(", ")));
+            }
+        }
+        print_line(&line)?;
+        if !sent.is_empty() {
+            let mut files: Vec<_> = self.files.iter().collect();
+            files.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+            for (path, bytes) in files.iter().take(SHOWN) {
+                print_line(&format!("  {}: {}", path.display(), size_text(*bytes)))?;
+            }
+            if let Some(more) = files.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+                print_line(&format!("  and {more} more, which are no larger; --json lists all"))?;
+            }
+        }
+        for link in &self.left_out {
+            gridloom_base::say!("gridloom: code: '{}' is a link to a folder, and was left out", link.display());
+        }
+        Ok(())
+    }
+}
+
+/// Enough digits that no two folders have the same.
+const HASH_DIGITS: usize = 32;
+
+/// Whether that can be the name of a copy: it becomes part of a path.
+pub fn is_hash(text: &str) -> bool {
+    text.len() == HASH_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The hash of an archive.
+pub fn hash_of(archive: &[u8]) -> String {
+    blake3::hash(archive).to_hex()[..HASH_DIGITS].to_string()
+}
+
+/// The folder that the property `code` of that file names, from the file's own folder on.
+pub fn code_folder(file: &Path, code: &str) -> Result<PathBuf> {
+    ensure!(!code.is_empty(), "code is empty: name a folder, such as \".\" for that of this file");
+    let folder = match code.strip_prefix("~/") {
+        Some(rest) => std::env::home_dir().context("this user has no home folder")?.join(rest),
+        None => file.parent().unwrap_or(Path::new("")).join(code),
+    };
+    let folder = folder.canonicalize().with_context(|| format!("code: '{}'", folder.display()))?;
+    ensure!(folder.is_dir(), "code: '{}' is no folder", folder.display());
+    Ok(folder)
+}
+
+/// Whether a word is a file of that folder.
+pub fn is_inside(folder: &Path, word: &str) -> bool {
+    Path::new(word).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        && folder.join(word).is_file()
+}
+
+/// Where Python looks for modules: in that folder first.
+pub fn python_path(code: &Path) -> Result<OsString> {
+    let before = std::env::var_os(PYTHON_PATH).filter(|path| !path.is_empty());
+    let folders = before.iter().flat_map(std::env::split_paths);
+    std::env::join_paths(std::iter::once(code.to_path_buf()).chain(folders)).context("the path of Python's modules")
+}
+
+/// Variable with folders of Python's modules.
+pub const PYTHON_PATH: &str = "PYTHONPATH";
+
+/// A folder that is looked through.
+struct Walk<'a> {
+    root: &'a Path,
+    /// By their paths in the folder.
+    files: BTreeMap<PathBuf, Found>,
+    left_out: Vec<PathBuf>,
+}
+
+struct Found {
+    bytes: u64,
+    is_executable: bool,
+}
+
+impl Walk<'_> {
+    fn enter(&mut self, inner: &Path) -> Result<()> {
+        let folder = self.root.join(inner);
+        let at = || format!("code: {}", folder.display());
+        for entry in fs::read_dir(&folder).with_context(at)? {
+            let entry = entry.with_context(at)?;
+            let (name, path) = (entry.file_name(), inner.join(entry.file_name()));
+            let name = name.to_string_lossy();
+            if name.starts_with('.') || name == "__pycache__" || name == "node_modules" || name.ends_with(".pyc") {
+                continue;
+            }
+            let is_link = entry.file_type().with_context(at)?.is_symlink();
+            // A link that leads nowhere has nothing that could be sent.
+            let Ok(metadata) = fs::metadata(entry.path()) else { continue };
+            if metadata.is_dir() && is_link {
+                self.left_out.push(path);
+            } else if metadata.is_dir() && !entry.path().join("pyvenv.cfg").exists() {
+                self.enter(&path)?;
+            } else if metadata.is_file() {
+                let is_executable = metadata.permissions().mode() & 0o100 != 0;
+                self.files.insert(path, Found { bytes: metadata.len(), is_executable });
+                ensure!(
+                    self.files.len() <= CODE_FILES_MAX,
+                    "code: '{}' has more than {CODE_FILES_MAX} files: name the folder with the modules alone",
+                    self.root.display()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        let bytes: u64 = self.files.values().map(|file| file.bytes).sum();
+        ensure!(!self.files.is_empty(), "code: '{}' has no file that could be sent", self.root.display());
+        if bytes > CODE_BYTES_MAX {
+            let (path, largest) = self.files.iter().max_by_key(|(_, file)| file.bytes).context("no file")?;
+            bail!(
+                "code: '{}' has {}, and at most {} are sent; the largest file is '{}' with {}: keep data elsewhere, in a folder whose \
+                 name begins with a dot, say, or name the folder with the modules alone",
+                self.root.display(),
+                size_text(bytes),
+                size_text(CODE_BYTES_MAX),
+                path.display(),
+                size_text(largest.bytes)
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with these files, removed with the guard.
+    fn with_folder<T>(name: &str, files: &[&str], run: impl FnOnce(&Path) -> T) -> T {
+        let folder = std::env::temp_dir().join(format!("gridloom-code-{}-{name}", std::process::id()));
+        for file in files {
+            let file = folder.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "x = 1\n").unwrap();
+        }
+        let result = run(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        result
+    }
+
+    #[test]
+    fn modules_are_sent_and_what_tools_leave_is_not() {
+        let sent = ["functions.py", "package/__init__.py", "package/data.txt"];
+        let left =
+            [".git/HEAD", ".env", "__pycache__/functions.cpython-311.pyc", "old.pyc", "env/pyvenv.cfg", "env/a.py"];
+        with_folder("kinds", &[&sent[..], &left[..]].concat(), |folder| {
+            std::os::unix::fs::symlink("package", folder.join("link")).unwrap();
+            std::os::unix::fs::symlink("nowhere", folder.join("broken")).unwrap();
+            let code = Code::pack(folder).unwrap();
+            let files: Vec<_> = code.files.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+            assert_eq!((files, code.bytes()), (sent.to_vec(), 18));
+            assert_eq!(code.left_out, [Path::new("link")]);
+        });
+    }
+
+    #[test]
+    fn the_hash_is_of_names_bytes_and_rights_alone() {
+        let files = ["a.py", "b/c.py"];
+        let one = with_folder("one", &files, |folder| Code::pack(folder).unwrap().hash);
+        let hash = with_folder("other", &files, |folder| {
+            let same = Code::pack(folder).unwrap().hash;
+            assert_eq!(same, one);
+            assert!(is_hash(&same) && !is_hash("../../../../../../../../etc/passwd"));
+            let program = folder.join("a.py");
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            let executable = Code::pack(folder).unwrap().hash;
+            fs::write(&program, "x = 2\n").unwrap();
+            [same, executable, Code::pack(folder).unwrap().hash]
+        });
+        assert!(hash[0] != hash[1] && hash[1] != hash[2], "{hash:?}");
+    }
+
+    #[test]
+    fn a_folder_that_is_too_large_names_its_largest_file() {
+        let why = with_folder("large", &["a.py", "data/field.bin"], |folder| {
+            let large = fs::File::options().write(true).open(folder.join("data/field.bin")).unwrap();
+            // A file without blocks.
+            large.set_len(CODE_BYTES_MAX).unwrap();
+            Code::pack(folder).err().unwrap().to_string()
+        });
+        assert!(why.contains("at most 100") && why.contains("'data/field.bin'"), "{why}");
+        let why = with_folder("empty", &[".hidden"], |folder| Code::pack(folder).err().unwrap().to_string());
+        assert!(why.contains("has no file"), "{why}");
+    }
+}

@@ -1,0 +1,179 @@
+//! The folder of a program goes to hosts with `gridloom up`: with a stub in place of `ssh`, with a real `sshd`, and in Slurm. What Python finds
+//! in it is tested with the package.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::up::{HEAD, Lab, host, pid};
+use super::{up_slurm, up_ssh};
+use crate::support::{said, succeeds};
+
+/// `found` says whether Python would find that file, `version` which folder the server has.
+const SENT: &str = r#"Module sent;
+Globals { #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h> }
+Define version(OUT int *version) { *version = VERSION; }
+Define found(IN string file, OUT int *found) {
+  const char *folders = getenv("PYTHONPATH");
+  char path[4096];
+  *found = 0;
+  if (folders) {
+    snprintf(path, sizeof path, "%.*s/%s", (int)strcspn(folders, ":"), folders, file);
+    *found = access(path, R_OK) == 0;
+  }
+}
+"#;
+
+const SERVER: &str = r#"role = "server", serve = "sent.idl --models none", code = "program""#;
+
+/// A folder beside the file of hosts.
+fn write_folder(lab: &Lab, version: u32) {
+    let folder = lab.folder.join("program");
+    for inner in ["package", ".git", "__pycache__"] {
+        std::fs::create_dir_all(folder.join(inner)).unwrap();
+    }
+    let version = SENT.replace("VERSION", &version.to_string());
+    for (file, text) in [("sent.idl", version.as_str()), ("package/one.py", "one = 1\n"), (".git/HEAD", "none\n")] {
+        std::fs::write(folder.join(file), text).unwrap();
+    }
+    std::fs::write(folder.join("large.txt"), vec![b'x'; 20_000]).unwrap();
+}
+
+/// What is said of the folder, among lines of JSON.
+fn code_of(lines: &[Value]) -> &Value {
+    lines.iter().find(|line| line["code"].is_string()).unwrap_or_else(|| panic!("{lines:?}"))
+}
+
+fn call(lab: &Lab, agent: &str, words: &[&str]) -> String {
+    succeeds(lab.command(&[&["call", "--agent", agent, "--json"], words].concat()))
+}
+
+/// Folders that are kept for that user.
+fn copies(home: &Path) -> usize {
+    let entries = std::fs::read_dir(home.join(".cache/gridloom/code")).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().path().join("sent.idl").exists()).count()
+}
+
+#[test]
+fn a_folder_goes_to_hosts_that_have_no_copy_and_servers_use_it() {
+    let lab = Lab::new("code", &[host("head", HEAD), host("a", SERVER), host("b", SERVER)].concat());
+    write_folder(&lab, 1);
+    let (lines, code) = lab.json(lab.up());
+    assert_eq!(code, 0, "{lines:?}");
+    let first = code_of(&lines);
+    let files: Vec<_> = first["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(files, ["large.txt", "package/one.py", "sent.idl"]);
+    assert_eq!((&first["sent_to"], &first["held_by"]), (&json!(["a", "b"]), &json!([])));
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap();
+    assert_eq!(call(&lab, agent, &["sent/version"]), "{\"results\":{\"version\":1}}\n");
+    for (file, found) in [("package/one.py", 1), (".git/HEAD", 0)] {
+        assert_eq!(call(&lab, agent, &["sent/found", file]), format!("{{\"results\":{{\"found\":{found}}}}}\n"));
+    }
+    // It is there; another one is not.
+    let (lines, _) = lab.json(lab.up());
+    let held = code_of(&lines);
+    let of_json = |code: &Value| [&code["hash"], &code["sent_to"], &code["held_by"]].map(Value::clone);
+    assert_eq!(of_json(held), [first["hash"].clone(), json!([]), json!(["a", "b"])]);
+    write_folder(&lab, 2);
+    let output = lab.up().output().unwrap();
+    let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(text.contains("; sent to a, b\n  large.txt: 19.53 KiB (20000 bytes)\n"), "{text}");
+    for server in ["a", "b"] {
+        assert!(errors.contains(&format!("{server}: 'server-{server}' runs on with the folder")), "{errors}");
+    }
+    assert_eq!(call(&lab, agent, &["sent/version"]), "{\"results\":{\"version\":1}}\n");
+    let (before, _) = lab.status();
+    let mut restart = lab.up();
+    restart.arg("--restart");
+    let (lines, code) = lab.json(restart);
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(call(&lab, agent, &["sent/version"]), "{\"results\":{\"version\":2}}\n");
+    let (after, _) = lab.status();
+    assert_eq!(before["server-a"]["code"], first["hash"]);
+    assert_eq!(after["server-a"]["code"], code_of(&lines)["hash"]);
+    assert_ne!(pid(&before["server-a"]), pid(&after["server-a"]));
+}
+
+#[test]
+fn copies_are_bounded_and_that_of_a_server_stays() {
+    let lab = Lab::new("copies", &[host("head", HEAD), host("a", SERVER)].concat());
+    write_folder(&lab, 0);
+    succeeds(lab.up());
+    let home = lab.folder.join("hosts/a");
+    for version in 1..8 {
+        write_folder(&lab, version);
+        assert!(lab.up().output().unwrap().status.success());
+    }
+    // That of the server, the last one, and four between them.
+    assert_eq!(copies(&home), 6);
+    let first = lab.status().0["server-a"]["code"].as_str().unwrap().to_string();
+    assert!(home.join(".cache/gridloom/code").join(first).join("package/one.py").exists());
+}
+
+#[test]
+fn a_folder_that_was_cut_short_is_not_used() {
+    let lab = Lab::new("code-cut", &[host("head", HEAD), host("cut", SERVER)].concat());
+    write_folder(&lab, 1);
+    let (lines, code) = lab.json(lab.up());
+    let cut = lines.iter().find(|line| line["host"] == "cut").unwrap();
+    assert!(code == 3 && cut["error"].as_str().unwrap().contains("has not come whole"), "{lines:?}");
+    succeeds(lab.up());
+    assert_eq!((lab.status().1, copies(&lab.folder.join("hosts/cut"))), (0, 1));
+}
+
+#[test]
+fn a_folder_that_cannot_be_sent_is_refused_before_anything_starts() {
+    let lab = Lab::new("code-none", &[host("head", HEAD), host("a", SERVER)].concat());
+    let (code, why) = said(lab.up());
+    assert!(code == 1 && why.contains("host 'a': code: '") && why.contains("program': No such file"), "{why}");
+    std::fs::create_dir(lab.folder.join("program")).unwrap();
+    let (code, why) = said(lab.up());
+    assert!(code == 1 && why.contains("has no file that could be sent"), "{why}");
+    assert!(!lab.folder.join("hosts/head").exists());
+}
+
+#[test]
+fn a_folder_goes_by_ssh_also_through_a_jump_host() {
+    let mut lab = Lab::new("code-ssh", "");
+    let Some([head, a, _]) = up_ssh::hosts(&mut lab) else { return };
+    let built = up_ssh::BUILT;
+    let jump = format!("{SERVER}, jump = \"127.0.0.1:{head}\"");
+    let both = format!("{SERVER}, agent_listen = \"127.0.0.1:0\"").replace("\"server\"", "\"agent, server\"");
+    lab.write(&[up_ssh::host("head", head, built, &both), up_ssh::host("a", a, built, &jump)].concat());
+    write_folder(&lab, 3);
+    let (lines, code) = lab.json(lab.up());
+    assert_eq!(code, 0, "{lines:?}");
+    assert_eq!(code_of(&lines)["sent_to"], json!(["a", "head"]));
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap();
+    assert_eq!(call(&lab, agent, &["sent/version"]), "{\"results\":{\"version\":3}}\n");
+    assert_eq!(call(&lab, agent, &["sent/found", "package/one.py"]), "{\"results\":{\"found\":1}}\n");
+    for name in ["head", "a"] {
+        assert_eq!(copies(&lab.folder.join("homes").join(name)), 1);
+    }
+    let (lines, _) = lab.json(lab.up());
+    assert_eq!(code_of(&lines)["held_by"], json!(["a", "head"]));
+}
+
+/// Nodes share the home folder: one of them receives it.
+#[test]
+fn nodes_of_an_allocation_get_the_folder_once() {
+    let Some(slurm) = up_slurm::Slurm::start() else { return };
+    let job = slurm.allocate(&["--nodes=2"]);
+    let mut lab = slurm.lab("code-slurm", "sent.idl --models none");
+    let file = lab.folder.join("grid.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("role = ", "code = \"program\", role = ");
+    std::fs::write(&file, text).unwrap();
+    write_folder(&lab, 4);
+    lab.variables.push(("XDG_CACHE_HOME", lab.folder.join(".cache").to_str().unwrap().into()));
+    let (lines, code) = lab.json(up_slurm::up(&lab, &["--job", &job]));
+    assert_eq!(code, 0, "{lines:?}");
+    let code = code_of(&lines);
+    let number = |key: &str| code[key].as_array().unwrap().len();
+    assert_eq!((number("sent_to"), number("held_by"), copies(&lab.folder)), (1, 1, 1), "{code}");
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap();
+    assert_eq!(call(&lab, agent, &["sent/version"]), "{\"results\":{\"version\":4}}\n");
+    succeeds(lab.command(&["down"]));
+}
