@@ -372,6 +372,9 @@ impl Simulation {
             Life::Hung | Life::Dead => return,
         }
         self.kernel.note(|trace, now| trace.input(now, node, &input, digest));
+        if let Input::Calling { task, waits } = input {
+            self.tasks.heard_of(node, task, waits);
+        }
         let mut effects = std::mem::take(&mut self.effects);
         let now = self.now();
         self.nodes.node_mut(node).machine.handle(now, input, &mut effects);

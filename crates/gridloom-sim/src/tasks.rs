@@ -87,6 +87,8 @@ pub(crate) struct Tasks {
 struct Running {
     started: Time,
     stage: Stage,
+    /// Whether its server knows that it waits for shared data, and so starts another in its slot.
+    is_known_to_wait: bool,
 }
 
 #[derive(Debug)]
@@ -97,6 +99,13 @@ enum Stage {
     Shares { task: Arc<Task>, has_computed: bool },
     /// Its time is over, and its body waits for what its program says.
     CallsBack(Arc<Task>),
+}
+
+impl Running {
+    /// Whether its server counts it among those that take slots. A task that waits for its program takes none.
+    fn takes_slot(&self) -> bool {
+        !self.is_known_to_wait && !matches!(self.stage, Stage::CallsBack(_))
+    }
 }
 
 /// Results' true descriptions.
@@ -144,9 +153,8 @@ impl Tasks {
     /// If the server has no slot for it, runs it already, or lacks one of its inputs.
     pub(crate) fn start(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>, waits: bool) {
         let (name, slots, node, id) = (place.name, place.slots, place.node, task.id);
-        // A task that waits for its program takes no slot.
-        let moving = self.of(node).filter(|(_, running)| matches!(running.stage, Stage::Moves(_))).count();
-        assert!((moving as u64) < u64::from(slots), "'{name}' starts {id} with {moving} of {slots} slots taken");
+        let taken = self.of(node).filter(|(_, running)| running.takes_slot()).count();
+        assert!((taken as u64) < u64::from(slots), "'{name}' starts {id} with {taken} of {slots} slots taken");
         assert!(!self.running.contains_key(&(node, id)), "'{name}' starts {id} twice");
         for datum in task.inputs() {
             assert!(place.store.value(datum).is_some(), "'{name}' starts {id} without its input {datum}");
@@ -154,7 +162,14 @@ impl Tasks {
         kernel.see(|| Seen::TaskBegins { node, task: &task });
         let started = kernel.now();
         let stage = if waits { Stage::Shares { task, has_computed: false } } else { self.moves(kernel, place, task) };
-        self.running.insert((node, id), Running { started, stage });
+        self.running.insert((node, id), Running { started, stage, is_known_to_wait: false });
+    }
+
+    /// A server hears that a task waits, or goes on. The task has gone on before: other inputs of its server may come in between.
+    pub(crate) fn heard_of(&mut self, node: NodeId, task: TaskId, waits: bool) {
+        if let Some(running) = self.running.get_mut(&(node, task)) {
+            running.is_known_to_wait = waits;
+        }
     }
 
     /// Has a task's files written and read; without any it computes.
@@ -306,7 +321,7 @@ impl Tasks {
 
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self, kernel: &Kernel) {
-        for ((node, task), Running { started, stage }) in &self.running {
+        for ((node, task), Running { started, stage, .. }) in &self.running {
             assert!(*started <= kernel.now(), "{task} has started at {started}, in the future");
             let Stage::Moves(action) = stage else { continue };
             let purpose = kernel.purpose(*action);
@@ -429,6 +444,24 @@ mod tests {
         for serial in [1, 2, 3] {
             tasks.start(&mut kernel, &place(&mut store), task(serial), false);
         }
+    }
+
+    /// Found by the soak (seed 67637): another task ended before the server had heard that the first had gone on.
+    #[test]
+    fn a_task_that_goes_on_takes_its_slot_when_its_server_hears_of_it() {
+        let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
+        let (node, first) = (NodeId(2), task(1).id);
+        let taken = |tasks: &Tasks| tasks.of(node).filter(|(_, running)| running.takes_slot()).count();
+        tasks.start(&mut kernel, &place(&mut store), task(1), true);
+        assert_eq!(taken(&tasks), 1, "the server has not heard yet that it waits");
+        tasks.heard_of(node, first, true);
+        tasks.start(&mut kernel, &place(&mut store), task(2), false);
+        assert!(tasks.go_on(&mut kernel, place(&mut store), first).is_none());
+        tasks.start(&mut kernel, &place(&mut store), task(3), false);
+        assert_eq!(taken(&tasks), 2);
+        tasks.heard_of(node, first, false);
+        assert_eq!(taken(&tasks), 3, "what goes on asks for no slot");
+        tasks.check(&kernel);
     }
 
     #[test]
