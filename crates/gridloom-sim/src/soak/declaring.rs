@@ -11,16 +11,12 @@ use gridloom_base::{Dtype, GroupId, Meta, NodeId, SplitMix64, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Task, TaskKind, Terms};
 use gridloom_idl::{Actual, Definition};
 
+use super::agenda::{self, Habits};
 use super::declared::{OWN, offered};
 use super::ledger::Ledger;
 use super::workload::{PlainCall, Work};
 
-/// One client of so many calls no such function.
-const ONE_WITHOUT_OF: u64 = 2;
-const ACTS_MAX: u64 = 12;
-/// Most acts are within the first time, the others within the second.
-const SOON_NS: u64 = 3 * SECOND_NS;
-const LATE_NS: u64 = 20 * SECOND_NS;
+const HABITS: Habits = Habits { one_without_of: 2, acts_max: 12, soon_ns: 3 * SECOND_NS, late_ns: 20 * SECOND_NS };
 /// A call waits for a name no longer than for a time between these, and a group for the greater.
 const WAITS_NS: Range<u64> = 5 * SECOND_NS..40 * SECOND_NS;
 /// Numbers of names that all programs replace.
@@ -64,15 +60,8 @@ pub(super) struct Declaring {
 
 impl Declaring {
     pub(super) fn new(now: Time, client: NodeId, mut random: SplitMix64, elements: u64) -> Declaring {
-        let mut agenda = Vec::new();
-        if random.below(ONE_WITHOUT_OF) > 0 {
-            for _ in 0..random.below(ACTS_MAX) {
-                let within_ns = if random.below(4) == 0 { LATE_NS } else { SOON_NS };
-                agenda.push((now + random.below(within_ns), DRAWN[random.below(DRAWN.len() as u64) as usize]));
-            }
-            agenda.sort();
-        }
-        Declaring { client, random, functions: offered(), elements, agenda: agenda.into(), made: 0, names: 0 }
+        let agenda = agenda::draw(now, &mut random, &DRAWN, &HABITS).unwrap_or_default().into();
+        Declaring { client, random, functions: offered(), elements, agenda, made: 0, names: 0 }
     }
 
     pub(super) fn next_at(&self) -> Option<Time> {

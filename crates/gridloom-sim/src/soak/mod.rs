@@ -8,6 +8,7 @@
 //! **Invariants.** A run is a function of its seed and scenario: the same trace, the same verdict. Random faults spare
 //! the last server, so that all work can be done. An error is accepted only for a stated cause (`invariants/causes.rs`).
 
+mod agenda;
 mod declared;
 mod declaring;
 mod insider;

@@ -10,6 +10,7 @@ use gridloom_base::{DatumId, GroupId, Method, NodeId, SplitMix64, TaskId, Time};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, NameCommand};
 
+use super::agenda::{self, Habits};
 use super::declaring::{Declaring, Due};
 use super::ledger::Ledger;
 use super::shared::Asked;
@@ -17,12 +18,7 @@ use super::workload::{Draw, Work, array};
 use crate::simulation::Simulation;
 
 const NAMES: [&str; 4] = ["mesh", "run/1", "run/2", "ab"];
-/// One client of so many has nothing to do with names.
-const ONE_WITHOUT_OF: u64 = 3;
-const ACTS_MAX: u64 = 24;
-/// Most acts are within the first time, the others within the second.
-const SOON_NS: u64 = 3 * SECOND_NS;
-const LATE_NS: u64 = 40 * SECOND_NS;
+const HABITS: Habits = Habits { one_without_of: 3, acts_max: 24, soon_ns: 3 * SECOND_NS, late_ns: 40 * SECOND_NS };
 /// After it has nothing more to do, it waits so long for names that nobody has put.
 const PATIENCE_NS: u64 = 2 * SECOND_NS;
 
@@ -116,21 +112,17 @@ pub(super) struct Naming {
 
 impl Naming {
     pub(super) fn new(now: Time, node: NodeId, mut random: SplitMix64, draw: Draw) -> Naming {
-        let mut agenda = Vec::new();
-        if random.below(ONE_WITHOUT_OF) > 0 {
-            for _ in 0..random.below(ACTS_MAX) {
-                let within_ns = if random.below(4) == 0 { LATE_NS } else { SOON_NS };
-                agenda.push((now + random.below(within_ns), DRAWN[random.below(DRAWN.len() as u64) as usize]));
-            }
-            agenda.sort();
+        let agenda = agenda::draw(now, &mut random, &DRAWN, &HABITS).map(|mut agenda| {
             let last = agenda.last().map_or(now, |(at, _)| *at);
             agenda.push((last + PATIENCE_NS, Act::End));
-        }
+            agenda
+        });
+        let agenda = agenda.unwrap_or_default().into();
         let draw = Draw { random: SplitMix64::new(random.next_u64()), next_group: GROUPS_FROM, ..draw };
         let apart = SplitMix64::new(random.clone().next_u64() ^ DECLARING);
         let declaring = Declaring::new(now, node, apart, draw.elements);
         let (asks, found, awaited, parts, lent, own) = Default::default();
-        Naming { node, random, draw, agenda: agenda.into(), asks, next: 0, found, awaited, parts, lent, own, declaring }
+        Naming { node, random, draw, agenda, asks, next: 0, found, awaited, parts, lent, own, declaring }
     }
 
     pub(super) fn next_at(&self) -> Option<Time> {
