@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import gridloom as gl
+import numpy as np
 import pytest
 
 PROGRAM = Path(gl.__file__).parent / "bin" / "gridloom"
@@ -29,7 +30,7 @@ properties = {{ address = "127.0.0.1", ssh = "head", gridloom = "{program}", age
 [[host]]
 name = "node"
 speed = "1Gf"
-properties = {{ address = "127.0.0.1", ssh = "node", gridloom = "{program}", python = "{python}", serve = "offered.py --run-code", code = "." }}
+properties = {{ address = "127.0.0.1", ssh = "node", gridloom = "{program}", python = "{python}", packages = "numpy", serve = "offered.py --run-code", code = "." }}
 """
 
 HELPER = "def twice(x):\n    return 2 * x\n"
@@ -49,7 +50,7 @@ def folder(tmp_path):
 
 
 def run(folder, *words):
-    environment = {**os.environ, "XDG_STATE_HOME": os.fspath(folder / ".mine"), "GRIDLOOM_MODELS": "none"}
+    environment = {**os.environ, "GRIDLOOM_PYTHON": sys.executable, "XDG_STATE_HOME": os.fspath(folder / ".mine"), "GRIDLOOM_MODELS": "none"}
     done = subprocess.run([PROGRAM, *words, "--json"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -62,6 +63,9 @@ def test_functions_are_found_by_module_and_name(folder, monkeypatch):
     monkeypatch.syspath_prepend(os.fspath(folder))
     lines = run(folder, "up", os.fspath(folder / "grid.toml"), "--ssh", os.fspath(folder / "ssh"))
     try:
+        python = next(line["python"] for line in lines if line.get("host") == "node")
+        assert python["packages"] == {"gridloom": gl.__version__, "numpy": np.__version__}
+        assert not any("skew" in line for line in lines)
         code = next(line for line in lines if "code" in line)
         assert {file["path"] for file in code["files"]} >= {"inner/helper.py", "sent_module.py", "offered.py"}
         import sent_module

@@ -27,5 +27,6 @@ mod timeline;
 mod unlike_hosts;
 mod up;
 mod up_code;
+mod up_python;
 mod up_slurm;
 mod up_ssh;

@@ -169,7 +169,7 @@ fn hosts_that_fail_are_named_and_the_others_go_on() {
     let server = r#"role = "server", serve = "OFFER""#;
     let names = ["silent", "locked", "bare", "old", "full"];
     let failing: String = names.iter().map(|name| host(name, server)).collect();
-    let missing = host("missing", r#"role = "server", serve = "missing.py""#);
+    let missing = host("missing", r#"role = "server", serve = "missing.idl""#);
     let lab = Lab::new("failing", &[three(), failing, missing].concat());
     let (lines, code) = lab.json(lab.up());
     assert_eq!(code, 3, "{lines:?}");
@@ -180,7 +180,7 @@ fn hosts_that_fail_are_named_and_the_others_go_on() {
         ("locked", "it refuses the key: ada@locked: Permission denied", "ssh-copy-id"),
         ("bare", "there is no program 'gridloom' on its path", "send = true"),
         ("old", "gridloom there is of version 0.0.1, and here of", "install the same version"),
-        ("missing", "'server-missing' did not start: gridloom: missing.py", "read its log there"),
+        ("missing", "'server-missing' did not start: gridloom: missing.idl", "read its log there"),
     ];
     for (name, why, remedy) in expected {
         let line = of(name);

@@ -33,6 +33,7 @@ use super::copies;
 use super::folders::state_folder;
 use super::plan::{AGENT, CPUS};
 use super::process::{Process, stop, wait_for};
+use super::python::{Environment, Unfit};
 use super::request::{Action, Answer, CODE, Launch, PartState, Refusal, Reply, Request, Start, State, Stay, VERSION};
 use super::slurm::CPUS_VARIABLE;
 use super::stay::stay;
@@ -71,11 +72,18 @@ struct Staying {
     stay: Stay,
 }
 
-/// `rest` is what follows the line.
-fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<Reply, Refusal> {
-    let other = |error: anyhow::Error| match error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind) {
+fn of_error(error: &anyhow::Error) -> Refusal {
+    match error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => Refusal::Full(format!("{error:#}")),
         _ => Refusal::Other(format!("{error:#}")),
+    }
+}
+
+/// `rest` is what follows the line.
+fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<Reply, Refusal> {
+    let other = |error: anyhow::Error| match error.downcast::<Unfit>() {
+        Ok(Unfit { why, remedy }) => Refusal::Unfit { why, remedy },
+        Err(error) => of_error(&error),
     };
     // Only the version has the same place in all versions.
     let whole: Value = serde_json::from_str(line).map_err(|error| other(anyhow!("no request: {error}")))?;
@@ -161,11 +169,13 @@ impl Host {
     fn start(&self, start: &Start) -> Result<Vec<PartState>> {
         let mut states = Vec::new();
         for launch in &start.parts {
-            let state = match self.running(&launch.label)? {
+            let mut state = match self.running(&launch.label)? {
                 Some(running) if running.drains => bail!("'{}' drains: start it again when it has ended", launch.label),
                 Some(_) => self.look(&launch.label)?,
                 None => self.start_one(launch, start)?,
             };
+            // That of one that runs was good enough for it: it is told what it lacks.
+            state.python = state.python.or_else(|| python_of(launch, start).ok().flatten().map(|(_, found)| found));
             let is_failed = state.state == State::Failed;
             states.push(state);
             if is_failed {
@@ -176,6 +186,8 @@ impl Host {
     }
 
     fn start_one(&self, launch: &Launch, start: &Start) -> Result<PartState> {
+        let python = python_of(launch, start)?;
+        python.iter().try_for_each(|(_, found)| found.check())?;
         let log = self.new_log(&launch.label)?;
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
         let program = std::env::current_exe().context("this program's own path")?;
@@ -190,10 +202,13 @@ impl Host {
             _ if word == CPUS => own_cpus().into(),
             _ => word.into(),
         });
-        command.args(words).arg("--json").env(SECRET_VARIABLE, &start.secret);
+        command.args(words);
+        if let Some((file, _)) = &python {
+            command.arg("--python").arg(file);
+        }
+        command.arg("--json").env(SECRET_VARIABLE, &start.secret);
         command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).stdout(out).stderr(log);
-        let home = std::env::home_dir().context("this user has no home folder")?;
-        let folder = start.folder.as_deref().map_or(home.clone(), |folder| home.join(folder));
+        let folder = working_folder(start)?;
         command.current_dir(&folder).env("PWD", &folder);
         // Signals to this command's group are not for it.
         command.process_group(0);
@@ -207,7 +222,7 @@ impl Host {
         let until = Instant::now() + Duration::from_secs_f64(start.wait_s);
         let why = loop {
             if self.ready(&launch.label).is_some() {
-                return self.look(&launch.label);
+                return Ok(PartState { python: python.map(|(_, found)| found), ..self.look(&launch.label)? });
             }
             if child.try_wait()?.is_some() {
                 break self.last_line(&launch.label).unwrap_or_else(|| "it ended at once, without a word".into());
@@ -291,6 +306,7 @@ impl Host {
             why: if running.is_some() { None } else { self.last_line(label) },
             pid: running.as_ref().map(|running| running.process.pid),
             code: running.and_then(|running| running.code),
+            python: None,
         })
     }
 
@@ -351,6 +367,19 @@ impl Host {
         }
         labels.iter().map(|label| self.look(label)).collect()
     }
+}
+
+/// The Python that runs the functions of a part, and what it has.
+fn python_of(launch: &Launch, start: &Start) -> Result<Option<(PathBuf, Environment)>> {
+    let Some(asked) = &launch.python else { return Ok(None) };
+    let file = asked.file(&working_folder(start)?)?;
+    let code = launch.code.as_deref().map(copies::path).transpose()?;
+    Ok(Some((file.clone(), asked.look(&file, code.as_deref())?)))
+}
+
+fn working_folder(start: &Start) -> Result<PathBuf> {
+    let home = std::env::home_dir().context("this user has no home folder")?;
+    Ok(start.folder.as_deref().map_or(home.clone(), |folder| home.join(folder)))
 }
 
 /// Hashes of the folders that servers of this user's grids use, also on other hosts that have the same home folder.

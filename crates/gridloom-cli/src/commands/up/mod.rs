@@ -12,6 +12,7 @@ mod host;
 mod pbs;
 mod plan;
 mod process;
+mod python;
 mod remote;
 mod request;
 mod slurm;
@@ -32,7 +33,7 @@ pub use drain::run as run_drain;
 pub use host::run as run_host;
 pub use status::run as run_status;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -46,6 +47,7 @@ use super::{absolute, count, hide_memory, print_json, print_line};
 use code::Code;
 use fault::Trouble;
 use plan::{AGENT, Planned, Reach};
+use python::{Asked, Environment, skews, usual};
 use remote::{Copy, own_copy};
 use request::{Action, CODE, Launch, PartState, Start, State};
 use source::{Found, Source};
@@ -146,6 +148,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         copy,
         codes,
         given: Mutex::default(),
+        pythons: Mutex::default(),
         options,
     };
     up.grid.write()?;
@@ -168,6 +171,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         true => up.restart_servers(&hosts, &agent)?,
     };
     up.tell_codes()?;
+    up.tell_skews(&hosts)?;
     let is_free = |host: &str| troubles.iter().any(|trouble| trouble.host == host && !trouble.may_run);
     forget(up.grid, &known, &hosts, |host| host == head.name || !is_free(host))?;
     let (servers, failed) = (hosts.iter().filter(|host| host.server.is_some()).count(), troubles.len());
@@ -230,6 +234,8 @@ struct Up<'a> {
     codes: Vec<Code>,
     /// Hosts that have one, its hash, and whether the host had it before.
     given: Mutex<Vec<(String, String, bool)>>,
+    /// What the Python of each host has.
+    pythons: Mutex<BTreeMap<String, Environment>>,
     options: &'a Options,
 }
 
@@ -343,6 +349,26 @@ impl Up<'_> {
         Ok(())
     }
 
+    /// In which versions of Python and its packages hosts differ from this machine.
+    fn tell_skews(&self, hosts: &[Planned]) -> Result<()> {
+        let pythons = self.pythons.lock().unwrap_or_else(PoisonError::into_inner);
+        if pythons.is_empty() {
+            return Ok(());
+        }
+        let asked = hosts.iter().filter_map(|host| host.server.as_ref()?.python.as_ref());
+        let packages = asked.flat_map(|asked| asked.packages.clone()).collect::<BTreeSet<String>>();
+        let asked = Asked { interpreter: None, packages: packages.into_iter().collect() };
+        // Without a Python here, hosts are compared with one another.
+        let here = asked.look(&usual(), None).ok();
+        for skew in skews(here.as_ref(), &pythons) {
+            match self.options.json {
+                true => print_json(&skew.json())?,
+                false => gridloom_base::say!("gridloom: {skew}"),
+            }
+        }
+        Ok(())
+    }
+
     fn start(&self, host: &Planned, part: Option<Launch>) -> Result<Vec<PartState>, Trouble> {
         let code = part.as_ref().and_then(|part| part.code.clone());
         let parts = part.into_iter().collect();
@@ -365,6 +391,9 @@ impl Up<'_> {
                         old.label
                     );
                 }
+                let found = states.iter().filter_map(|state| state.python.clone());
+                let found = found.map(|found| (host.name.clone(), found));
+                self.pythons.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
                 Ok(states)
             }
             Some(failed) => Err(Trouble {
@@ -385,7 +414,9 @@ impl Up<'_> {
     fn tell(&self, host: &Planned, result: Result<&str, &Trouble>) -> Result<()> {
         match (result, self.options.json) {
             (Ok(address), true) => {
-                print_json(&json!({ "host": host.name, "parts": host.labels(), "address": address }))
+                let pythons = self.pythons.lock().unwrap_or_else(PoisonError::into_inner);
+                let python = pythons.get(&host.name).map(Environment::json);
+                print_json(&json!({ "host": host.name, "parts": host.labels(), "address": address, "python": python }))
             }
             (Ok(address), false) => print_line(&format!("{}: {} at {address}", host.name, host.labels().join(", "))),
             (Err(trouble), true) => print_json(&trouble_json(trouble)),

@@ -10,6 +10,7 @@ use gridloom_testbed::spec::read_platform;
 
 use super::code::{code_folder, is_inside};
 use super::folders::check_name;
+use super::python::Asked;
 use super::remote::{Target, Way};
 use super::request::{CODE, Launch};
 use super::slurm::Step;
@@ -186,7 +187,7 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
             let known = properties.get("agent_listen").or(site.agent_address);
             let listen = known.map_or(format!("{address}:{agent_port}"), str::to_string);
             common(&mut words, &listen);
-            Launch { label: AGENT.into(), words, code: None }
+            Launch { label: AGENT.into(), words, code: None, python: None }
         });
         let server = site.server.map(|role| -> Result<Launch> {
             let server = role.server(platform, &[])?;
@@ -202,13 +203,14 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
                 Some(code) if is_inside(code, &word) => format!("{CODE}{word}"),
                 _ => word,
             };
-            words.extend(properties.served()?.into_iter().map(in_code));
+            let served = properties.served()?;
+            let python = properties.python(&served);
+            words.extend(served.into_iter().map(in_code));
             words.extend(["--name".into(), server_name.clone(), "--slots".into(), slots]);
             words.extend(properties.get("memory").into_iter().flat_map(|size| ["--memory".into(), size.to_string()]));
-            words.extend(properties.get("python").into_iter().flat_map(|file| ["--python".into(), file.to_string()]));
             words.extend(server.plain.then(|| "--plain".to_string()));
             common(&mut words, properties.get("listen").unwrap_or(&format!("{address}:0")));
-            Ok(Launch { label: format!("server-{server_name}"), words, code: None })
+            Ok(Launch { label: format!("server-{server_name}"), words, code: None, python })
         });
         Ok(Planned {
             name: name.clone(),
@@ -249,8 +251,25 @@ impl Properties<'_> {
                 bail!("{key} = '{text}' is no such name");
             }
         }
+        let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        for name in self.get("packages").unwrap_or_default().split([',', ' ']) {
+            ensure!(
+                is_name(name) && !name.starts_with('-'),
+                "packages: '{name}' is no name of a package; separate names by commas"
+            );
+        }
         ensure!(self.get("port") != Some("0"), "port: expected 1 to 65535");
         Ok(())
+    }
+
+    /// The Python of a server that has functions of Python, or names its Python.
+    fn python(&self, served: &[String]) -> Option<Asked> {
+        let interpreter = self.get("python").map(str::to_string);
+        let packages = self.get("packages").unwrap_or_default().split([',', ' ']).filter(|name| !name.is_empty());
+        let packages: Vec<String> = packages.map(str::to_string).collect();
+        let is_python = |word: &String| word == "--run-code" || word.ends_with(".py");
+        let is_needed = interpreter.is_some() || !packages.is_empty() || served.iter().any(is_python);
+        is_needed.then_some(Asked { interpreter, packages })
     }
 
     /// Words of 'gridloom serve': what is offered, and further options.
@@ -340,7 +359,7 @@ mod tests {
             name = "node"
             speed = "1Gf"
             cores = 4
-            properties = { serve = "functions.py --disk '/a b'", memory = "2GiB", python = "python3.12", listen = "0.0.0.0:7801", jump = "head" }
+            properties = { serve = "functions.py --disk '/a b'", memory = "2GiB", python = "python3.12", packages = "numpy, scipy", listen = "0.0.0.0:7801", jump = "head" }
             "#,
         )
         .unwrap();
@@ -351,8 +370,12 @@ mod tests {
         let words = node.server.as_ref().unwrap().words.join(" ");
         assert_eq!(
             words,
-            "serve functions.py --disk /a b --name node --slots 4 --memory 2GiB --python python3.12 --listen 0.0.0.0:7801 \
-             --advertise node:7801"
+            "serve functions.py --disk /a b --name node --slots 4 --memory 2GiB --listen 0.0.0.0:7801 --advertise node:7801"
+        );
+        let asked = node.server.as_ref().unwrap().python.as_ref().unwrap();
+        assert_eq!(
+            (asked.interpreter.as_deref(), &asked.packages[..]),
+            (Some("python3.12"), &["numpy".into(), "scipy".into()][..])
         );
     }
 
@@ -383,6 +406,7 @@ mod tests {
         assert!(refused("agent", r#"serve = "--run-code --agent=b:1""#).contains("leave it out"));
         assert!(refused("option", r#"address = "-oProxyCommand=x", serve = "--run-code""#).contains("no such name"));
         assert!(refused("send", r#"send = "perhaps", serve = "--run-code""#).contains("true or false"));
+        assert!(refused("packages", r#"packages = "numpy>=2", serve = "--run-code""#).contains("no name of a package"));
         assert!(refused("port", r#"port = 70000, serve = "--run-code""#).contains("65535"));
         let missing = refused("code", r#"code = "missing", serve = "--run-code""#);
         assert!(missing.contains("missing': No such file"), "{missing}");

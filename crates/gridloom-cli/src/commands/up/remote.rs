@@ -303,6 +303,7 @@ fn refused(refusal: Refusal) -> Fault {
             "install the same version there, or let 'up' copy this program: send = true",
         ),
         Refusal::Full(why) => Fault::new(format!("no room: {why}"), FULL),
+        Refusal::Unfit { why, remedy } => Fault::new(why, &remedy),
         Refusal::Other(why) => Fault { may_run: true, ..Fault::new(why, "correct it there, then start again") },
     }
 }

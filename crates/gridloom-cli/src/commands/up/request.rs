@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::python::{Asked, Environment};
+
 /// This program's version: both sides must have the same.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -84,6 +86,8 @@ pub struct Launch {
     pub words: Vec<String>,
     /// Hash of the program's folder, in which Python finds its modules. Words may begin with it: see [`CODE`].
     pub code: Option<String>,
+    /// The Python that runs its functions, if it has any of Python.
+    pub python: Option<Asked>,
 }
 
 /// Beginning of a word of a launch that stands for the copy of the program's folder.
@@ -121,13 +125,15 @@ pub struct PartState {
     pub why: Option<String>,
     /// Hash of the program's folder with which it runs.
     pub code: Option<String>,
+    /// What its Python has, if that was asked.
+    pub python: Option<Environment>,
 }
 
 impl PartState {
     /// A part that was ended from outside, with all that ran on its host.
     pub fn lost(label: &str, why: &str) -> PartState {
         let (label, log, why) = (label.into(), String::new(), Some(why.into()));
-        PartState { label, state: State::Ended, pid: None, address: None, log, why, code: None }
+        PartState { label, state: State::Ended, pid: None, address: None, log, why, code: None, python: None }
     }
 }
 
@@ -161,6 +167,8 @@ pub enum Refusal {
     Version(String),
     /// The folder for logs takes nothing more.
     Full(String),
+    /// Its Python lacks something.
+    Unfit { why: String, remedy: String },
     /// Anything else.
     Other(String),
 }
