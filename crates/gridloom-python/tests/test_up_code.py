@@ -61,8 +61,8 @@ pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="there is no gridl
 
 def test_functions_are_found_by_module_and_name(folder, monkeypatch):
     monkeypatch.syspath_prepend(os.fspath(folder))
-    lines = run(folder, "up", os.fspath(folder / "grid.toml"), "--ssh", os.fspath(folder / "ssh"))
     try:
+        lines = run(folder, "up", os.fspath(folder / "grid.toml"), "--ssh", os.fspath(folder / "ssh"))
         python = next(line["python"] for line in lines if line.get("host") == "node")
         assert python["packages"] == {"gridloom": gl.__version__, "numpy": np.__version__}
         assert not any("skew" in line for line in lines)

@@ -144,7 +144,7 @@ impl Slurm {
         path(&self.folder.join("slurm.conf")).into()
     }
 
-    fn command(&self, program: &str, words: &[&str]) -> Command {
+    pub fn command(&self, program: &str, words: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(words).env("SLURM_CONF", self.settings()).env_remove("GRIDLOOM_SECRET");
         command

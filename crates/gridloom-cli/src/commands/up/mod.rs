@@ -2,6 +2,7 @@
 //!
 //! The agent starts first, then all servers at the same time. A host that fails is named, and the others go on.
 
+mod allocate;
 mod code;
 mod copies;
 mod down;
@@ -40,7 +41,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use gridloom_net::identity::{Secret, random};
+use gridloom_net::identity::Secret;
 use serde_json::{Value, json};
 
 use super::{absolute, count, hide_memory, print_json, print_line};
@@ -61,7 +62,7 @@ use state::{Grid, Host};
 /// goes along through ssh's standard input.
 ///
 /// With --slurm or --pbs the hosts are the nodes of a job: see the page "In a job of Slurm or PBS". Then the number of the job is part of the
-/// grid's name.
+/// grid's name, unless the command asks for the job itself, as the property 'sbatch' says.
 ///
 /// What runs already stays as it is, so that you can run the command again after you have corrected a host. 'gridloom status' and
 /// 'gridloom down' find the grid by its name. The exit status is 0 if everything runs, 3 if some hosts failed, and 1 if there is no
@@ -130,20 +131,36 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (None, None, _) => bail!("{}: no file", options.file.display()),
     };
     let _lock = state::lock(&name)?;
-    let mut before = Grid::read(&name)?;
+    let before = Grid::read(&name)?;
+    let known: Vec<String> = before.iter().flat_map(|grid| &grid.hosts).map(|host| host.name.clone()).collect();
+    let mut grid = grid_of(&name, before, options)?;
+    match options.source.allocate(&mut grid).and_then(|()| start(options, grid.clone(), &known)) {
+        Err(error) if known.is_empty() => {
+            // What has failed before anything was started leaves no job behind.
+            match Grid::read(&name)?.filter(|grid| grid.hosts.is_empty()) {
+                Some(grid) => grid.remove().and(Err(error)),
+                None => Err(error),
+            }
+        }
+        done => done,
+    }
+}
+
+/// Starts what the file has. `known` are hosts that the grid had before.
+fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCode> {
+    let name = before.name.clone();
     let reach = Reach { ssh: options.ssh.0.clone(), connect_s: options.connect_timeout };
-    let found = options.source.find(&options.file, before.as_ref(), &reach, options.trust_this_network)?;
+    let found = options.source.find(&options.file, &before, &reach, options.trust_this_network)?;
     let Found { mut hosts, gone } = found;
-    before.iter_mut().for_each(|grid| grid.hosts.retain(|host| !gone.contains(&host.name)));
+    before.hosts.retain(|host| !gone.contains(&host.name));
     let copy = hosts.iter().any(|host| host.is_sent).then(own_copy).transpose().context("this program's own file")?;
     for host in hosts.iter_mut().filter(|host| host.is_sent) {
         host.target.gridloom = copy.as_ref().map(Copy::path).unwrap_or_default();
     }
-    let known: Vec<String> = before.iter().flat_map(|grid| &grid.hosts).map(|host| host.name.clone()).collect();
     let codes: BTreeSet<&Path> = hosts.iter().filter_map(|host| host.code.as_deref()).collect();
     let codes = codes.into_iter().map(Code::pack).collect::<Result<Vec<Code>>>()?;
     let mut up = Up {
-        grid: recorded(&name, before, options, &hosts)?,
+        grid: recorded(before, &hosts),
         secret: Secret::find_text_or_make()?,
         copy,
         codes,
@@ -157,7 +174,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Ok(agent) => agent,
         Err(trouble) => {
             up.tell(head, Err(&trouble))?;
-            forget(up.grid, &known, &hosts, |host| host == head.name && trouble.may_run)?;
+            forget(up.grid, known, &hosts, |host| host == head.name && trouble.may_run)?;
             bail!("the agent does not run, so no server was started");
         }
     };
@@ -173,7 +190,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     up.tell_codes()?;
     up.tell_skews(&hosts)?;
     let is_free = |host: &str| troubles.iter().any(|trouble| trouble.host == host && !trouble.may_run);
-    forget(up.grid, &known, &hosts, |host| host == head.name || !is_free(host))?;
+    forget(up.grid, known, &hosts, |host| host == head.name || !is_free(host))?;
     let (servers, failed) = (hosts.iter().filter(|host| host.server.is_some()).count(), troubles.len());
     match options.json {
         true => print_json(&json!({ "grid": name, "agent": agent, "servers": servers - failed, "failed": failed }))?,
@@ -192,18 +209,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
 }
 
-/// The grid as it stands in the user's folder from now on. Hosts that an earlier file had stay, as their parts may run.
-fn recorded(name: &str, before: Option<Grid>, options: &Options, hosts: &[Planned]) -> Result<Grid> {
+/// The grid as it was, or a new one.
+fn grid_of(name: &str, before: Option<Grid>, options: &Options) -> Result<Grid> {
     let file = absolute(&options.file)?;
-    if let Some(before) = before.as_ref().filter(|before| before.file != file) {
-        bail!(
+    match before {
+        Some(before) if before.file != file => bail!(
             "a grid '{name}' was started from '{}': give this one another --name, or run 'gridloom down {name}' first",
             before.file.display()
-        );
+        ),
+        Some(before) => Ok(before),
+        None => Grid::new(name, file),
     }
-    let id: [u8; 8] = random()?;
-    let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut grid = before.unwrap_or(Grid { name: name.into(), id, file, agent: None, hosts: Vec::new() });
+}
+
+/// The grid as it stands in the user's folder from now on. Hosts that an earlier file had stay, as their parts may run.
+fn recorded(mut grid: Grid, hosts: &[Planned]) -> Grid {
     for host in hosts {
         let new = Host { name: host.name.clone(), target: host.target.clone(), labels: host.labels() };
         match grid.hosts.iter_mut().find(|known| known.name == host.name) {
@@ -215,7 +235,7 @@ fn recorded(name: &str, before: Option<Grid>, options: &Options, hosts: &[Planne
             None => grid.hosts.push(new),
         }
     }
-    Ok(grid)
+    grid
 }
 
 /// Writes down the grid without hosts on which nothing can run: they were not `known` before, and `may_run` says no.

@@ -1,9 +1,11 @@
 //! Where the hosts of a grid come from: the file of hosts itself, an allocation of Slurm, or a job of PBS.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::allocate;
 use super::pbs;
 use super::plan::{AgentAt, Node, Planned, Reach, plan, plan_nodes};
 use super::remote::Way;
@@ -14,12 +16,16 @@ use super::state::Grid;
 /// Hosts of an allocation.
 #[derive(clap::Args)]
 pub struct Source {
-    /// The hosts are the nodes of an allocation of Slurm: that of --job, or the one that this command runs in
+    /// The hosts are the nodes of an allocation of Slurm: that of --job, the one that this command runs in, or else one that is asked for
+    /// as the property 'sbatch' of the file says
     #[arg(long)]
     slurm: bool,
     /// Number of the allocation's job. If the grid is in another allocation already, it grows by this one
     #[arg(long, value_name = "NUMBER", requires = "slurm")]
     job: Option<String>,
+    /// Seconds that Slurm has to start the job that the file asks for; it is given back then [default: no limit]
+    #[arg(long, value_name = "SECONDS", value_parser = crate::commands::simulate::seconds, requires = "slurm")]
+    queue_wait: Option<f64>,
     /// Servers drain so many seconds before their allocation ends
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = crate::commands::simulate::seconds, requires = "slurm")]
     drain_before: f64,
@@ -39,21 +45,43 @@ impl Source {
     /// Number of the job, which is part of the grid's name: the same script may run in several jobs at the same time.
     pub fn job(&self) -> Result<Option<String>> {
         match (self.slurm, self.pbs) {
-            (true, _) => self.job_of_slurm().map(Some),
+            (true, _) => Ok(self.given_job()),
             (false, true) => pbs::job().map(Some),
             (false, false) => Ok(None),
         }
     }
 
-    fn job_of_slurm(&self) -> Result<String> {
-        let of_variable = || std::env::var(JOB_VARIABLE).ok();
-        self.job.clone().or_else(of_variable).context(
-            "there is no allocation of Slurm here: run this in the script of 'sbatch', in 'salloc -N 4 -t 60', or name a job with --job",
-        )
+    /// Number of the job that is there without this command.
+    fn given_job(&self) -> Option<String> {
+        self.job.clone().or_else(|| std::env::var(JOB_VARIABLE).ok())
+    }
+
+    /// Asks for an allocation, unless there is one. `grid` is written down as soon as the job has a number: 'down' gives it back.
+    pub fn allocate(&self, grid: &mut Grid) -> Result<()> {
+        if !self.slurm || self.given_job().is_some() {
+            return Ok(());
+        }
+        let job = match &grid.job {
+            Some(job) => job.clone(),
+            None => {
+                let job = allocate::submit(&allocate::words(&grid.file)?)?;
+                grid.job = Some(job.clone());
+                grid.write()?;
+                gridloom_base::say!(
+                    "gridloom: Slurm has taken the job {job}; 'gridloom down {}' gives it back",
+                    grid.name
+                );
+                job
+            }
+        };
+        if grid.hosts.is_empty() {
+            return allocate::wait(&job, self.queue_wait.map(Duration::from_secs_f64));
+        }
+        Ok(())
     }
 
     /// What is to be started of a file on which hosts. `before` is the grid as it was.
-    pub fn find(&self, file: &Path, before: Option<&Grid>, reach: &Reach, trusts: bool) -> Result<Found> {
+    pub fn find(&self, file: &Path, before: &Grid, reach: &Reach, trusts: bool) -> Result<Found> {
         if !self.slurm && !self.pbs {
             return Ok(Found { hosts: plan(file, reach, trusts)?, gone: Vec::new() });
         }
@@ -62,25 +90,26 @@ impl Source {
             false => self.nodes_of_slurm(before)?,
         };
         let is_there = |name: &String| nodes.iter().any(|node| node.name == *name);
-        let known = before.iter().flat_map(|grid| &grid.hosts);
+        let known = before.hosts.iter();
         let gone = known.filter(|host| !is_there(&host.name)).map(|host| host.name.clone()).collect::<Vec<String>>();
-        let agent = before.and_then(Grid::agent_host);
+        let agent = before.agent_host();
         if let Some(agent) = agent.filter(|agent| gone.contains(&agent.name)) {
             bail!(
                 "the allocation of the agent's host '{}' has ended: run 'gridloom down {}', then start the grid anew",
                 agent.name,
-                before.map_or("", |grid| &grid.name)
+                before.name
             );
         }
-        let address = before.and_then(|grid| grid.agent.as_deref());
+        let address = before.agent.as_deref();
         let agent = agent.map(|host| AgentAt { host: &host.name, address });
         Ok(Found { hosts: plan_nodes(file, &nodes, agent, reach, trusts)?, gone })
     }
 
     /// Nodes of the allocations that the grid is in, and of the one that is given.
-    fn nodes_of_slurm(&self, before: Option<&Grid>) -> Result<Vec<Node>> {
-        let given = self.job_of_slurm()?;
-        let mut jobs: Vec<&str> = before.map(Grid::jobs).unwrap_or_default();
+    fn nodes_of_slurm(&self, before: &Grid) -> Result<Vec<Node>> {
+        let own = before.job.clone();
+        let given = self.given_job().or(own).context("there is no allocation of Slurm here")?;
+        let mut jobs = before.jobs();
         if !jobs.contains(&given.as_str()) {
             jobs.push(&given);
         }
@@ -100,7 +129,7 @@ impl Source {
             for (node, address) in allocation.nodes {
                 let step = Step { job: job.into(), node: node.clone() };
                 let is_taken = nodes.iter().any(|other| other.name == node);
-                let name = match before.and_then(|grid| grid.host_of(&Way::Slurm(step.clone()))) {
+                let name = match before.host_of(&Way::Slurm(step.clone())) {
                     Some(known) => known.name.clone(),
                     // Two allocations may share a node.
                     None if is_taken => format!("{node}-{job}"),

@@ -15,9 +15,11 @@ use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use gridloom_net::identity::random;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::allocate;
 use super::folders::{folder, path};
 use super::pbs;
 use super::plan::AGENT;
@@ -35,6 +37,9 @@ pub struct Grid {
     pub file: PathBuf,
     /// Where the agent is reached, once it runs.
     pub agent: Option<String>,
+    /// Number of the job of Slurm that was asked for it, and ends with it.
+    #[serde(default)]
+    pub job: Option<String>,
     pub hosts: Vec<Host>,
 }
 
@@ -48,6 +53,13 @@ pub struct Host {
 }
 
 impl Grid {
+    /// One of which nothing runs yet.
+    pub fn new(name: &str, file: PathBuf) -> Result<Grid> {
+        let id: [u8; 8] = random()?;
+        let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Grid { name: name.into(), id, file, agent: None, job: None, hosts: Vec::new() })
+    }
+
     /// The grid of that name; without a name, that of the job that this command runs in, or the only one.
     pub fn find(name: Option<&str>) -> Result<Grid> {
         let names = names()?;
@@ -87,8 +99,12 @@ impl Grid {
         write().with_context(|| whole.display().to_string())
     }
 
-    /// Forgets it: nothing of it is left.
+    /// Forgets it: nothing of it is left. A job that was asked for it ends.
     pub fn remove(&self) -> Result<()> {
+        if let Some(job) = &self.job {
+            allocate::release(job)?;
+            gridloom_base::say!("gridloom: the job {job} of Slurm has ended");
+        }
         let steps = path(&self.name, "steps")?;
         match fs::remove_dir_all(&steps) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -113,6 +129,7 @@ impl Grid {
     /// Numbers of the allocations of Slurm that it is in, the first one first.
     pub fn jobs(&self) -> Vec<&str> {
         let mut jobs = Vec::new();
+        jobs.extend(self.job.as_deref());
         for host in &self.hosts {
             if let Way::Slurm(step) = &host.target.way
                 && !jobs.contains(&step.job.as_str())

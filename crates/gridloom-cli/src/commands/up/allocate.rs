@@ -1,0 +1,147 @@
+//! An allocation of Slurm that `gridloom up` asks for itself, and that `gridloom down` gives back.
+//!
+//! It is a job of `sbatch` with a script that only waits: partitions take such jobs where they take no others, and the job does not hang on
+//! this command. If the command is interrupted while the job waits, `up` goes on with the same job, and `down` cancels it.
+//!
+//! Source: the manual pages of sbatch, squeue and scancel, Slurm 22.05.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use gridloom_net::identity::SECRET_VARIABLE;
+use gridloom_testbed::spec::read_platform;
+
+use super::fault::last;
+
+/// The property with the words of 'sbatch'.
+pub const PROPERTY: &str = "sbatch";
+/// Words that would make another kind of job.
+const OTHER_JOBS: [&str; 6] = ["--array", "-a", "--wrap", "--wait", "-W", "--test-only"];
+/// The job lasts as long as its allocation.
+const SCRIPT: &str = "sleep infinity";
+/// How often Slurm is asked at first, and after [`SOON`].
+const ASKED_EVERY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
+/// Many jobs start within.
+const SOON: Duration = Duration::from_secs(10);
+/// The reason is said again after.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+/// Reasons that no waiting changes, by squeue's manual page.
+const NEVER: [&str; 9] = [
+    "AccountNotAllowed",
+    "BadConstraints",
+    "DependencyNeverSatisfied",
+    "InvalidAccount",
+    "InvalidQOS",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "QOSNotAllowed",
+    "QOSTimeLimit",
+];
+
+/// The words of 'sbatch' in a file of hosts: those of the first host that has some.
+pub fn words(file: &Path) -> Result<Vec<String>> {
+    let platform = read_platform(file)?;
+    let found = platform.hosts().iter().find_map(|host| host.properties.get(PROPERTY));
+    let text = found.with_context(|| {
+        format!(
+            "there is no allocation of Slurm here, and {0} asks for none: give a host the property sbatch = \"--nodes=4 --time=60\", run this \
+             in the script of 'sbatch', or name a job with --job",
+            file.display()
+        )
+    })?;
+    let words = shlex::split(text).with_context(|| format!("sbatch = '{text}': a quotation mark is not closed"))?;
+    let is_other = |word: &&String| OTHER_JOBS.contains(&word.split('=').next().unwrap_or(word));
+    if let Some(word) = words.iter().find(is_other) {
+        bail!("sbatch has {word}: 'gridloom up' asks for one job, and runs its own script in it; leave that out");
+    }
+    Ok(words)
+}
+
+/// Asks for a job, and gives its number.
+pub fn submit(words: &[String]) -> Result<String> {
+    let own = ["--parsable", "--job-name=gridloom", "--output=/dev/null", "--wrap", SCRIPT];
+    let mut command = Command::new("sbatch");
+    command.args(own).args(words);
+    let output = output_of(command)?;
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    // NUMBER, or NUMBER;CLUSTER.
+    let job = said.trim().split(';').next().unwrap_or_default();
+    let is_number = !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit());
+    ensure!(
+        output.status.success() && is_number,
+        "Slurm refuses the job: {}\n  tried: sbatch {}\n  remedy: correct the property 'sbatch'; 'sinfo' shows partitions, nodes and limits",
+        last(&errors).trim_start_matches("sbatch: error: "),
+        words.join(" ")
+    );
+    Ok(job.to_string())
+}
+
+/// Waits until the job runs. Says what it waits for.
+///
+/// # Errors
+/// If it ends, if Slurm says that it can never run, or after `limit`.
+pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
+    let (begun, mut said) = (Instant::now(), None::<(String, Instant)>);
+    loop {
+        let (state, reason) = state_of(job)?;
+        match state.as_str() {
+            "RUNNING" => return Ok(()),
+            "PENDING" | "CONFIGURING" => {}
+            _ => bail!("the job {job} has ended before it could be used: {state}"),
+        }
+        ensure!(
+            !NEVER.contains(&reason.as_str()),
+            "Slurm never starts the job {job}: {reason}\n  remedy: correct the property 'sbatch'; 'sinfo' shows partitions, nodes and limits"
+        );
+        let waited = begun.elapsed();
+        if let Some(limit) = limit.filter(|limit| waited > *limit) {
+            bail!(
+                "the job {job} has not started within {} s: {reason}\n  remedy: raise --queue-wait, or ask for less in the property 'sbatch'",
+                limit.as_secs_f64()
+            );
+        }
+        let is_known = |(known, at): &(String, Instant)| *known == reason && at.elapsed() < SAID_EVERY;
+        if !said.as_ref().is_some_and(is_known) {
+            gridloom_base::say!("gridloom: the job {job} waits since {} s: {reason}", waited.as_secs());
+            said = Some((reason, Instant::now()));
+        }
+        std::thread::sleep(ASKED_EVERY[usize::from(waited > SOON)]);
+    }
+}
+
+/// Ends the job, and all that runs in it.
+pub fn release(job: &str) -> Result<()> {
+    let mut command = Command::new("scancel");
+    command.arg(job);
+    let output = output_of(command)?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // It may have ended by itself, or with the last process in it.
+    ensure!(
+        output.status.success() || errors.contains("Invalid job id"),
+        "Slurm does not end the job {job}: {}",
+        last(&errors)
+    );
+    Ok(())
+}
+
+/// State and reason.
+fn state_of(job: &str) -> Result<(String, String)> {
+    let mut command = Command::new("squeue");
+    command.args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%r"]);
+    let output = output_of(command)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let found = said.lines().next().and_then(|line| line.split_once('|'));
+    let (state, reason) = found.with_context(|| {
+        format!("Slurm does not say what became of job {job}: {}", last(&String::from_utf8_lossy(&output.stderr)))
+    })?;
+    Ok((state.to_string(), reason.to_string()))
+}
+
+/// Slurm keeps the environment of 'sbatch': the grid's secret does not belong there.
+fn output_of(mut command: Command) -> Result<Output> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.env_remove(SECRET_VARIABLE).stdin(Stdio::null());
+    command.output().with_context(|| format!("cannot run Slurm's command '{name}'"))
+}

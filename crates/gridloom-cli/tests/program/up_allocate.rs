@@ -1,0 +1,98 @@
+//! `gridloom up --slurm` asks for an allocation itself, with real daemons of Slurm: a controller and two nodes on this machine.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::up::{Lab, pid};
+use super::up_slurm::{Slurm, up};
+use crate::support::{process_ended, said, succeeds};
+
+/// A user with a file that asks for that.
+fn lab(slurm: &Slurm, name: &str, sbatch: &str) -> Lab {
+    let lab = slurm.lab(name, "OFFER");
+    let file = lab.folder.join("grid.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("role = ", &format!("sbatch = \"{sbatch}\", role = "))).unwrap();
+    lab
+}
+
+/// Numbers and states of the jobs that wait or run.
+fn jobs(slurm: &Slurm) -> String {
+    succeeds(slurm.command("squeue", &["--noheader", "--states=PENDING,RUNNING", "--format=%i %T"]))
+}
+
+#[test]
+fn an_allocation_is_asked_for_and_given_back() {
+    let Some(slurm) = Slurm::start() else { return };
+    let lab = lab(&slurm, "allocate", "--nodes=2 --ntasks-per-node=3 --time=60");
+    let (lines, code) = lab.json(up(&lab, &[]));
+    assert_eq!((code, &lines.last().unwrap()["grid"]), (0, &json!("grid")), "{lines:?}");
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap();
+    let called = succeeds(lab.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
+    assert_eq!(called, "y = [2.0,4.0]\n");
+    let (parts, code) = lab.status();
+    assert_eq!((code, parts.as_object().unwrap().len()), (0, 3), "{parts}");
+    let words = std::fs::read_to_string(format!("/proc/{}/cmdline", pid(&parts["server-n2"]))).unwrap();
+    assert!(words.contains("--slots\x003\x00"), "{words}");
+    // The job is kept, and no other is asked for.
+    let running = jobs(&slurm);
+    succeeds(up(&lab, &[]));
+    assert_eq!((lab.status(), jobs(&slurm)), ((parts.clone(), 0), running.clone()));
+    let job = running.trim().strip_suffix(" RUNNING").unwrap_or_else(|| panic!("{running}"));
+    let output = lab.command(&["down"]).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors, format!("gridloom: the job {job} of Slurm has ended\n"));
+    for part in ["agent", "server-n1", "server-n2"] {
+        process_ended(pid(&parts[part]));
+    }
+    while !jobs(&slurm).is_empty() {}
+}
+
+#[test]
+fn what_slurm_refuses_is_said_and_nothing_is_left() {
+    let Some(slurm) = Slurm::start() else { return };
+    for (sbatch, told) in [
+        ("--partition=missing", "Slurm refuses the job: Batch job submission failed: Invalid partition name"),
+        ("--nodes=3", " the job"),
+        ("--time=1", "ends in "),
+        ("--array=1-3", "sbatch has --array=1-3"),
+    ] {
+        let lab = lab(&slurm, "refused", sbatch);
+        let (code, why) = said(up(&lab, &[]));
+        assert!(code == 1 && why.contains(told), "{why}");
+        assert_eq!(said(lab.command(&["down"])).0, 1, "nothing is known of it");
+        while !jobs(&slurm).is_empty() {}
+    }
+    let none = slurm.lab("asks-nothing", "OFFER");
+    let (code, why) = said(up(&none, &[]));
+    assert!(code == 1 && why.contains("give a host the property sbatch"), "{why}");
+}
+
+#[test]
+fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
+    let Some(slurm) = Slurm::start() else { return };
+    let other = slurm.allocate(&["--nodes=2", "--exclusive"]);
+    let lab = lab(&slurm, "waits", "--nodes=1 --time=60");
+    let (code, why) = said(up(&lab, &["--queue-wait", "0.1"]));
+    assert!(code == 1 && why.contains("has not started within 0.1 s: "), "{why}");
+    while jobs(&slurm).lines().count() > 1 {}
+    let mut command = up(&lab, &["--json"]);
+    let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let taken = errors.next().unwrap();
+    assert!(taken.contains("'gridloom down grid' gives it back"), "{taken}");
+    let waits = errors.next().unwrap();
+    assert!(waits.contains(" waits since 0 s: "), "{waits}");
+    // The command ends, and the next one goes on with the same job.
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    succeeds(slurm.command("scancel", &[&other]));
+    let (lines, code) = lab.json(up(&lab, &[]));
+    assert_eq!((code, &lines.last().unwrap()["servers"]), (0, &json!(1)), "{lines:?}");
+    let job = taken.split_ascii_whitespace().find_map(|word| word.strip_suffix(';')).unwrap();
+    assert_eq!(jobs(&slurm), format!("{job} RUNNING\n"));
+    let (parts, _): (Value, _) = lab.status();
+    assert!(parts.as_object().unwrap().contains_key("agent"), "{parts}");
+}

@@ -1,0 +1,92 @@
+//! Two users of one machine start grids of the same file and name. Each is a process with another number; no account is made, but it takes
+//! root to be one.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::up::{HEAD, Lab, host, path};
+use crate::support::{gridloom, skipped, succeeds};
+
+/// A user by number, with a home folder.
+struct User {
+    id: u32,
+    home: PathBuf,
+}
+
+impl User {
+    fn new(lab: &Lab, id: u32) -> User {
+        let home = lab.folder.join(id.to_string());
+        std::fs::create_dir(&home).unwrap();
+        chown(&home, Some(id), Some(id)).unwrap();
+        User { id, home }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = gridloom(words);
+        // Each makes a secret of its own.
+        command.env_remove("GRIDLOOM_SECRET").env("HOME", &self.home).env_remove("XDG_STATE_HOME");
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR").env_remove("XDG_CACHE_HOME");
+        command.uid(self.id).gid(self.id).current_dir("/");
+        command
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.command(&["down", "--grace", "1"]).output();
+        let _ = std::fs::remove_dir_all(std::env::temp_dir().join(format!("gridloom-{}", self.id)));
+    }
+}
+
+/// Its hosts are this machine, as this user.
+const STUB: &str = r#"#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+cd; exec sh -c "$3"
+"#;
+
+#[test]
+fn grids_of_two_users_with_one_name_share_a_machine_and_nothing_else() {
+    if !rustix::process::geteuid().is_root() {
+        skipped("two users on one machine: only root can be two users");
+        return;
+    }
+    let server = format!(r#"role = "server", serve = "OFFER", gridloom = "{}""#, env!("CARGO_BIN_EXE_gridloom"));
+    let head = format!(r#"{HEAD}, gridloom = "{}""#, env!("CARGO_BIN_EXE_gridloom"));
+    let lab = Lab::new("users", &[host("head", &head), host("a", &server)].concat());
+    let (file, ssh) = (lab.folder.join("grid.toml"), lab.folder.join("local"));
+    std::fs::write(&ssh, STUB).unwrap();
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let users = [61_111, 61_112].map(|id| User::new(&lab, id));
+    if users[0].command(&["--version"]).output().is_err() {
+        skipped("two users on one machine: the program stands where only root can run it");
+        return;
+    }
+    let agents = users.each_ref().map(|user| {
+        let up = user.command(&["up", path(&file), "--ssh", path(&ssh), "--json"]);
+        let last: Value = succeeds(up).lines().last().map(|line| serde_json::from_str(line).unwrap()).unwrap();
+        assert_eq!((&last["grid"], &last["servers"]), (&"grid".into(), &1.into()), "{last}");
+        last["agent"].as_str().unwrap().to_string()
+    });
+    for (user, agent) in users.iter().zip(&agents) {
+        let called = succeeds(user.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
+        assert_eq!(called, "y = [2.0,4.0]\n");
+        for private in [".config/gridloom/secret", ".local/state/gridloom/up", ".local/state/gridloom/host"] {
+            let mode = std::fs::metadata(user.home.join(private)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{private}");
+        }
+        // Sockets and shared memory.
+        let sockets = std::fs::metadata(std::env::temp_dir().join(format!("gridloom-{}", user.id))).unwrap();
+        assert_eq!(sockets.permissions().mode() & 0o077, 0);
+    }
+    let intruder = users[1].command(&["call", "--agent", &agents[0], "cli/scale", "2", "[1, 2]"]).output().unwrap();
+    let why = String::from_utf8(intruder.stderr).unwrap();
+    assert!(!intruder.status.success() && why.contains("grid secret does not match"), "{why}");
+    // The end of one is not that of the other.
+    succeeds(users[0].command(&["down"]));
+    let called = succeeds(users[1].command(&["call", "--agent", &agents[1], "cli/scale", "2", "[1, 2]"]));
+    assert_eq!(called, "y = [2.0,4.0]\n");
+}
