@@ -408,6 +408,7 @@ fn mapping() -> Figure {
             at: vec![],
             wanted: false,
             name: None,
+            method: Default::default(),
         });
     }
     let link = LinkEstimate { latency_s: 1e-4, bandwidth: 1e9 };

@@ -95,7 +95,14 @@ fn peak_mib() -> Option<u64> {
 /// Layers of `width` tasks, each with two inputs from the layer before and all reading one datum of the client.
 fn layers(tasks: usize, width: usize) -> Outline {
     let mut rng = SplitMix64::new(1);
-    let source = OutlineDatum { size_bytes: 100_000_000, producer: None, at: vec![CLIENT], wanted: false, name: None };
+    let source = OutlineDatum {
+        size_bytes: 100_000_000,
+        producer: None,
+        at: vec![CLIENT],
+        wanted: false,
+        name: None,
+        method: Default::default(),
+    };
     let mut outline = Outline { functions: vec!["m/f".into()], tasks: vec![], data: vec![source] };
     for task in 0..tasks {
         let layer = task / width;
@@ -108,7 +115,14 @@ fn layers(tasks: usize, width: usize) -> Outline {
         let work_flops = Some(1e9 * (0.5 + rng.unit()));
         outline.tasks.push(OutlineTask { function: 0, work_flops, only: None, inputs, outputs: vec![task as u32 + 1] });
         let (size_bytes, wanted) = (1_000_000 + rng.below(20_000_000), task + width >= tasks);
-        outline.data.push(OutlineDatum { size_bytes, producer: Some(task as u32), at: vec![], wanted, name: None });
+        outline.data.push(OutlineDatum {
+            size_bytes,
+            producer: Some(task as u32),
+            at: vec![],
+            wanted,
+            name: None,
+            method: Default::default(),
+        });
     }
     outline
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::NodeId;
+use gridloom_base::{Method, NodeId};
 use gridloom_perf::Size;
 
 /// A task as a mapper sees it.
@@ -33,6 +33,9 @@ pub struct OutlineDatum {
     /// The name by which functions get and put it, if it is shared. It is no argument or result of theirs.
     #[serde(default)]
     pub name: Option<Box<str>>,
+    /// How it gets to the servers that read it, if it is shared.
+    #[serde(default)]
+    pub method: Method,
 }
 
 /// The graph as a mapper sees it: tasks in topological order, data and functions by index.

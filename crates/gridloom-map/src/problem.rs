@@ -25,8 +25,8 @@ use std::ops::Range;
 use super::error::MapError;
 use crate::outline::Outline;
 use crate::stop::Stop;
-use gridloom_base::NodeId;
 use gridloom_base::limits::PARTS;
+use gridloom_base::{Method, NodeId};
 use gridloom_perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, Size, first_guess_s};
 
 /// A server as heuristics see it.
@@ -66,6 +66,8 @@ pub struct Datum {
     pub wanted: bool,
     /// The name by which functions get and put it, if it is shared.
     pub name: Option<Box<str>>,
+    /// How it gets to the servers that read it, if it is shared.
+    pub method: Method,
     holders: Range<u32>,
 }
 
@@ -387,7 +389,52 @@ impl Problem {
     pub fn passes_on(&self, datum: usize, place: usize) -> bool {
         let is_large = PARTS.passes_on(self.data()[datum].size_bytes);
         let may_pass = place != self.client() && !self.is_plain(place);
-        is_large && may_pass && self.has_contention && !self.has_exact_figures
+        is_large && may_pass && !self.comes_from_first(datum) && self.has_contention && !self.has_exact_figures
+    }
+
+    /// Whether a datum comes only from the places that have it first.
+    fn comes_from_first(&self, datum: usize) -> bool {
+        matches!(self.data[datum].method, Method::Direct | Method::Storage)
+    }
+
+    /// From how many of the places that have a datum it may come to others, the first of them first.
+    pub(super) fn sources_max(&self, datum: usize) -> usize {
+        match self.data[datum].method {
+            Method::Direct => self.holders(datum).len().max(1),
+            Method::Storage => 1,
+            Method::Auto | Method::Tree | Method::Swarm => usize::MAX,
+        }
+    }
+
+    /// Seconds for which a place writes a datum into a storage, from which others then read it; 0 for other methods. What a storage
+    /// gives nobody knows beforehand: it is taken to be as wide as the widest link of that place, and all that read there share it.
+    pub(super) fn write_s(&self, datum: usize, place: usize) -> f64 {
+        let Datum { method: Method::Storage, size_bytes, .. } = self.data[datum] else { return 0.0 };
+        let others = self.links_from(place).iter().enumerate().filter(|(to, link)| *to != place && **link != NO_LINK);
+        let seconds = others.map(|(_, link)| size_bytes as f64 / link.bandwidth).min_by(f64::total_cmp);
+        seconds.unwrap_or(0.0)
+    }
+
+    /// The part of a datum by which a server that passes it on is behind the one that it has it from.
+    ///
+    /// A chain of `n` servers is `n (l + p / b)` behind one transfer, with parts of `p` bytes. The two trees of `swarm` are
+    /// `d (l + 2 p / b)` behind, with `d` the logarithm of `n` to the base 2. Cards carry the same in both. So a plan has the chain, with parts
+    /// of `2 p d / n` bytes. `auto` takes the better of the two where functions get the datum by its name. What a plan names sources of
+    /// comes in a chain.
+    pub(super) fn part_bytes(&self, datum: usize) -> u64 {
+        let Datum { method, size_bytes, readers, ref name, .. } = self.data[datum];
+        let chain_bytes = PARTS.of(size_bytes);
+        let swarm_bytes = || {
+            let servers = self.servers.len().saturating_sub(self.holders(datum).len()) as u32;
+            let readers = readers.min(servers).max(1);
+            let depth = u32::BITS - readers.leading_zeros();
+            (2 * chain_bytes * u64::from(depth) / u64::from(readers)).min(size_bytes)
+        };
+        match method {
+            Method::Swarm => swarm_bytes(),
+            Method::Auto if name.is_some() => chain_bytes.min(swarm_bytes()),
+            Method::Auto | Method::Tree | Method::Direct | Method::Storage => chain_bytes,
+        }
     }
 
     /// Whether sizes, speeds and links are as stated, not estimated: then no plan that ends later is as good.

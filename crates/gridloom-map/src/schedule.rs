@@ -422,7 +422,8 @@ impl<'p> Schedule<'p> {
         let arrival = |(from, since_s): &(u32, f64)| {
             (*since_s + problem.link_seconds(*from as usize, to, size_bytes), *from, *since_s)
         };
-        let direct = self.copies[datum as usize].iter().map(arrival).filter(|arrival| arrival.0 < f64::INFINITY);
+        let sources = self.copies[datum as usize].iter().take(problem.sources_max(datum as usize));
+        let direct = sources.map(arrival).filter(|arrival| arrival.0 < f64::INFINITY);
         let nearest = direct.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let (end_s, from, start_s) = match nearest {
             Some(nearest) if !self.plain || to == client => nearest,

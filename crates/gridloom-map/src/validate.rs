@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use super::plan::{Plan, Transfer};
 use super::problem::Problem;
-use gridloom_base::limits::PARTS;
 
 /// Times are compared with this part of the makespan as tolerance: they are sums of rounded numbers.
 const TOLERANCE: f64 = 1e-9;
@@ -146,7 +145,7 @@ impl Check<'_> {
             return Err(format!("the sender does not have it at {start_s} s"));
         };
         if *since_s > start_s + tolerance_s {
-            let last_s = since_s + PARTS.of(size) as f64 / problem.links_from(from)[to].bandwidth;
+            let last_s = since_s + problem.part_bytes(datum as usize) as f64 / problem.links_from(from)[to].bandwidth;
             if end_s < last_s - tolerance_s {
                 return Err(format!("it ends at {end_s} s, and its last part leaves the sender by {last_s} s"));
             }
@@ -162,7 +161,9 @@ impl Check<'_> {
     fn begun_s(&self, transfer: &Transfer, to: usize) -> f64 {
         let Some(from) = self.problem.place(transfer.from) else { return transfer.end_s };
         match self.problem.passes_on(transfer.datum as usize, to) {
-            true => transfer.start_s + self.problem.link_seconds(from, to, PARTS.of(transfer.size_bytes)),
+            true => {
+                transfer.start_s + self.problem.link_seconds(from, to, self.problem.part_bytes(transfer.datum as usize))
+            }
             false => transfer.end_s,
         }
     }

@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::{DatumId, GroupId, Meta, Named, NodeId, ObjectId, TaskId};
+use gridloom_base::{DatumId, GroupId, Meta, Method, Named, NodeId, ObjectId, TaskId};
 use gridloom_idl::{Does, MethodName, UsedName};
 use gridloom_map::{Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::Size;
@@ -204,7 +204,7 @@ impl Outlined {
 /// What an outline has of a shared datum.
 fn outlined_share(used: &UsedName, producer: Option<u32>) -> OutlineDatum {
     let name = Some(used.name.as_str().into());
-    OutlineDatum { size_bytes: used.size_bytes, producer, at: Vec::new(), wanted: false, name }
+    OutlineDatum { size_bytes: used.size_bytes, producer, at: Vec::new(), wanted: false, name, method: Method::Auto }
 }
 
 /// Stands for a shared datum, of which the catalog alone has the identifier.
@@ -238,7 +238,8 @@ impl Group {
             index.insert(*id, ids.len() as u32);
             ids.push(*id);
             let size_bytes = source.meta.size_bytes();
-            data.push(OutlineDatum { size_bytes, producer: None, at: source.at.clone(), wanted: false, name: None });
+            let (at, method) = (source.at.clone(), Method::Auto);
+            data.push(OutlineDatum { size_bytes, producer: None, at, wanted: false, name: None, method });
         }
         let mut named: BTreeMap<&str, u32> = BTreeMap::new();
         for used in self.got_from_outside() {
@@ -274,6 +275,7 @@ impl Group {
                     at: Vec::new(),
                     wanted: false,
                     name: None,
+                    method: Method::Auto,
                 });
             }
             for used in task.terms.uses_that(Does::puts) {

@@ -2,8 +2,6 @@
 
 use std::cmp::Reverse;
 
-use gridloom_base::limits::PARTS;
-
 use super::sharing::{Mark, PART_OVER};
 use super::{Copied, Judge, NOBODY, State, Timed, Waiter, What};
 
@@ -86,7 +84,8 @@ impl Judge<'_> {
         self.copies.push(Copied { datum, from, to, start_s, end_s: f64::NAN });
         self.copied_for.push(task);
         let latency_s = self.problem.links_from(from as usize)[to as usize].latency_s;
-        self.timed.push(Reverse(Timed { at_s: start_s + latency_s, what: What::CopyFlows(number) }));
+        let flows_s = self.readable_s(datum, from) + latency_s;
+        self.timed.push(Reverse(Timed { at_s: flows_s, what: What::CopyFlows(number) }));
     }
 
     pub(super) fn end_copies(&mut self) {
@@ -121,7 +120,17 @@ impl Judge<'_> {
     }
 
     fn part_bytes(&self, datum: u32) -> u64 {
-        PARTS.of(self.problem.data()[datum as usize].size_bytes)
+        self.problem.part_bytes(datum as usize)
+    }
+
+    /// Since when a datum that comes by a storage can be read there: its first copy set out when the writing began.
+    fn readable_s(&self, datum: u32, from: u32) -> f64 {
+        let write_s = self.problem.write_s(datum as usize, from as usize);
+        if write_s == 0.0 {
+            return self.now_s;
+        }
+        let first = self.copies.iter().find(|copy| copy.datum == datum);
+        first.map_or(self.now_s, |copy| copy.start_s + write_s).max(self.now_s)
     }
 
     pub(super) fn end_copy(&mut self, number: u32) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::Choice;
 use crate::problem::Problem;
-use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
+use gridloom_base::limits::EAGER_BYTES_MAX;
 
 /// Makes choices for one problem. Buffers are kept from one to the next.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl<'p> Lister<'p> {
             }
             for place in problem.holders(datum) {
                 self.have_s[datum * self.places + *place as usize] = 0.0;
-                self.holders[datum].push((*place, 0.0));
+                self.holders[datum].push((*place, problem.write_s(datum, *place as usize)));
             }
         }
         self.cards.cards_s.fill(0.0);
@@ -197,7 +197,7 @@ impl<'p> Lister<'p> {
         slots[slot] = end_s;
         let is_plain = problem.is_plain(server as usize);
         for datum in problem.outputs(task as usize) {
-            self.add(*datum, server, (end_s, end_s));
+            self.add(*datum, server, (end_s, end_s + problem.write_s(*datum as usize, server as usize)));
             if is_plain || problem.data()[*datum as usize].wanted {
                 self.bring(*datum, problem.client() as u32, sources);
             }
@@ -237,7 +237,7 @@ impl<'p> Lister<'p> {
         let since_s = self.have_s[datum as usize * self.places + from as usize];
         let passed = self.holders[datum as usize].iter().find(|(place, _)| *place == from);
         let start_s = passed.map_or(since_s, |(_, passed_s)| *passed_s);
-        let end_s = self.end_of((since_s, start_s), from, to, bytes);
+        let end_s = self.end_of((since_s, start_s), datum, (from, to));
         let (out, into) = (from as usize, self.places + to as usize);
         let bandwidth = self.problem.links_from(from as usize)[to as usize].bandwidth;
         // Small data of real groups travel beside what is under way: a result that goes home later keeps no card until then.
@@ -258,7 +258,8 @@ impl<'p> Lister<'p> {
         }
         sources.insert((datum, to), from);
         // At full rate up to its end: its first part may have been there before.
-        let behind_s = (bytes - PARTS.of(bytes as u64) as f64) / bandwidth;
+        let part_bytes = self.problem.part_bytes(datum as usize) as f64;
+        let behind_s = (bytes - part_bytes) / bandwidth;
         let passes_on = self.problem.passes_on(datum as usize, to as usize);
         self.add(datum, to, (end_s, if passes_on { end_s - behind_s } else { end_s }));
         end_s
@@ -272,32 +273,33 @@ impl<'p> Lister<'p> {
             return Arrival { end_s: there_s, from: to, is_relayed: false };
         }
         let client = self.problem.client() as u32;
-        let bytes = self.problem.data()[datum as usize].size_bytes as f64;
         let mut best = Arrival { end_s: f64::INFINITY, from: to, is_relayed: false };
         self.steps += self.holders[datum as usize].len() as u64;
         let is_passed_on = self.is_sent_once[datum as usize] && self.holders[datum as usize].len() > 1;
         // Recorded plans do not name the sender of what goes to the client: it is the maker, the first to have it.
         let is_makers = to == client && self.problem.has_exact_figures();
-        for (from, start_s) in self.holders[datum as usize].iter().take(if is_makers { 1 } else { usize::MAX }) {
+        let sources = if is_makers { 1 } else { self.problem.sources_max(datum as usize) };
+        for (from, start_s) in self.holders[datum as usize].iter().take(sources) {
             if is_passed_on && *from == client {
                 continue;
             }
             let since_s = self.have_s[row + *from as usize];
-            let end_s = self.end_of((since_s, *start_s), *from, to, bytes);
+            let end_s = self.end_of((since_s, *start_s), datum, (*from, to));
             if end_s < best.end_s {
                 best = Arrival { end_s, from: *from, is_relayed: false };
             }
         }
         if best.end_s == f64::INFINITY {
             let up = self.way(datum, client);
-            let end_s = self.end_of((up.end_s, up.end_s), client, to, bytes);
+            let end_s = self.end_of((up.end_s, up.end_s), datum, (client, to));
             best = Arrival { end_s, from: up.from, is_relayed: true };
         }
         best
     }
 
     /// When a copy would end whose source has the datum since the first of these times, and can pass it on since the second.
-    fn end_of(&self, (since_s, passed_s): (f64, f64), from: u32, to: u32, bytes: f64) -> f64 {
+    fn end_of(&self, (since_s, passed_s): (f64, f64), datum: u32, (from, to): (u32, u32)) -> f64 {
+        let bytes = self.problem.data()[datum as usize].size_bytes as f64;
         let link = self.problem.links_from(from as usize)[to as usize];
         let start_s = passed_s + link.latency_s;
         if start_s == f64::INFINITY {
@@ -307,7 +309,8 @@ impl<'p> Lister<'p> {
         let busy_s = self.cards.links_s[from as usize * self.places + to as usize];
         let mut end_s = busy_s.max(start_s) + bytes / link.bandwidth;
         if passed_s < since_s {
-            end_s = end_s.max(since_s + link.latency_s + PARTS.of(bytes as u64) as f64 / link.bandwidth);
+            end_s =
+                end_s.max(since_s + link.latency_s + self.problem.part_bytes(datum as usize) as f64 / link.bandwidth);
         }
         for card in [out, into] {
             end_s = end_s.max(self.cards.cards_s[card].max(start_s) + bytes / self.widths[card]);

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use gridloom_base::Method;
+
 use super::{Datum, LinkEstimate, NO_LINK, Problem, Task};
 
 impl Problem {
@@ -102,7 +104,8 @@ impl Made {
         let first = self.holders.len() as u32;
         self.holders.extend_from_slice(holders);
         let (readers, holders) = (u32::from(!wanted), first..self.holders.len() as u32);
-        self.data.push(Datum { size_bytes, producer, readers, wanted, name: None, holders });
+        let method = Method::Auto;
+        self.data.push(Datum { size_bytes, producer, readers, wanted, name: None, method, holders });
         self.data.len() as u32 - 1
     }
 }

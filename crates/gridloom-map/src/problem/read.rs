@@ -126,6 +126,7 @@ impl Problem {
             readers: 0,
             wanted: datum.wanted,
             name: datum.name.clone(),
+            method: datum.method,
             holders: first as u32..self.holders.len() as u32,
         });
         Ok(())

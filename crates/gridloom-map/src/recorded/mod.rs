@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::outline::{Outline, OutlineDatum, OutlineTask};
-use gridloom_base::NodeId;
+use gridloom_base::{Method, NodeId};
 use gridloom_perf::{FunctionModel, GridView, LinkEstimate, ServerView};
 
 /// The client's identifier in outlines and grids of recorded workflows; servers have the numbers from [`FIRST_SERVER`].
@@ -161,6 +161,7 @@ impl Case<'_> {
                     at: Vec::new(),
                     wanted: false,
                     name: None,
+                    method: Method::Auto,
                 });
                 tasks[producer as usize].outputs.push(datum);
                 tasks[number].inputs.push(datum);
@@ -174,12 +175,20 @@ impl Case<'_> {
                     at: vec![CLIENT],
                     wanted: false,
                     name: None,
+                    method: Method::Auto,
                 });
             }
             if self.model == Model::M1 && unread > 0 {
                 tasks[number].outputs.push(data.len() as u32);
                 let producer = Some(number as u32);
-                data.push(OutlineDatum { size_bytes: unread, producer, at: Vec::new(), wanted: true, name: None });
+                data.push(OutlineDatum {
+                    size_bytes: unread,
+                    producer,
+                    at: Vec::new(),
+                    wanted: true,
+                    name: None,
+                    method: Method::Auto,
+                });
             }
         }
         Outline { functions: vec![FUNCTION.to_owned()], tasks, data }
@@ -193,6 +202,7 @@ impl Case<'_> {
             at: if file.producer.is_none() { vec![CLIENT] } else { Vec::new() },
             wanted: file.producer.is_some() && file.readers.is_empty(),
             name: None,
+            method: Method::Auto,
         };
         let task = |task: &WorkflowTask| OutlineTask {
             inputs: task.inputs.clone(),

@@ -18,7 +18,14 @@ fn graph_of_pairs(rng: &mut SplitMix64, tasks: usize) -> Outline {
             inputs.push(outline.data.len() as u32);
             outline.tasks[maker].outputs.push(outline.data.len() as u32);
             let (size_bytes, producer) = (rng.below(3) * rng.below(50_000_000), Some(maker as u32));
-            outline.data.push(OutlineDatum { size_bytes, producer, at: vec![], wanted: false, name: None });
+            outline.data.push(OutlineDatum {
+                size_bytes,
+                producer,
+                at: vec![],
+                wanted: false,
+                name: None,
+                method: Default::default(),
+            });
         }
         let source = OutlineDatum {
             size_bytes: rng.below(9_000_000),
@@ -26,6 +33,7 @@ fn graph_of_pairs(rng: &mut SplitMix64, tasks: usize) -> Outline {
             at: vec![CLIENT],
             wanted: false,
             name: None,
+            method: Default::default(),
         };
         let result = OutlineDatum { producer: Some(task as u32), at: vec![], wanted: true, ..source.clone() };
         let (input, output) = (outline.data.len() as u32, outline.data.len() as u32 + 1);

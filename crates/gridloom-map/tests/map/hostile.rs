@@ -60,7 +60,14 @@ fn spoil_outline(rng: &mut SplitMix64, outline: &mut Outline) {
     let task = rng.below(outline.tasks.len().max(1) as u64) as usize;
     let datum = rng.below(outline.data.len().max(1) as u64) as usize;
     let (index, size, number, choice) = (index(rng), size(rng), number(rng), rng.below(16));
-    let nobody = OutlineDatum { size_bytes: size, producer: Some(index), at: vec![], wanted: true, name: None };
+    let nobody = OutlineDatum {
+        size_bytes: size,
+        producer: Some(index),
+        at: vec![],
+        wanted: true,
+        name: None,
+        method: Default::default(),
+    };
     let loops =
         OutlineTask { function: index, work_flops: None, only: None, inputs: vec![index], outputs: vec![index] };
     let (Some(task), Some(datum)) = (outline.tasks.get_mut(task), outline.data.get_mut(datum)) else {

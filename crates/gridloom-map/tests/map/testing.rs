@@ -26,7 +26,14 @@ impl Build {
 
     /// A datum that the client holds.
     pub fn source(&mut self, size_bytes: u64) -> u32 {
-        self.0.data.push(OutlineDatum { size_bytes, producer: None, at: vec![CLIENT], wanted: false, name: None });
+        self.0.data.push(OutlineDatum {
+            size_bytes,
+            producer: None,
+            at: vec![CLIENT],
+            wanted: false,
+            name: None,
+            method: Default::default(),
+        });
         self.0.data.len() as u32 - 1
     }
 
@@ -36,7 +43,14 @@ impl Build {
         inputs.sort_unstable();
         inputs.dedup();
         let (task, datum) = (self.0.tasks.len() as u32, self.0.data.len() as u32);
-        self.0.data.push(OutlineDatum { size_bytes, producer: Some(task), at: vec![], wanted: false, name: None });
+        self.0.data.push(OutlineDatum {
+            size_bytes,
+            producer: Some(task),
+            at: vec![],
+            wanted: false,
+            name: None,
+            method: Default::default(),
+        });
         self.0.tasks.push(OutlineTask { function, work_flops: Some(work), only: None, inputs, outputs: vec![datum] });
         datum
     }

@@ -419,6 +419,7 @@ impl Insider {
             at: Vec::new(),
             wanted: true,
             name: None,
+            method: METHODS[number as usize % METHODS.len()].method,
         };
         let tasks = (0..count).map(task).collect();
         let outline = Outline { functions: vec![MIX_NAME.into()], tasks, data: (0..count).map(datum).collect() };

@@ -10,7 +10,7 @@ use crate::node::protocol::{Effect, MapJob};
 use gridloom_base::limits::{MAP_NS_MAX, MAP_REQUESTS_MAX, MEASURE_WAIT_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::time::seconds_to_ns;
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{Method, NodeId, Time};
 use gridloom_map::{Guess, MapError, Outline, Plan, Seen};
 use gridloom_perf::{GridView, host_of};
 use gridloom_perf::{LinkEstimate, ServerView, Tree};
@@ -200,6 +200,7 @@ impl Agent {
                 datum.at.push(client);
             }
         }
+        self.check_storages(&mut request.outline);
         let job = Arc::new(MapJob { request, grid });
         let number = self.requests.begin(now, job.clone());
         out.push(Effect::Map { number, job });
@@ -215,12 +216,22 @@ impl Agent {
                 Some(named) => {
                     datum.size_bytes = named.meta.size_bytes();
                     datum.at = self.names.catalog.holders(named.datum).collect();
+                    datum.method = named.method;
                 }
                 None => _ = unknown.insert(index as u32),
             }
         }
         if !unknown.is_empty() {
             outline.tasks.iter_mut().for_each(|task| task.inputs.retain(|input| !unknown.contains(input)));
+        }
+    }
+
+    /// What would come by a storage comes by `tree` where not all servers share that of its holders.
+    fn check_storages(&self, outline: &mut Outline) {
+        let storages: BTreeSet<_> = self.servers.values().map(|server| server.registration.storage).collect();
+        let is_shared = storages.len() == 1 && storages.iter().all(Option::is_some);
+        for datum in outline.data.iter_mut().filter(|datum| datum.method == Method::Storage && !is_shared) {
+            datum.method = Method::Tree;
         }
     }
 
@@ -330,7 +341,8 @@ mod tests {
         let (mut agent, client) = (agent(), NodeId(9));
         register(&mut agent, 2, "near:1", 1.0, 1.0);
         register(&mut agent, 3, "far:1", 1.0, 1.0);
-        let datum = |at| OutlineDatum { size_bytes: 1_000_000, producer: None, at, wanted: false, name: None };
+        let method = Method::Auto;
+        let datum = |at| OutlineDatum { size_bytes: 1_000_000, producer: None, at, wanted: false, name: None, method };
         let task = |inputs| OutlineTask { function: 0, work_flops: Some(1e9), only: None, inputs, outputs: vec![] };
         let request = MapRequest {
             group: GroupId { client, serial: 1 },

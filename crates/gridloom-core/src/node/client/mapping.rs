@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::remapping::{Remapping, is_steadfast};
 use super::{Client, GroupRun, LostServer, Mapping, Status, TaskRun, send};
-use crate::graph::{Group, Source, Task};
+use crate::graph::{Group, Outlined, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::limits::{HOPS_MAX, TASKS_PER_MESSAGE};
-use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Method, NodeId, TaskError, TaskId, Time};
 use gridloom_map::{MapBy, Outline, Plan, Seen};
 
 /// Why a call fails though other servers could run it.
@@ -37,7 +37,7 @@ impl Client {
         for (datum, source) in &mut group.sources {
             source.at = self.location(*datum).unwrap_or_else(|| vec![self.config.id]);
         }
-        let outlined = group.outline();
+        let outlined = self.outlined(&group);
         let tasks = group.tasks.iter().map(|task| task.id).collect();
         self.round += 1;
         let names = outlined.names();
@@ -71,6 +71,15 @@ impl Client {
     fn reads_unplaced(&self, group: &Group) -> bool {
         let makers = group.sources.keys().filter_map(|datum| self.data.get(datum)?.producer);
         makers.into_iter().any(|task| self.tasks.get(&task).is_some_and(|run| run.status == Status::Unmapped))
+    }
+
+    /// A group as a mapper sees it.
+    fn outlined(&self, group: &Group) -> Outlined {
+        let mut outlined = group.outline();
+        for (datum, id) in outlined.outline.data.iter_mut().zip(&outlined.data).filter(|(_, id)| id.is_shared()) {
+            datum.method = self.names.method_of(*id);
+        }
+        outlined
     }
 
     /// The request for a plan in this round.
@@ -153,7 +162,7 @@ impl Client {
         let part = self.part(group, &mapping.tasks);
         let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
         if let Some(part) = part {
-            let outlined = part.outline();
+            let outlined = self.outlined(&part);
             self.round += 1;
             mapping.round = self.round;
             mapping.asked = Some(now);
@@ -314,7 +323,11 @@ impl Client {
     pub(super) fn dispatch(&mut self, now: Time, plan: &Plan, mapping: &Mapping, out: &mut Vec<Effect>) {
         let mut from: BTreeMap<(NodeId, DatumId), NodeId> = BTreeMap::new();
         for transfer in &plan.transfers {
-            from.entry((transfer.to, mapping.data[transfer.datum as usize])).or_insert(transfer.from);
+            let datum = mapping.data[transfer.datum as usize];
+            // What comes in slices, or by a storage, the catalog says: the server asks it.
+            let is_catalogs = matches!(self.names.method_of(datum), Method::Swarm | Method::Storage);
+            let source = if is_catalogs { transfer.to } else { transfer.from };
+            from.entry((transfer.to, datum)).or_insert(source);
         }
         let mut parts: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         for (index, assignment) in plan.tasks.iter().enumerate() {

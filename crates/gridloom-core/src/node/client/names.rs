@@ -14,7 +14,7 @@ use crate::graph::{Argument, Group, Source, Task, TaskKind};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
-use gridloom_base::{DatumId, NameError, Named, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, Method, NameError, Named, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -41,6 +41,8 @@ struct Found {
     held: u64,
     /// How often the catalog has it that this client found it.
     told: u64,
+    /// How it gets to servers.
+    method: Method,
 }
 
 /// A question that is not answered.
@@ -137,6 +139,11 @@ impl Names {
             Some(Ask::Put(put)) => Some(put),
             _ => None,
         }
+    }
+
+    /// How a datum gets to servers that was found.
+    pub(super) fn method_of(&self, datum: DatumId) -> Method {
+        self.found.get(&datum).map_or(Method::Auto, |found| found.method)
     }
 
     /// The program has released a datum. True if that was the last time that it had found it.
@@ -325,7 +332,7 @@ impl Client {
                 run.holders.extend(holders.iter().map(|(node, _)| *node));
                 holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
                 let found = self.names.found.entry(named.datum).or_default();
-                (found.held, found.told) = (found.held + 1, found.told + 1);
+                (found.held, found.told, found.method) = (found.held + 1, found.told + 1, named.method);
                 self.answer(ask, answer, out);
                 return brought.into_iter().for_each(|datum| self.on_get(now, datum, out));
             }
