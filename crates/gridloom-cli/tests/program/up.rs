@@ -113,6 +113,7 @@ case $host in
 silent) echo "ssh: connect to host silent port 22: Connection timed out" >&2; exit 255;;
 locked) echo "ada@locked: Permission denied (publickey)." >&2; exit 255;;
 bare|fresh) PATH=/usr/bin:/bin;;
+cutprogram) case $command in *wc*) test -e cut || { touch cut; command="head -c 4000 | { $command; }"; };; esac;;
 cut) test -e cut || { touch cut; command="head -c 4000 | { $command; }"; };;
 old) command="echo '{\"gridloom_host\":\"0.0.1\",\"result\":{\"Err\":{\"Version\":\"0.0.1\"}}}'";;
 full) exec unshare --map-root-user --mount sh -c "mkdir -p state; mount -t tmpfs -o size=16k none state && $command";;
@@ -299,6 +300,26 @@ fn a_server_that_does_not_drain_in_time_is_ended_if_asked() {
 }
 
 #[test]
+fn a_host_that_has_gone_for_good_is_forgotten() {
+    let lab = Lab::new("gone", &three());
+    succeeds(lab.up());
+    // Its address is another machine's, and that one does not answer.
+    let known = lab.folder.join("mine/gridloom/up/grid.json");
+    let text = std::fs::read_to_string(&known).unwrap();
+    std::fs::write(&known, text.replace("\"destination\": \"b\"", "\"destination\": \"silent\"")).unwrap();
+    let (code, why) = said(lab.command(&["down", "--forget", "c"]));
+    assert!(code == 1 && why.contains("has no host 'c'; it has: head, a, b"), "{why}");
+    assert_eq!(succeeds(lab.command(&["down", "--forget", "b"])), "head: ended agent\na: ended server-a\n");
+    assert_eq!(said(lab.command(&["down"])).0, 1);
+    // This one is alive: the test ends it.
+    let record = std::fs::read_to_string(lab.folder.join("hosts/b/state/gridloom/host/grid/server-b.json")).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let left = u32::try_from(record["process"]["pid"].as_u64().unwrap()).unwrap();
+    assert!(Command::new("kill").arg(left.to_string()).status().unwrap().success());
+    process_ended(left);
+}
+
+#[test]
 fn without_its_agent_nothing_is_started() {
     let lab = Lab::new("headless", &three().replace("head", "locked"));
     let (code, why) = said(lab.up());
@@ -380,10 +401,22 @@ fn a_host_without_gridloom_gets_a_copy() {
     let program = std::fs::read_link(format!("/proc/{}/exe", pid(&parts["server-fresh"]))).unwrap();
     let bin = lab.folder.join("hosts/fresh/.cache/gridloom/bin");
     assert!(program.starts_with(&bin), "{}", program.display());
-    // The second time nothing is copied, and nothing is left beside it.
+    // The second time nothing is copied, and of what is left beside it the last two stay.
+    for old in 1..=4 {
+        std::fs::write(bin.join(format!("gridloom-0.0.{old}-0")), "").unwrap();
+    }
     succeeds(lab.up());
-    assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 1);
-    // A new version is not there yet when the server is to drain.
+    assert_eq!(std::fs::read_dir(&bin).unwrap().count(), 3);
+    assert!(program.exists());
+    // The copy of a new version is not there yet: each command brings it.
+    for command in [&["status"][..], &["drain", "fresh"], &["down"]] {
+        std::fs::remove_dir_all(&bin).unwrap();
+        succeeds(lab.command(command));
+        if command[0] == "drain" {
+            succeeds(lab.up());
+        }
+    }
+    succeeds(lab.up());
     std::fs::remove_dir_all(&bin).unwrap();
     let mut restart = lab.up();
     restart.arg("--restart");
@@ -395,10 +428,10 @@ fn a_host_without_gridloom_gets_a_copy() {
 fn a_copy_that_was_cut_short_is_sent_again() {
     let lab = Lab::new(
         "cut",
-        &[host("head", HEAD), host("cut", r#"role = "server", serve = "OFFER", send = true"#)].concat(),
+        &[host("head", HEAD), host("cutprogram", r#"role = "server", serve = "OFFER", send = true"#)].concat(),
     );
     let (lines, code) = lab.json(lab.up());
-    assert!(code == 3 && lines[1]["host"] == "cut" && lines[1]["error"].is_string(), "{lines:?}");
+    assert!(code == 3 && lines[1]["host"] == "cutprogram" && lines[1]["error"].is_string(), "{lines:?}");
     succeeds(lab.up());
     assert_eq!(lab.status().1, 0);
 }

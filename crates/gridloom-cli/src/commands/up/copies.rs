@@ -1,4 +1,4 @@
-//! Copies of programs' folders on a host, named by the hash of their content.
+//! Copies of programs' folders on a host, named by the hash of their content; and which copies of Gridloom itself are kept.
 //!
 //! ```text
 //!  $XDG_CACHE_HOME/gridloom/code/   ~/.cache without the variable; for this user only
@@ -23,6 +23,8 @@ use super::code::{CODE_BYTES_MAX, hash_of, is_hash};
 
 /// Copies that stay though no server uses them: the next grid may have the same folder.
 const KEPT: usize = 4;
+/// The same for copies of the program: another version may be tried, and left again.
+const PROGRAMS_KEPT: usize = 2;
 /// Of the archive beside its files: headers, and what fills up blocks.
 const ARCHIVE_BYTES_MAX: u64 = 2 * CODE_BYTES_MAX;
 
@@ -60,7 +62,7 @@ pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> 
     unpacked.with_context(at)?;
     let mut used = used();
     used.push(hash.into());
-    remove_old(&folder, &used).with_context(at)?;
+    remove_old(&folder, is_hash, &used, KEPT).with_context(at)?;
     Ok(false)
 }
 
@@ -70,24 +72,36 @@ fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
     archive.unpack(folder)
 }
 
-/// Removes those that no server uses, but for the last.
-fn remove_old(folder: &Path, used: &[String]) -> io::Result<()> {
+/// Removes copies of the program that no part uses, but for the last, if this program is such a copy. `used` are files.
+pub fn remove_old_programs(used: &[PathBuf]) -> io::Result<()> {
+    let own = std::env::current_exe()?;
+    let Some(folder) = own.parent().filter(|folder| folder.ends_with(".cache/gridloom/bin")) else { return Ok(()) };
+    touch(&own)?;
+    let names = used.iter().chain([&own]).filter(|file| file.parent() == Some(folder));
+    let names: Vec<String> = names.filter_map(|file| Some(file.file_name()?.to_str()?.to_string())).collect();
+    remove_old(folder, |name| name.starts_with("gridloom-"), &names, PROGRAMS_KEPT)
+}
+
+/// Removes those that nothing uses, but for the last.
+fn remove_old(folder: &Path, is_copy: impl Fn(&str) -> bool, used: &[String], kept: usize) -> io::Result<()> {
     let mut unused: Vec<(SystemTime, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let is_unused = name.to_str().is_some_and(|name| is_hash(name) && !used.iter().any(|used| used == name));
+        // A host with the same home folder may have removed it meanwhile.
+        let Ok(metadata) = entry.metadata() else { continue };
+        let is_unused = name.to_str().is_some_and(|name| is_copy(name) && !used.iter().any(|used| used == name));
         if is_unused {
-            unused.push((entry.metadata()?.modified()?, entry.path()));
+            unused.push((metadata.modified()?, entry.path()));
         }
     }
     unused.sort();
-    let old = unused.len().saturating_sub(KEPT);
+    let old = unused.len().saturating_sub(kept);
     unused[..old].iter().try_for_each(|(_, copy)| remove(copy))
 }
 
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
+fn remove(copy: &Path) -> io::Result<()> {
+    match if copy.is_dir() { fs::remove_dir_all(copy) } else { fs::remove_file(copy) } {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
@@ -120,7 +134,7 @@ mod tests {
         }
         fs::create_dir_all(folder.join("another")).unwrap();
         touch(&folder.join(name(1))).unwrap();
-        remove_old(&folder, &[name(0), name(7)]).unwrap();
+        remove_old(&folder, is_hash, &[name(0), name(7)], KEPT).unwrap();
         let left: Vec<u64> = (0..8).filter(|number| folder.join(name(*number)).exists()).collect();
         assert_eq!(left, [0, 1, 4, 5, 6, 7]);
         assert!(folder.join("another").exists());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 
 use super::request::{Action, State};
@@ -15,12 +15,15 @@ use crate::commands::{print_json, print_line};
 /// End the agent and the servers that 'gridloom up' has started, and nothing else.
 ///
 /// Calls that run are lost. A process that has not ended after --grace seconds is killed. If a host does not answer, the command says
-/// so and the grid stays known: run it again when the host is back. The exit status is then 3.
+/// so and the grid stays known: run it again when the host is back, or with --forget if it has gone for good. The exit status is then 3.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom down")]
 pub struct Options {
     /// Name of the grid, if several were started
     name: Option<String>,
+    /// Do not ask this host, which never answers again, and forget it; may be repeated
+    #[arg(long, value_name = "HOST")]
+    forget: Vec<String>,
     /// Seconds that agent and servers have to end
     #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = crate::commands::simulate::seconds)]
     grace: f64,
@@ -33,6 +36,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let name = Grid::find(options.name.as_deref())?.name;
     let _lock = state::lock(&name)?;
     let mut grid = Grid::find(Some(&name))?;
+    for name in &options.forget {
+        if !grid.hosts.iter().any(|host| host.name == *name) {
+            let known: Vec<&str> = grid.hosts.iter().map(|host| host.name.as_str()).collect();
+            bail!("the grid '{}' has no host '{name}'; it has: {}", grid.name, known.join(", "));
+        }
+    }
+    grid.hosts.retain(|host| !options.forget.contains(&host.name));
     let limit = Duration::from_secs_f64(options.grace + 30.0);
     let end = |labels: Vec<String>| Action::End { labels, grace_s: options.grace };
     let mut left = Vec::new();

@@ -11,6 +11,8 @@ pub struct Trouble {
     pub remedy: String,
     /// A part may run there all the same: the connection was lost, or the host is silent.
     pub may_run: bool,
+    /// There is no such program.
+    pub is_missing: bool,
 }
 
 impl std::fmt::Display for Trouble {
@@ -40,7 +42,14 @@ impl Fault {
     }
 
     pub fn at(self, host: &str, tried: String) -> Trouble {
-        Trouble { host: host.into(), why: self.why, tried, remedy: self.remedy, may_run: self.may_run }
+        Trouble {
+            host: host.into(),
+            why: self.why,
+            tried,
+            remedy: self.remedy,
+            may_run: self.may_run,
+            is_missing: false,
+        }
     }
 }
 

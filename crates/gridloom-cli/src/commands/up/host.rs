@@ -17,7 +17,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,8 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<
     let request: Request = serde_json::from_value(whole).map_err(|error| other(anyhow!("no request: {error}")))?;
     let carry_out = || -> Result<Reply> {
         if let Action::Receive { hash, bytes } = &request.action {
-            let was_there = copies::receive(hash, *bytes, rest, used_codes)?;
+            let was_there =
+                copies::receive(hash, *bytes, rest, || used().into_iter().filter_map(|used| used.code).collect())?;
             return Ok(Reply::Received { was_there });
         }
         let host = Host::open(&request)?;
@@ -125,6 +126,8 @@ struct Record {
     drains: bool,
     /// Hash of the program's folder that it uses.
     code: Option<String>,
+    /// Its program, in records of this release.
+    program: Option<PathBuf>,
 }
 
 impl Host {
@@ -138,6 +141,10 @@ impl Host {
     fn carry_out(&self, action: Action) -> Result<Vec<PartState>> {
         match action {
             Action::Start(start) => {
+                // A part without this was started by an older release.
+                if let Some(used) = used().into_iter().map(|used| used.program).collect::<Option<Vec<PathBuf>>>() {
+                    copies::remove_old_programs(&used).context("old copies of Gridloom")?;
+                }
                 let labels: Vec<String> = start.parts.iter().map(|part| part.label.clone()).collect();
                 self.lock(&labels).and_then(|_held| self.start(&start))
             }
@@ -191,7 +198,7 @@ impl Host {
         let log = self.new_log(&launch.label)?;
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
         let program = std::env::current_exe().context("this program's own path")?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
         let code = launch.code.as_deref().map(copies::path).transpose()?;
         if let Some(code) = &code {
             ensure!(code.is_dir(), "the copy '{}' of the program's folder has gone: start again", code.display());
@@ -213,8 +220,11 @@ impl Host {
         // Signals to this command's group are not for it.
         command.process_group(0);
         let mut child = command.spawn().with_context(|| format!("'{}' in '{}'", launch.label, folder.display()))?;
-        let written =
-            Process::of(child.id()).and_then(|process| self.write(&launch.label, process, false, launch.code.clone()));
+        let record = |process| {
+            let (grid_id, code) = (self.grid_id.clone(), launch.code.clone());
+            Record { grid_id, process, drains: false, code, program: Some(program) }
+        };
+        let written = Process::of(child.id()).and_then(|process| self.write(&launch.label, &record(process)));
         if let Err(error) = written {
             stop(&mut child);
             return Err(error);
@@ -251,11 +261,10 @@ impl Host {
         trial().with_context(|| format!("its log '{}'", path.display()))
     }
 
-    fn write(&self, label: &str, process: Process, drains: bool, code: Option<String>) -> Result<()> {
-        let record = Record { grid_id: self.grid_id.clone(), process, drains, code };
+    fn write(&self, label: &str, record: &Record) -> Result<()> {
         // Whole or not at all: a process of which nothing is written down would never be ended.
         let (path, part) = (self.file(label, "json"), self.file(label, "part"));
-        let written = fs::write(&part, serde_json::to_string(&record)?).and_then(|()| fs::rename(&part, &path));
+        let written = fs::write(&part, serde_json::to_string(record)?).and_then(|()| fs::rename(&part, &path));
         written.with_context(|| path.display().to_string())
     }
 
@@ -329,10 +338,11 @@ impl Host {
         // One that is being started does not know the signal yet, and would die of it.
         let held = self.lock(labels)?;
         for label in labels {
-            let Some(Record { process, drains, code, .. }) = self.running(label)? else { continue };
-            if !drains {
-                self.write(label, process.clone(), true, code)?;
+            let Some(record) = self.running(label)? else { continue };
+            if !record.drains {
+                self.write(label, &Record { drains: true, ..record.clone() })?;
             }
+            let process = record.process;
             // Also one that was asked before: that command may have ended before its signal.
             process.signal(Signal::USR1)?;
             left.push(process);
@@ -382,20 +392,18 @@ fn working_folder(start: &Start) -> Result<PathBuf> {
     Ok(start.folder.as_deref().map_or(home.clone(), |folder| home.join(folder)))
 }
 
-/// Hashes of the folders that servers of this user's grids use, also on other hosts that have the same home folder.
-fn used_codes() -> Vec<String> {
-    let mut used = Vec::new();
-    let read = |file: PathBuf| -> Option<Record> { serde_json::from_str(&fs::read_to_string(file).ok()?).ok() };
+/// What parts of this user's grids use that run, also on other hosts that have the same home folder.
+fn used() -> Vec<Record> {
+    let read = |file: &Path| -> Option<Record> { serde_json::from_str(&fs::read_to_string(file).ok()?).ok() };
     let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let grids = state_folder().map(|folder| entries(folder.join("host"))).into_iter().flatten();
-    for file in grids.flat_map(entries).filter(|file| file.extension().is_some_and(|kind| kind == "json")) {
-        let is_recent = fs::metadata(&file)
-            .and_then(|file| file.modified())
-            .is_ok_and(|written| written.elapsed().is_ok_and(|age| age < ELSEWHERE_AT_MOST));
-        let record = read(file).filter(|record| record.process.runs() || is_recent && record.process.is_elsewhere());
-        used.extend(record.and_then(|record| record.code));
-    }
-    used
+    let files = grids.flat_map(entries).filter(|file| file.extension().is_some_and(|kind| kind == "json"));
+    let is_recent = |file: &Path| {
+        let written = fs::metadata(file).and_then(|file| file.modified());
+        written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age < ELSEWHERE_AT_MOST))
+    };
+    let runs = |file: &Path, record: &Record| record.process.runs() || record.process.is_elsewhere() && is_recent(file);
+    files.filter_map(|file| read(&file).filter(|record| runs(&file, record))).collect()
 }
 
 /// How many processors the allocation has here.

@@ -49,7 +49,6 @@ use code::Code;
 use fault::Trouble;
 use plan::{AGENT, Planned, Reach};
 use python::{Asked, Environment, skews, usual};
-use remote::{Copy, own_copy};
 use request::{Action, CODE, Launch, PartState, Start, State};
 use source::{Found, Source};
 use state::{Grid, Host};
@@ -117,7 +116,7 @@ fn parse_words(text: &str) -> Result<Words, String> {
 
 /// Seconds beyond --wait for what a host does besides waiting.
 const SLACK_S: f64 = 20.0;
-/// Seconds that a copy of the program may take on its way.
+/// Seconds that a folder may take on its way.
 const SEND_S: u64 = 600;
 /// Exit status if some hosts failed.
 const SOME_FAILED: u8 = 3;
@@ -151,18 +150,13 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
     let name = before.name.clone();
     let reach = Reach { ssh: options.ssh.0.clone(), connect_s: options.connect_timeout };
     let found = options.source.find(&options.file, &before, &reach, options.trust_this_network)?;
-    let Found { mut hosts, gone } = found;
+    let Found { hosts, gone } = found;
     before.hosts.retain(|host| !gone.contains(&host.name));
-    let copy = hosts.iter().any(|host| host.is_sent).then(own_copy).transpose().context("this program's own file")?;
-    for host in hosts.iter_mut().filter(|host| host.is_sent) {
-        host.target.gridloom = copy.as_ref().map(Copy::path).unwrap_or_default();
-    }
     let codes: BTreeSet<&Path> = hosts.iter().filter_map(|host| host.code.as_deref()).collect();
     let codes = codes.into_iter().map(Code::pack).collect::<Result<Vec<Code>>>()?;
     let mut up = Up {
         grid: recorded(before, &hosts),
         secret: Secret::find_text_or_make()?,
-        copy,
         codes,
         given: Mutex::default(),
         pythons: Mutex::default(),
@@ -212,6 +206,7 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
 /// The grid as it was, or a new one.
 fn grid_of(name: &str, before: Option<Grid>, options: &Options) -> Result<Grid> {
     let file = absolute(&options.file)?;
+    std::fs::metadata(&file).with_context(|| options.file.display().to_string())?;
     match before {
         Some(before) if before.file != file => bail!(
             "a grid '{name}' was started from '{}': give this one another --name, or run 'gridloom down {name}' first",
@@ -249,7 +244,6 @@ fn forget(mut grid: Grid, known: &[String], hosts: &[Planned], may_run: impl Fn(
 struct Up<'a> {
     grid: Grid,
     secret: String,
-    copy: Option<Copy>,
     /// Folders of programs that go to hosts.
     codes: Vec<Code>,
     /// Hosts that have one, its hash, and whether the host had it before.
@@ -296,6 +290,7 @@ impl Up<'_> {
                 remedy: "wait and run the same command again, raise --drain-wait, or 'gridloom drain HOST --now'"
                     .into(),
                 may_run: true,
+                is_missing: false,
             }),
         }
     }
@@ -327,17 +322,8 @@ impl Up<'_> {
         })
     }
 
-    /// Copies this program to a host that is to have it, unless it is there.
-    fn send(&self, host: &Planned) -> Result<(), Trouble> {
-        match self.copy.as_ref().filter(|_| host.is_sent) {
-            Some(copy) => host.target.send(&host.name, copy, Duration::from_secs(SEND_S)),
-            None => Ok(()),
-        }
-    }
-
     /// Gives the host the folder of the program that its server uses.
     fn give(&self, host: &Planned) -> Result<Option<&Code>, Trouble> {
-        self.send(host)?;
         let is_of_host = |code: &&Code| host.code.as_ref().is_some_and(|folder| *folder == code.folder);
         let Some(code) = self.codes.iter().find(is_of_host) else { return Ok(None) };
         let given = || self.given.lock().unwrap_or_else(PoisonError::into_inner);
@@ -392,7 +378,6 @@ impl Up<'_> {
     fn start(&self, host: &Planned, part: Option<Launch>) -> Result<Vec<PartState>, Trouble> {
         let code = part.as_ref().and_then(|part| part.code.clone());
         let parts = part.into_iter().collect();
-        self.send(host)?;
         let start = Start {
             secret: self.secret.clone(),
             parts,
@@ -426,6 +411,7 @@ impl Up<'_> {
                 tried: format!("{} on that host", host.words_of(&failed.label)),
                 remedy: format!("read its log there, {}, and correct the file of hosts", failed.log),
                 may_run: false,
+                is_missing: false,
             }),
         }
     }
@@ -462,6 +448,7 @@ fn address_of(states: &[PartState], host: &Planned) -> Result<String, Trouble> {
         tried: format!("{} host", host.target.gridloom),
         remedy: "install the same version of Gridloom there".into(),
         may_run: true,
+        is_missing: false,
     })
 }
 

@@ -51,8 +51,6 @@ impl Node {
 pub struct Planned {
     pub name: String,
     pub target: Target,
-    /// This program is copied there first.
-    pub is_sent: bool,
     /// Working directory there.
     pub folder: Option<String>,
     /// Folder of the program here, which goes there with its server.
@@ -214,8 +212,7 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
         });
         Ok(Planned {
             name: name.clone(),
-            target: Target { way, gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string() },
-            is_sent,
+            target: Target { way, gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string(), is_sent },
             folder: properties.get("folder").map(str::to_string),
             server: server.transpose()?,
             agent,

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gridloom_net::identity::SECRET_VARIABLE;
@@ -29,6 +29,9 @@ pub struct Target {
     pub way: Way,
     /// The program there, in words of its shell.
     pub gridloom: String,
+    /// It is a copy of the program that asks, and comes there when it is missing.
+    #[serde(default)]
+    pub is_sent: bool,
 }
 
 /// How a host is reached.
@@ -77,20 +80,24 @@ impl Way {
     }
 }
 
+/// Exit status of a shell that finds no such program.
+const NOT_FOUND: i32 = 127;
+/// A copy of this program may be so long on its way.
+const SEND_WITHIN: Duration = Duration::from_secs(600);
 /// Seconds until a step of Slurm runs.
 const STEP_S: u32 = 60;
 
-/// Where a copy of this program is put on a host.
-pub struct Copy {
-    pub file: PathBuf,
+/// A copy of this program, for hosts.
+struct Copy {
+    file: PathBuf,
     /// Name of the copy, by its content.
-    pub name: String,
+    name: String,
     bytes: usize,
 }
 
 impl Copy {
     /// The program there, in words of a shell.
-    pub fn path(&self) -> String {
+    fn path(&self) -> String {
         format!("~/.cache/gridloom/bin/{}", self.name)
     }
 }
@@ -121,8 +128,33 @@ impl Target {
         }
     }
 
+    /// A program that was sent may have another version than the one that asks, or may be gone: then this one is sent.
     fn ask_with(&self, host: &str, request: &Request, more: &[u8], limit: Duration) -> Result<Reply, Trouble> {
-        let command = format!("{} host", self.gridloom);
+        if !self.is_sent {
+            return self.ask_program(&self.gridloom, host, request, more, limit);
+        }
+        let unreadable = |error: &std::io::Error| {
+            Fault::new(format!("cannot read this program's own file: {error}"), "install it").at(host, "a copy".into())
+        };
+        let copy = own_copy().as_ref().map_err(unreadable)?;
+        match self.ask_program(&copy.path(), host, request, more, limit) {
+            Err(trouble) if trouble.is_missing => {
+                self.send(host, copy)?;
+                self.ask_program(&copy.path(), host, request, more, limit)
+            }
+            answered => answered,
+        }
+    }
+
+    fn ask_program(
+        &self,
+        program: &str,
+        host: &str,
+        request: &Request,
+        more: &[u8],
+        limit: Duration,
+    ) -> Result<Reply, Trouble> {
+        let command = format!("{program} host");
         let trouble = |fault: Fault| fault.at(host, self.tried(&command));
         let errors = match &request.action {
             Action::Start(_) if self.way.ends_with_command() => Some(step_log(&request.grid, host)),
@@ -140,13 +172,16 @@ impl Target {
                 (Some(labels), Some(why)) => {
                     Ok(Reply::Parts(labels.iter().map(|label| PartState::lost(label, &why)).collect()))
                 }
-                _ => Err(trouble(no_answer(&said, &self.gridloom, &self.way))),
+                _ => Err(Trouble {
+                    is_missing: said.code == Some(NOT_FOUND),
+                    ..trouble(no_answer(&said, program, &self.way))
+                }),
             },
         }
     }
 
     /// Puts a copy of this program on the host, unless it is there.
-    pub fn send(&self, host: &str, copy: &Copy, limit: Duration) -> Result<(), Trouble> {
+    fn send(&self, host: &str, copy: &Copy) -> Result<(), Trouble> {
         let path = copy.path();
         let folder = "~/.cache/gridloom/bin";
         let (part, bytes) = (format!("{folder}/.{}.$$", copy.name), copy.bytes);
@@ -161,7 +196,7 @@ impl Target {
         let unreadable =
             |error| trouble(Fault::new(format!("cannot read '{}': {error}", copy.file.display()), "install it"));
         let mut file = File::open(&copy.file).map_err(unreadable)?;
-        let said = self.run(&command, &mut file, limit, None).map_err(trouble)?;
+        let said = self.run(&command, &mut file, SEND_WITHIN, None).map_err(trouble)?;
         match said.code {
             Some(0) => Ok(()),
             Some(73) if said.errors.contains("No space left") || said.errors.contains("quota exceeded") => {
@@ -324,7 +359,7 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
     let install =
         "install Gridloom there; name its program with the property 'gridloom', or let 'up' copy this one: send = true";
     let (what, remedy) = match said.code {
-        Some(127) => ("there is no program 'gridloom' on its path", install),
+        Some(NOT_FOUND) => ("there is no program 'gridloom' on its path", install),
         Some(126) if has("Exec format error") || has("cannot execute binary file") => {
             ("the program is for another kind of machine", "build Gridloom for that machine and install it there")
         }
@@ -337,14 +372,19 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
     };
     let code = said.code.map_or("a signal".to_string(), |code| format!("exit status {code}"));
     let program =
-        if said.code == Some(127) && program != "gridloom" { format!(" ('{program}')") } else { String::new() };
-    let may_run = !matches!(said.code, Some(2 | 126 | 127));
+        if said.code == Some(NOT_FOUND) && program != "gridloom" { format!(" ('{program}')") } else { String::new() };
+    let may_run = !matches!(said.code, Some(2 | 126 | NOT_FOUND));
     let said = if line.is_empty() { code } else { line };
     Fault { may_run, ..Fault::new(format!("{what}{program}: {said}"), remedy) }
 }
 
 /// This program, to be copied.
-pub fn own_copy() -> std::io::Result<Copy> {
+fn own_copy() -> &'static std::io::Result<Copy> {
+    static OWN: OnceLock<std::io::Result<Copy>> = OnceLock::new();
+    OWN.get_or_init(read_own)
+}
+
+fn read_own() -> std::io::Result<Copy> {
     let file = std::env::current_exe()?;
     let content = std::fs::read(&file)?;
     let mut hash = gridloom_base::Fnv::default();
@@ -358,7 +398,7 @@ mod tests {
 
     fn target(ssh: Vec<String>) -> Target {
         let ssh = Ssh { ssh, destination: "node-1".into(), user: None, port: None, jump: None, connect_s: 7 };
-        Target { way: Way::Ssh(ssh), gridloom: "gridloom".into() }
+        Target { way: Way::Ssh(ssh), gridloom: "gridloom".into(), is_sent: false }
     }
 
     /// As of `ssh -W` to a host on the way, or a connection that is kept for later.
