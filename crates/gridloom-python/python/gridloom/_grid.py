@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 import os
 import tempfile
@@ -18,50 +17,43 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _gridloom, _html, _notebook, _progress
-from ._calibration import Calibration, CalibrationCall, calibrate
-from ._checks import seconds
+from ._any_function import AnyFunction
 from ._ends import Ends
-from ._errors import GridloomError, UnknownFunctionError, UnreadErrorWarning, UsageError
-from ._facts import Link, ServerInfo, Simulation, Traffic, link_of
+from ._errors import GridloomError, UnreadErrorWarning, UsageError
+from ._facts import ServerInfo
 from ._function import Function
 from ._graph import Graph, results_for
 from ._group import Group, Handle
 from ._heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ._loops import Loops
-from ._map import MapResults, mapped
+from ._measured import Measured
 from ._models import Models, models_of
 from ._offered import offered_name
 from ._open_grids import open_grids, openings
-from ._options import Options
-from ._packing import name_of, pack_call, pack_function
 from ._pickles import OfSession
 from ._plan import Plan
 from ._retry import retry_of
-from ._run_future import RunFuture
 from ._runner import Runner
 from ._said import Said, listen
 from ._shared import SharedData
-from ._stream import Stream
 from .run_code import STREAM
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ._bars import Watch
-    from ._retry import Retry, RetryOn
+    from ._retry import RetryOn
 
 
 _T = TypeVar("_T")
 
-# Calls that `Grid.map` submits ahead.
-_LEAD_MIN = 64
 # So many servers are named where a grid is printed.
 _NAMED_MAX = 4
 # How long a display waits for what servers say, seconds.
 _LOOK_SECONDS = 0.5
 
 
-class Grid(SharedData, OfSession):
+class Grid(AnyFunction, SharedData, Measured, OfSession):
     """A session with a grid, made by `local`, `connect` or `simulate`. It ends with its ``with`` block, or `close`."""
 
     _why = "a gridloom.Grid is a session of this process"
@@ -135,209 +127,6 @@ class Grid(SharedData, OfSession):
                 self._folder.cleanup()
             for told in (unread, calls, pending if tells_pending else None):
                 _warn(told, 4)
-
-    def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> RunFuture[_T]:
-        """Have any Python function run on a server, without waiting.
-
-        The function goes by module and name if its module can be imported; a function of the program itself, a lambda and a closure
-        go with all that they use. A grid of `local` takes it; another one has to say so by ``gridloom serve --run-code``.
-
-        Parameters
-        ----------
-        function : function
-            Any function, or another object that can be called.
-        *args, **kwargs : object
-            Its arguments: whatever can be pickled. They are pickled now, and may change afterwards. In the place of a handle goes its
-            value, which is waited for.
-
-        Returns
-        -------
-        RunFuture
-            The call under way: a future as of ``concurrent.futures``. The call runs again elsewhere if its server is lost.
-
-        Raises
-        ------
-        ArgumentError
-            If the function or an argument cannot be pickled.
-        UnknownFunctionError
-            If no server runs functions that programs send.
-        TaskError
-            If a handle has no value.
-        UsageError
-            If the session is closed or simulated.
-
-        Notes
-        -----
-        It is not recorded in the block of a group. Servers that run such functions run whatever code the program sends; and the
-        program unpickles what they give, so that it trusts them as they trust it.
-        """
-        return self._run(function, args, kwargs, None, None)
-
-    def options(self, *, retries: int = 0, retry_on: RetryOn | None = None, timeout: float | None = None) -> Options:
-        """Say on what terms functions run: ``grid.options(retries=3).run(f, x)``.
-
-        Parameters
-        ----------
-        retries : int, optional
-            How often a call that has failed runs again at most: on another server, if there is one.
-        retry_on : exception class or tuple of them, optional
-            After which errors: what the function raises, and `Crashed`. By default after all of these.
-        timeout : float, optional
-            Time limit of the call, seconds, from when it is sent to a server: for all its runs together. A call that takes longer is
-            ended, with its worker process, and raises `DeadlineExceeded`.
-
-        Returns
-        -------
-        Options
-            Its `run` takes a function and arguments, as that of the grid.
-
-        Raises
-        ------
-        UsageError
-            If `retries`, `retry_on` or `timeout` cannot be meant.
-        """
-        return Options(self, retry_of("options", retries, retry_on), seconds("options: timeout", timeout))
-
-    def _run(
-        self,
-        function: Callable[..., _T],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        retry: Retry | None,
-        limit: float | None,
-    ) -> RunFuture[_T]:
-        name = name_of(function)
-        future: RunFuture[_T] = RunFuture()
-        future._unread, future._name = self._ends.unread, name
-        runner = self._any()
-        arguments = pack_call(name, args, kwargs, runner.room)
-        return runner.submit(pack_function(function), name, arguments, future=future, retry=retry, limit=limit)
-
-    def map(
-        self,
-        function: Callable[..., _T],
-        /,
-        *iterables: Iterable[Any],
-        timeout: float | None = None,
-        chunksize: int = 1,
-        lead: int | None = None,
-        retries: int = 0,
-        retry_on: RetryOn | None = None,
-        progress: bool | None = None,
-    ) -> MapResults[_T]:
-        """Run any Python function on each item of an iterable, or on the items of several side by side.
-
-        Parameters
-        ----------
-        function : function
-            Any function, as `run` takes it.
-        *iterables : iterable
-            Its arguments, one of each iterable for a call. They may be endless.
-        timeout : float, optional
-            Seconds from now in which the results have to be there. After that, the calls are ended, also those under way.
-        chunksize : int, optional
-            Calls that are sent together; more than 1 pays for calls of less than a millisecond.
-        lead : int, optional
-            Calls, or chunks, of which the result was not taken yet, that are submitted: at least 1, by default four for each slot of the
-            servers, and no fewer than 64. Beyond 256 MiB of arguments and results, no more than two for each slot.
-        retries : int, optional
-            How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
-        retry_on : exception class or tuple of them, optional
-            After which errors: what the function raises, and `Crashed`. By default after all of these.
-        progress : bool, optional
-            Whether a terminal or notebook shows how many calls have ended; by default as the session was opened.
-
-        Returns
-        -------
-        MapResults
-            The results in order: an iterator, also for ``async for``. When it is closed, or an error ends it, calls that were
-            not sent are cancelled.
-
-        Raises
-        ------
-        ArgumentError
-            If the function cannot be pickled; by the iterator, an argument.
-        Exception
-            By the iterator: what the function raised.
-        TimeoutError
-            By the iterator: a result was not there in time.
-        UnknownFunctionError
-            If no server runs functions that programs send.
-        ValueError
-            If `chunksize` or `lead` is less than 1.
-        """
-        runner = self._any()
-        if lead is None:
-            lead = max(4 * runner.slots, _LEAD_MIN)
-        if lead < 1:
-            raise ValueError(f"lead must be >= 1, got {lead}")
-        return mapped(
-            lambda: (pack_function(function), name_of(function)),
-            iterables,
-            timeout=timeout,
-            chunksize=chunksize,
-            lead=lead,
-            least=2 * runner.slots,
-            room=runner.room,
-            submit=functools.partial(runner.submit, retry=retry_of("map", retries, retry_on)),
-            progress=self._shows(progress),
-        )
-
-    def _shows(self, progress: bool | None) -> bool:
-        return not self.simulated and (self._progress if progress is None else _progress.wanted(progress))
-
-    def stream(
-        self, function: Callable[..., Iterable[_T]], /, *args: Any, lead: int = 16, timeout: float | None = None, **kwargs: Any
-    ) -> Stream[_T]:
-        """Have a function with ``yield`` run on a server, and take its values as they come.
-
-        Parameters
-        ----------
-        function : function
-            A generator function, or one that returns an iterable, as `run` takes it.
-        *args, **kwargs : object
-            Its arguments, pickled now.
-        lead : int, optional
-            So many values at most are made before they are taken.
-        timeout : float, optional
-            How long to wait for each value, seconds.
-
-        Returns
-        -------
-        Stream
-            The values in order: an iterator, also for ``async for``. The function ends with `close`, also in a ``with`` block, and
-            when nothing holds the stream any more.
-
-        Raises
-        ------
-        ArgumentError
-            If the function or an argument cannot be pickled.
-        UnknownFunctionError
-            If no server runs functions that programs send.
-        UsageError
-            If the session is closed or simulated.
-        ValueError
-            If `lead` is less than 1.
-        Exception
-            By the iterator: what the function raised; `ServerLost` and `Crashed`, as a stream does not begin again;
-            `WaitTimedOut`, after which the next value can be waited for again.
-
-        Notes
-        -----
-        It has a process of its own on the server with the fewest of them, which takes a slot while it makes a value.
-        """
-        runner = self._any()
-        try:
-            return Stream(self._raw, self._ends, runner.room, function, args, kwargs, lead, timeout)
-        except UnknownFunctionError:
-            raise runner.no_server() from None
-
-    def _any(self) -> Runner:
-        """What sends calls of any function."""
-        if self._runner is None:
-            with self._making:
-                self._runner = self._runner or Runner(self._raw, self._ends)
-        return self._runner
 
     def function(
         self, name: str | Callable[..., Any], *, retries: int = 0, retry_on: RetryOn | None = None
@@ -501,59 +290,6 @@ class Grid(SharedData, OfSession):
             group._told = 0
         return group
 
-    def calibrate(
-        self,
-        function: str | Function,
-        *,
-        sizes: Mapping[str, int | tuple[int, int]] | None = None,
-        values: Mapping[str, Any] | None = None,
-        make: Callable[[dict[str, int]], Mapping[str, Any]] | None = None,
-        error: float = 0.05,
-        budget: float = 60.0,
-        servers: Iterable[str] = (),
-        progress: Callable[[CalibrationCall], object] | None = None,
-    ) -> list[Calibration]:
-        """Measure a function on its servers, until predictions of its time are as exact as asked for.
-
-        Each server is measured only while it has nothing else to do; servers of one host take turns. What is measured is learned like
-        any call: shared with the agent, and kept with the server's models. It ends with the last server, or with an exception
-        of `progress` (or Ctrl-C: then after the call under way).
-
-        Parameters
-        ----------
-        function : str or Function
-            What is measured, as for `Grid.function`.
-        sizes : dict of str to int or (int, int), optional
-            Size arguments: ranges with both ends, which grow together, or fixed values. Others range from 16 to what fits the memory.
-        values : dict of str to number, str, bytes or numpy.ndarray, optional
-            Other arguments. A text has to be given; a number that is not is 1, and arrays are random.
-        make : function, optional
-            Makes all arguments, by name, from the sizes by name, instead of random ones; `sizes` then has the ranges that it takes, under
-            any names. It is called from another thread.
-        error : float, optional
-            How far predictions within the range may be off, as a part of the time.
-        budget : float, optional
-            Time for each server, seconds. A call that is predicted to take more than a tenth of it is not made.
-        servers : list of str, optional
-            Names of the servers; all that offer the function if empty.
-        progress : function, optional
-            Is shown each call that was measured. It is called from another thread.
-
-        Returns
-        -------
-        list of Calibration
-            For each server how exactly the time is known, in order of name. One on which a call failed says so by `Calibration.failed`.
-
-        Raises
-        ------
-        UnknownFunctionError
-            If no server offers the function.
-        UsageError
-            If a server, a size or another argument is not known, a range, the error or the budget is none, or no arguments can be made.
-        """
-        name = function.name if isinstance(function, Function) else function
-        return calibrate(self._raw, name, sizes or {}, values or {}, error, budget, servers, make, progress)
-
     def models(self, function: str | Function | None = None) -> Models:
         """Tell how long functions take, as far as that was measured: what plans are predicted by.
 
@@ -576,75 +312,6 @@ class Grid(SharedData, OfSession):
             function = self.function(function)
         self._raw.learn_models(_LOOK_SECONDS)
         return models_of(self._raw.servers(), None if function is None else function.name)
-
-    def links(self) -> list[Link]:
-        """Tell what the agent knows of the links between hosts, and of those to and from clients.
-
-        Returns
-        -------
-        list of Link
-            One for each direction that was measured. Servers measure links when they register, and transfers correct what is known.
-        """
-        return [link_of(told) for told in self._raw.links()]
-
-    def traffic(self) -> Traffic:
-        """Tell how many bytes were moved since the session began.
-
-        Returns
-        -------
-        Traffic
-            Over the client's links, between servers, and by pair.
-        """
-        return Traffic(**self._raw.traffic())
-
-    def now(self) -> float:
-        """Read the session's clock.
-
-        Returns
-        -------
-        float
-            Seconds: since 1970 for real, virtual in simulation.
-        """
-        return self._raw.now()
-
-    def advance(self, seconds: float) -> None:
-        """Let virtual time pass at the client, as if it computed for so long. Nothing happens on a real grid.
-
-        Parameters
-        ----------
-        seconds : float
-            How long, seconds.
-        """
-        self._raw.advance(seconds)
-
-    def compute(self, work: float) -> None:
-        """Let virtual time pass at the client, as if it computed so much on its host. Nothing happens on a real grid.
-
-        Parameters
-        ----------
-        work : float
-            How much, floating-point operations.
-        """
-        self._raw.compute(work)
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the grid is simulated."""
-        return self._raw.simulated
-
-    def simulation(self) -> Simulation | None:
-        """Report on a simulated run so far.
-
-        Returns
-        -------
-        Simulation or None
-            ``None`` for a real grid.
-        """
-        record = self._raw.simulation()
-        if record is None:
-            return None
-        record["groups"] = [tuple(group) for group in record["groups"]]
-        return Simulation(**record)
 
     def server_processes(self) -> list[int]:
         """List the processes of an embedded local grid's servers.

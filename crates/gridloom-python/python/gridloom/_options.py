@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ._pickles import OfSession
 
 if TYPE_CHECKING:
-    from ._grid import Grid
+    from ._any_function import AnyFunction
     from ._retry import Retry
     from ._run_future import RunFuture
 
@@ -21,7 +21,7 @@ class Options(OfSession):
     _why = "a gridloom.Options is of a session of this process"
     _remedy = "open a session by gridloom.connect() where it is used"
 
-    def __init__(self, grid: Grid, retry: Retry | None, timeout: float | None) -> None:
+    def __init__(self, grid: AnyFunction, retry: Retry | None, timeout: float | None) -> None:
         self._grid = grid
         self._retry = retry
         self._timeout = timeout
