@@ -10,8 +10,9 @@
 //!   |<------------------ ProbeArrived |
 //! ```
 //! A link that is measured while no other is gets what moves over it in 100 ms instead of a larger probe that would take too long: on a
-//! slow and long one, the start is a third of the time of 64 KiB. A long link gets larger probes while their bytes take far less time than half
-//! of the round trip: they only say that it is no slower than that.
+//! slow and long one, the start is a third of the time of 64 KiB. If that took less than four round trips, it gets what moves in eight: a
+//! connection that starts sends some 14 KB in the first round trip, and at most twice as much in each one that follows. A long link gets
+//! larger probes while their bytes take far less time than half of the round trip: they only say that it is no slower than that.
 //!
 //! Kept cheap: a node probes at most 16 peers, one after another, once each when they meet; real transfers refine the figures later.
 
@@ -26,6 +27,10 @@ use gridloom_perf::LinkEstimate;
 const ROUNDS: u32 = 2;
 /// A probe that the round trip hides is followed by one at least so many times as large, if no other link is measured meanwhile.
 const HIDDEN_GROWS: u64 = 4;
+/// A connection may still be starting in so many round trips.
+const STARTING_ROUND_TRIPS: u64 = 4;
+/// What moves in so many is sent to a link that is measured alone.
+const PROBED_ROUND_TRIPS: u64 = 8;
 
 #[derive(Clone, Debug)]
 struct Probe {
@@ -38,12 +43,15 @@ struct Probe {
     best_bandwidth: f64,
     /// The last one's bytes took less than half of the time that is counted for them.
     is_hidden: bool,
+    /// The last one's bytes took so few round trips that the connection may have been starting.
+    is_starting: bool,
 }
 
 impl Probe {
     /// The size of the next probes, if there are any.
     fn larger(&self) -> Option<u64> {
-        let in_time = self.best_bandwidth * ns_to_seconds(PROBE_NS_MAX);
+        let starting_ns = if self.is_alone && self.is_starting { PROBED_ROUND_TRIPS * self.rtt_ns } else { 0 };
+        let in_time = self.best_bandwidth * ns_to_seconds(PROBE_NS_MAX.max(starting_ns));
         let larger = PROBE_BYTES.into_iter().find(|larger| *larger > self.size_bytes)?;
         if (larger as f64) < in_time {
             return Some(larger);
@@ -75,8 +83,8 @@ impl Probing {
     /// Latency is known: begins with the small probe. `is_alone` if no other link is measured meanwhile.
     pub fn begin(&mut self, now: Time, peer: NodeId, rtt_ns: u64, is_alone: bool) -> Step {
         let size_bytes = PROBE_BYTES[0];
-        let (left, best_bandwidth, is_hidden) = (ROUNDS, 0.0, false);
-        let probe = Probe { rtt_ns, sent: now, size_bytes, left, is_alone, best_bandwidth, is_hidden };
+        let (left, best_bandwidth, is_hidden, is_starting) = (ROUNDS, 0.0, false, true);
+        let probe = Probe { rtt_ns, sent: now, size_bytes, left, is_alone, best_bandwidth, is_hidden, is_starting };
         self.probes.insert(peer, probe);
         Step::Send(size_bytes)
     }
@@ -92,6 +100,7 @@ impl Probing {
         let elapsed_ns = now.since(probe.sent).max(1);
         let (seen_ns, least_ns) = (elapsed_ns.saturating_sub(probe.rtt_ns), elapsed_ns / 2);
         probe.is_hidden = 2 * seen_ns < least_ns;
+        probe.is_starting = seen_ns < STARTING_ROUND_TRIPS * probe.rtt_ns;
         let moving_ns = seen_ns.max(least_ns).max(1);
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
@@ -162,6 +171,12 @@ mod tests {
         let ((beside, sent), (alone, sent_alone)) = (measured(false), measured(true));
         assert!(beside.bandwidth < 0.7 * 6.25e6 && sent == 2 * PROBE_BYTES[0], "{beside:?}");
         assert!(alone.bandwidth > 0.9 * 6.25e6 && sent_alone < sent + 4 * 625_000, "{alone:?}, {sent_alone} bytes");
+    }
+
+    #[test]
+    fn a_long_link_whose_connections_start_is_measured_with_larger_probes() {
+        let measured = |is_alone| measured(41_000_000, 0.0015625, 123_000_000, is_alone).0.bandwidth / 1.5625e6;
+        assert!(measured(false) < 0.3 && measured(true) > 0.7, "{} and {}", measured(false), measured(true));
     }
 
     #[test]

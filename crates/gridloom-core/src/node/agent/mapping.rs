@@ -153,7 +153,7 @@ impl Agent {
         means(known)
     }
 
-    /// Maps the groups that wait, unless servers that came a moment ago are still being measured.
+    /// Maps the groups that wait, unless servers that came a moment ago, or ways between them, are still being measured.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         if !self.requests.has_waiting() {
             return;
@@ -164,6 +164,7 @@ impl Agent {
             .filter(|s| !s.links_done || s.speed_flops.is_none())
             .map(|s| s.since + MEASURE_WAIT_NS_MAX)
             .filter(|until| *until > now)
+            .chain(self.ways.awaited(now))
             .max();
         if let Some(until) = unmeasured {
             out.push(Effect::SetTimer { timer: AgentTimer::Measured.into(), at: until });

@@ -76,6 +76,12 @@ impl Ways {
         self.asked.values().map(|asked| *asked + WAIT_NS_MAX).filter(|until| *until > now).min()
     }
 
+    /// Until when plans wait for ways that are being measured: without them, they would send the same over a way again and again.
+    pub(super) fn awaited(&self, now: Time) -> Option<Time> {
+        let unknown = self.known.values().filter(|known| known.link.is_none());
+        unknown.filter_map(|known| Some(known.asked? + WAIT_NS_MAX)).filter(|until| *until > now).max()
+    }
+
     /// Looks for sites if enough has changed, and at what is known of the way of a link that was measured. True if others may have their
     /// turn by that.
     fn look(&mut self, pair: &Pair, links: &Links<String>) -> bool {
@@ -132,6 +138,7 @@ impl Agent {
             send(out, from, DirectoryToServer::MeasureLink { to, address });
         }
         self.grant_all_turns(now, out);
+        self.map_waiting(now, out);
     }
 
     /// Servers of these two hosts of which the first has measured the link to the second.
@@ -184,6 +191,7 @@ mod tests {
         assert_eq!(ways.standing(now, &pair("b3", "b2"), &links), Standing::default());
         ways.ask(now, first.clone());
         assert_eq!((ways.unknown(met(&links)), ways.due(now)), (vec![], Some(now + WAIT_NS_MAX)));
+        assert_eq!((ways.awaited(now), ways.awaited(now + WAIT_NS_MAX)), (Some(now + WAIT_NS_MAX), None));
         let next = |ways: &Ways, links: &Links<String>, now, pair: &Pair| {
             let standing = ways.standing(now, pair, links);
             assert!(standing.way.is_some());
@@ -199,6 +207,7 @@ mod tests {
         assert!(ways.look(&first, &links));
         assert_eq!(next(&ways, &links, now, &pair("b3", "a2")), Next::Expect);
         assert_eq!(ways.expected(&pair("b3", "a2")), Some(alone));
+        assert_eq!(ways.awaited(now), None);
         assert_eq!(ways.standing(now, &pair("b3", "a3"), &links), Standing::default(), "its card may be as slow");
         assert_eq!(ways.expected(&pair("b3", "b2")), None);
     }
