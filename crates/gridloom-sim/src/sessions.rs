@@ -254,8 +254,11 @@ impl Session {
         out.push(Step::Command(Command::Follow { group, server, from, heuristic: "auto".into(), plan: None }));
     }
 
-    /// Has a datum come to the session itself.
+    /// Has a datum come to the session itself, unless its call has ended meanwhile.
     fn bring(&mut self, task: TaskId, datum: DatumId, out: &mut Vec<Step>) {
+        if !self.calls.contains_key(&task) {
+            return;
+        }
         self.coming.entry(datum).or_default().insert(task);
         out.push(Step::Command(Command::Get { datum }));
     }
@@ -281,4 +284,65 @@ fn digest(used: &UsedName) -> [u8; 32] {
     let mut digest = [0; 32];
     digest[..8].copy_from_slice(&hash.0.to_le_bytes());
     digest
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::{Method, Time};
+    use gridloom_core::graph::Terms;
+    use gridloom_core::node::message::{TaskReport, Timing};
+
+    use super::*;
+
+    const SERVER: NodeId = NodeId(2);
+    const CLIENT: NodeId = NodeId(9);
+
+    /// A call that gets a large datum, of which a copy is on its way to the server.
+    fn copying() -> (Sessions, TaskId, TaskId) {
+        let mut sessions = Sessions::default();
+        sessions.open(SERVER, CLIENT);
+        sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
+        let id = TaskId { client: NodeId(7), serial: 1 };
+        let (args, outputs, work_flops) = (Vec::new(), Vec::new(), None);
+        let call = Task { id, kind: TaskKind::call("m/f", 0), args, outputs, work_flops, terms: Terms::default() };
+        let used = UsedName { does: Does::Get, name: "mesh".into(), size_bytes: 1 << 20, kept: Default::default() };
+        sessions.begin(CLIENT, &call, [used].into());
+        let named = Named {
+            datum: DatumId { client: NodeId::CATALOG, serial: 5 },
+            name: "mesh".into(),
+            version: 1,
+            meta: Meta::Bytes { size_bytes: 1 << 20 },
+            replicas: 1,
+            is_durable: false,
+            method: Method::Auto,
+            made_by: None,
+        };
+        let answer = Ok(CatalogAnswer::Found { named, holders: Vec::new() });
+        let steps = sessions.on_event(CLIENT, Event::Named { ask: 1, answer });
+        let [Step::Command(Command::Follow { group, .. })] = &steps[..] else { panic!("{steps:?}") };
+        (sessions, id, group.tasks[0].id)
+    }
+
+    fn failed(copy: TaskId) -> Event {
+        let timing = Timing { run_ns: 0, age_ns: 0 };
+        let report = TaskReport { task: copy, outcome: Err(TaskError::Cancelled), timing };
+        Event::TaskEnded { at: Time(0), server: None, report }
+    }
+
+    #[test]
+    fn what_the_server_cannot_take_comes_to_the_session() {
+        let (mut sessions, _, copy) = copying();
+        let steps = sessions.on_event(CLIENT, failed(copy));
+        assert!(matches!(steps[..], [Step::Command(Command::Get { .. })]), "{steps:?}");
+    }
+
+    /// Found by the soak (seed 412974): the session asked for what it had released.
+    #[test]
+    fn a_call_that_has_ended_gets_nothing_more() {
+        let (mut sessions, call, copy) = copying();
+        let steps = sessions.end(CLIENT, call);
+        assert!(matches!(steps[..], [Step::Command(Command::Release { .. })]), "{steps:?}");
+        let steps = sessions.on_event(CLIENT, failed(copy));
+        assert!(steps.is_empty(), "{steps:?}");
+    }
 }
