@@ -348,6 +348,23 @@ fn what_runs_stays_and_what_has_ended_starts_again() {
     assert_ne!(before["server-a"]["pid"], after["server-a"]["pid"]);
 }
 
+/// Though the file leaves the port open, which another agent may have meanwhile: servers and programs know the agent by it.
+#[test]
+fn an_agent_that_starts_again_is_where_it_was() {
+    let lab = Lab::new("agent-again", &three());
+    succeeds(lab.up());
+    let (before, _) = lab.status();
+    let agent = succeeds(lab.command(&["status", "--agent"]));
+    assert!(Command::new("kill").arg(pid(&before["agent"]).to_string()).status().unwrap().success());
+    process_ended(pid(&before["agent"]));
+    succeeds(lab.up());
+    assert_eq!(succeeds(lab.command(&["status", "--agent"])), agent);
+    // The servers connect to it again.
+    while lab.status().1 != 0 {}
+    let (after, _) = lab.status();
+    assert_eq!((&after["server-a"], &after["server-b"]), (&before["server-a"], &before["server-b"]));
+}
+
 #[test]
 fn servers_restart_one_after_the_other_until_one_fails() {
     let lab = Lab::new("restart", &three());

@@ -83,14 +83,16 @@ struct Site<'a> {
     server: Option<&'a ServerRole>,
 }
 
-/// The hosts that have a part; the agent's host comes first. `trusts` is the option --trust-this-network.
-pub fn plan(file: &Path, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
+/// The hosts that have a part; the agent's host comes first. `before` is where the agent has been. `trusts` is the option
+/// --trust-this-network.
+pub fn plan(file: &Path, before: Option<AgentAt>, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
     let ids = (0..platform.hosts().len() as u32).map(HostId);
     let sites = ids.map(|id| {
         let (is_agent, server) = (id == roles.agent, roles.server_on(id));
-        Site { id, node: None, is_agent, agent_address: None, server }
+        let has_been = before.as_ref().filter(|agent| agent.host == platform.hosts()[id.0 as usize].name);
+        Site { id, node: None, is_agent, agent_address: has_been.and_then(|agent| agent.address), server }
     });
     planned_all(file, &platform, sites.collect(), reach, trusts)
 }
@@ -182,8 +184,10 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
         let agent_port = if site.node.is_some() { 0 } else { AGENT_PORT };
         let agent = site.is_agent.then(|| {
             let mut words = vec!["agent".to_string()];
-            let known = properties.get("agent_listen").or(site.agent_address);
-            let listen = known.map_or(format!("{address}:{agent_port}"), str::to_string);
+            let of_file = properties.get("agent_listen").map_or(format!("{address}:{agent_port}"), str::to_string);
+            // Servers and programs that run look for the agent where it was.
+            let is_free = of_file.ends_with(":0") && !of_file.starts_with("0.0.0.0:");
+            let listen = site.agent_address.filter(|_| is_free).map_or(of_file, str::to_string);
             common(&mut words, &listen);
             Launch { label: AGENT.into(), words, code: None, python: None }
         });
@@ -305,7 +309,7 @@ mod tests {
     }
 
     fn plan_of(name: &str, text: &str) -> Result<Vec<Planned>> {
-        with_file(name, text, |file, reach| plan(file, reach, false))
+        with_file(name, text, |file, reach| plan(file, None, reach, false))
     }
 
     fn ssh(host: &Planned) -> &Ssh {

@@ -83,7 +83,9 @@ impl Source {
     /// What is to be started of a file on which hosts. `before` is the grid as it was.
     pub fn find(&self, file: &Path, before: &Grid, reach: &Reach, trusts: bool) -> Result<Found> {
         if !self.slurm && !self.pbs {
-            return Ok(Found { hosts: plan(file, reach, trusts)?, gone: Vec::new() });
+            let address = before.agent.as_deref();
+            let agent = before.agent_host().map(|host| AgentAt { host: &host.name, address });
+            return Ok(Found { hosts: plan(file, agent, reach, trusts)?, gone: Vec::new() });
         }
         let nodes = match self.pbs {
             true => pbs::nodes()?.into_iter().map(|name| Node { address: name.clone(), name, step: None }).collect(),
