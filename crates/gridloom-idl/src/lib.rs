@@ -11,6 +11,7 @@
 //! | [`bind`] | a call against a signature, before anything is sent, and where it runs |
 //! | `prototype` | a call as programs in C make it: which arguments are passed, in which order, as what |
 //! | [`builder`] | signatures made by a program (the Python interface) |
+//! | [`program`] | programs as functions, which run as gangs of processes |
 //!
 //! **Invariant:** files import those above them in this table, and no two import one another.
 
@@ -25,6 +26,7 @@ pub mod method;
 pub mod names;
 pub mod parse;
 mod print;
+pub mod program;
 mod prototype;
 pub mod ranks;
 pub mod scalar;

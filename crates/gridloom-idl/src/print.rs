@@ -155,6 +155,7 @@ impl fmt::Display for Definition {
                 writeln!(f, "{symbol}({});", args.join(", "))
             }
             Body::Python { module, function } => writeln!(f, "/* Python: {function} of {module} */"),
+            Body::Program { command, .. } => writeln!(f, "/* program: {} */", command.join(" ")),
         }
     }
 }

@@ -268,6 +268,13 @@ pub enum Body {
         /// Name of the function in it.
         function: String,
     },
+    /// A program that is started several times as one gang of processes ([`crate::program`]).
+    Program {
+        /// The program, and arguments that stand before those of a call.
+        command: Vec<String>,
+        /// The IP address on which its processes listen for one another.
+        listen: String,
+    },
 }
 
 /// A signature and how it is run.

@@ -19,7 +19,7 @@ fn run((name, case): &Case, number: u8, by_tcp: bool) {
             .into_iter()
             .map(|(host, function, body)| {
                 let spec = ProcessSpec { function: function.into(), host: host.into(), arguments: Vec::new() };
-                let config = ProcessConfig { spec, addresses: addresses.clone(), by_tcp };
+                let config = ProcessConfig { spec, addresses: addresses.clone(), by_tcp, ..ProcessConfig::default() };
                 let mut process = NetProcess::new(config, Secret::from_bytes(b"suite")).unwrap();
                 thread::spawn(move || body(&mut process))
             })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use gridloom_idl::method::runs_by_itself;
 use gridloom_idl::{Actual, ArrayOrder, BindError, Bound, Signature, class_of};
 
 use crate::arg::Arg;
-use crate::grid::{CallEnd, Callee};
+use crate::grid::{Asking, CallEnd, Callee};
 use crate::object::ObjectLocation;
 use crate::{Error, Grid, Value};
 
@@ -202,6 +203,24 @@ impl Function {
         callee: Callee,
     ) -> Result<Pending, Error> {
         self.submit_to(server, args, named, limit, Some(callee))
+    }
+
+    /// Calls it on that server as a gang that takes so many slots at once, once they are free, and keeps them until it ends. What it
+    /// calls back comes there, and waits for [`Grid::answer`]. It runs at most once.
+    ///
+    /// # Errors
+    /// If the arguments do not fit.
+    pub fn submit_gang(
+        &self,
+        server: NodeId,
+        slots: u32,
+        args: &[Arg],
+        asking: Sender<Asking>,
+    ) -> Result<Pending, Error> {
+        let mut prepared = self.prepare_any(args, &[], |value| (self.grid.new_datum(), value.clone()))?;
+        prepared.task.terms.gang = slots;
+        self.grid.expect_asking(prepared.task.id, asking);
+        self.grid.send_call(prepared, (None, self.transfers), Some(server), false, None)
     }
 
     fn submit_to(

@@ -48,7 +48,7 @@ use addresses::Addresses;
 use begun::Begins;
 pub use begun::{BegunGet, BegunPut, BegunWait};
 use call_backs::CallBacks;
-pub use call_backs::Callee;
+pub use call_backs::{Asking, Callee};
 pub use calls::CallEnd;
 use calls::{Calls, Ends, Whose};
 use data::Fetches;

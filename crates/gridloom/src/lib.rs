@@ -66,7 +66,7 @@ pub use described::{Difference, Graph, GraphArg, GraphRef};
 pub use error::Error;
 pub use function::{Function, Pending, TransferLimits, Watch};
 pub use grid::{
-    BegunGet, BegunPut, BegunWait, CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedExplained,
+    Asking, BegunGet, BegunPut, BegunWait, CallEnd, Callee, Grid, Interrupt, PutOptions, SharedData, SharedExplained,
     SharedName, Spoken, Traffic, Unread,
 };
 pub use group::{GraphOptions, Group, Handle, Loop, Regroup, Submitted};

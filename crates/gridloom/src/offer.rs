@@ -95,6 +95,14 @@ impl Offer {
         Ok(())
     }
 
+    /// Takes up a program.
+    ///
+    /// # Errors
+    /// If there is one of that name.
+    pub fn add_program(&mut self, definition: Definition) -> Result<(), Error> {
+        self.define("--program", [definition])
+    }
+
     /// Takes up libraries, to be searched behind those that are there.
     pub fn add_libraries(&mut self, libraries: impl IntoIterator<Item = PathBuf>) {
         for library in libraries {

@@ -24,11 +24,30 @@ impl Apart {
     /// # Errors
     /// If there is only one site.
     pub fn filters(&self) -> Result<Vec<FilterSpec>> {
-        let filters: Vec<FilterSpec> = self.filters.iter().chain(&self.latency).cloned().collect();
+        let filters = self.all_filters();
         if let Some(first) = filters.first() {
             ensure!(self.sites > 1, "{first}: filters stand between sites, and there is one: give --sites 2");
         }
         Ok(filters)
+    }
+
+    /// The same between the sites of servers, of which there are so many.
+    ///
+    /// # Errors
+    /// If there is only one.
+    pub fn filters_between(&self, sites: usize) -> Result<Vec<FilterSpec>> {
+        let filters = self.all_filters();
+        if let Some(first) = filters.first() {
+            ensure!(
+                sites > 1,
+                "{first}: filters stand between sites, and the servers are of one: start some with --site"
+            );
+        }
+        Ok(filters)
+    }
+
+    fn all_filters(&self) -> Vec<FilterSpec> {
+        self.filters.iter().chain(&self.latency).cloned().collect()
     }
 }
 

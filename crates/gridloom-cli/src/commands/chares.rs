@@ -26,6 +26,7 @@ use super::simulate::{claim, seconds};
 use super::{OwnFolder, print_text};
 
 mod advise;
+mod offered;
 
 /// Run programs of message-driven objects (chares)
 #[derive(clap::Subcommand)]
@@ -43,12 +44,16 @@ pub enum Options {
 /// held back for that long, as if the sites were far apart. Other filters (--filter) limit the rate, for instance.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  gridloom chares run -n 2 --sites 2 --latency 16ms -- target/release/examples/stencil"
+    after_help = "Examples:\n  gridloom chares run -n 2 --sites 2 --latency 16ms -- target/release/examples/stencil\n  gridloom chares run -n 4 --agent agent.example.org:7711 -- stencil --chares 64"
 )]
 pub struct Run {
     /// Number of processing elements
     #[arg(short, long, value_name = "NUMBER", default_value = "2")]
     number: usize,
+    /// Run a program that servers of the grid of that agent offer by name ('gridloom serve --program NAME=PATH'): PROGRAM is its
+    /// name. Its elements take slots of these servers, all of them or none
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["sites", "bind", "checkpoint", "restart", "trace"])]
+    agent: Option<String>,
     #[command(flatten)]
     apart: Apart,
     /// Let each element use a processor of its own, the first element the first one, and so on. An element that waits for a message
@@ -165,6 +170,9 @@ fn check_number(number: usize) -> Result<()> {
 }
 
 fn start(options: &Run) -> Result<ExitCode> {
+    if let Some(agent) = &options.agent {
+        return offered::run(options, agent);
+    }
     let Run { number, until, .. } = *options;
     let (sites, filters) = (options.apart.sites, options.apart.filters()?);
     check_number(number)?;

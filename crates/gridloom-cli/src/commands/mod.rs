@@ -22,6 +22,7 @@ pub mod models;
 pub mod mpirun;
 mod offering;
 pub mod platform;
+pub mod programs;
 pub mod secret;
 pub mod serve;
 pub mod servers;

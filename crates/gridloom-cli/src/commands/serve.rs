@@ -24,6 +24,7 @@ use gridloom_net::worker::nested;
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 
+use super::programs::{OfferedProgram, add_programs, check_program, parse_program};
 use super::worker::{Wrong, check_libraries};
 use super::{
     AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, end_with, hide_memory, parse_listen,
@@ -41,10 +42,12 @@ use crate::registered::{REGISTERED, Registering};
 /// or SIGTERM. SIGUSR1 drains it: it takes no calls that other servers can take, and ends when no program needs anything of it. The agent may start later: the server dials it again and again. If the agent refuses the server because of
 /// another secret or version, or if the address is no agent's, the command fails.
 #[derive(clap::Args)]
-#[command(override_usage = "gridloom serve [OPTIONS] <FILES...|--builtin <NAME>|--run-code|--no-functions>")]
-#[command(group(clap::ArgGroup::new("offered").args(["files", "builtin", "run_code", "no_functions"]).required(true).multiple(true)))]
+#[command(
+    override_usage = "gridloom serve [OPTIONS] <FILES...|--builtin <NAME>|--program <NAME=PATH>|--run-code|--no-functions>"
+)]
+#[command(group(clap::ArgGroup::new("offered").args(["files", "builtin", "programs", "run_code", "no_functions"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:\n  gridloom serve linalg.idl --library libopenblas.so --slots 2\n  \
-gridloom serve functions.py\n  gridloom serve --run-code\n  gridloom serve builtin:linalg --plain\n  gridloom serve --builtin blas --builtin lapack")]
+gridloom serve functions.py\n  gridloom serve --run-code\n  gridloom serve builtin:linalg --plain\n  gridloom serve --builtin blas --builtin lapack\n  gridloom serve --program stencil=target/release/examples/stencil --slots 2")]
 pub struct Options {
     /// Interface descriptions, Python modules, builtin:linalg
     files: Vec<PathBuf>,
@@ -52,12 +55,16 @@ pub struct Options {
     /// GRIDLOOM_FILES; may be repeated
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(builtin_names()))]
     builtin: Vec<String>,
+    /// A program of chares, which 'gridloom chares run --agent' starts by its name: NAME=PATH. A file that ends in .py is run by the
+    /// interpreter; may be repeated
+    #[arg(long = "program", value_name = "NAME=PATH", value_parser = parse_program)]
+    programs: Vec<OfferedProgram>,
     /// Run any Python function that a program sends, by Grid.run or gridloom.Executor: every program that may connect can then
     /// run any code as this user
     #[arg(long)]
     run_code: bool,
     /// Offer no functions: the server only stores and sends data
-    #[arg(long, conflicts_with_all = ["files", "builtin", "run_code"])]
+    #[arg(long, conflicts_with_all = ["files", "builtin", "programs", "run_code"])]
     no_functions: bool,
     /// Shared library with the functions of the .idl files or of --builtin; may be repeated
     #[arg(long = "library", value_name = "FILE")]
@@ -145,8 +152,17 @@ impl ServerOptions {
     /// Offers what one Python file has.
     pub fn with_module(self, module: PathBuf) -> Options {
         let files = vec![module];
-        let (builtin, libraries) = (Vec::new(), Vec::new());
-        Options { files, builtin, run_code: false, no_functions: false, libraries, no_compile: false, server: self }
+        let (builtin, programs, libraries) = (Vec::new(), Vec::new(), Vec::new());
+        Options {
+            files,
+            builtin,
+            programs,
+            run_code: false,
+            no_functions: false,
+            libraries,
+            no_compile: false,
+            server: self,
+        }
     }
 
     /// The interpreter.
@@ -186,7 +202,8 @@ fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<
     if !options.server.no_agent {
         variables.push((AGENT_VARIABLE.into(), options.server.agent.agent.clone()));
         variables.push((nested::SERVER_VARIABLE.into(), name.to_string()));
-        variables.push((TICKET_VARIABLE.into(), secret.new_ticket()?));
+        let ticket = if options.programs.is_empty() { secret.new_ticket()? } else { secret.ticket_of_programs() };
+        variables.push((TICKET_VARIABLE.into(), ticket));
     }
     Ok(variables)
 }
@@ -276,6 +293,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     for name in &options.builtin {
         offer.add_builtin(name, &named)?;
     }
+    add_programs(&mut offer, &options.programs, &options.server.python, options.server.listen.ip())?;
     if !rest.quiet {
         offer.warnings.iter().for_each(|warning| gridloom_base::say!("{}", warning.trim_end()));
     }
@@ -428,19 +446,6 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
         gridloom_base::say!("gridloom: {name}: {line}");
     }
     Some(kept)
-}
-
-/// Checks that there is such a program: that of functions that programs send is started much later.
-fn check_program(program: &Path) -> Result<()> {
-    let is_program = |file: &Path| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
-    let is_found = match program.components().count() {
-        1 => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|f| is_program(&f.join(program))),
-        _ => is_program(program),
-    };
-    if is_found {
-        return Ok(());
-    }
-    bail!("--run-code: there is no program '{}' to run functions; name a Python with --python", program.display())
 }
 
 /// Makes the folder, and tries to write a file in it: models are written much later.

@@ -11,7 +11,7 @@ use gridloom::process::DEPLOY_VARIABLE;
 use crate::support::{gridloom, succeeds};
 
 /// Says what the program does.
-const CASE: &str = "GRIDLOOM_TEST_CHARES";
+pub(crate) const CASE: &str = "GRIDLOOM_TEST_CHARES";
 
 /// `gridloom chares run` with these options, of that case of the program below.
 pub(crate) fn chares_run(case: &str, options: &[&str]) -> Command {

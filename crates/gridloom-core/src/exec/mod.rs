@@ -12,8 +12,11 @@
 //! A method of an object waits for its turn ([`lines`]) as for an input.
 //! A running task that has called its program back is *asking* until the answer is here. It keeps no slot from others, up
 //! to as many as there are slots: the program may need the slot for its answer.
+//! A *gang* ([`Terms::gang`](crate::graph::Terms::gang)) takes several slots at once and keeps them until it ends. While it is the earliest
+//! ready task and too few slots are free, nothing behind it starts. So it holds either all slots that it wants here, or none.
 //! A task that only takes copies here ([`Task::is_replicate`]) ends when they are here, whatever runs.
 
+mod entry;
 mod lines;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,46 +24,10 @@ use std::sync::Arc;
 
 use lines::Lines;
 
+pub use entry::{Entry, State};
+
 use crate::graph::Task;
 use gridloom_base::{DatumId, NodeId, ObjectId, TaskId};
-
-/// Where a task stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// The store has no room for it yet.
-    Held,
-    /// Some inputs are not here, or it is not its turn among the methods of its object.
-    Waiting,
-    /// It can run.
-    Ready,
-    /// It runs, or is queued inside a worker.
-    Running,
-    /// It has begun, and waits for its program's answer to a callback.
-    Asking,
-    /// It has begun, and waits for calls that it made itself.
-    Calling,
-}
-
-impl State {
-    /// Whether it is with a worker.
-    pub fn has_begun(self) -> bool {
-        matches!(self, State::Running | State::Asking | State::Calling)
-    }
-}
-
-/// A task and where it stands.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The task.
-    pub task: Arc<Task>,
-    /// Its state.
-    pub state: State,
-    /// A plain call: results go to the caller at once and nothing is kept.
-    pub is_call: bool,
-    number: u64,
-    /// Inputs that are not here, and the turn if that has not come.
-    missing: u32,
-}
 
 /// The tasks of one server.
 #[derive(Clone, Debug)]
@@ -74,6 +41,8 @@ pub struct Executor {
     placed: BTreeMap<u64, TaskId>,
     /// How many tasks compute.
     running: u32,
+    /// Slots that gangs have beside the one that each running task has.
+    ganged: u32,
     /// How many tasks wait for their programs' answers.
     asking: u32,
     /// How many tasks wait for calls that they made themselves.
@@ -98,6 +67,7 @@ impl Executor {
             ready: BTreeMap::new(),
             placed: BTreeMap::new(),
             running: 0,
+            ganged: 0,
             asking: 0,
             calling: 0,
             waiters: BTreeMap::new(),
@@ -267,22 +237,27 @@ impl Executor {
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
         let (number, id) = self.ready.first_key_value().map(|(number, id)| (*number, *id))?;
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
-        // A method queued behind others in a worker must not count as begun: stopping it would end its object.
-        let depth = if entry.task.object().is_some() { 1 } else { queue_depth(entry.task.name()) };
+        let gang = entry.task.terms.gang;
+        // A method queued behind others in a worker must not count as begun: stopping it would end its object. Workers do not know
+        // which slots are a gang's.
+        let is_alone = entry.task.object().is_some() || gang > 0 || self.ganged > 0;
+        let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
         // No more than there are slots leave theirs: each is a process.
-        let taken = self.running + self.asking.saturating_sub(self.slots);
-        if taken >= self.slots && taken >= self.slots * depth {
+        let taken = self.running + self.ganged + self.asking.saturating_sub(self.slots);
+        let wanted = gang.max(1);
+        if taken + wanted > self.slots && taken + wanted > self.slots * depth {
             return None;
         }
         self.ready.remove(&number);
         entry.state = State::Running;
         self.running += 1;
+        self.ganged += wanted - 1;
         Some(entry.task.clone())
     }
 
-    /// A running task has called its program back.
+    /// A running task has called its program back. A gang keeps its slots.
     pub fn begin_asking(&mut self, id: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Running) {
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.leaves_slot()) {
             entry.state = State::Asking;
             self.running -= 1;
             self.asking += 1;
@@ -300,7 +275,7 @@ impl Executor {
 
     /// A running task waits for calls that it made itself. Any number of tasks may: what they wait for needs slots.
     pub fn begin_calling(&mut self, id: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Running) {
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.leaves_slot()) {
             entry.state = State::Calling;
             self.running -= 1;
             self.calling += 1;
@@ -334,10 +309,9 @@ impl Executor {
     /// A task is gone: it ended, or was cancelled before it ran.
     pub fn remove(&mut self, id: TaskId) -> Option<Entry> {
         let entry = self.tasks.remove(&id)?;
+        self.ganged -= entry.ganged();
         match entry.state {
-            State::Held => {
-                self.held.remove(&entry.number);
-            }
+            State::Held => drop(self.held.remove(&entry.number)),
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
                 self.ready.remove(&entry.number);
@@ -463,6 +437,10 @@ impl Executor {
             (State::Asking, self.asking as usize),
             (State::Calling, self.calling as usize),
         ];
+        let ganged: u32 = self.tasks.values().map(Entry::ganged).sum();
+        if ganged != self.ganged {
+            return Err(format!("gangs have {ganged} slots beside their first ones, and {} are counted", self.ganged));
+        }
         for (state, counted) in counts {
             if count(state) != counted {
                 return Err(format!("{} tasks are {state:?}, and {counted} are listed so", count(state)));

@@ -54,6 +54,38 @@ fn methods_of_an_object_run_one_at_a_time_in_order() {
 }
 
 #[test]
+fn a_gang_takes_all_its_slots_or_none_and_keeps_them_while_it_asks() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let gang = |serial: u64, gang: u32| {
+        Arc::new(Task { terms: Terms { gang, ..Terms::default() }, ..(*task(serial, &[], 20 + serial)).clone() })
+    };
+    let mut executor = Executor::new(3);
+    for task in [task(1, &[], 21), gang(2, 3), gang(3, 2), task(4, &[], 24), task(5, &[], 25)] {
+        executor.add(task, true);
+        admit_first(&mut executor, |_| true);
+    }
+    // Short calls may be queued in a worker. A gang never, and nothing passes it.
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(1));
+    assert!(executor.next_start(|_| 9).is_none());
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(2));
+    executor.begin_asking(id(2));
+    assert!(executor.next_start(|_| 9).is_none(), "it keeps its slots");
+    executor.end_asking(id(2));
+    executor.check().unwrap();
+    executor.remove(id(2));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(3));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(4));
+    assert!(executor.next_start(|_| 9).is_none(), "two slots are the gang's, and one the other's");
+    executor.check().unwrap();
+    executor.remove(id(3));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(5));
+    executor.remove(id(4));
+    executor.remove(id(5));
+    assert!(executor.is_empty() && executor.check().is_ok());
+}
+
+#[test]
 fn who_waits_for_its_program_keeps_no_slot_from_others() {
     let id = |serial| TaskId { client: NodeId(1), serial };
     let mut executor = Executor::new(1);

@@ -30,6 +30,10 @@ pub struct Terms {
     /// The serial of an earlier call of its program that failed, if this one is that call once more. What that one has put by name, this one
     /// may put again.
     pub repeats: Option<NonZeroU64>,
+    /// How many slots of its server it takes at once, and keeps until it ends, also while it calls its program back: it runs a gang
+    /// of processes. 0 for one slot, which others may have meanwhile.
+    #[serde(default)]
+    pub gang: u32,
     /// Shared data that it gets and puts by name, as its function declares. Servers of a simulation move them. Real ones do not see it:
     /// there the function does.
     #[serde(skip)]

@@ -18,9 +18,14 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Fields, by the names of their structs and their own.
 pub type Fields = &'static [(&'static str, &'static str)];
 
-/// What servers run, and how shared data get to those that read them.
-const SINCE_47: Fields =
-    &[("Registration", "release"), ("ServerView", "release"), ("ServerView", "protocol"), ("OutlineDatum", "method")];
+/// What servers run, how shared data get to those that read them, and slots for gangs.
+const SINCE_47: Fields = &[
+    ("Registration", "release"),
+    ("ServerView", "release"),
+    ("ServerView", "protocol"),
+    ("OutlineDatum", "method"),
+    ("Terms", "gang"),
+];
 
 /// The fields that a peer of that version does not know.
 pub fn unknown_to(version: u16) -> Fields {

@@ -215,6 +215,12 @@ impl Secret {
         Ok(format!("{}{}", hex(&number), hex(&self.ticket(number).key)))
     }
 
+    /// The ticket of programs that servers offer: the same on all servers of the grid, so that processes of one gang prove themselves to
+    /// each other.
+    pub fn ticket_of_programs(&self) -> String {
+        format!("{}{}", hex(PROGRAMS), hex(&self.ticket(*PROGRAMS).key))
+    }
+
     /// What a ticket of [`Secret::new_ticket`] admits with.
     pub fn from_ticket(text: &str) -> Option<Secret> {
         let byte = |at: usize| u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok();
@@ -350,6 +356,9 @@ fn hex(bytes: &[u8]) -> String {
         text
     })
 }
+
+/// The number of the ticket of programs.
+const PROGRAMS: &Ticket = b"gridloom-program";
 
 const NO_FOLDER: &str =
     "there is no configuration folder for a grid secret; set HOME, XDG_CONFIG_HOME or GRIDLOOM_SECRET";

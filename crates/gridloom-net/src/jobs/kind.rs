@@ -20,7 +20,7 @@ impl Kind {
     /// The kind that runs a function.
     pub(super) fn of(definition: &Definition) -> Kind {
         match definition.body {
-            Body::Native { .. } => Kind::Native,
+            Body::Native { .. } | Body::Program { .. } => Kind::Native,
             Body::Python { .. } => Kind::Python,
         }
     }

@@ -324,6 +324,7 @@ impl Link {
             depth: pending.task.terms.depth,
             tells: pending.task.terms.tells,
             ranks: pending.task.terms.ranks,
+            gang: pending.task.terms.gang,
             args,
             outs,
         };

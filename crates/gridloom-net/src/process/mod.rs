@@ -21,4 +21,7 @@ mod stream;
 mod waiting;
 mod world;
 
+/// In the environment of a process: its [`ProcessConfig`], as JSON.
+pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
+
 pub use world::{Addresses, NetProcess, ProcessConfig, end_with_parent, processors};

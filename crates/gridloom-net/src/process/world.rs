@@ -42,6 +42,9 @@ pub struct ProcessConfig {
     /// Whether it talks to processes of its host by TCP, too, and not in shared memory.
     #[serde(default)]
     pub by_tcp: bool,
+    /// The port on which it listens already: by the socket that is its standard input.
+    #[serde(default)]
+    pub listens: Option<u16>,
 }
 
 /// The world of a real process.
@@ -80,6 +83,13 @@ pub fn end_with_parent() -> io::Result<()> {
 pub fn processors() -> io::Result<Vec<usize>> {
     let all = rustix::thread::sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|processor| all.is_set(*processor)).collect())
+}
+
+/// The socket that standard input is. Standard input is empty from then on.
+fn given_listener() -> io::Result<TcpListener> {
+    let socket = rustix::stdio::stdin().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(TcpListener::from(socket))
 }
 
 impl NetProcess {
@@ -298,7 +308,11 @@ impl ProcessWorld for NetProcess {
         let host = &self.config.spec.host;
         let own = self.config.addresses.get(host).copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let cannot = |error: io::Error| ProcessError::CannotListen { host: host.clone(), port, why: error.to_string() };
-        let listener = Arc::new(TcpListener::bind((own, port)).map_err(cannot)?);
+        let listener = match self.config.listens.take_if(|listens| *listens == port) {
+            Some(_) => given_listener(),
+            None => TcpListener::bind((own, port)),
+        };
+        let listener = Arc::new(listener.map_err(cannot)?);
         let port = listener.local_addr().map_err(cannot)?.port();
         let (acceptor, own) = (self.acceptor.clone(), listener.clone());
         let thread = thread::Builder::new().name("acceptor".into()).stack_size(STACK_BYTES);

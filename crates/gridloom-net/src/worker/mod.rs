@@ -14,6 +14,7 @@ mod list;
 mod marshalled;
 pub mod native;
 pub mod nested;
+mod program;
 pub(crate) mod protocol;
 mod said;
 mod serve;
@@ -26,7 +27,7 @@ use gridloom_idl::Definition;
 
 pub use call_back::Program;
 pub use files::FILES_VARIABLE;
-pub use native::native_main;
+pub use program::{GANG_GRACE, ProcessEnd, Ready, Start, native_main};
 pub use protocol::{SERVER_PROTOCOL_VARIABLE, Setup};
 pub use serve::{inherited, serve};
 pub(crate) use values::{relabelled, wanted_order};

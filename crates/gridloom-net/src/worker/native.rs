@@ -7,7 +7,6 @@
 //! signature crashes this process, and no other.
 
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
@@ -35,17 +34,6 @@ pub struct LibraryVariable {
     pub name: &'static CStr,
     /// Lives as long as the process.
     pub value: *const c_void,
-}
-
-/// Body of the program that serves native functions: runs until the server ends it. Their libraries get those variables, and `ask`
-/// tells how their modules are initialised.
-///
-/// # Errors
-/// If `fd` is no socket of a server, or the server says what makes no sense.
-pub fn native_main(fd: i32, variables: &[LibraryVariable], ask: Option<AskInitial>) -> io::Result<()> {
-    let modules = ask.map_or_else(Modules::default, Modules::new);
-    let mut native = Native { variables: variables.to_vec(), modules, ..Native::default() };
-    super::serve(super::inherited(fd)?, &mut native)
 }
 
 /// Runs a function as one rank of several: the compiled one of that symbol, on the call in `file`.
@@ -194,6 +182,12 @@ impl Functions for Native {
 }
 
 impl Native {
+    /// Libraries of functions get those variables, and `ask` tells how their modules are initialised.
+    pub(super) fn new(variables: &[LibraryVariable], ask: Option<AskInitial>) -> Native {
+        let modules = ask.map_or_else(Modules::default, Modules::new);
+        Native { variables: variables.to_vec(), modules, ..Native::default() }
+    }
+
     /// Libraries that cannot be loaded, and what the system says of each.
     pub fn unloadable(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.libraries.iter().filter_map(|(path, library)| Some((path.as_path(), library.as_ref().err()?.as_str())))

@@ -36,6 +36,7 @@ struct Call {
     serial: u64,
     puts_as: TaskId,
     depth: u16,
+    gang: u32,
     /// Threads of it that wait.
     waiting: u32,
     /// Its program wants what it says.
@@ -70,8 +71,8 @@ pub fn is_forked() -> bool {
 pub(super) fn begin(run: &Run) -> Running {
     let rest = if DROPS.load(Ordering::Relaxed) { Rest::Dropped } else { Rest::Log };
     let speech = Speech::new(Instant::now(), rest);
-    worker().call =
-        Some(Call { serial: run.serial, puts_as: run.puts_as, depth: run.depth, waiting: 0, tells: run.tells, speech });
+    let Run { serial, puts_as, depth, gang, tells, .. } = *run;
+    worker().call = Some(Call { serial, puts_as, depth, gang, waiting: 0, tells, speech });
     Running
 }
 
@@ -120,6 +121,11 @@ pub fn progress(done: f64, total: Option<f64>) {
 /// How many calls a call is nested in that this process makes now: 0 in a program.
 pub fn depth() -> u16 {
     worker().call.as_ref().map_or(0, |call| call.depth.saturating_add(1))
+}
+
+/// How many slots the call that this worker runs has as a gang; 0 if it is none.
+pub(super) fn gang() -> u32 {
+    worker().call.as_ref().map_or(0, |call| call.gang)
 }
 
 /// The client that made the call that this worker runs; `None` in a process that runs none.

@@ -72,6 +72,8 @@ pub(crate) struct Run {
     pub(crate) tells: bool,
     /// Ranks that it wants, if it runs on several; 0 for those of the server.
     pub(crate) ranks: u32,
+    /// Slots that it has as a gang; 0 for the one of any call.
+    pub(crate) gang: u32,
     /// `IN` and `INOUT` parameters.
     pub(crate) args: Vec<Value>,
     /// `OUT` and `INOUT` parameters, and where the result shall be; an inline one comes back in the answer.

@@ -228,7 +228,7 @@ mod tests {
         let symbols = |prefix| -> Vec<String> {
             let symbol = |definition: Definition| match definition.body {
                 Body::Native { symbol, .. } => symbol,
-                Body::Python { .. } => unreachable!("all are native"),
+                Body::Python { .. } | Body::Program { .. } => unreachable!("all are native"),
             };
             definitions(find("blas").unwrap(), prefix).unwrap().into_iter().map(symbol).collect()
         };

@@ -20,6 +20,9 @@ pub struct Places {
     pub number: u32,
     /// The host and the site of each.
     pub elements: Vec<(String, u32)>,
+    /// The port of each; empty for the usual ones.
+    #[serde(default)]
+    pub ports: Vec<u16>,
     /// What letters between sites pass, in the order in which they pass it.
     #[serde(default)]
     pub filters: Vec<FilterSpec>,
@@ -58,9 +61,16 @@ impl Places {
     /// If it is none.
     pub(super) fn from_arguments(arguments: &[String]) -> Result<Places, String> {
         let remedy = "elements are started by 'gridloom chares run -n NUMBER -- PROGRAM'";
-        let [argument] = arguments else { return Err(format!("an element has one argument, its place; {remedy}")) };
-        let places: Places =
+        let (argument, number) = match arguments {
+            [argument] => (argument, None),
+            [argument, number] => (argument, Some(number)),
+            _ => return Err(format!("an element has one argument, its place, and perhaps its number; {remedy}")),
+        };
+        let mut places: Places =
             serde_json::from_str(argument).map_err(|error| format!("{argument}: {error}; {remedy}"))?;
+        if let Some(number) = number {
+            places.number = number.parse().map_err(|_| format!("'{number}' is no element's number; {remedy}"))?;
+        }
         match (places.number as usize) < places.elements.len() {
             true => Ok(places),
             false => Err(format!("element {} of {}; {remedy}", places.number, places.elements.len())),
@@ -87,7 +97,7 @@ impl Places {
     }
 
     pub(super) fn port(&self, element: Pe) -> u16 {
-        PORT + element.0 as u16
+        self.ports.get(element.0 as usize).copied().unwrap_or(PORT + element.0 as u16)
     }
 
     /// The filters between that element and this one.

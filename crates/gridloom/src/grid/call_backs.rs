@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use gridloom_base::{NodeId, TaskId};
+use gridloom_base::{Meta, NodeId, TaskId};
 use gridloom_core::call::{CallBack, CallBackAnswer};
 use gridloom_core::node::Command;
 use gridloom_net::payload::Payload;
@@ -21,6 +22,15 @@ use crate::{Error, Grid, Value};
 /// `IN` and `INOUT` parameters, and gives those of its `OUT` and `INOUT` parameters, or says why it cannot.
 pub type Callee = Arc<dyn Fn(TaskId, u32, Vec<Value>) -> Result<Vec<Value>, String> + Send + Sync>;
 
+/// A call of a gang that has its slots and waits for [`Grid::answer`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Asking {
+    pub server: NodeId,
+    pub task: TaskId,
+    /// What it says.
+    pub text: Vec<u8>,
+}
+
 /// The thread looks again after so long whether it is still wanted: a session that ends tells it nothing.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -29,6 +39,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct CallBacks {
     /// Of calls under way.
     callees: BTreeMap<TaskId, Callee>,
+    /// Gangs under way: what they say goes there, and is answered later.
+    gangs: BTreeMap<TaskId, Sender<Asking>>,
     /// Those that came.
     waiting: VecDeque<(NodeId, CallBack)>,
     /// The thread that runs them, until it finds no callee.
@@ -38,12 +50,17 @@ pub(super) struct CallBacks {
 
 impl CallBacks {
     pub(super) fn on_call(&mut self, server: NodeId, call: CallBack) {
-        if self.callees.contains_key(&call.task) {
+        if let Some(gang) = self.gangs.get(&call.task) {
+            let text = call.values.into_iter().next().map_or(Vec::new(), |(_, bytes)| bytes);
+            // The program may have given the gang up.
+            let _ = gang.send(Asking { server, task: call.task, text });
+        } else if self.callees.contains_key(&call.task) {
             self.waiting.push_back((server, call));
         }
     }
 
     pub(super) fn on_end(&mut self, task: TaskId) {
+        self.gangs.remove(&task);
         if self.callees.remove(&task).is_some() {
             self.waiting.retain(|(_, call)| call.task != task);
         }
@@ -79,6 +96,17 @@ impl Grid {
         state.call_backs.is_served = true;
         state.call_backs.thread = Some(thread);
         Ok(())
+    }
+
+    /// A gang that is about to be sent may say something there.
+    pub(crate) fn expect_asking(&self, task: TaskId, to: Sender<Asking>) {
+        self.state().call_backs.gangs.insert(task, to);
+    }
+
+    /// Tells a gang that waits to go on.
+    pub fn answer(&self, asking: &Asking, text: Vec<u8>) {
+        let answer = Ok(vec![(Meta::Text { size_bytes: text.len() as u64 }, text)]);
+        self.command(Command::CalledBack { server: asking.server, task: asking.task, answer });
     }
 
     /// Runs no callbacks any more, and waits for the end of one that runs, unless it asks itself.

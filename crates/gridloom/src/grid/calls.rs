@@ -170,7 +170,7 @@ impl Grid {
         }
         let id = task.id;
         self.state().calls.all.insert(id, None);
-        let is_once = callee.is_some() || task.object().is_some();
+        let is_once = callee.is_some() || task.object().is_some() || task.terms.gang > 0;
         task.terms = Terms { only, calibrates, is_once, ..task.terms };
         if let Some(callee) = callee {
             self.expect_call_backs(id, callee)?;

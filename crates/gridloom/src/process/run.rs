@@ -24,7 +24,7 @@ use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
-pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
+pub use gridloom_net::process::DEPLOY_VARIABLE;
 
 /// Set beside it where each process is to use one processor alone: its number.
 pub const PROCESSOR_VARIABLE: &str = "GRIDLOOM_PROCESSOR";

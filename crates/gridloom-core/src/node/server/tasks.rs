@@ -82,6 +82,12 @@ impl Server {
         if task.id.client != from || !reads_its || !task.outputs.iter().all(|output| is_its(output.datum)) {
             return Err(refused("it bears another client's name, or reads another's data"));
         }
+        if task.terms.gang > self.config.slots {
+            let (wanted, slots) = (task.terms.gang, self.config.slots);
+            return Err(refused(&format!(
+                "it wants {wanted} slots at once, and the server has {slots}; ask for fewer, or start the server with more --slots"
+            )));
+        }
         if from == NodeId::CATALOG && !matches!(task.kind, TaskKind::Publish(_)) {
             return Err(refused("the agent has no calls of its own"));
         }

@@ -1,0 +1,62 @@
+//! Programs that a server offers by name: `gridloom serve --program NAME=PATH`.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use gridloom::Offer;
+
+use super::absolute;
+
+/// A program and its name.
+#[derive(Clone, Debug)]
+pub struct OfferedProgram {
+    name: String,
+    path: PathBuf,
+}
+
+pub fn parse_program(text: &str) -> Result<OfferedProgram, String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok(OfferedProgram { name: name.into(), path: path.into() })
+        }
+        _ => Err("NAME=PATH is wanted: the name by which the program is run, and the program".into()),
+    }
+}
+
+/// Takes up programs, which listen there. A file that ends in .py is run by that Python.
+pub fn add_programs(offer: &mut Offer, programs: &[OfferedProgram], python: &Path, listen: IpAddr) -> Result<()> {
+    for OfferedProgram { name, path } in programs {
+        let told = path.display();
+        ensure!(path.is_file(), "--program {name}={told}: there is no such file");
+        let path = absolute(path)?;
+        let is_python = path.extension().is_some_and(|extension| extension == "py");
+        let program = if is_python { python } else { path.as_path() };
+        if !is_program(program) {
+            bail!("--program {name}={told}: '{}' is no program that can be started", program.display());
+        }
+        let words = if is_python { vec![program, path.as_path()] } else { vec![program] };
+        let command = words.into_iter().map(|word| word.to_str().map(str::to_string)).collect::<Option<Vec<_>>>();
+        let Some(command) = command else { bail!("--program {name}={told}: the path is not UTF-8") };
+        let definition = gridloom_idl::program::definition(name, command, listen.to_string());
+        offer.add_program(definition.map_err(|why| anyhow::anyhow!("--program {why}"))?)?;
+    }
+    Ok(())
+}
+
+/// Checks that there is such a program: that of functions that programs send is started much later.
+pub fn check_program(program: &Path) -> Result<()> {
+    if is_program(program) {
+        return Ok(());
+    }
+    bail!("--run-code: there is no program '{}' to run functions; name a Python with --python", program.display())
+}
+
+/// Whether it can be started: a path, or a name in the search path.
+fn is_program(program: &Path) -> bool {
+    let can_start = |file: &Path| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
+    match program.components().count() {
+        1 => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|f| can_start(&f.join(program))),
+        _ => can_start(program),
+    }
+}

@@ -1,0 +1,47 @@
+//! Programs that servers offer by name, as functions: a call starts so many processes of one at its server as it takes slots.
+
+use crate::{ArrayOrder, BaseType, Body, Callback, Definition, Signature, SignatureBuilder};
+
+/// The module of programs' functions.
+pub const PROGRAMS_MODULE: &str = "programs";
+
+/// The function of a program of that name.
+pub fn function_of(program: &str) -> String {
+    format!("{PROGRAMS_MODULE}/{program}")
+}
+
+/// A program's function: it takes the program's arguments, gives how the processes ended, and calls back before it starts them.
+///
+/// # Errors
+/// If the name cannot be that of a function, or the command is empty.
+pub fn definition(name: &str, command: Vec<String>, listen: String) -> Result<Definition, String> {
+    if name.contains('.') || command.is_empty() {
+        return Err(format!("'{name}': give NAME=PATH, with a name without '.' and a program"));
+    }
+    let about = format!("a program of chares: gridloom chares run -n NUMBER --agent HOST:PORT -- {name}");
+    let built = SignatureBuilder::new(&function_of(name))
+        .input("arguments", BaseType::String, Some(&["count"]), ArrayOrder::C)
+        .output("ends", BaseType::Text, None, ArrayOrder::Any)
+        .about(&about)
+        .build();
+    let start = Callback { name: "start".into(), params: Vec::new() };
+    let signature =
+        Signature { callbacks: vec![start], ..built.map_err(|error| format!("'{name}': {}", error.message))? };
+    Ok(Definition { signature, body: Body::Program { command, listen } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_a_function_with_a_callback() {
+        let define = |name: &str| definition(name, vec!["/bin/x".into()], "127.0.0.1".into());
+        let signature = define("heat-2d").unwrap().signature;
+        assert_eq!(signature.check(), Ok(()));
+        assert_eq!((signature.name.as_str(), signature.callbacks.len()), ("programs/heat-2d", 1));
+        for name in ["", "a.b", "a/b", "a b"] {
+            assert!(define(name).unwrap_err().starts_with(&format!("'{name}': ")), "{name}");
+        }
+    }
+}
