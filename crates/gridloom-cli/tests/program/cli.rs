@@ -94,7 +94,7 @@ fn wrong_calls_are_explained() {
     assert!(usage.starts_with("gridloom: the following required arguments were not provided"), "{usage}");
     let (code, usage) = said(grid.command(&["serve"]).env("GRIDLOOM_PYTHON", "python3"));
     assert_eq!(code, 2);
-    let offers = "serve [OPTIONS] <FILES...|--builtin <NAME>|--run-code|--no-functions>\n";
+    let offers = "serve [OPTIONS] <FILES...|--builtin <NAME>|--program <NAME=PATH>|--run-code|--no-functions>\n";
     assert!(usage.contains(offers) && !usage.contains("--python"), "{usage}");
 }
 
