@@ -354,10 +354,7 @@ impl<'a> Fleet<'a> {
         let code = match status.exit_status() {
             Some(0) if has_asked => 0,
             Some(0) => {
-                telling.message(&format!(
-                    "{label} ended without having asked for its function: the program is not one of Gridloom's processes, or has \
-                     ended before it ran them"
-                ));
+                telling.never_asked(label);
                 1
             }
             code => code.or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1),

@@ -57,6 +57,14 @@ impl Telling {
         }
     }
 
+    /// A process has ended with status 0 and never asked which process it is.
+    pub fn never_asked(self, process: &str) {
+        self.message(&format!(
+            "{process} ended without having asked for its function: the program is not one of Gridloom's processes, or has ended \
+             before it ran them"
+        ));
+    }
+
     /// The run is over. Text needs no word for it.
     pub fn done(self, status: u8) {
         if self == Telling::Json {

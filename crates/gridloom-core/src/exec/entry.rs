@@ -48,6 +48,10 @@ impl Entry {
         self.state == State::Running && self.task.terms.gang == 0
     }
 
+    pub(super) fn is_running_gang(&self) -> bool {
+        self.state == State::Running && self.task.terms.gang > 0
+    }
+
     /// Slots that it has as a gang beside its first one.
     pub(super) fn ganged(&self) -> u32 {
         if self.state == State::Running { self.task.terms.gang.saturating_sub(1) } else { 0 }

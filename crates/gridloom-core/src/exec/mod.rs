@@ -41,6 +41,8 @@ pub struct Executor {
     placed: BTreeMap<u64, TaskId>,
     /// How many tasks compute.
     running: u32,
+    /// How many of them are gangs.
+    gangs: u32,
     /// Slots that gangs have beside the one that each running task has.
     ganged: u32,
     /// How many tasks wait for their programs' answers.
@@ -67,6 +69,7 @@ impl Executor {
             ready: BTreeMap::new(),
             placed: BTreeMap::new(),
             running: 0,
+            gangs: 0,
             ganged: 0,
             asking: 0,
             calling: 0,
@@ -240,10 +243,12 @@ impl Executor {
         let gang = entry.task.terms.gang;
         // A method queued behind others in a worker must not count as begun: stopping it would end its object. Workers do not know
         // which slots are a gang's.
-        let is_alone = entry.task.object().is_some() || gang > 0 || self.ganged > 0;
+        let is_alone = entry.task.object().is_some() || gang > 0 || self.gangs > 0;
         let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
-        // No more than there are slots leave theirs: each is a process.
-        let taken = self.running + self.ganged + self.asking.saturating_sub(self.slots);
+        // No more than there are slots leave theirs: each is a process. A gang does not wait for those that ask: what they wait for may
+        // be behind it.
+        let left_over = if gang > 0 { 0 } else { self.asking.saturating_sub(self.slots) };
+        let taken = self.running + self.ganged + left_over;
         let wanted = gang.max(1);
         if taken + wanted > self.slots && taken + wanted > self.slots * depth {
             return None;
@@ -251,6 +256,7 @@ impl Executor {
         self.ready.remove(&number);
         entry.state = State::Running;
         self.running += 1;
+        self.gangs += u32::from(gang > 0);
         self.ganged += wanted - 1;
         Some(entry.task.clone())
     }
@@ -309,6 +315,7 @@ impl Executor {
     /// A task is gone: it ended, or was cancelled before it ran.
     pub fn remove(&mut self, id: TaskId) -> Option<Entry> {
         let entry = self.tasks.remove(&id)?;
+        self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.ganged();
         match entry.state {
             State::Held => drop(self.held.remove(&entry.number)),
@@ -440,6 +447,10 @@ impl Executor {
         let ganged: u32 = self.tasks.values().map(Entry::ganged).sum();
         if ganged != self.ganged {
             return Err(format!("gangs have {ganged} slots beside their first ones, and {} are counted", self.ganged));
+        }
+        let gangs = self.tasks.values().filter(|entry| entry.is_running_gang()).count();
+        if gangs != self.gangs as usize {
+            return Err(format!("{gangs} gangs run, and {} are counted", self.gangs));
         }
         for (state, counted) in counts {
             if count(state) != counted {

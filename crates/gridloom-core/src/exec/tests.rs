@@ -53,12 +53,14 @@ fn methods_of_an_object_run_one_at_a_time_in_order() {
     assert!(executor.is_empty() && executor.check().is_ok());
 }
 
+fn gang(serial: u64, gang: u32) -> Arc<Task> {
+    Arc::new(Task { terms: Terms { gang, ..Terms::default() }, ..(*task(serial, &[], 20 + serial)).clone() })
+}
+
 #[test]
 fn a_gang_takes_all_its_slots_or_none_and_keeps_them_while_it_asks() {
     let id = |serial| TaskId { client: NodeId(1), serial };
-    let gang = |serial: u64, gang: u32| {
-        Arc::new(Task { terms: Terms { gang, ..Terms::default() }, ..(*task(serial, &[], 20 + serial)).clone() })
-    };
+    assert!(gang(2, 3).runs_any() && !task(1, &[], 21).runs_any(), "its time has the wait for other servers");
     let mut executor = Executor::new(3);
     for task in [task(1, &[], 21), gang(2, 3), gang(3, 2), task(4, &[], 24), task(5, &[], 25)] {
         executor.add(task, true);
@@ -83,6 +85,45 @@ fn a_gang_takes_all_its_slots_or_none_and_keeps_them_while_it_asks() {
     executor.remove(id(4));
     executor.remove(id(5));
     assert!(executor.is_empty() && executor.check().is_ok());
+}
+
+#[test]
+fn a_gang_does_not_wait_for_those_that_ask() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(2);
+    for serial in [1, 2, 3] {
+        executor.add(task(serial, &[], 20 + serial), true);
+        admit_first(&mut executor, |_| true);
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(serial));
+        executor.begin_asking(id(serial));
+    }
+    // The fourth is what an answer needs.
+    for task in [gang(4, 2), task(5, &[], 25)] {
+        executor.add(task, true);
+        admit_first(&mut executor, |_| true);
+    }
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
+    assert!(executor.next_start(|_| 1).is_none(), "all slots are the gang's");
+    executor.remove(id(4));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(5));
+    executor.check().unwrap();
+}
+
+#[test]
+fn no_short_call_is_queued_behind_a_gang_of_one() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(2);
+    for task in [gang(1, 1), task(2, &[], 22), task(3, &[], 23)] {
+        executor.add(task, true);
+        admit_first(&mut executor, |_| true);
+    }
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(1));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(2));
+    assert!(executor.next_start(|_| 9).is_none(), "one slot is the gang's, and one the other's");
+    executor.check().unwrap();
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(3));
+    executor.check().unwrap();
 }
 
 #[test]

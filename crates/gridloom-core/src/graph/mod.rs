@@ -122,9 +122,10 @@ impl Task {
         TaskId { serial: self.terms.repeats.map_or(self.id.serial, NonZeroU64::get), ..self.id }
     }
 
-    /// Whether its function runs one that its program sends along. Then models of its function do not tell how long it takes.
+    /// Whether its function runs one that its program sends along, or any program as a gang, which also waits for other servers. Then
+    /// models of its function do not tell how long it takes.
     pub fn runs_any(&self) -> bool {
-        self.terms.label.is_some()
+        self.terms.label.is_some() || self.terms.gang > 0
     }
 
     /// Whether it runs nothing, but takes copies to its server, or a part of one that is there.

@@ -24,4 +24,8 @@ mod world;
 /// In the environment of a process: its [`ProcessConfig`], as JSON.
 pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 
+/// Set beside it: the file that the program makes, or empties, when it asks which process it is. So a program that never asks
+/// is told from one with a process that has ended.
+pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
+
 pub use world::{Addresses, NetProcess, ProcessConfig, end_with_parent, processors};

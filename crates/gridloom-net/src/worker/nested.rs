@@ -92,11 +92,14 @@ impl Drop for Running {
 /// A text that the running call prints, to standard output or standard error. The server keeps the last lines, and hands on what
 /// its program wants. False if the text is for the server's log: if the program does not want it, or if it is too much.
 pub fn print(is_error: bool, text: &str) -> bool {
-    if is_forked() {
-        return false;
-    }
+    !is_forked() && print_of(serial(), is_error, text)
+}
+
+/// As [`print`], of that call: false if it has ended.
+pub(super) fn print_of(call: Option<u64>, is_error: bool, text: &str) -> bool {
     let mut worker = worker();
-    let Some(Call { serial, tells, speech, .. }) = &mut worker.call else { return false };
+    let running = worker.call.as_mut().filter(|running| Some(running.serial) == call);
+    let Some(Call { serial, tells, speech, .. }) = running else { return false };
     let (serial, printed) = (*serial, speech.print(Instant::now(), is_error, text));
     let is_taken = *tells && printed.is_ok() || DROPS.load(Ordering::Relaxed);
     if let Ok(Some(saying)) | Err(Some(saying)) = printed {
@@ -121,6 +124,11 @@ pub fn progress(done: f64, total: Option<f64>) {
 /// How many calls a call is nested in that this process makes now: 0 in a program.
 pub fn depth() -> u16 {
     worker().call.as_ref().map_or(0, |call| call.depth.saturating_add(1))
+}
+
+/// The call that this worker runs; `None` in a process that runs none.
+pub(super) fn serial() -> Option<u64> {
+    worker().call.as_ref().map(|call| call.serial)
 }
 
 /// How many slots the call that this worker runs has as a gang; 0 if it is none.

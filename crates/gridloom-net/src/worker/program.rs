@@ -10,14 +10,17 @@
 //! The worker makes the sockets on which the processes listen, and each gets its own as its standard input. So no other process can take a
 //! port between the two. The arguments are a list, and no shell sees them.
 //!
-//! **Promise:** no process outlives its call. They are in the process group of the worker, which the server kills if the call is cancelled,
-//! its client is lost, or the worker dies. If the server dies with its workers, the kernel kills the processes that the worker has started.
+//! **Promise:** no process of a gang outlives its call. They are in the process group of the worker, which the server kills if the call is
+//! cancelled, its client is lost, or the worker dies. If the server dies with its workers, the kernel kills the processes that the worker has
+//! started.
+//! **Limit:** what such a process has started itself may go on until the worker ends. What it prints after the call goes to the server's log.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
@@ -27,14 +30,16 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::{Meta, TaskError, list};
 use gridloom_idl::{Body, Definition};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 use super::initial::AskInitial;
 use super::native::{LibraryVariable, Native};
+use super::said::LINE_BYTES_MAX;
 use super::values::{cannot_run, refused};
 use super::{ArgView, Functions, OutView, Program, Room, Setup, nested};
-use crate::process::{DEPLOY_VARIABLE, ProcessConfig};
+use crate::process::{ASKED_VARIABLE, DEPLOY_VARIABLE, ProcessConfig};
 use crate::transport::apart::Site;
 
 /// From the first failure of a process to the end of the others, which end by themselves as soon as they notice it.
@@ -68,6 +73,27 @@ pub struct ProcessEnd {
     pub wait_status: i32,
     /// It was ended because another one had failed.
     pub was_killed: bool,
+    /// It has asked which process it is.
+    pub has_asked: bool,
+}
+
+/// A process of a call.
+struct Begun {
+    process: OwnedFd,
+    /// Holds a byte until the process asks which one it is. A file in memory leaves nothing behind if the worker is killed.
+    asked: File,
+}
+
+impl Begun {
+    /// A file that cannot be seen says nothing against its process.
+    fn has_asked(&self) -> bool {
+        self.asked.metadata().map_or(true, |found| found.len() == 0)
+    }
+
+    fn kill(&self) {
+        // It fails only if the process has ended, which is what is wanted.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
 }
 
 /// Body of the program that serves native functions and programs: runs until the server ends it. Libraries of functions get those
@@ -148,7 +174,7 @@ fn run(
         match begun {
             Ok(process) => processes.push(process),
             Err(error) => {
-                processes.iter().for_each(kill);
+                processes.iter().for_each(Begun::kill);
                 return Err(failed(&format!("'{}' cannot be started", command.get_program().display()), error));
             }
         }
@@ -161,22 +187,23 @@ fn run(
 }
 
 /// Waits until all have ended. Gives their ends in that order.
-fn wait(processes: &[OwnedFd], ends: &Receiver<(usize, i32)>) -> Result<Vec<ProcessEnd>, TaskError> {
+fn wait(processes: &[Begun], ends: &Receiver<(usize, i32)>) -> Result<Vec<ProcessEnd>, TaskError> {
     let mut all: Vec<ProcessEnd> = Vec::with_capacity(processes.len());
     let (mut kill_at, mut was_killed) = (None, false);
     while all.len() < processes.len() {
         let left = kill_at.map_or(Duration::MAX, |at: Instant| at.saturating_duration_since(Instant::now()));
         match ends.recv_timeout(left) {
             Ok((process, wait_status)) => {
-                all.push(ProcessEnd { process, wait_status, was_killed });
-                if wait_status != 0 && !was_killed {
+                let has_asked = processes[process].has_asked();
+                all.push(ProcessEnd { process, wait_status, was_killed, has_asked });
+                if !(wait_status == 0 && has_asked || was_killed) {
                     kill_at.get_or_insert_with(|| Instant::now() + GANG_GRACE);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
                 let has_ended = |process: usize| all.iter().any(|end| end.process == process);
                 let left = processes.iter().enumerate().filter(|(process, _)| !has_ended(*process));
-                left.for_each(|(_, process)| kill(process));
+                left.for_each(|(_, process)| process.kill());
                 (kill_at, was_killed) = (None, true);
             }
             Err(RecvTimeoutError::Disconnected) => return Err(cannot_run("its processes cannot be waited for".into())),
@@ -211,7 +238,10 @@ fn begin(
     label: &str,
     ended: &Sender<(usize, i32)>,
     copying: &Sender<()>,
-) -> io::Result<OwnedFd> {
+) -> io::Result<Begun> {
+    let mut asked = File::from(memfd_create("asked", MemfdFlags::CLOEXEC)?);
+    asked.write_all(b"?")?;
+    command.env(ASKED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), asked.as_raw_fd()));
     let worker = rustix::process::getpid();
     let ends_with_worker = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -221,7 +251,10 @@ fn begin(
     // SAFETY: between fork and exec it makes two system calls, and allocates nothing.
     unsafe { command.pre_exec(ends_with_worker) };
     let mut child = command.spawn()?;
-    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).inspect_err(|_| {
+        // Nobody else could end it.
+        let _ = child.kill().and_then(|()| child.wait());
+    })?;
     copy(child.stdout.take().expect("it is piped"), label, false, copying.clone());
     copy(child.stderr.take().expect("it is piped"), label, true, copying.clone());
     let ended = ended.clone();
@@ -231,23 +264,21 @@ fn begin(
         // The call may have ended before.
         let _ = ended.send((at, wait_status));
     });
-    Ok(process)
+    Ok(Begun { process, asked })
 }
 
-fn kill(process: &OwnedFd) {
-    // It fails only if the process has ended, which is what is wanted.
-    let _ = pidfd_send_signal(process, Signal::KILL);
-}
-
-/// Line by line, each with its label.
+/// Line by line, each with its label, in parts if it is long.
 fn copy(from: impl Read + Send + 'static, label: &str, is_error: bool, copying: Sender<()>) {
-    let label = label.to_string();
+    let (label, call) = (label.to_string(), nested::serial());
     thread::spawn(move || {
-        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-            let line = format!("{label}| {}", String::from_utf8_lossy(&line));
-            if !nested::print(is_error, &format!("{line}\n")) {
+        let (mut from, mut part) = (BufReader::new(from), Vec::new());
+        while from.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut part).is_ok_and(|length| length > 0) {
+            let text = part.strip_suffix(b"\n").unwrap_or(&part);
+            let line = format!("{label}| {}", String::from_utf8_lossy(text));
+            if !nested::print_of(call, is_error, &format!("{line}\n")) {
                 gridloom_base::say!("{line}");
             }
+            part.clear();
         }
         drop(copying);
     });

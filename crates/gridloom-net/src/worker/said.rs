@@ -9,7 +9,7 @@ use gridloom_core::call::Saying;
 const BURST_BYTES: f64 = (1 << 20) as f64;
 const BYTES_PER_S: f64 = (64 << 10) as f64;
 /// A line that grows longer is sent in parts.
-const LINE_BYTES_MAX: usize = 8 << 10;
+pub(super) const LINE_BYTES_MAX: usize = 8 << 10;
 /// Progress is not told more often.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(50);
 

@@ -24,14 +24,10 @@ use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
-pub use gridloom_net::process::DEPLOY_VARIABLE;
+pub use gridloom_net::process::{ASKED_VARIABLE, DEPLOY_VARIABLE};
 
 /// Set beside it where each process is to use one processor alone: its number.
 pub const PROCESSOR_VARIABLE: &str = "GRIDLOOM_PROCESSOR";
-
-/// Set beside it: the file that the program makes when it asks which process it is. So a program that never asks
-/// is told from one with a process that has ended.
-pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
 
 /// Set for the process that is started first: the deployment file, which it looks at before any other is started.
 pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";

@@ -322,9 +322,20 @@ fn ended(share: &Share, values: &[Value], telling: Telling) -> Result<u8> {
     let labels = share.labels();
     for end in ends {
         let how = ExitStatus::from_raw(end.wait_status);
-        telling.ended(labels.get(end.process).with_context(wrong)?, how, end.was_killed);
-        if status == 0 && !end.was_killed {
-            let code = how.code().or_else(|| how.signal().map(|signal| 128 + signal)).unwrap_or(1);
+        let label = labels.get(end.process).with_context(wrong)?;
+        telling.ended(label, how, end.was_killed);
+        if end.was_killed {
+            continue;
+        }
+        let code = match how.code() {
+            Some(0) if end.has_asked => 0,
+            Some(0) => {
+                telling.never_asked(label);
+                1
+            }
+            code => code.or_else(|| how.signal().map(|signal| 128 + signal)).unwrap_or(1),
+        };
+        if status == 0 {
             status = u8::try_from(code).unwrap_or(1);
         }
     }
