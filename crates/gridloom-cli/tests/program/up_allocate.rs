@@ -58,6 +58,8 @@ fn what_slurm_refuses_is_said_and_nothing_is_left() {
         ("--nodes=3", " the job"),
         ("--time=1", "ends in "),
         ("--array=1-3", "sbatch has --array=1-3"),
+        ("-a1-3", "sbatch has -a1-3"),
+        ("--arr=1-3", "sbatch has --arr=1-3"),
     ] {
         let lab = lab(&slurm, "refused", sbatch);
         let (code, why) = said(up(&lab, &[]));
@@ -82,7 +84,7 @@ fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
     let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
     let taken = errors.next().unwrap();
-    assert!(taken.contains("'gridloom down grid' gives it back"), "{taken}");
+    assert!(taken.contains("run 'gridloom down grid'"), "{taken}");
     let waits = errors.next().unwrap();
     assert!(waits.contains(" waits since 0 s: "), "{waits}");
     // The command ends, and the next one goes on with the same job.

@@ -6,7 +6,7 @@
 //! Source: the manual pages of sbatch, squeue and scancel, Slurm 22.05.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,11 +14,15 @@ use gridloom_net::identity::SECRET_VARIABLE;
 use gridloom_testbed::spec::read_platform;
 
 use super::fault::last;
+use super::slurm::command;
 
 /// The property with the words of 'sbatch'.
 pub const PROPERTY: &str = "sbatch";
-/// Words that would make another kind of job.
-const OTHER_JOBS: [&str; 6] = ["--array", "-a", "--wrap", "--wait", "-W", "--test-only"];
+/// Words that would make another kind of job, or one of another cluster.
+const OTHER_JOBS: [&str; 5] = ["--array", "--clusters", "--test-only", "--wait", "--wrap"];
+const OTHER_LETTERS: [&str; 3] = ["-a", "-M", "-W"];
+/// Variables that would make one.
+const OTHER_VARIABLES: [&str; 3] = ["SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT"];
 /// The job lasts as long as its allocation.
 const SCRIPT: &str = "sleep infinity";
 /// How often Slurm is asked at first, and after [`SOON`].
@@ -52,18 +56,26 @@ pub fn words(file: &Path) -> Result<Vec<String>> {
         )
     })?;
     let words = shlex::split(text).with_context(|| format!("sbatch = '{text}': a quotation mark is not closed"))?;
-    let is_other = |word: &&String| OTHER_JOBS.contains(&word.split('=').next().unwrap_or(word));
-    if let Some(word) = words.iter().find(is_other) {
+    if let Some(word) = words.iter().find(|word| makes_other_job(word)) {
         bail!("sbatch has {word}: 'gridloom up' asks for one job, and runs its own script in it; leave that out");
     }
     Ok(words)
 }
 
+/// sbatch takes a long option by its first letters, too, and a value right behind a short one.
+fn makes_other_job(word: &str) -> bool {
+    let long = word.split('=').next().filter(|long| long.len() > 2 && long.starts_with("--"));
+    let is_other = long.is_some_and(|long| OTHER_JOBS.iter().any(|other| other.starts_with(long)));
+    word == ":" || is_other || OTHER_LETTERS.iter().any(|letter| word.starts_with(letter))
+}
+
 /// Asks for a job, and gives its number.
 pub fn submit(words: &[String]) -> Result<String> {
     let own = ["--parsable", "--job-name=gridloom", "--output=/dev/null", "--wrap", SCRIPT];
-    let mut command = Command::new("sbatch");
-    command.args(own).args(words);
+    let mut command = command("sbatch");
+    OTHER_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
+    // A job that starts again finds its servers gone.
+    command.args(own).args(words).arg("--no-requeue");
     let output = output_of(command)?;
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // NUMBER, or NUMBER;CLUSTER.
@@ -81,11 +93,14 @@ pub fn submit(words: &[String]) -> Result<String> {
 /// Waits until the job runs. Says what it waits for.
 ///
 /// # Errors
-/// If it ends, if Slurm says that it can never run, or after `limit`.
+/// If it ends, if Slurm says that it can never run, or after `limit`. While Slurm does not answer, the job may still wait.
 pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
     let (begun, mut said) = (Instant::now(), None::<(String, Instant)>);
     loop {
-        let (state, reason) = state_of(job)?;
+        let (state, reason) = match state_of(job)? {
+            Told::State(state, reason) => (state, reason),
+            Told::Nothing(why) => ("PENDING".into(), format!("Slurm does not answer: {why}")),
+        };
         match state.as_str() {
             "RUNNING" => return Ok(()),
             "PENDING" | "CONFIGURING" => {}
@@ -113,7 +128,7 @@ pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
 
 /// Ends the job, and all that runs in it.
 pub fn release(job: &str) -> Result<()> {
-    let mut command = Command::new("scancel");
+    let mut command = command("scancel");
     command.arg(job);
     let output = output_of(command)?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -126,21 +141,31 @@ pub fn release(job: &str) -> Result<()> {
     Ok(())
 }
 
+/// What Slurm says of a job.
+enum Told {
+    State(String, String),
+    /// It does not answer.
+    Nothing(String),
+}
+
 /// State and reason.
-fn state_of(job: &str) -> Result<(String, String)> {
-    let mut command = Command::new("squeue");
+fn state_of(job: &str) -> Result<Told> {
+    let mut command = command("squeue");
     command.args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%r"]);
     let output = output_of(command)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let found = said.lines().next().and_then(|line| line.split_once('|'));
-    let (state, reason) = found.with_context(|| {
-        format!("Slurm does not say what became of job {job}: {}", last(&String::from_utf8_lossy(&output.stderr)))
-    })?;
-    Ok((state.to_string(), reason.to_string()))
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if let Some((state, reason)) = said.lines().next().and_then(|line| line.split_once('|')) {
+        return Ok(Told::State(state.to_string(), reason.to_string()));
+    }
+    ensure!(
+        !output.status.success() && !errors.contains("Invalid job id"),
+        "Slurm knows the job {job} no longer: it has ended"
+    );
+    Ok(Told::Nothing(last(&errors).to_string()))
 }
 
 /// Slurm keeps the environment of 'sbatch': the grid's secret does not belong there.
-fn output_of(mut command: Command) -> Result<Output> {
+fn output_of(mut command: std::process::Command) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.env_remove(SECRET_VARIABLE).stdin(Stdio::null());
     command.output().with_context(|| format!("cannot run Slurm's command '{name}'"))

@@ -41,16 +41,27 @@ pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> 
     let folder = folder()?;
     let at = || format!("copies of programs in '{}'", folder.display());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(at)?;
-    let lock = File::create(folder.join(".lock")).with_context(at)?;
-    flock(&lock, FlockOperation::LockExclusive).with_context(at)?;
-    if copy.is_dir() {
-        touch(&copy).with_context(at)?;
+    let is_there = || {
+        let lock = File::create(folder.join(".lock"))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        let is_there = copy.is_dir();
+        if is_there {
+            touch(&copy)?;
+        }
+        io::Result::Ok((is_there, lock))
+    };
+    if is_there().with_context(at)?.0 {
         return Ok(true);
     }
     ensure!(bytes <= ARCHIVE_BYTES_MAX, "a folder of {bytes} bytes is too large: at most {ARCHIVE_BYTES_MAX}");
     let mut archive = Vec::new();
     input.take(bytes).read_to_end(&mut archive).context("standard input")?;
     ensure!(hash_of(&archive) == hash, "the folder has not come whole: {} of {bytes} bytes", archive.len());
+    // Not while it comes: a client that has gone would keep all others waiting. Another may have brought it meanwhile.
+    let (is_there, _lock) = is_there().with_context(at)?;
+    if is_there {
+        return Ok(true);
+    }
     let part = folder.join(".part");
     remove(&part).with_context(at)?;
     fs::DirBuilder::new().mode(0o700).create(&part).with_context(at)?;

@@ -6,6 +6,7 @@
 //!
 //! Source: the manual pages of srun, squeue and scontrol, Slurm 22.05.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -34,6 +35,17 @@ pub struct Allocation {
     pub nodes: Vec<(String, String)>,
     /// Seconds until it ends; `None` if it has no end.
     pub left_s: Option<f64>,
+}
+
+/// One of Slurm's commands, which variables of the user do not make say something else.
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(name);
+    let is_setting = |name: &OsString| {
+        let name = name.to_string_lossy();
+        ["SQUEUE_", "SCANCEL_"].iter().any(|prefix| name.starts_with(prefix))
+    };
+    std::env::vars_os().map(|(name, _)| name).filter(is_setting).for_each(|name| _ = command.env_remove(name));
+    command
 }
 
 impl Step {
@@ -109,7 +121,7 @@ struct Found {
 
 impl Found {
     fn of(job: &str) -> Result<Option<Found>> {
-        let output = Command::new("squeue")
+        let output = command("squeue")
             .args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%e|%N"])
             .env("SLURM_TIME_FORMAT", "%s")
             .output()
@@ -136,7 +148,7 @@ impl Found {
 
 /// Names and addresses of the nodes of a list.
 fn nodes(list: &str) -> Result<Vec<(String, String)>> {
-    let output = Command::new("scontrol").args(["--oneliner", "show", "node", list]).output();
+    let output = command("scontrol").args(["--oneliner", "show", "node", list]).output();
     let output = output.context("cannot run Slurm's command 'scontrol'")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let field = |line: &str, key: &str| {

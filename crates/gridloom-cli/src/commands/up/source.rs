@@ -64,11 +64,20 @@ impl Source {
         let job = match &grid.job {
             Some(job) => job.clone(),
             None => {
+                ensure!(
+                    grid.hosts.is_empty(),
+                    "the grid '{0}' runs on hosts of no allocation that it has asked for: name a job with --job, or run 'gridloom down {0}' first",
+                    grid.name
+                );
                 let job = allocate::submit(&allocate::words(&grid.file)?)?;
                 grid.job = Some(job.clone());
-                grid.write()?;
+                if let Err(error) = grid.write() {
+                    // Nobody would find it again.
+                    let left = allocate::release(&job).err().map(|left| format!("; {left:#}"));
+                    return Err(error.context(format!("the job {job} is not kept{}", left.unwrap_or_default())));
+                }
                 gridloom_base::say!(
-                    "gridloom: Slurm has taken the job {job}; 'gridloom down {}' gives it back",
+                    "gridloom: Slurm has taken the job {job}; to give it back, end this command, then run 'gridloom down {}'",
                     grid.name
                 );
                 job
@@ -118,7 +127,11 @@ impl Source {
         let mut nodes: Vec<Node> = Vec::new();
         for job in jobs {
             let Some(allocation) = Allocation::find(job)? else {
-                ensure!(job != given, "the allocation {job} has ended");
+                ensure!(
+                    job != given,
+                    "the allocation {job} has ended: run 'gridloom down {}', then start the grid anew",
+                    before.name
+                );
                 continue;
             };
             if let Some(left_s) = allocation.left_s.filter(|left_s| *left_s < self.drain_before && job == given) {
