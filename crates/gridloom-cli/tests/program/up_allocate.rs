@@ -55,7 +55,7 @@ fn what_slurm_refuses_is_said_and_nothing_is_left() {
     let Some(slurm) = Slurm::start() else { return };
     for (sbatch, told) in [
         ("--partition=missing", "Slurm refuses the job: Batch job submission failed: Invalid partition name"),
-        ("--nodes=3", " the job"),
+        ("--nodes=3", "sinfo"),
         ("--time=1", "ends in "),
         ("--array=1-3", "sbatch has --array=1-3"),
         ("-a1-3", "sbatch has -a1-3"),
