@@ -274,6 +274,9 @@ pub const OUTPUT_BYTES_MAX: usize = 8 << 20;
 pub const OUTPUT_BYTES_PER_MESSAGE: usize = 1 << 20;
 /// What a line of it costs beside its text: empty lines take memory, too.
 pub const OUTPUT_LINE_BYTES: usize = 64;
+/// Bytes of a line that a process of a deployment prints: its command prints a longer one in parts. Much longer than lines that programs
+/// read, and little beside the processes, of which there may be a thousand.
+pub const OUTPUT_PART_BYTES_MAX: usize = 1 << 20;
 /// Data that a server remembers having dropped, so that a late request is refused and not kept waiting.
 pub const DROPPED_REMEMBERED: usize = 65_536;
 /// Default bound on the store of one server.

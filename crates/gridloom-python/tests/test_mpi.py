@@ -1,5 +1,6 @@
 """Programs of mpi4py on ranks that are chares: on one element, on several, and in simulation."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -349,6 +350,16 @@ def test_the_example_is_bitwise_that_of_the_serial_loop(tmp_path):
     for words in [("--elements", 1), ("--elements", 2, "--sites", 2, "--latency", "1ms")]:
         done = gridloom("mpirun", "-n", 6, *words, JACOBI, "--steps", 8, "--check")
         assert "bitwise equal to the serial loop" in done.stdout, done.stderr
+
+
+def test_a_timeline_shows_the_ranks_of_each_element(tmp_path):
+    program, trace = tmp_path / "ring.py", tmp_path / "ring.json"
+    program.write_text(BEGIN + "assert comm.sendrecv(me, dest=(me + 1) % size, source=(me - 1) % size) == (me - 1) % size\n")
+    done = gridloom("mpirun", "-n", 4, "--elements", 2, "--trace", trace, program)
+    assert done.returncode == 0, done.stderr
+    events = json.loads(trace.read_text())
+    ran = {(event["pid"], event["args"]["chare"]) for event in events if event["ph"] == "B" and event["name"] != "idle"}
+    assert ran == {(1, "(0)"), (1, "(1)"), (2, "(2)"), (2, "(3)")}
 
 
 def test_simulated_ranks(tmp_path):

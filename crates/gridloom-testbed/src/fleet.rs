@@ -11,13 +11,15 @@
 //! **Limit:** descendants of a killed process may still print; their output is waited for until [`OUTPUT_TIMEOUT`].
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridloom_base::each_line;
+use gridloom_base::limits::OUTPUT_PART_BYTES_MAX;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::SIGCHLD;
@@ -322,13 +324,11 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Line by line, each with its label.
+    /// Line by line, or part by part, each with its label.
     fn copy(&self, from: impl Read + Send + 'static, label: &str, is_error: bool) {
         let (label, copying, telling) = (label.to_string(), self.copying.clone(), self.limits.telling);
         thread::spawn(move || {
-            for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
-                telling.line(&label, is_error, &String::from_utf8_lossy(&line));
-            }
+            each_line(BufReader::new(from), OUTPUT_PART_BYTES_MAX, |line| telling.line(&label, is_error, line));
             drop(copying);
         });
     }

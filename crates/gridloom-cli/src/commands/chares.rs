@@ -5,12 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
-use gridloom::chares::{
-    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, FilterSpec, InMemory, Keep, Places, Records, monotonic_ns,
-    write_elements,
-};
+use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, FilterSpec, InMemory, Keep, Places};
 use gridloom::process::PROCESSOR_VARIABLE;
-use gridloom_base::limits::{CHARE_EVENTS_MAX, PROCESSING_ELEMENTS_MAX};
+use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::say;
 use gridloom_net::process::processors;
 use gridloom_platform::deployment::Process;
@@ -22,11 +19,14 @@ use serde_json::json;
 
 use super::apart::{Apart, filter};
 use super::deploy::{deployed, loopback_addresses};
-use super::simulate::{claim, seconds};
+use super::simulate::seconds;
 use super::{OwnFolder, print_text};
 
 mod advise;
 mod offered;
+mod timeline_file;
+
+pub use timeline_file::TimelineFile;
 
 /// Run programs of message-driven objects (chares)
 #[derive(clap::Subcommand)]
@@ -188,9 +188,7 @@ fn start(options: &Run) -> Result<ExitCode> {
     let checkpoint = checkpoint.map(|folder| Keep { folder, every: options.every });
     let (balance, restart) = (options.balance.clone(), folder(&options.restart)?);
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
-    let records =
-        timeline.as_ref().map(|timeline| text_of(&timeline.folder.0).map(|folder| Records { folder, run: 0 }));
-    let records = records.transpose()?;
+    let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
     let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
     let mut elements = Elements { number, sites, until, telling, binds: options.bind, places };
     let mut left = options.restarts;
@@ -248,36 +246,6 @@ impl Successors {
             End::Status(_) | End::Signal(_) => self.epochs.end().map_err(failed)?,
         }
         Ok(false)
-    }
-}
-
-/// The file for the timeline of a run, and what its elements leave for it.
-struct TimelineFile {
-    file: PathBuf,
-    folder: OwnFolder,
-    began_ns: u64,
-}
-
-impl TimelineFile {
-    fn claim(file: &Path) -> Result<TimelineFile> {
-        claim(file)?;
-        Ok(TimelineFile { file: file.into(), folder: OwnFolder::new("timeline")?, began_ns: monotonic_ns() })
-    }
-
-    fn write(&self, elements: usize, runs: u32) -> Result<()> {
-        let lacks = write_elements(&self.file, &self.folder.0, elements as u32, runs, self.began_ns)?;
-        let file = self.file.display();
-        if lacks.events > 0 {
-            say!(
-                "gridloom: {file} lacks the last {} events, of elements with more than {CHARE_EVENTS_MAX}",
-                lacks.events
-            );
-        }
-        let elements: Vec<String> = lacks.elements.iter().map(|(_, element)| element.to_string()).collect();
-        if !elements.is_empty() {
-            say!("gridloom: {file} lacks what elements did that left no record, as if killed: {}", elements.join(", "));
-        }
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use gridloom::chares::Places;
 use gridloom_testbed::telling::Telling;
 
 use super::apart::Apart;
-use super::chares::{Elements, run_elements};
+use super::chares::{Elements, TimelineFile, run_elements};
 use super::simulate::seconds;
 
 /// Run a program of mpi4py on many ranks, which share the processors of this machine.
@@ -31,6 +31,10 @@ pub struct Options {
     placement: String,
     #[command(flatten)]
     apart: Apart,
+    /// Write a timeline of the elements into this file: Chrome's format (Perfetto, chrome://tracing), or Paje's if the name
+    /// ends in .paje
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// End the run after this many seconds, with status 1 if a rank still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
@@ -70,10 +74,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (false, true) => Telling::Text,
         (false, false) => Telling::Plain,
     };
-    let places = Places { filters: options.apart.filters()?, ..Places::default() };
-    let elements =
+    let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
+    let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
+    let places = Places { filters: options.apart.filters()?, records, ..Places::default() };
+    let run =
         Elements { number: elements, sites: options.apart.sites, until: options.until, telling, binds: false, places };
-    Ok(ExitCode::from(run_elements("mpirun", &command, &elements)?))
+    let status = run_elements("mpirun", &command, &run)?;
+    if let Some(timeline) = timeline {
+        timeline.write(elements, 1)?;
+    }
+    Ok(ExitCode::from(status))
 }
 
 /// Such as python3 or /usr/bin/python.

@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +28,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom_base::{Meta, TaskError, list};
+use gridloom_base::{Meta, TaskError, each_line, list};
 use gridloom_idl::{Body, Definition};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -271,15 +271,12 @@ fn begin(
 fn copy(from: impl Read + Send + 'static, label: &str, is_error: bool, copying: Sender<()>) {
     let (label, call) = (label.to_string(), nested::serial());
     thread::spawn(move || {
-        let (mut from, mut part) = (BufReader::new(from), Vec::new());
-        while from.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut part).is_ok_and(|length| length > 0) {
-            let text = part.strip_suffix(b"\n").unwrap_or(&part);
-            let line = format!("{label}| {}", String::from_utf8_lossy(text));
+        each_line(BufReader::new(from), LINE_BYTES_MAX, |line| {
+            let line = format!("{label}| {line}");
             if !nested::print_of(call, is_error, &format!("{line}\n")) {
                 gridloom_base::say!("{line}");
             }
-            part.clear();
-        }
+        });
         drop(copying);
     });
 }

@@ -1,0 +1,73 @@
+//! What a process prints, as lines. One that grows too long comes in parts, so that a process that never ends its line fills no memory.
+
+use std::io::{BufRead, Read};
+
+/// Reads to the end, and gives each line without its end. A part of a longer line has at most so many bytes, and ends with a whole
+/// character. Bytes that are no UTF-8 are replaced.
+pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(&str)) {
+    let (mut part, mut is_rest) = (Vec::new(), false);
+    loop {
+        let room = bytes_max.saturating_sub(part.len()).max(1);
+        // What cannot be read has ended.
+        let came = from.by_ref().take(room as u64).read_until(b'\n', &mut part).unwrap_or(0);
+        if part.is_empty() {
+            return;
+        }
+        let is_line = part.last() == Some(&b'\n');
+        let end = if is_line || came == 0 { part.len() } else { whole_characters(&part) };
+        let text = &part[..end - usize::from(is_line)];
+        if !(is_rest && is_line && text.is_empty()) {
+            each(&String::from_utf8_lossy(text));
+        }
+        is_rest = !is_line;
+        part.drain(..end);
+        if came == 0 {
+            return;
+        }
+    }
+}
+
+/// So many bytes at the beginning end with a whole character: all of them if the last one is no beginning of one.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let begun = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
+    let is_begun = std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
+    if is_begun && begun < bytes.len() { bytes.len() - begun } else { bytes.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, BufReader};
+
+    use super::*;
+
+    fn lines(bytes: &[u8], bytes_max: usize) -> Vec<String> {
+        let mut all = Vec::new();
+        each_line(bytes, bytes_max, |line| all.push(line.to_string()));
+        all
+    }
+
+    #[test]
+    fn lines_come_without_their_ends() {
+        assert_eq!(lines(b"one\n\ntwo\r\nend", 8), ["one", "", "two\r", "end"]);
+        assert_eq!(lines(b"", 8), [""; 0]);
+        assert_eq!(lines(b"\n\n", 8), ["", ""]);
+    }
+
+    #[test]
+    fn long_lines_come_in_parts_of_whole_characters() {
+        assert_eq!(lines(b"abcdefgh\nij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(lines("aäöü\n".as_bytes(), 4), ["aä", "öü"]);
+        assert_eq!(lines("aß".as_bytes(), 1), ["a", "\u{fffd}", "\u{fffd}"]);
+        assert_eq!(lines(b"a\xffb\xc3", 8), ["a\u{fffd}b\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_fills_no_memory() {
+        let (mut bytes, mut longest) = (0, 0);
+        each_line(BufReader::new(io::repeat(b'x').take(100_000)), 1000, |part| {
+            bytes += part.len();
+            longest = longest.max(part.len());
+        });
+        assert_eq!((bytes, longest), (100_000, 1000));
+    }
+}

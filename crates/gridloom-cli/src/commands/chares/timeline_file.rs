@@ -1,0 +1,50 @@
+//! `--trace FILE`: the file for the timeline of a run of elements.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use gridloom::chares::{Records, monotonic_ns, write_elements};
+use gridloom_base::limits::CHARE_EVENTS_MAX;
+use gridloom_base::say;
+
+use super::text_of;
+use crate::commands::OwnFolder;
+use crate::commands::simulate::claim;
+
+/// The file, and what elements leave for it.
+pub struct TimelineFile {
+    file: PathBuf,
+    folder: OwnFolder,
+    began_ns: u64,
+}
+
+impl TimelineFile {
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn claim(file: &Path) -> Result<TimelineFile> {
+        claim(file)?;
+        Ok(TimelineFile { file: file.into(), folder: OwnFolder::new("timeline")?, began_ns: monotonic_ns() })
+    }
+
+    /// Where the elements of the first run leave what they do.
+    pub fn records(&self) -> Result<Records> {
+        Ok(Records { folder: text_of(&self.folder.0)?, run: 0 })
+    }
+
+    /// Writes what so many elements have left of so many runs.
+    pub fn write(&self, elements: usize, runs: u32) -> Result<()> {
+        let lacks = write_elements(&self.file, &self.folder.0, elements as u32, runs, self.began_ns)?;
+        let file = self.file.display();
+        if lacks.events > 0 {
+            say!(
+                "gridloom: {file} lacks the last {} events, of elements with more than {CHARE_EVENTS_MAX}",
+                lacks.events
+            );
+        }
+        let elements: Vec<String> = lacks.elements.iter().map(|(_, element)| element.to_string()).collect();
+        if !elements.is_empty() {
+            say!("gridloom: {file} lacks what elements did that left no record, as if killed: {}", elements.join(", "));
+        }
+        Ok(())
+    }
+}
