@@ -19,6 +19,8 @@ use crate::memory::{Keeper, Memory, element, type_string};
 
 /// A longer traceback loses its beginning.
 const TRACEBACK_BYTES_MAX: usize = 8 << 10;
+/// The attribute that `gridloom.program` gives its functions.
+const PROGRAM: &str = "_gridloom_program";
 /// A longer message of an exception loses its middle.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
@@ -54,6 +56,8 @@ struct Loaded {
     callable: Py<PyAny>,
     /// For each input, whether the function takes it: sizes that only extents name are not passed.
     is_passed: Vec<bool>,
+    /// Takes files as they lie in the server's memory.
+    is_program: bool,
     /// Names of the results.
     results: Vec<String>,
 }
@@ -81,7 +85,8 @@ impl Functions for PythonFunctions {
             let is_passed = inputs.map(|param| !param.hidden).collect();
             let outputs = definition.signature.params.iter().filter(|param| param.is_output());
             let results = outputs.map(|param| param.name.clone()).collect();
-            self.loaded.insert(function, Loaded { callable: found.unbind(), is_passed, results });
+            let is_program = found.hasattr(PROGRAM).map_err(|error| error.to_string())?;
+            self.loaded.insert(function, Loaded { callable: found.unbind(), is_passed, is_program, results });
             Ok(())
         })
     }
@@ -97,7 +102,11 @@ impl Functions for PythonFunctions {
             let loaded = self.loaded.get(&function).expect("the server loads before it calls");
             let call = || {
                 let passed = args.iter().zip(&loaded.is_passed).filter(|(_, passed)| **passed);
-                let actual = passed.map(|(arg, _)| argument(py, arg)).collect::<PyResult<Vec<_>>>()?;
+                let actual = passed.map(|(arg, _)| {
+                    let file = if loaded.is_program { in_memory(py, arg)? } else { None };
+                    file.map_or_else(|| argument(py, arg), Ok)
+                });
+                let actual = actual.collect::<PyResult<Vec<_>>>()?;
                 loaded.callable.bind(py).call1(PyTuple::new(py, actual)?)
             };
             let result = call();
@@ -108,6 +117,19 @@ impl Functions for PythonFunctions {
             store(py, &result, &loaded.results, outs)
         })
     }
+}
+
+/// A file in the server's memory, which a program's working folder gets without a copy in between.
+fn in_memory<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let (Meta::Bytes { .. }, Some(datum), Some(mapping)) = (&arg.meta, arg.datum, &arg.mapping) else {
+        return Ok(None);
+    };
+    let address = arg.bytes.as_ptr() as usize;
+    let content = Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)?;
+    // A datum that was lost and computed again lies elsewhere.
+    import(py, "gridloom._program_files")?
+        .call_method1("InMemory", (content, format!("{datum} at {address}")))
+        .map(Some)
 }
 
 fn argument<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Bound<'py, PyAny>> {

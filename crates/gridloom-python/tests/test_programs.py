@@ -36,7 +36,17 @@ here = gl.program("pwd", stdout="where", name="here")
 compiled = gl.program("cc -x c -o {made} {source}", inputs=["source"], outputs=["made"], name="compiled")
 run = gl.program("{tool} {number}", inputs=["tool"], parameters={"number": int}, stdout="printed", name="run")
 
-ALL = [order, count, halves, nothing, say, fails, absent, silent, slow, greedy, variable, either, both, here, compiled, run]
+# Its working folder's file: number, first and last byte, and what it has then.
+look = gl.program("sh -c 'stat -c %i \"$1\"; head -c 1 \"$1\"; tail -c 1 \"$1\"' sh {text}", inputs=["text"], stdout="seen", name="look")
+spoil = gl.program(
+    "sh -c 'printf y | dd of=\"$1\" conv=notrunc status=none; touch -r /etc/passwd \"$1\"; wc -c < \"$1\"' sh {text}",
+    inputs=["text"],
+    stdout="size",
+    name="spoil",
+)
+grow = gl.program("sh -c 'printf z >> \"$1\"' sh {text}", inputs={"text": "same"}, outputs={"longer": "same"}, name="grow")
+
+ALL = [look, spoil, grow, order, count, halves, nothing, say, fails, absent, silent, slow, greedy, variable, either, both, here, compiled, run]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +98,58 @@ def test_a_file_that_many_calls_read_is_sent_once(tmp_path, platform):
             ordered.on("s0")(path)
         group.wait()
         assert first is not None and 3_000_000 <= grid.traffic().client_bytes - before < 3_100_000
+
+
+def test_a_file_that_the_last_call_had_is_not_written_again(program):
+    database, other = b"x" * 1_000_000, b"o" * 1_000_000
+    with gl.local(servers=1, functions=ALL) as grid:
+        looks, spoils, grows = grid.function(look), grid.function(spoil), grid.function(grow)
+        with grid.group():
+            seen = [looks(database) for _ in range(3)]
+            size = spoils(database)
+            after = looks(database)
+            between = looks(other)
+            last = looks(database)
+            longer = grows(database)
+            end = looks(database)
+        numbers, contents = zip(*(one.get().split(b"\n") for one in (*seen, after, between, last, end)))
+        assert len(set(numbers[:3])) == 1 and int(size.get()) == len(database)
+        # What one program does to its file is not seen by the next.
+        assert contents == (b"xx", b"xx", b"xx", b"xx", b"oo", b"xx", b"xx")
+        assert longer.get() == database + b"z"
+
+
+def test_in_simulation_a_file_that_the_last_call_had_takes_no_time_on_disk(tmp_path):
+    (tmp_path / "grid.toml").write_text("""
+[[host]]
+name = "c"
+speed = "1Gf"
+properties = { role = "client,agent" }
+[[host]]
+name = "s"
+speed = "1Gf"
+properties = { role = "server", slots = 1, disk = "1MBps" }
+[[link]]
+name = "l"
+bandwidth = "100MBps"
+latency = "10us"
+[[route]]
+from = "c"
+to = "s"
+links = ["l"]
+""")
+    with gl.simulate(tmp_path / "grid.toml", functions=ALL) as grid:
+        looks, database, other = grid.function(look), bytes(1_000_000), bytes(1_000_001)
+
+        def took(*files):
+            with grid.group() as group:
+                for file in files:
+                    looks(file)
+            group.wait()
+            return group.report().measured_seconds
+
+        assert took(database, database, database) == pytest.approx(1.0, abs=0.1)
+        assert took(database, other, database) == pytest.approx(3.0, abs=0.1)
 
 
 def test_values_are_words_of_their_own(grid):

@@ -3,11 +3,15 @@
 //! A host has one disk, and its tasks share the disk's rate evenly. To the engine it is one more processor, and its
 //! operations are bytes. A task has its files written and read in one go, before it computes. Its files are
 //!
-//! - the parameters that are files (`filename`): a server writes what is sent, and reads what its function has written;
+//! - the parameters that are files (`filename`): a server writes what is sent, and reads what its function has written. A worker of
+//!   Python functions keeps the files that programs read until its next call, and does not write the same datum again;
 //! - the arrays of the functions that read and write files of a server ([`FILES_MODULE`]).
 
+use std::collections::{BTreeMap, VecDeque};
+
+use gridloom_base::{DatumId, NodeId};
 use gridloom_core::graph::{Argument, Task};
-use gridloom_idl::{BaseType, FILES_MODULE, Mode, Param, Signature};
+use gridloom_idl::{BaseType, Body, Definition, FILES_MODULE, Mode, Param};
 
 use crate::store::Store;
 
@@ -18,11 +22,14 @@ pub struct Files {
     pub args: Vec<usize>,
     /// Among all `OUT`, `INOUT` and `VAROUT` parameters.
     pub outputs: Vec<usize>,
+    /// Whether its worker keeps the arguments until the next call.
+    pub kept: bool,
 }
 
 impl Files {
     /// Those of a function.
-    pub fn of(signature: &Signature) -> Files {
+    pub fn of(definition: &Definition) -> Files {
+        let signature = &definition.signature;
         let is_of_files = signature.name.split_once('/').is_some_and(|(module, _)| module == FILES_MODULE);
         let is_file =
             |param: &Param| matches!(param.base, BaseType::File | BaseType::Stream) || is_of_files && param.is_array;
@@ -30,22 +37,62 @@ impl Files {
             let params = signature.params.iter().filter(|param| modes.contains(&param.mode)).enumerate();
             params.filter(|(_, param)| is_file(param)).map(|(place, _)| place).collect()
         };
-        Files { args: places(&[Mode::In, Mode::InOut]), outputs: places(&[Mode::Out, Mode::InOut, Mode::VarOut]) }
+        Files {
+            args: places(&[Mode::In, Mode::InOut]),
+            outputs: places(&[Mode::Out, Mode::InOut, Mode::VarOut]),
+            kept: matches!(definition.body, Body::Python { .. }),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.args.is_empty() && self.outputs.is_empty()
     }
 
-    /// What a task has in files: its arguments, and its results as large as is foreseen.
-    pub(crate) fn bytes(&self, task: &Task, store: &Store) -> u64 {
+    /// What a task writes and reads in files: its arguments but for those data that are `there`, and its results as large as is foreseen.
+    fn bytes(&self, task: &Task, store: &Store, there: &[DatumId]) -> u64 {
         let argument = |argument: &Argument| match argument {
             Argument::Inline { meta, .. } => meta.size_bytes(),
+            Argument::Datum(datum) if there.contains(datum) => 0,
             Argument::Datum(datum) => store.value(*datum).map_or(0, |value| value.meta.size_bytes()),
         };
         let args = self.args.iter().filter_map(|place| task.args.get(*place)).map(argument);
         let outputs = self.outputs.iter().filter_map(|place| task.outputs.get(*place));
         args.chain(outputs.map(|output| output.meta.size_bytes())).sum()
+    }
+
+    fn data(&self, task: &Task) -> Vec<DatumId> {
+        let args = self.args.iter().filter_map(|place| task.args.get(*place));
+        let datum = |argument: &Argument| match argument {
+            Argument::Datum(datum) => Some(*datum),
+            Argument::Inline { .. } => None,
+        };
+        args.filter_map(datum).collect()
+    }
+}
+
+/// The files that workers keep: of each server, the data that its last calls had, as many calls as it has slots. Which worker ran which call
+/// is not told apart.
+#[derive(Default)]
+pub(crate) struct KeptFiles(BTreeMap<NodeId, VecDeque<Vec<DatumId>>>);
+
+impl KeptFiles {
+    /// A task begins: what it writes and reads.
+    pub(crate) fn begin(&mut self, server: NodeId, slots: u32, files: &Files, task: &Task, store: &Store) -> u64 {
+        if !files.kept {
+            return files.bytes(task, store, &[]);
+        }
+        let calls = self.0.entry(server).or_default();
+        let there: Vec<DatumId> = calls.iter().flatten().copied().collect();
+        calls.push_back(files.data(task));
+        if calls.len() > slots as usize {
+            calls.pop_front();
+        }
+        files.bytes(task, store, &there)
+    }
+
+    /// A server has ended, and its workers.
+    pub(crate) fn forget(&mut self, server: NodeId) {
+        self.0.remove(&server);
     }
 }
 
@@ -54,12 +101,13 @@ mod tests {
     use super::*;
 
     fn files(text: &str) -> Files {
-        Files::of(&gridloom_idl::parse(text, "f.idl").unwrap()[0].signature)
+        Files::of(&gridloom_idl::parse(text, "f.idl").unwrap()[0])
     }
 
     #[test]
     fn files_are_those_that_the_description_says() {
-        let of = |args: &[usize], outputs: &[usize]| Files { args: args.to_vec(), outputs: outputs.to_vec() };
+        let of =
+            |args: &[usize], outputs: &[usize]| Files { args: args.to_vec(), outputs: outputs.to_vec(), kept: false };
         let text = "Module m; Define f(IN int n, IN filename a, INOUT filename b, OUT double x[n], OUT filename c) \
                     Calls \"C\" f(n, a, b, x, c);";
         assert_eq!(files(text), of(&[1, 2], &[0, 2]));

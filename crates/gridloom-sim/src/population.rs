@@ -76,7 +76,7 @@ impl Simulation {
                 let ServerSpec { name, slots, plain, memory_bytes, functions } = spec;
                 for definition in &functions {
                     let signature = &definition.signature;
-                    self.tasks.describe_files(&signature.name, Files::of(signature));
+                    self.tasks.describe_files(&signature.name, Files::of(definition));
                 }
                 let functions = functions.into_iter().map(|definition| definition.signature).collect();
                 let (own_name, own_address, queue_depth) = (name.clone(), address.clone(), 1);

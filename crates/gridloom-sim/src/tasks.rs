@@ -16,7 +16,7 @@ use gridloom_core::node::Input;
 use gridloom_flow::{ActionId, HostIndex};
 use gridloom_perf::is_work;
 
-use crate::disk::Files;
+use crate::disk::{Files, KeptFiles};
 use crate::kernel::{Kernel, Purpose};
 use crate::observe::Seen;
 use crate::occurrence::StartedTask;
@@ -79,6 +79,7 @@ pub(crate) struct Tasks {
     bodies: Option<Box<dyn Bodies>>,
     /// Functions with files, by name.
     files: BTreeMap<String, Files>,
+    kept_files: KeptFiles,
     /// What part of its host's speed a function makes use of, by name; others use it all.
     efficiencies: BTreeMap<String, f64>,
 }
@@ -173,8 +174,11 @@ impl Tasks {
     }
 
     /// Has a task's files written and read; without any it computes.
-    fn moves(&self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>) -> Stage {
-        let size_bytes = self.files.get(task.name()).map_or(0, |files| files.bytes(&task, place.store));
+    fn moves(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, task: Arc<Task>) -> Stage {
+        let size_bytes = match self.files.get(task.name()) {
+            Some(files) => self.kept_files.begin(place.node, place.slots, files, &task, place.store),
+            None => 0,
+        };
         let started = StartedTask { node: place.node, task };
         Stage::Moves(match size_bytes {
             0 => self.compute(kernel, place.host, started),
@@ -242,6 +246,7 @@ impl Tasks {
 
     /// A server has ended: nothing more comes of its tasks.
     pub(crate) fn end_all(&mut self, kernel: &mut Kernel, node: NodeId) {
+        self.kept_files.forget(node);
         let here: Vec<TaskId> = self.of(node).map(|(task, _)| task).collect();
         for task in here {
             let running = self.running.remove(&(node, task)).expect("it was there a moment ago");

@@ -289,10 +289,11 @@ impl Link {
                     inline.push(bytes);
                     Value { meta: meta.clone(), place: Place::Inline { size_bytes: bytes.len() as u32 } }
                 }
-                (Argument::Datum(_), Some((meta, Payload::Segment { segment, offset, size_bytes }))) => {
+                (Argument::Datum(datum), Some((meta, Payload::Segment { segment, offset, size_bytes }))) => {
                     let (key, len) = (segment.key(), segment.mapped_len());
                     let new = self.know(serial, key, || (segment.memory_weak(), segment.fd().try_clone_to_owned()))?;
-                    let place = Place::Shared { key, new, len, offset: *offset, size_bytes: *size_bytes };
+                    let (datum, offset, size_bytes) = (Some(*datum), *offset, *size_bytes);
+                    let place = Place::Shared { datum, key, new, len, offset, size_bytes };
                     Value { meta: meta.clone(), place }
                 }
                 (Argument::Datum(_), Some((meta, payload))) => {

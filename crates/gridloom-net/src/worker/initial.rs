@@ -121,7 +121,7 @@ impl First {
 pub(super) fn views(arguments: &[(Meta, Aligned)]) -> Vec<ArgView<'_>> {
     arguments
         .iter()
-        .map(|(meta, memory)| ArgView { meta: meta.clone(), bytes: memory.bytes(), mapping: None })
+        .map(|(meta, memory)| ArgView { meta: meta.clone(), bytes: memory.bytes(), mapping: None, datum: None })
         .collect()
 }
 

@@ -431,7 +431,7 @@ mod tests {
         let missing = Path::new("/nowhere/at/all");
         let mut marshalled = MarshalledArgs::new(Language::C, missing);
         let param = Param::scalar("text", gridloom_idl::Mode::In, BaseType::File);
-        let old = ArgView { meta: Meta::Bytes { size_bytes: 1 }, bytes: b"x", mapping: None };
+        let old = ArgView { meta: Meta::Bytes { size_bytes: 1 }, bytes: b"x", mapping: None, datum: None };
         let error = marshalled.param(0, &param, None, Some(&old), None, true).unwrap_err().to_string();
         assert!(error.contains("'text'") && error.contains("/nowhere/at/all") && error.contains("TMPDIR"), "{error}");
     }

@@ -22,7 +22,7 @@ mod values;
 
 use std::sync::Arc;
 
-use gridloom_base::{Meta, TaskError};
+use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_idl::Definition;
 
 pub use call_back::Program;
@@ -75,6 +75,8 @@ pub struct ArgView<'a> {
     /// Set if `bytes` are shared memory: code that keeps this may look at them after the call, at contents that may have
     /// changed by then.
     pub mapping: Option<Arc<Mapping>>,
+    /// The datum whose bytes these are, as they lie in the server's memory.
+    pub datum: Option<DatumId>,
 }
 
 /// Room for a result: `OUT` and `INOUT` parameters in declaration order.

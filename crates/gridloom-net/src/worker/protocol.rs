@@ -18,7 +18,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridloom_base::{Meta, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, TaskError, TaskId};
 use gridloom_core::call::{CallBackAnswer, Saying};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
@@ -92,8 +92,8 @@ pub(crate) struct Value {
 pub(crate) enum Place {
     /// Next in the frame (an argument, a result), or to be sent in the answer (room for a result).
     Inline { size_bytes: u32 },
-    /// In shared memory known by `key`; a descriptor comes with the frame if it is `new` to the worker.
-    Shared { key: u64, new: bool, len: u64, offset: u64, size_bytes: u64 },
+    /// In shared memory known by `key`; a descriptor comes with the frame if it is `new` to the worker. An argument is a `datum`.
+    Shared { datum: Option<DatumId>, key: u64, new: bool, len: u64, offset: u64, size_bytes: u64 },
     /// Room for a result in shared memory, known likewise, that holds what some other call left unless it is `zeroed`.
     Room { key: u64, new: bool, len: u64, size_bytes: u64, zeroed: bool },
     /// A result of unforeseen size, in a memory file: its descriptor comes with the frame.

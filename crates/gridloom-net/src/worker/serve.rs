@@ -307,7 +307,8 @@ impl Worker {
             for (meta, buffer) in made {
                 let place = match &buffer {
                     Buffer::Shared { key, .. } => {
-                        Place::Shared { key: *key, new: false, len: 0, offset: 0, size_bytes: meta.size_bytes() }
+                        let size_bytes = meta.size_bytes();
+                        Place::Shared { datum: None, key: *key, new: false, len: 0, offset: 0, size_bytes }
                     }
                     Buffer::Growing(bytes) if bytes.len() as u64 > EAGER_BYTES_MAX => {
                         Place::File { size_bytes: bytes.len() as u64 }

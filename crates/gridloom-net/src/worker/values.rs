@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use gridloom_base::{Meta, Order, TaskError};
+use gridloom_base::{DatumId, Meta, Order, TaskError};
 use gridloom_idl::{BindError, KnownArgument, Param, Signature};
 
 use super::convert::{Aligned, is_native, to_native};
@@ -30,6 +30,7 @@ pub(super) struct Input<'a> {
 pub(super) enum InputMemory<'a> {
     Copy(Aligned),
     Mapped {
+        datum: Option<DatumId>,
         mapping: Arc<Mapping>,
         offset: usize,
         len: usize,
@@ -42,17 +43,17 @@ impl Input<'_> {
     fn bytes(&self) -> &[u8] {
         match &self.memory {
             InputMemory::Copy(copy) => copy.bytes(),
-            InputMemory::Mapped { mapping, offset, len } => &mapping.bytes()[*offset..*offset + *len],
+            InputMemory::Mapped { mapping, offset, len, .. } => &mapping.bytes()[*offset..*offset + *len],
             InputMemory::Nothing(bytes) => bytes,
         }
     }
 
     pub(super) fn view(&self) -> ArgView<'_> {
-        let mapping = match &self.memory {
-            InputMemory::Mapped { mapping, .. } => Some(mapping.clone()),
-            InputMemory::Copy(_) | InputMemory::Nothing(_) => None,
+        let (mapping, datum) = match &self.memory {
+            InputMemory::Mapped { datum, mapping, .. } => (Some(mapping.clone()), *datum),
+            InputMemory::Copy(_) | InputMemory::Nothing(_) => (None, None),
         };
-        ArgView { meta: self.meta.clone(), bytes: self.bytes(), mapping }
+        ArgView { meta: self.meta.clone(), bytes: self.bytes(), mapping, datum }
     }
 }
 
@@ -165,17 +166,17 @@ fn input<'a>(
             *rest = after;
             (bytes, None)
         }
-        Place::Shared { key, offset, size_bytes, .. } => {
+        Place::Shared { datum, key, offset, size_bytes, .. } => {
             let mapping =
                 cache.readable(key).map_err(|error| cannot_run(format!("cannot map an argument: {error}")))?;
-            (&[][..], Some((mapping, offset as usize, size_bytes as usize)))
+            (&[][..], Some((datum, mapping, offset as usize, size_bytes as usize)))
         }
         Place::Room { .. } | Place::File { .. } => {
             return Err(refused("an argument cannot be room for a result, nor a file".into()));
         }
     };
     let from = match &mapped {
-        Some((mapping, offset, len)) => mapping.bytes().get(*offset..*offset + *len).unwrap_or_default(),
+        Some((_, mapping, offset, len)) => mapping.bytes().get(*offset..*offset + *len).unwrap_or_default(),
         None => bytes,
     };
     if value.meta.checked_size_bytes() != Some(from.len() as u64) {
@@ -189,7 +190,7 @@ fn input<'a>(
     // What is native but for a label (order of a vector, byte order of single bytes) gets the label that is wanted.
     let meta = relabelled(&value.meta, wanted);
     let memory = match mapped {
-        Some((mapping, offset, len)) if offset % 64 == 0 => InputMemory::Mapped { mapping, offset, len },
+        Some((datum, mapping, offset, len)) if offset % 64 == 0 => InputMemory::Mapped { datum, mapping, offset, len },
         Some(_) => InputMemory::Copy(Aligned::copied(from)),
         None if from.is_empty() => InputMemory::Nothing(bytes),
         None => InputMemory::Copy(Aligned::copied(from)),

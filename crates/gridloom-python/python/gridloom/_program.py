@@ -19,6 +19,9 @@ from ._define import _ATTRIBUTE, sizes_of
 from ._errors import InputError
 from ._program_run import Spec
 
+# A worker gives a function that has it files as `InMemory`.
+_IS_PROGRAM = "_gridloom_program"
+
 Files: TypeAlias = Iterable[str] | Mapping[str, str]
 
 # Name, type, extents of an array, its order.
@@ -151,6 +154,7 @@ def program(
     call.__doc__ = f"Run the program: {spec.shown}"
     setattr(call, "__signature__", spec.signature)
     setattr(call, _ATTRIBUTE, signature)
+    setattr(call, _IS_PROGRAM, True)
     return call
 
 

@@ -15,10 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from ._program_files import InMemory, KeptFiles
+
 # Of what a program printed, an error has the end.
 _TAIL_BYTES = 4096
 _LISTED_MAX = 10
 _scratch: Path | None = None
+_kept: KeptFiles | None = None
 
 
 class ProgramFailed(Exception):
@@ -48,8 +51,9 @@ class ProgramFailed(Exception):
 
 def keep_folders_in(folder: str | os.PathLike[str]) -> None:
     """Make working folders there: a folder that the worker's server removes when the worker has ended, however it ends."""
-    global _scratch
+    global _scratch, _kept
     _scratch = Path(folder)
+    _kept = KeptFiles(_scratch / "kept")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,12 +89,27 @@ class Spec:
         if _scratch is not None:
             _scratch.mkdir(mode=0o700, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="gridloom-program-", dir=_scratch, ignore_cleanup_errors=True) as folder:
-            return self._run(Path(folder), values)
+            self._write(Path(folder), values)
+            try:
+                return self._run(Path(folder), values)
+            finally:
+                if _kept is not None:
+                    _kept.end()
 
-    def _run(self, folder: Path, values: dict[str, Any]) -> Any:
+    def _write(self, folder: Path, values: dict[str, Any]) -> None:
+        """Make the input files. What the program shall change, and the program itself, are files of this call alone."""
+        own = {*self.outputs.values(), self.words[0].format(**{**values, **self.inputs, **self.outputs})}
+        shared = {name: values[name] for name, path in self.inputs.items() if path not in own and isinstance(values[name], InMemory)}
+        if _kept is not None:
+            _kept.begin(shared.values())
         for name, path in self.inputs.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(_content(name, values[name]))
+            if _kept is not None and name in shared:
+                _kept.put(shared[name], folder / path)
+            else:
+                (folder / path).write_bytes(_content(name, values[name]))
+
+    def _run(self, folder: Path, values: dict[str, Any]) -> Any:
         for path in self.outputs.values():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
         paths = {**self.inputs, **self.outputs}
@@ -179,7 +198,9 @@ class Spec:
         return results[0] if len(results) == 1 else tuple(results) if results else None
 
 
-def _content(name: str, value: Any) -> bytes:
+def _content(name: str, value: Any) -> Any:
+    if isinstance(value, InMemory):
+        return value.content
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, (str, os.PathLike)) and value != "":
