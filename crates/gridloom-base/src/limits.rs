@@ -128,10 +128,17 @@ pub const CHARE_LETTER_BYTES: usize = 32 << 10;
 pub const BALANCE_PERIOD_NS_MIN: u64 = 100_000_000;
 /// If moves do not pay, looks come after twice the time, up to this: so soon a change is noticed at the latest.
 pub const BALANCE_PERIOD_NS_MAX: u64 = 10_000_000_000;
-/// Bytes of letters for one processing element that may wait at another. Beyond it no entry method runs there until some have gone.
+/// Bytes of messages for one processing element that may be at another, on their way or waiting to run, and as many that may wait for
+/// that. A chare that sends more runs no further until some have gone.
 pub const CHARE_BACKLOG_BYTES_MAX: usize = 64 << 20;
 /// Entry methods, letters and pauses that an element keeps for a timeline: 32 bytes each, so 32 MiB. Viewers are slow with more.
 pub const CHARE_EVENTS_MAX: usize = 1 << 20;
+/// Bytes of messages from other elements that may wait at a processing element, shared by those. A program may say otherwise.
+pub const CHARE_MAILBOX_BYTES: u64 = 256 << 20;
+/// The least share of it. Less would hold up messages on a fast link of long latency.
+pub const CHARE_WINDOW_BYTES_MIN: u64 = 256 << 10;
+/// Bytes of messages for one element that wait for its credit. More is a program in which all send before they receive.
+pub const CHARE_UNSENT_BYTES_MAX: u64 = 4 << 30;
 /// Processing elements of one program: each is a process with a connection to each other one.
 pub const PROCESSING_ELEMENTS_MAX: usize = 1024;
 

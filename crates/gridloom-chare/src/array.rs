@@ -2,6 +2,7 @@
 
 use super::chare::{Chare, Context};
 use super::core::Core;
+use super::credit::Debt;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::mail::{Item, Outcome, Work};
@@ -53,20 +54,25 @@ pub(crate) trait AnyArray {
 
 impl<C: Chare> AnyArray for Array<C> {
     fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) -> bool {
-        let (slot, work) = match core.mail::<C::Message>(array).take(priority) {
-            Item::One { slot, work } => (slot, work),
-            Item::From { slot, work } if slot + 1 < self.natives => {
-                let rest = Item::From { slot: slot + 1, work: work.clone() };
+        let (slot, work, debt) = match core.mail::<C::Message>(array).take(priority) {
+            Item::One { slot, work, debt } => (slot, work, debt),
+            Item::From { slot, work, debt } if slot + 1 < self.natives => {
+                let rest = Item::From { slot: slot + 1, work: work.clone(), debt };
                 core.mail::<C::Message>(array).put_back(priority, rest);
                 core.ready.put_back(array, priority);
-                (slot, work)
+                (slot, work, Debt::NONE)
             }
-            Item::From { slot, work } => (slot, work),
+            Item::From { slot, work, debt } => (slot, work, debt),
         };
         let Some(chare) = &mut self.chares[slot as usize] else {
-            core.follow(array, slot, priority, work);
+            core.follow(array, slot, priority, (work, debt));
             return false;
         };
+        if !core.ready.parking.is_empty() && core.ready.parking.is_parked((array, slot)) {
+            core.mail::<C::Message>(array).park(slot, priority, Item::One { slot, work, debt });
+            core.ready.parking.hold();
+            return false;
+        }
         if core.account.is_named() {
             let name = match &work {
                 Work::Message(message) => message.entry_method(),
@@ -83,8 +89,12 @@ impl<C: Chare> AnyArray for Array<C> {
                 chare.outcome(tag, value, &mut cx);
             }
         }
+        core.repay(debt);
         if core.transit.is_attentive() {
             self.after_entry(core, array, slot);
+        }
+        if core.outbound.credits.is_over() && self.chares[slot as usize].is_some() {
+            core.park(array, slot);
         }
         true
     }

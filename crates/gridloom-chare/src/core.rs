@@ -10,6 +10,7 @@ use gridloom_base::limits::CHARE_MESSAGES_MAX;
 use super::account::Account;
 use super::checkpoint::Checkpoints;
 use super::contribution::{Combine, Contribution};
+use super::credit::Debt;
 use super::decision::Balancing;
 use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe, Priority};
@@ -96,7 +97,7 @@ impl Core {
 
     pub(crate) fn wait(&mut self, array: ArrayId, priority: Priority, count: usize) {
         (0..count).for_each(|_| self.ready.push(array, priority));
-        if self.ready.len() + self.transit.held() > CHARE_MESSAGES_MAX {
+        if self.ready.len() + self.ready.parking.held() + self.transit.held() > CHARE_MESSAGES_MAX {
             self.fail(ChareError::TooMany { element: self.me, limit: CHARE_MESSAGES_MAX });
         }
     }
@@ -106,7 +107,7 @@ impl Core {
             To::One(index) => match self.locate(array, index) {
                 None => {}
                 Some((_, Place::Here { slot })) => {
-                    self.put(array, priority, Item::One { slot, work: Work::Message(message) });
+                    self.put(array, priority, Item::One { slot, work: Work::Message(message), debt: Debt::NONE });
                 }
                 Some((number, Place::At(element))) => self.post_one(element, array, number, priority, &message),
             },
@@ -116,7 +117,7 @@ impl Core {
                     self.post(element, array, head, &[], &message);
                 }
                 if !self.roster(array).natives().is_empty() {
-                    self.put(array, priority, Item::From { slot: 0, work: Work::Message(message) });
+                    self.put(array, priority, Item::From { slot: 0, work: Work::Message(message), debt: Debt::NONE });
                 }
             }
             To::Section(indices) => {
@@ -128,9 +129,13 @@ impl Core {
                 }
                 let Some((last, others)) = here.split_last() else { return };
                 for slot in others {
-                    self.put(array, priority, Item::One { slot: *slot, work: Work::Message(message.clone()) });
+                    self.put(
+                        array,
+                        priority,
+                        Item::One { slot: *slot, work: Work::Message(message.clone()), debt: Debt::NONE },
+                    );
                 }
-                self.put(array, priority, Item::One { slot: *last, work: Work::Message(message) });
+                self.put(array, priority, Item::One { slot: *last, work: Work::Message(message), debt: Debt::NONE });
             }
         }
     }
@@ -313,6 +318,8 @@ impl Core {
                     roster.learn(number, at, moves);
                 }
             }
+            Control::Credit { from, bytes } => self.on_credit(from, bytes),
+            Control::Stuck { of, question } => self.on_stuck(of, question),
             Control::AwaitQuiet(callback) => {
                 if let Some(wave) = self.quiescence.await_quiet(callback) {
                     self.probe(wave);
@@ -414,6 +421,8 @@ pub(crate) fn is_counted(control: &Control) -> bool {
     match control {
         Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
         Control::Moved { .. }
+        | Control::Credit { .. }
+        | Control::Stuck { .. }
         | Control::Measure
         | Control::Measured { .. }
         | Control::Order(_)

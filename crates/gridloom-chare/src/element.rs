@@ -134,10 +134,22 @@ impl Element {
         Reducer::Own(number)
     }
 
+    /// Not more than so many bytes of messages from other elements wait here, beyond one letter and one message of each. Every element is told the same.
+    pub fn bound_mailbox(&mut self, bytes: u64) {
+        self.core.outbound.credits.bound(bytes);
+    }
+
+    /// Bytes of messages from other elements that wait here, and of messages for others that wait here for their credit.
+    pub fn waiting_bytes(&self) -> (u64, u64) {
+        (self.core.outbound.credits.here(), self.core.outbound.credits.all_unsent())
+    }
+
     /// Runs that on the first element, before any message, if the program does not go on from a checkpoint.
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
         if self.core.me == Pe(0) && !self.core.checkpoints.is_restart {
             start(&mut Context::start(&mut self.core));
+            // No chare has sent that.
+            self.core.outbound.credits.take_over();
         }
     }
 
@@ -158,10 +170,15 @@ impl Element {
                 return Ok(Step::Ended);
             }
             if let Some((array, priority)) = self.core.ready.pop() {
+                self.core.ready.parking.goes_on();
                 if self.arrays[array.0 as usize].run(&mut self.core, array, priority) {
                     return Ok(Step::Ran(array));
                 }
                 continue;
+            }
+            if self.core.ready.parking.held() > 0 {
+                self.core.stick();
+                return Ok(Step::Idle);
             }
             // What this element reports may be the last that the first element waits for, which is this one perhaps.
             if !self.core.report_idle() {

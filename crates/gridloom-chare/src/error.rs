@@ -35,6 +35,11 @@ pub enum ChareError {
     Restore { array: String, why: String },
     #[error("element {} has more than {limit} messages that wait: let chares wait for what they need, or send less at a time", .element.0)]
     TooMany { element: Pe, limit: usize },
+    #[error(
+        "more than {limit} bytes of messages wait at element {} for element {}, and both wait for one another: send less before \
+         messages are taken in, or give them more room (Job::mailbox_bytes)", .element.0, .to.0
+    )]
+    TooMuch { element: Pe, to: Pe, limit: u64 },
     /// Its process ended, or its connection broke.
     #[error("element {} was lost before the program ended: {why}", .element.0)]
     Lost { element: Pe, why: String },

@@ -21,6 +21,8 @@
 //!    same bits for any placement and any number of elements.
 //! 4. Quiescence is told when no message waits or is on its way anywhere, and never before.
 //! 5. A program that begins again from a checkpoint, on any number of elements, does what it would have done without.
+//! 6. Messages of others that wait at an element have a bound in bytes. Past it a chare that sends more runs no further for a while; its
+//!    element, control records and messages within an element go on.
 //!
 //! **Does not**: know a clock, a socket or a thread. Its owner runs [`Element::step`], carries the letters of
 //! [`Element::take_letter`] to [`Element::receive`] of their elements, in order between two elements or not, and each once.
@@ -33,6 +35,7 @@
 //! | `value`, `contribution` | what reductions combine, and how |
 //! | `mail`, `ready` | messages that wait, by array; the order in which they run |
 //! | `outbound` | what waits to go to other elements |
+//! | `credit`, `parking`, `flow` | how much may wait at another element; chares that have sent too much |
 //! | `reduction`, `quiescence` | the two collective protocols |
 //! | `balance` | load balancers, by name |
 //! | `meter`, `decision`, `balancing` | what chares do, measured; whether moving them pays; how it comes about |
@@ -56,15 +59,18 @@ mod chare;
 mod checkpoint;
 mod contribution;
 mod core;
+mod credit;
 mod decision;
 mod element;
 mod error;
+mod flow;
 mod id;
 mod mail;
 mod meter;
 mod migration;
 mod outbound;
 mod packing;
+mod parking;
 mod payload;
 mod placement;
 mod proxy;

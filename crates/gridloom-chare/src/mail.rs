@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::credit::Debt;
 use super::id::Priority;
 use super::payload::{Codec, Payload};
 use super::value::Value;
@@ -29,11 +30,13 @@ pub(crate) enum Item<M> {
     One {
         slot: u32,
         work: Work<M>,
+        debt: Debt,
     },
     /// For the natives of this element from that slot on.
     From {
         slot: u32,
         work: Work<M>,
+        debt: Debt,
     },
 }
 
@@ -48,6 +51,8 @@ pub(crate) struct Mail<M: Payload> {
     /// Of the usual priority.
     plain: VecDeque<Item<M>>,
     other: BTreeMap<Priority, VecDeque<Item<M>>>,
+    /// What has come for parked chares, by slot.
+    parked: BTreeMap<u32, Vec<(Priority, Item<M>)>>,
     pub(crate) codec: M::Codec,
 }
 
@@ -55,7 +60,8 @@ impl<M: Payload> Mail<M> {
     /// # Errors
     /// If `M` is no message type.
     pub(crate) fn new() -> Result<Mail<M>, String> {
-        Ok(Mail { plain: VecDeque::new(), other: BTreeMap::new(), codec: M::Codec::new()? })
+        let codec = M::Codec::new()?;
+        Ok(Mail { plain: VecDeque::new(), other: BTreeMap::new(), parked: BTreeMap::new(), codec })
     }
 
     pub(crate) fn put(&mut self, priority: Priority, item: Item<M>) {
@@ -82,17 +88,23 @@ impl<M: Payload> Mail<M> {
         if priority == Priority::default() { &mut self.plain } else { self.other.entry(priority).or_default() }
     }
 
-    /// How many items it put.
-    fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>) -> usize {
+    /// Something waits until the chare in that slot is parked no more.
+    pub(crate) fn park(&mut self, slot: u32, priority: Priority, item: Item<M>) {
+        self.parked.entry(slot).or_default().push((priority, item));
+    }
+
+    /// How many items it put. The last one has the debt.
+    fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>, debt: Debt) -> usize {
         match slots {
             Slots::All => {
-                self.put(priority, Item::From { slot: 0, work });
+                self.put(priority, Item::From { slot: 0, work, debt });
                 1
             }
             Slots::Some(slots) => {
                 let Some((last, others)) = slots.split_last() else { return 0 };
-                others.iter().for_each(|slot| self.put(priority, Item::One { slot: *slot, work: work.clone() }));
-                self.put(priority, Item::One { slot: *last, work });
+                let one = |slot: &u32, work| Item::One { slot: *slot, work, debt: Debt::NONE };
+                others.iter().for_each(|slot| self.put(priority, one(slot, work.clone())));
+                self.put(priority, Item::One { slot: *last, work, debt });
                 slots.len()
             }
         }
@@ -105,7 +117,10 @@ pub(crate) trait AnyMail: Any {
     ///
     /// # Errors
     /// If these are not the bytes of a message.
-    fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8]) -> Result<usize, String>;
+    fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8], debt: Debt) -> Result<usize, String>;
+
+    /// What was parked for that slot waits again, before all else. Its priorities, the last one first.
+    fn unpark(&mut self, slot: u32) -> Vec<Priority>;
 
     /// How many items wait more.
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize;
@@ -115,13 +130,22 @@ pub(crate) trait AnyMail: Any {
 }
 
 impl<M: Payload> AnyMail for Mail<M> {
-    fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8]) -> Result<usize, String> {
+    fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8], debt: Debt) -> Result<usize, String> {
         let message = self.codec.decode(bytes)?;
-        Ok(self.put_for(slots, priority, Work::Message(message)))
+        Ok(self.put_for(slots, priority, Work::Message(message), debt))
+    }
+
+    fn unpark(&mut self, slot: u32) -> Vec<Priority> {
+        let parked = self.parked.remove(&slot).unwrap_or_default();
+        let back = |(priority, item)| {
+            self.put_back(priority, item);
+            priority
+        };
+        parked.into_iter().rev().map(back).collect()
     }
 
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize {
-        self.put_for(slots, Priority::default(), Work::Outcome(Box::new(outcome)))
+        self.put_for(slots, Priority::default(), Work::Outcome(Box::new(outcome)), Debt::NONE)
     }
 
     fn retain_unused(&self, slots: &mut BTreeSet<u32>) {

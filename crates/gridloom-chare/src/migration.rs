@@ -16,6 +16,7 @@
 //! chare gets it once, wherever it is when.
 
 use super::core::Core;
+use super::credit::Debt;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::mail::{Item, Outcome, Slots, Work};
@@ -42,6 +43,8 @@ impl Core {
 
     /// The chare in that slot goes to another element, with this state.
     pub(crate) fn depart(&mut self, array: ArrayId, slot: u32, to: Pe, state: &[u8]) {
+        // What waits for it follows it.
+        self.unpark((array, slot));
         let (round, told) = self.reductions[array.0 as usize].leave(slot);
         self.tell_root(array, told);
         let roster = &mut self.rosters[array.0 as usize];
@@ -92,22 +95,30 @@ impl Core {
     /// What was held for a chare that has come.
     pub(crate) fn release(&mut self, array: ArrayId, number: u32, slot: u32) -> Result<(), ChareError> {
         let held = self.transit.release(array, number);
-        held.into_iter().try_for_each(|(head, body)| self.put_record(head, slot, &body))
+        held.into_iter().try_for_each(|(head, body, debt)| self.put_record(head, slot, &body, debt))
     }
 
     /// A record for one chare has come from another element, which knows of so many moves.
-    pub(crate) fn on_one(&mut self, from: Pe, head: Head, moves: u32, body: &[u8]) -> Result<(), ChareError> {
+    pub(crate) fn on_one(
+        &mut self,
+        from: Pe,
+        head: Head,
+        moves: u32,
+        body: &[u8],
+        debt: Debt,
+    ) -> Result<(), ChareError> {
         let array = ArrayId(head.array);
         let roster = self.roster(array);
         match roster.place(head.number) {
-            Some(Place::Here { slot }) => self.put_record(head, slot, body),
+            Some(Place::Here { slot }) => self.put_record(head, slot, body, debt),
             Some(Place::At(_)) if roster.is_migratable && moves > roster.moves(head.number) => {
-                self.transit.hold(array, head, body);
+                self.transit.hold(array, head, body, debt);
                 self.wait(array, Priority::default(), 0);
                 Ok(())
             }
             Some(Place::At(at)) if roster.is_migratable => {
                 self.pass_on(from, at, head, body);
+                self.repay(debt);
                 Ok(())
             }
             Some(Place::At(_)) | None => {
@@ -118,9 +129,9 @@ impl Core {
         }
     }
 
-    fn put_record(&mut self, head: Head, slot: u32, body: &[u8]) -> Result<(), ChareError> {
+    fn put_record(&mut self, head: Head, slot: u32, body: &[u8], debt: Debt) -> Result<(), ChareError> {
         if head.kind != Kind::Result {
-            return self.put_message(head, Slots::Some(&[slot]), body);
+            return self.put_message(head, Slots::Some(&[slot]), body, debt);
         }
         let array = ArrayId(head.array);
         let outcome = postcard::from_bytes(body).map_err(|error| {
@@ -156,14 +167,21 @@ impl Core {
     }
 
     /// Something that has waited for a chare follows it.
-    pub(crate) fn follow<M: Payload>(&mut self, array: ArrayId, slot: u32, priority: Priority, work: Work<M>) {
+    pub(crate) fn follow<M: Payload>(
+        &mut self,
+        array: ArrayId,
+        slot: u32,
+        priority: Priority,
+        (work, debt): (Work<M>, Debt),
+    ) {
         let roster = self.roster(array);
         let number = roster.number(slot);
         match (roster.place(number).expect("the number of a slot"), work) {
-            (Place::Here { slot }, work) => self.put(array, priority, Item::One { slot, work }),
+            (Place::Here { slot }, work) => return self.put(array, priority, Item::One { slot, work, debt }),
             (Place::At(at), Work::Message(message)) => self.post_one(at, array, number, priority, &message),
             (Place::At(at), Work::Outcome(outcome)) => self.post_outcome(at, array, number, &outcome),
         }
+        self.repay(debt);
     }
 
     /// A result goes to a chare of another element.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use gridloom_base::limits::CHARE_LETTER_BYTES;
 
+use super::credit::Credits;
 use super::id::Pe;
 use super::record::{Head, close, open};
 
@@ -14,11 +15,13 @@ pub(crate) struct Outbound {
     /// Elements with something in `open`, in the order in which it came.
     begun: VecDeque<Pe>,
     sealed: VecDeque<(Pe, Vec<u8>)>,
+    pub(crate) credits: Credits,
 }
 
 impl Outbound {
     pub(crate) fn new(elements: u32) -> Outbound {
-        Outbound { open: vec![Vec::new(); elements as usize], begun: VecDeque::new(), sealed: VecDeque::new() }
+        let (open, credits) = (vec![Vec::new(); elements as usize], Credits::new(elements));
+        Outbound { open, begun: VecDeque::new(), sealed: VecDeque::new(), credits }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -35,13 +38,24 @@ impl Outbound {
         head: Head,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let letter = &mut self.open[to.0 as usize];
+        let takes_credit = head.kind.takes_credit();
+        let waits = takes_credit && self.credits.is_spent(to);
+        let letter = if waits { self.credits.unsent(to) } else { &mut self.open[to.0 as usize] };
         let start = open(head, letter);
         let written = write(letter).and_then(|()| close(start, letter));
         if written.is_err() {
             letter.truncate(start);
+        }
+        let bytes = letter.len() - start;
+        if waits {
+            self.credits.wrote(to, bytes);
             return written;
         }
+        written?;
+        if takes_credit {
+            self.credits.spend(to, bytes);
+        }
+        let letter = &mut self.open[to.0 as usize];
         if letter.len() >= CHARE_LETTER_BYTES {
             self.sealed.push_back((to, std::mem::take(letter)));
             if start > 0 {
@@ -51,6 +65,21 @@ impl Outbound {
             self.begun.push_back(to);
         }
         Ok(())
+    }
+
+    /// That element gives credit back, so that more may go to it.
+    pub(crate) fn returned(&mut self, from: Pe, bytes: u64) {
+        let letters = self.credits.returned(from, bytes);
+        if letters.is_empty() {
+            return;
+        }
+        // Messages that were written before these had credit.
+        let open = &mut self.open[from.0 as usize];
+        if !open.is_empty() {
+            self.sealed.push_back((from, std::mem::take(open)));
+            self.begun.retain(|element| *element != from);
+        }
+        self.sealed.extend(letters.into_iter().map(|letter| (from, letter)));
     }
 
     /// The next letter that is to go.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::id::{ArrayId, Priority};
+use super::parking::Parking;
 
 #[derive(Debug)]
 struct Run {
@@ -20,6 +21,8 @@ pub(crate) struct Ready {
     plain: VecDeque<Run>,
     other: BTreeMap<Priority, VecDeque<Run>>,
     waiting: usize,
+    /// Chares that run no messages for now.
+    pub(crate) parking: Parking,
 }
 
 impl Ready {

@@ -1,10 +1,11 @@
 //! What the letters of other elements bring.
 
 use super::core::{Core, is_counted};
+use super::credit::Debt;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::mail::Slots;
-use super::record::{Head, Kind, number, section};
+use super::record::{HEAD_BYTES, Head, Kind, number, section};
 use super::roster::Place;
 
 impl Core {
@@ -24,15 +25,23 @@ impl Core {
         }
         self.quiescence.counts.came += 1;
         self.check_array(from, head)?;
+        let debt = match head.kind.takes_credit() {
+            true => Debt { to: from, bytes: (HEAD_BYTES + body.len()) as u32 },
+            false => Debt::NONE,
+        };
+        self.outbound.credits.came(debt);
         match head.kind {
-            Kind::One => self.on_one(from, head, 0, body),
+            Kind::One => self.on_one(from, head, 0, body, debt),
             Kind::Sought | Kind::Result => {
                 let (moves, body) = number(body).map_err(wrong)?;
-                self.on_one(from, head, moves, body)
+                self.on_one(from, head, moves, body, debt)
             }
-            Kind::Section => self.on_section(from, head, body),
-            Kind::All if self.rosters[head.array as usize].natives().is_empty() => Ok(()),
-            Kind::All => self.put_message(head, Slots::All, body),
+            Kind::Section => self.on_section(from, head, body, debt),
+            Kind::All if self.rosters[head.array as usize].natives().is_empty() => {
+                self.repay(debt);
+                Ok(())
+            }
+            Kind::All => self.put_message(head, Slots::All, body, debt),
             Kind::Control | Kind::Move => unreachable!("handled apart"),
         }
     }
@@ -47,26 +56,35 @@ impl Core {
         Err(ChareError::Letter { from, why })
     }
 
-    fn on_section(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
+    fn on_section(&mut self, from: Pe, head: Head, body: &[u8], debt: Debt) -> Result<(), ChareError> {
         let (numbers, message) = section(head.number, body).map_err(|why| ChareError::Letter { from, why })?;
         let mut here = Vec::new();
         for number in numbers {
             match self.roster(ArrayId(head.array)).place(number) {
                 Some(Place::Here { slot }) => here.push(slot),
-                _ => self.on_one(from, Head { kind: Kind::One, number, ..head }, 0, message)?,
+                _ => self.on_one(from, Head { kind: Kind::One, number, ..head }, 0, message, Debt::NONE)?,
             }
         }
-        self.put_message(head, Slots::Some(&here), message)
+        self.put_message(head, Slots::Some(&here), message, debt)
     }
 
     /// A message for these chares of this element has come.
     ///
     /// # Errors
     /// If it is none.
-    pub(crate) fn put_message(&mut self, head: Head, slots: Slots<'_>, bytes: &[u8]) -> Result<(), ChareError> {
+    pub(crate) fn put_message(
+        &mut self,
+        head: Head,
+        slots: Slots<'_>,
+        bytes: &[u8],
+        debt: Debt,
+    ) -> Result<(), ChareError> {
         let (array, priority) = (ArrayId(head.array), Priority(head.priority));
-        let put = self.mails[head.array as usize].put_bytes(slots, priority, bytes);
+        let put = self.mails[head.array as usize].put_bytes(slots, priority, bytes, debt);
         let count = put.map_err(|why| ChareError::Message { array: self.roster(array).name.clone(), why })?;
+        if count == 0 {
+            self.repay(debt);
+        }
         self.wait(array, priority, count);
         Ok(())
     }

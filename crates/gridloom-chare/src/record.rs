@@ -31,7 +31,7 @@ use super::reduction::Partial;
 use super::value::Value;
 
 /// Bytes before the body.
-const HEAD_BYTES: usize = 17;
+pub(crate) const HEAD_BYTES: usize = 17;
 
 /// What a record carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +43,17 @@ pub(crate) enum Kind {
     Sought = 5,
     Result = 6,
     Move = 7,
+}
+
+impl Kind {
+    /// Whether such a record waits for credit where there is none: messages do.
+    #[inline]
+    pub(crate) fn takes_credit(self) -> bool {
+        match self {
+            Kind::One | Kind::All | Kind::Section | Kind::Sought => true,
+            Kind::Control | Kind::Result | Kind::Move => false,
+        }
+    }
 }
 
 /// What stands before a body.
@@ -89,6 +100,16 @@ pub(crate) enum Control {
     /// From the first element, when all is quiet: save all chares under that number.
     Save(u64),
     Saved(u64),
+    /// Messages of so many bytes from the receiver have run.
+    Credit {
+        from: Pe,
+        bytes: u64,
+    },
+    /// `of` can run nothing before the receiver, or an element that the receiver waits for in its turn, gives credit.
+    Stuck {
+        of: Pe,
+        question: u64,
+    },
     /// To the first element: that callback waits for quiescence.
     AwaitQuiet(Callback),
     /// From the first element: answer once nothing waits.

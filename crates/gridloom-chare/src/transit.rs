@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::credit::Debt;
 use super::id::{ArrayId, Pe};
 use super::record::Head;
 
 /// What came for a chare, in the order of its coming.
-type Records = Vec<(Head, Vec<u8>)>;
+type Records = Vec<(Head, Vec<u8>, Debt)>;
 
 /// What is on the move.
 #[derive(Debug, Default)]
@@ -60,8 +61,8 @@ impl Transit {
         self.count
     }
 
-    pub(crate) fn hold(&mut self, array: ArrayId, head: Head, body: &[u8]) {
-        self.held.entry((array, head.number)).or_default().push((head, body.to_vec()));
+    pub(crate) fn hold(&mut self, array: ArrayId, head: Head, body: &[u8], debt: Debt) {
+        self.held.entry((array, head.number)).or_default().push((head, body.to_vec(), debt));
         self.count += 1;
     }
 

@@ -40,12 +40,17 @@ pub(crate) struct RawJob {
     elements: u32,
     wanted: Mutex<Vec<Wanted>>,
     balancer: Mutex<Option<String>>,
+    mailbox_bytes: Mutex<Option<u64>>,
 }
 
 #[pymethods]
 impl RawJob {
     fn balance(&self, name: String) {
         *lock(&self.balancer) = Some(name);
+    }
+
+    fn mailbox_bytes(&self, bytes: u64) {
+        *lock(&self.mailbox_bytes) = Some(bytes);
     }
 
     #[allow(clippy::too_many_arguments, reason = "each is one of the caller's")]
@@ -151,10 +156,14 @@ fn attached(body: Box<dyn FnOnce() + Send + '_>) {
 fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResult<()> {
     reset();
     let (element, elements) = (job.element().0, job.elements().count());
-    let raw = Py::new(py, RawJob { element, elements, wanted: Mutex::default(), balancer: Mutex::default() })?;
+    let (wanted, balancer, mailbox_bytes) = Default::default();
+    let raw = Py::new(py, RawJob { element, elements, wanted, balancer, mailbox_bytes })?;
     program.call1(py, (raw.clone_ref(py),))?;
     if let Some(name) = &*lock(&raw.get().balancer) {
         job.balance(name).or_raise(py)?;
+    }
+    if let Some(bytes) = *lock(&raw.get().mailbox_bytes) {
+        job.mailbox_bytes(bytes).or_raise(py)?;
     }
     let wanted = std::mem::take(&mut *lock(&raw.get().wanted));
     let asked = actions();

@@ -350,3 +350,81 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
     monkeypatch.setattr(chares._gridloom, "run_chares", makes_again)
     chares.run(program)
     assert waiting == [1, 2, 1]
+
+
+FLOOD = """
+import hashlib
+import pathlib
+import re
+
+from gridloom import chares
+
+MESSAGES = 300
+FIELD = re.compile(r"VmHWM:\\s+(\\d+) kB")
+
+
+def peak_mib():
+    return int(FIELD.search(pathlib.Path("/proc/self/status").read_text())[1]) / 1024
+
+
+class Flood(chares.Chare):
+    def __init__(self):
+        self.came, self.ticks, self.began_mib = 0, 0, peak_mib()
+
+    def produce(self, left):
+        self.array[1].take(bytes(1 << 20))
+        if left > 1:
+            self.this.produce(left - 1)
+
+    def tick(self, left):
+        self.ticks += 1
+        if left > 1:
+            self.this.tick(left - 1)
+
+    def take(self, data):
+        chares.compute(1e8)
+        for _ in range(3):
+            hashlib.sha256(data)
+        self.came += 1
+        if self.came == MESSAGES:
+            chares.when_quiet(self.array.tell)
+
+    def tell(self):
+        self.contribute([self.came, self.ticks, peak_mib() - self.began_mib], "gather", chares.exit)
+
+
+def program(job):
+    job.mailbox_bytes(8 << 20)
+    flood = job.array(Flood, 3, placement="round-robin")
+    flood[0].produce(MESSAGES)
+    flood[2].tick(1000)                  # on the element of chare 0
+
+
+ended = chares.run(program)
+if ended.is_first:
+    print(list(ended.value))
+"""
+
+
+@pytest.mark.parametrize("world", ["real", "simulated"])
+def test_a_slow_receiver_s_memory_has_a_bound(tmp_path, world):
+    """300 MiB for one chare, of which 8 MiB may wait there and as much here; its sender is parked, and the sender's neighbour runs."""
+    program = tmp_path / "flood.py"
+    program.write_text(FLOOD)
+    if world == "real":
+        done = gridloom("chares", "run", "-n", "2", "--", sys.executable, program)
+    else:
+        platform, deployment = tmp_path / "platform.toml", tmp_path / "elements.toml"
+        cluster = 'name = "pair"\nhosts = "host-[0-1]"\nspeed = "1Gf"\nbandwidth = "10GBps"\nlatency = "5us"\n'
+        platform.write_text("[[cluster]]\n" + cluster)
+        deployment.write_text(gridloom("chares", "deployment", "-p", platform, "-n", "2").stdout)
+        done = gridloom("simulate", "-p", platform, "-d", deployment, "--", sys.executable, program)
+    assert done.returncode == 0, done.stderr
+    told = ast.literal_eval(done.stdout.splitlines()[0].removeprefix("element@0| "))
+    assert [tuple(came) for *came, _ in told] == [(0, 0), (300, 0), (0, 1000)]
+    assert all(grown_mib < 120 for *_, grown_mib in told), told
+
+
+def test_a_mailbox_without_room_is_refused():
+    with pytest.raises(gl.InputError, match="mailbox_bytes 0: at least 1 byte"):
+        chares.run(lambda job: job.mailbox_bytes(0))

@@ -31,6 +31,8 @@ pub struct Network {
     pub saved: Vec<Vec<u8>>,
     /// All elements are lost after that checkpoint.
     pub lose_after: Option<u64>,
+    /// More than this must never wait at an element.
+    pub mailbox_bytes_max: Option<u64>,
 }
 
 impl Network {
@@ -54,6 +56,7 @@ impl Network {
             tick_ns: 1_000_000,
             saved,
             lose_after: None,
+            mailbox_bytes_max: None,
         }
     }
 
@@ -70,6 +73,8 @@ impl Network {
                 if !self.on_their_way[at].is_slow || self.below(SLOWNESS) == 0 {
                     let OnItsWay { from, to, letter, .. } = self.on_their_way.swap_remove(at);
                     self.elements[to.0 as usize].receive(from, &letter)?;
+                    let here = self.elements[to.0 as usize].waiting_bytes().0;
+                    assert!(self.mailbox_bytes_max.is_none_or(|max| here <= max), "{here} bytes wait at {to:?}");
                 }
                 idle = 0;
             }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gridloom_base::SplitMix64;
+use gridloom_base::limits::CHARE_LETTER_BYTES;
 use gridloom_derive::Message;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,8 @@ const TICKED: u32 = 3;
 const TOLD: u32 = 4;
 const ROUNDS: usize = 3;
 const TICKS: usize = 5;
+/// With its head and the numbers of a section.
+const MESSAGE_BYTES_MAX: u64 = 20_100;
 /// From so many messages after this one on, there are few beside it.
 const THIN: u32 = 5;
 
@@ -250,8 +253,13 @@ fn try_seed(seed: u64) {
     let (first, begin) = (random.next_u64(), if is_thin { 1 + random.below(2) as u32 } else { sizes[0] });
     // None of them in half of the runs.
     let balancer = BALANCERS.get(random.below(2 * BALANCERS.len() as u64) as usize);
+    // Most messages are short, few are 20,000 bytes long.
+    let bound = [None, None, Some(1), Some(300), Some(30_000)][random.below(5) as usize];
     FOUND.with_borrow_mut(Vec::clear);
     let make = |element: &mut Element| {
+        if let Some(bound) = bound {
+            element.bound_mailbox(bound);
+        }
         let known = Rc::new(OnceCell::new());
         let arrays = [0, 1].map(|own| {
             let shape = Shape::of(&[sizes[own] as usize / 3, 3]);
@@ -275,6 +283,7 @@ fn try_seed(seed: u64) {
         });
     };
     let mut network = Network::new(&elements, seed, make);
+    network.mailbox_bytes_max = bound.map(|bound| bound + (MESSAGE_BYTES_MAX + CHARE_LETTER_BYTES as u64) * 5);
     network.run().unwrap();
     MOVED.with(|moved| moved.set(moved.get() + network.elements[0].moved()));
     let expected = model(first, left, begin, sizes);

@@ -274,6 +274,19 @@ class Job:
         """
         self._raw.balance(name)
 
+    def mailbox_bytes(self, limit: int) -> None:
+        """Let not more than so many bytes of messages from other elements wait at an element.
+
+        Past it messages wait at their own element. Chares that have more than the limit (64 MiB at most) wait there for one element are run no
+        further until some have gone. Other chares run meanwhile.
+
+        Parameters
+        ----------
+        limit : int, bytes, from 1 on
+            Of pickled messages; 256 MiB if the program does not say. Every element names the same one.
+        """
+        self._raw.mailbox_bytes(limit)
+
     def group(self, cls: type[Chare], args: tuple[Any, ...] = ()) -> Target:
         """Name an array with one chare on each element; its index is the element's number.
 

@@ -145,9 +145,8 @@ fn drive(
         links.deliver(world, element)?;
         on_step(world);
         element.balance();
-        let ran = match links.is_full() {
-            true => Ran::Enough,
-            false if world.is_simulated() => simulated_step(world, element)?,
+        let ran = match world.is_simulated() {
+            true => simulated_step(world, element)?,
             false => slice.run(element, links.timeline.as_mut())?,
         };
         kept.run(world, links, element)?;
@@ -159,7 +158,7 @@ fn drive(
             Ran::Ended => return Ok(()),
             Ran::Enough => {
                 active_at = now;
-                if links.is_full() { links.next_due(now) } else { Some(Time(0)) }
+                Some(Time(0))
             }
             Ran::All { any } => {
                 if any {

@@ -123,6 +123,19 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    /// Lets not more than so many bytes of messages from other elements wait at an element, 256 MiB without that. Past it, and past as much again
+    /// that waits at their own element, chares that send are run no further until some messages have run.
+    ///
+    /// # Errors
+    /// If it is 0.
+    pub fn mailbox_bytes(&mut self, bytes: u64) -> Result<(), Error> {
+        if bytes == 0 {
+            return Err(Error::Input("mailbox_bytes 0: at least 1 byte of messages has to be let wait".into()));
+        }
+        self.element.bound_mailbox(bytes);
+        Ok(())
+    }
+
     /// Sends the first messages: runs on the first element only.
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
         self.element.start(start);

@@ -2,13 +2,12 @@
 //!
 //! **Promises:** nothing here waits for a peer to take what is sent: what a connection does not take is kept, and offered again.
 //! Letters of one element come in their order, also through filters.
-//! **Limit:** beyond [`CHARE_BACKLOG_BYTES_MAX`] for one element, the owner runs no entry method until some has gone.
+//! **Limit:** elements give one another credit for messages (`gridloom_chare`), so not more than that is kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::Time;
-use gridloom_base::limits::CHARE_BACKLOG_BYTES_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_chare::{ChareError, Element, Note, Pe};
 use gridloom_process::filter::{Chain, FilterError};
@@ -42,7 +41,6 @@ enum Arrival {
 struct Backlog {
     /// Each with the time before which the filters do not let it go.
     letters: VecDeque<(Time, Letter)>,
-    bytes: usize,
 }
 
 /// Connections by which elements said who they are, and of which epoch.
@@ -281,7 +279,6 @@ impl Links {
     fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: Letter, opens: Time) -> Result<(), Error> {
         let backlog = &mut self.backlogs[to.0 as usize];
         let waits = !backlog.letters.is_empty();
-        backlog.bytes += letter.payload.len();
         self.backlog_bytes += letter.payload.len();
         backlog.letters.push_back((opens, letter));
         if waits { Ok(()) } else { self.offer(world, to) }
@@ -348,19 +345,12 @@ impl Links {
                 }
                 // That it is gone comes with what it sent last.
                 Ok(None) | Err(ProcessError::Closed { .. }) => {
-                    backlog.bytes -= length;
                     self.backlog_bytes -= length;
                 }
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
-    }
-
-    /// Whether so much waits for an element that this one must not make more.
-    pub(super) fn is_full(&self) -> bool {
-        self.backlog_bytes > CHARE_BACKLOG_BYTES_MAX
-            && self.backlogs.iter().any(|backlog| backlog.bytes > CHARE_BACKLOG_BYTES_MAX)
     }
 
     /// When there is something to do, if nothing comes before.

@@ -1,0 +1,242 @@
+//! How many bytes of messages may be at another element: credit for each pair of elements.
+//!
+//! ```text
+//!  sender                                      receiver
+//!    │ message, window not used up ──letter──────▶│ waits in its mail
+//!    │ message, window used up: waits here        │ runs
+//!    │◀──────── credit: so many bytes have run ───│
+//!    │── what waited ────────────────────────────▶│
+//! ```
+//! A sender counts the bytes of messages that it has sent and that have not run. From the *window* on, further ones wait at the sender,
+//! in their order. The receiver gives credit back for a quarter of a window at a time, in a record of any letter.
+//!
+//! **Promise:** of one element's messages no more wait at another than the window, the message that crosses it, and one letter.
+//! **Does not** count control records and chares that move. Nothing here waits.
+//!
+//! Source: credit-based flow control (H. T. Kung, R. Morris, IEEE Network 1995).
+
+use std::collections::VecDeque;
+
+use gridloom_base::limits::{
+    CHARE_BACKLOG_BYTES_MAX, CHARE_LETTER_BYTES, CHARE_MAILBOX_BYTES, CHARE_UNSENT_BYTES_MAX, CHARE_WINDOW_BYTES_MIN,
+};
+
+use super::id::Pe;
+
+/// What is to be given back to another element once a message has run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Debt {
+    pub(crate) to: Pe,
+    /// 0 for messages of this element.
+    pub(crate) bytes: u32,
+}
+
+impl Debt {
+    /// Of what takes no credit.
+    pub(crate) const NONE: Debt = Debt { to: Pe(u32::MAX), bytes: 0 };
+}
+
+/// What there is with another element.
+#[derive(Clone, Debug, Default)]
+struct Pair {
+    /// Bytes that were sent there and have not run.
+    used: u64,
+    /// Letters without credit.
+    unsent: VecDeque<Vec<u8>>,
+    unsent_bytes: u64,
+    /// So much more may wait than usual, since elements waited for one another in a circle.
+    lent: u64,
+    /// Bytes of that element's messages that wait here, and those that have run since credit was given back.
+    here: u64,
+    run: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Credits {
+    window: u64,
+    /// Chares that have more than this wait for one element are parked.
+    unsent_max: u64,
+    /// By element.
+    pairs: Vec<Pair>,
+    /// An entry method has left too much for some element.
+    is_over: bool,
+}
+
+impl Credits {
+    pub(crate) fn new(elements: u32) -> Credits {
+        let others = u64::from(elements.saturating_sub(1)).max(1);
+        let (unsent_max, pairs) = (CHARE_BACKLOG_BYTES_MAX as u64, vec![Pair::default(); elements as usize]);
+        let window = (CHARE_MAILBOX_BYTES / others).clamp(CHARE_WINDOW_BYTES_MIN, unsent_max);
+        Credits { window, unsent_max, pairs, is_over: false }
+    }
+
+    /// Not more than so many bytes of messages from others wait here, and of this element for each other one.
+    pub(crate) fn bound(&mut self, bytes: u64) {
+        self.window = (bytes / (self.pairs.len() as u64 - 1).max(1)).max(1);
+        self.unsent_max = bytes.min(CHARE_BACKLOG_BYTES_MAX as u64);
+    }
+
+    /// Whether messages for that element wait for credit from now on.
+    #[inline]
+    pub(crate) fn is_spent(&self, to: Pe) -> bool {
+        let pair = &self.pairs[to.0 as usize];
+        pair.used >= self.window || !pair.unsent.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn spend(&mut self, to: Pe, bytes: usize) {
+        self.pairs[to.0 as usize].used += bytes as u64;
+    }
+
+    /// The letter in which a message is written that waits for credit.
+    pub(crate) fn unsent(&mut self, to: Pe) -> &mut Vec<u8> {
+        let unsent = &mut self.pairs[to.0 as usize].unsent;
+        if unsent.back().is_none_or(|letter| letter.len() >= CHARE_LETTER_BYTES) {
+            unsent.push_back(Vec::new());
+        }
+        unsent.back_mut().expect("one is there")
+    }
+
+    /// So many bytes were written into it.
+    pub(crate) fn wrote(&mut self, to: Pe, bytes: usize) {
+        let pair = &mut self.pairs[to.0 as usize];
+        if pair.unsent.back().is_some_and(Vec::is_empty) {
+            pair.unsent.pop_back();
+        }
+        pair.unsent_bytes += bytes as u64;
+        self.is_over |= self.is_full(to);
+    }
+
+    /// Whether more waits for that element than chares may leave.
+    pub(crate) fn is_full(&self, to: Pe) -> bool {
+        let pair = &self.pairs[to.0 as usize];
+        pair.unsent_bytes > self.unsent_max + pair.lent
+    }
+
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The elements for which too much waits, if an entry method has just made it so.
+    pub(crate) fn take_over(&mut self) -> Vec<Pe> {
+        self.is_over = false;
+        (0..self.pairs.len() as u32).map(Pe).filter(|to| self.is_full(*to)).collect()
+    }
+
+    /// Bytes of messages have run at that element: the letters that may go to it now.
+    pub(crate) fn returned(&mut self, from: Pe, bytes: u64) -> Vec<Vec<u8>> {
+        let window = self.window;
+        let pair = &mut self.pairs[from.0 as usize];
+        pair.used = pair.used.saturating_sub(bytes);
+        let mut letters = Vec::new();
+        while pair.used < window
+            && let Some(letter) = pair.unsent.pop_front()
+        {
+            pair.used += letter.len() as u64;
+            pair.unsent_bytes -= letter.len() as u64;
+            letters.push(letter);
+        }
+        if pair.unsent.is_empty() {
+            pair.lent = 0;
+        }
+        letters
+    }
+
+    /// Whether so little waits for that element that chares may go on.
+    pub(crate) fn is_relieved(&self, to: Pe) -> bool {
+        let pair = &self.pairs[to.0 as usize];
+        pair.unsent_bytes <= (self.unsent_max + pair.lent) / 2
+    }
+
+    /// As much again may wait for that element. Whether it may.
+    pub(crate) fn lend(&mut self, to: Pe) -> bool {
+        let pair = &mut self.pairs[to.0 as usize];
+        pair.lent = pair.unsent_bytes;
+        pair.unsent_bytes <= CHARE_UNSENT_BYTES_MAX
+    }
+
+    /// A message of that element has come.
+    pub(crate) fn came(&mut self, debt: Debt) {
+        if debt.bytes > 0 {
+            self.pairs[debt.to.0 as usize].here += u64::from(debt.bytes);
+        }
+    }
+
+    /// It has run: what is to be given back now.
+    pub(crate) fn ran(&mut self, debt: Debt) -> Option<u64> {
+        let window = self.window;
+        let pair = &mut self.pairs[debt.to.0 as usize];
+        pair.here -= u64::from(debt.bytes);
+        pair.run += u64::from(debt.bytes);
+        (pair.run >= window.div_ceil(4)).then(|| std::mem::take(&mut pair.run))
+    }
+
+    /// Bytes of messages from others that wait here.
+    pub(crate) fn here(&self) -> u64 {
+        self.pairs.iter().map(|pair| pair.here).sum()
+    }
+
+    /// Bytes of messages that wait here for credit.
+    pub(crate) fn all_unsent(&self) -> u64 {
+        self.pairs.iter().map(|pair| pair.unsent_bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TO: Pe = Pe(1);
+
+    fn put(credits: &mut Credits, bytes: usize) {
+        match credits.is_spent(TO) {
+            false => credits.spend(TO, bytes),
+            true => {
+                credits.unsent(TO).extend(vec![0; bytes]);
+                credits.wrote(TO, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn messages_wait_from_the_window_on_and_go_when_others_have_run() {
+        let mut credits = Credits::new(2);
+        credits.bound(100);
+        for _ in 0..4 {
+            put(&mut credits, 40);
+        }
+        assert_eq!((credits.all_unsent(), credits.is_over()), (40, false));
+        assert!(credits.returned(TO, 20).is_empty());
+        put(&mut credits, 10);
+        assert_eq!(credits.returned(TO, 1).iter().map(Vec::len).collect::<Vec<_>>(), [50]);
+        assert!(credits.is_spent(TO), "a window and a letter are there");
+    }
+
+    #[test]
+    fn credit_is_given_back_in_quarters_of_a_window() {
+        let mut credits = Credits::new(2);
+        credits.bound(100);
+        let debt = Debt { to: TO, bytes: 10 };
+        (0..9).for_each(|_| credits.came(debt));
+        assert_eq!(credits.here(), 90);
+        let back: Vec<_> = (0..6).map(|_| credits.ran(debt)).collect();
+        assert_eq!(back, [None, None, Some(30), None, None, Some(30)]);
+        assert_eq!(credits.here(), 30);
+    }
+
+    #[test]
+    fn what_is_lent_ends_when_nothing_waits_and_has_a_limit() {
+        let mut credits = Credits::new(2);
+        credits.bound(10);
+        (0..3).for_each(|_| put(&mut credits, 10));
+        assert_eq!(credits.take_over(), [TO]);
+        assert!(!credits.is_relieved(TO) && credits.lend(TO) && !credits.is_full(TO));
+        put(&mut credits, 20);
+        assert!(credits.is_over() && credits.is_full(TO));
+        assert_eq!(credits.returned(TO, 10).len(), 1);
+        assert!(credits.is_relieved(TO));
+        put(&mut credits, CHARE_UNSENT_BYTES_MAX as usize + 1);
+        assert!(!credits.lend(TO));
+    }
+}

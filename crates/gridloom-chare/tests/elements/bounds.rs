@@ -1,0 +1,147 @@
+//! Messages that wait are bounded in bytes: chares that send too much are parked, and nothing else is.
+
+use std::sync::Arc;
+
+use gridloom_derive::Message;
+
+use super::network::Network;
+use gridloom_base::limits::CHARE_LETTER_BYTES;
+use gridloom_chare::{
+    Callback, Chare, ChareError, Context, Contribution, Element, Elements, Pe, Placement, Proxy, Step, Value,
+};
+
+#[derive(Clone, Debug, PartialEq, Message)]
+#[message(crate = "gridloom_layout")]
+enum Load {
+    /// The receiver sends one of these to itself, and bytes to chare 1.
+    Produce {
+        left: u32,
+    },
+    Bytes {
+        bytes: Vec<u8>,
+    },
+    /// The receiver sends itself one less.
+    Tick {
+        left: u32,
+    },
+    /// The receiver sends two of one less to the next chare.
+    Double {
+        left: u32,
+        bytes: Vec<u8>,
+    },
+}
+
+const MESSAGES: u32 = 2000;
+const MESSAGE_BYTES: usize = 1000;
+const BOUND: u64 = 20_000;
+
+#[derive(Default)]
+struct Worker {
+    came: i64,
+}
+
+impl Chare for Worker {
+    type Message = Load;
+
+    fn entry(&mut self, message: Load, cx: &mut Context<'_, Worker>) {
+        self.came += 1;
+        match message {
+            Load::Produce { left } => {
+                cx.send(cx.array().at(1), Load::Bytes { bytes: vec![7; MESSAGE_BYTES] });
+                if left > 1 {
+                    cx.send(cx.this(), Load::Produce { left: left - 1 });
+                }
+            }
+            Load::Bytes { .. } if self.came == i64::from(MESSAGES) => cx.exit(self.came),
+            Load::Bytes { .. } | Load::Tick { left: 0 } | Load::Double { left: 0, .. } => {}
+            Load::Tick { left } => cx.send(cx.this(), Load::Tick { left: left - 1 }),
+            Load::Double { left, bytes } => {
+                let next = (cx.index()[0] + 1) % cx.elements().count() as i32;
+                for _ in 0..2 {
+                    cx.send(cx.array().at(next), Load::Double { left: left - 1, bytes: bytes.clone() });
+                }
+            }
+        }
+    }
+
+    fn outcome(&mut self, _: u32, _: Value, cx: &mut Context<'_, Worker>) {
+        cx.contribute(Contribution::sum(self.came), Callback::exit());
+    }
+}
+
+fn element(me: u32, elements: u32, chares: usize, bound: u64) -> (Element, Proxy<Worker>) {
+    let mut element = Element::new(Pe(me), Arc::new(Elements::alike(elements)));
+    element.bound_mailbox(bound);
+    let placement = Placement::RoundRobin;
+    let workers = element.array("workers", chares.into(), &placement, |_| Worker::default()).unwrap();
+    (element, workers)
+}
+
+/// Runs one step, and carries what there is to the other element.
+fn step(elements: &mut [Element; 2], at: usize) -> Step {
+    let step = elements[at].step().unwrap();
+    while let Some((to, letter)) = elements[at].take_letter() {
+        elements[to.0 as usize].receive(Pe(at as u32), &letter).unwrap();
+    }
+    step
+}
+
+#[test]
+fn a_fast_sender_is_parked_beside_others_that_run() {
+    let (sender, workers) = element(0, 2, 3, BOUND);
+    let (receiver, _) = element(1, 2, 3, BOUND);
+    let mut elements = [sender, receiver];
+    elements[0].start(|cx| {
+        cx.send(workers.at(0), Load::Produce { left: MESSAGES });
+        // Chare 2 is on the sender's element, and is never parked.
+        cx.send(workers.at(2), Load::Tick { left: 10 * MESSAGES });
+    });
+    let (mut ran, mut ended) = (0, false);
+    while !ended {
+        for _ in 0..100 {
+            ran += u32::from(matches!(step(&mut elements, 0), Step::Ran(_)));
+        }
+        let (at_sender, at_receiver) = (elements[0].waiting_bytes(), elements[1].waiting_bytes());
+        let message = MESSAGE_BYTES as u64 + 100;
+        assert!(at_receiver.0 <= BOUND + message + CHARE_LETTER_BYTES as u64, "{at_receiver:?}");
+        assert!(at_sender.1 <= BOUND + message, "{at_sender:?}");
+        assert_eq!((at_sender.0, at_receiver.1), (0, 0));
+        ended = step(&mut elements, 1) == Step::Ended;
+    }
+    assert_eq!(elements[1].end(), Some(&Value::from(i64::from(MESSAGES))));
+    assert_eq!(ran, 11 * MESSAGES + 1, "all ticks ran, too");
+}
+
+#[test]
+fn elements_that_wait_for_one_another_in_a_circle_go_on() {
+    for seed in 0..200 {
+        let count = 2 + (seed % 3) as u32;
+        let depth = 9;
+        let make = |element: &mut Element| {
+            element.bound_mailbox(500 * (1 + seed % 5));
+            let placement = Placement::RoundRobin;
+            let workers = element.array("workers", (count as usize).into(), &placement, |_| Worker::default()).unwrap();
+            element.start(|cx| {
+                cx.when_quiet(Callback::to(workers.all()));
+                (0..count as i32)
+                    .for_each(|at| cx.send(workers.at(at), Load::Double { left: depth, bytes: vec![1; 400] }));
+            });
+        };
+        let value = Network::new(&Arc::new(Elements::alike(count)), seed, make).run().unwrap();
+        assert_eq!(value, Value::from(i64::from(count) * ((2 << depth) - 1)), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_message_longer_than_the_bound_arrives() -> Result<(), ChareError> {
+    let (sender, workers) = element(0, 2, 2, 100);
+    let (receiver, _) = element(1, 2, 2, 100);
+    let mut elements = [sender, receiver];
+    elements[0].start(|cx| {
+        (0..MESSAGES).for_each(|_| cx.send(workers.at(1), Load::Bytes { bytes: vec![3; MESSAGE_BYTES] }));
+    });
+    while step(&mut elements, 1) != Step::Ended {
+        step(&mut elements, 0);
+    }
+    Ok(())
+}
