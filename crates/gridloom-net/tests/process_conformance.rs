@@ -3,27 +3,42 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 
-use gridloom_conformance::process::{CASES, Case};
+use gridloom_conformance::process::{Body, CASES, Case};
 use gridloom_net::identity::Secret;
 use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
 use gridloom_process::{Incoming, Letter, ProcessSpec, ProcessWorld};
 
-fn run((name, case): &Case, number: u8, by_tcp: bool) {
-    println!("{name}, {}", if by_tcp { "by TCP" } else { "in shared memory" });
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum By {
+    Tcp,
+    SharedMemory,
+    Pointer,
+}
+
+fn run((name, case): &Case, number: u8, by: By) {
+    println!("{name}, by {by:?}");
     // Addresses that other runs of these tests do not use at the same time.
     let [high, low] = (std::process::id() as u16).to_be_bytes();
     let address = |host: u8| IpAddr::V4(Ipv4Addr::new(127, 128 | (high & 63), low, 1 + 2 * number + host));
     let addresses = Addresses::from([("a".into(), address(0)), ("b".into(), address(1))]);
     case(&mut |processes| {
-        let threads: Vec<_> = processes
-            .into_iter()
-            .map(|(host, function, body)| {
-                let spec = ProcessSpec { function: function.into(), host: host.into(), arguments: Vec::new() };
-                let config = ProcessConfig { spec, addresses: addresses.clone(), by_tcp, ..ProcessConfig::default() };
-                let mut process = NetProcess::new(config, Secret::from_bytes(b"suite")).unwrap();
-                thread::spawn(move || body(&mut process))
-            })
-            .collect();
+        let secret = Secret::from_bytes(b"suite");
+        let config = |(host, function): (&str, &str)| {
+            let spec = ProcessSpec { function: function.into(), host: host.into(), arguments: Vec::new() };
+            let (addresses, by_tcp) = (addresses.clone(), by == By::Tcp);
+            ProcessConfig { spec, addresses, by_tcp, ..ProcessConfig::default() }
+        };
+        let (names, bodies): (Vec<_>, Vec<_>) =
+            processes.into_iter().map(|(host, name, body)| ((host, name), body)).unzip();
+        let configs = names.into_iter().map(config);
+        let worlds = match by {
+            By::Pointer => NetProcess::beside_one_another(configs.collect(), &secret).unwrap(),
+            By::Tcp | By::SharedMemory => {
+                configs.map(|config| NetProcess::new(config, secret.clone()).unwrap()).collect()
+            }
+        };
+        let run = |(mut world, body): (NetProcess, Body)| thread::spawn(move || body(&mut world));
+        let threads: Vec<_> = worlds.into_iter().zip(bodies).map(run).collect();
         for thread in threads {
             thread.join().unwrap();
         }
@@ -33,8 +48,9 @@ fn run((name, case): &Case, number: u8, by_tcp: bool) {
 #[test]
 fn real_processes_conform() {
     for (number, case) in CASES.iter().enumerate() {
-        run(case, number as u8, true);
-        run(case, number as u8, false);
+        for by in [By::Tcp, By::SharedMemory, By::Pointer] {
+            run(case, number as u8, by);
+        }
     }
 }
 

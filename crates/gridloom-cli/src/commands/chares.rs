@@ -61,6 +61,10 @@ pub struct Run {
     /// where others compute. There must be as many processors as elements
     #[arg(long)]
     bind: bool,
+    /// Processing elements of each process, as threads of it: messages between them go by pointer. For programs in Rust; Python's
+    /// elements are processes
+    #[arg(long, value_name = "NUMBER", default_value = "1", conflicts_with = "agent")]
+    ppn: usize,
     /// Load balancer that moves chares to other elements: none, greedy, refine, hierarchical or grid-aware [default: the
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
@@ -173,13 +177,18 @@ fn start(options: &Run) -> Result<ExitCode> {
     if let Some(agent) = &options.agent {
         return offered::run(options, agent);
     }
-    let Run { number, until, .. } = *options;
+    let Run { number, until, ppn, .. } = *options;
     let (sites, filters) = (options.apart.sites, options.apart.filters()?);
     check_number(number)?;
+    ensure!((1..=number).contains(&ppn), "--ppn {ppn}: from 1 to the number of elements, {number}");
     let telling = if options.json { Telling::Json } else { Telling::Text };
     let folder = |path: &Option<PathBuf>| path.as_deref().map(text_of).transpose();
     let is_in_memory = options.checkpoint.as_deref() == Some(Path::new("memory"));
     ensure!(!is_in_memory || number > 1, "--checkpoint memory: an element needs another one, so -n 2 or more");
+    ensure!(
+        !is_in_memory || ppn == 1,
+        "--checkpoint memory: an element and the one with its copy may be in one process; leave --ppn out, or give --checkpoint DIR"
+    );
     ensure!(
         !is_in_memory || options.restart.is_none(),
         "--restart begins from a folder: give --checkpoint DIR with it"
@@ -190,7 +199,7 @@ fn start(options: &Run) -> Result<ExitCode> {
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
     let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
-    let mut elements = Elements { number, sites, until, telling, binds: options.bind, places };
+    let mut elements = Elements { number, ppn, sites, until, telling, binds: options.bind, places };
     let mut left = options.restarts;
     if is_in_memory {
         let epochs = OwnFolder::new("epochs")?;
@@ -261,6 +270,8 @@ fn text_of(folder: &Path) -> Result<String> {
 /// The processing elements of a run on this machine.
 pub struct Elements {
     pub number: usize,
+    /// How many of them are threads of one process.
+    pub ppn: usize,
     pub sites: usize,
     pub until: Option<f64>,
     pub telling: Telling,
@@ -282,7 +293,7 @@ fn run_again(
     elements: &Elements,
     again: impl FnMut(&Launch, End) -> Result<bool, gridloom_testbed::Error>,
 ) -> Result<u8> {
-    let Elements { number, sites, until, telling, binds, ref places } = *elements;
+    let Elements { number, ppn, sites, until, telling, binds, ref places } = *elements;
     ensure!(
         (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
         "{number} elements: from 1 to {PROCESSING_ELEMENTS_MAX} of them"
@@ -300,9 +311,10 @@ fn run_again(
     let processes = processes(&Places { elements: hosts, ..places.clone() });
     let addresses = loopback_addresses(&processes);
     let folder = OwnFolder::new(name)?;
-    let mut deployed = deployed(&processes, program, &addresses, &folder.0, |_| 0);
-    for (element, processor) in deployed.iter_mut().zip(processors) {
-        element.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processor.to_string()));
+    let mut deployed = deployed(&processes, ppn, program, &addresses, &folder.0, |_| 0);
+    for (process, processors) in deployed.iter_mut().zip(processors[..if binds { number } else { 0 }].chunks(ppn)) {
+        let processors: Vec<String> = processors.iter().map(usize::to_string).collect();
+        process.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processors.join(",")));
     }
     let command = |launch: &Launch| {
         let mut command = Command::new(&launch.command[0]);

@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let is_one = processes.iter().all(|process| process.program == processes[0].program);
     let addresses = loopback_addresses(&processes);
     let folder = OwnFolder::new("deploy")?;
-    let deployed = deployed(&processes, &options.program, &addresses, &folder.0, |_| 0);
+    let deployed = deployed(&processes, 1, &options.program, &addresses, &folder.0, |_| 0);
     let command = |launch: &Launch| {
         let mut command = Command::new(&launch.command[0]);
         command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
@@ -90,21 +90,27 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
 }
 
-/// The processes to start. Each learns from its environment which process it is and where the hosts are. `folder` is for
-/// the files that processes make when they have read it; `number` gives a host's number in the platform.
+/// The processes to start. Each learns from its environment which process it is and where the hosts are. So many that follow one another
+/// are threads of one. `folder` is for the files that processes make when they have read it; `number` gives a host's number in the platform.
 pub fn deployed(
     processes: &[Process],
+    threads: usize,
     program: &[String],
     addresses: &Addresses,
     folder: &Path,
     number: impl Fn(&str) -> usize,
 ) -> Vec<Deployed> {
-    let one = |(index, process): (usize, &Process)| {
+    let spec = |process: &Process| {
         let Process { host, function, arguments, .. } = process.clone();
-        let label = format!("{function}@{host}");
-        let host_number = number(&host);
-        let spec = ProcessSpec { function, host, arguments };
-        let config = ProcessConfig { spec, addresses: addresses.clone(), ..ProcessConfig::default() };
+        ProcessSpec { function, host, arguments }
+    };
+    let one = |(index, processes): (usize, &[Process])| {
+        let (process, beside) = processes.split_first().expect("a chunk is not empty");
+        let (spec, threads) = (spec(process), beside.iter().map(spec).collect::<Vec<ProcessSpec>>());
+        let until = threads.last().map(|last| format!("-{}", last.host)).unwrap_or_default();
+        let label = format!("{}@{}{until}", spec.function, spec.host);
+        let host_number = number(&spec.host);
+        let config = ProcessConfig { spec, threads, addresses: addresses.clone(), ..ProcessConfig::default() };
         let config = serde_json::to_string(&config).expect("names and addresses");
         let asked = folder.join(format!("asked-{index}"));
         let environment = vec![
@@ -115,7 +121,7 @@ pub fn deployed(
         let launch = Launch { host: host_number, label, command, computes: false, environment };
         Deployed { launch, start_s: process.start_time.unwrap_or(0.0), kill_s: process.kill_time, asked }
     };
-    processes.iter().enumerate().map(one).collect()
+    processes.chunks(threads).enumerate().map(one).collect()
 }
 
 /// A loopback address for each host: 127.x.y.z, with x and y from this process's number, so that two runs do not meet.

@@ -77,8 +77,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
     let places = Places { filters: options.apart.filters()?, records, ..Places::default() };
-    let run =
-        Elements { number: elements, sites: options.apart.sites, until: options.until, telling, binds: false, places };
+    let (sites, until) = (options.apart.sites, options.until);
+    let run = Elements { number: elements, ppn: 1, sites, until, telling, binds: false, places };
     let status = run_elements("mpirun", &command, &run)?;
     if let Some(timeline) = timeline {
         timeline.write(elements, 1)?;

@@ -241,6 +241,36 @@ fn messages_find_chares_that_move_at_each_of_them() {
 }
 
 #[test]
+fn elements_that_are_threads_of_one_process_do_what_processes_do() {
+    for (elements, ppn) in [("2", "2"), ("3", "3"), ("5", "2")] {
+        let by = ["-n", elements, "--ppn", ppn];
+        let out = succeeds(chares_run("squares", &by));
+        let number = elements.parse::<i64>().unwrap();
+        let label = format!("element@0-{}| ended with", ppn.parse::<u32>().unwrap() - 1);
+        let squares: f64 = (1..=number).map(|at| (at * at) as f64).sum();
+        assert_eq!(lines(&out, "ended"), [format!("{label} Floats([{squares:.1}])")]);
+        let out = succeeds(chares_run("ring", &by));
+        let chares = 3 * number;
+        assert_eq!(lines(&out, "ended"), [format!("{label} Integers([{}])", chares * (chares - 1) / 2)]);
+        let out = succeeds(chares_run("bulk", &by));
+        assert_eq!(lines(&out, "ended"), [format!("{label} Integers([{}])", 40 * (3 << 20))]);
+    }
+    let out = succeeds(chares_run("hop", &["-n", "2", "--ppn", "2", "--sites", "2", "--latency", "1ms"]));
+    assert_eq!(lines(&out, "ended"), ["element@0-1| ended with Integers([511])"]);
+    let out = succeeds(chares_run("spin", &["-n", "2", "--ppn", "2", "--balance", "refine", "--until", "60"]));
+    assert_eq!(lines(&out, "ended"), ["element@0-1| ended with Floats([1.0])"]);
+}
+
+#[test]
+fn a_thread_that_fails_ends_the_others_with_its_error() {
+    let output = chares_run("nothing", &["-n", "3", "--ppn", "3"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    let why = "failed: the program can never end: on 3 elements no message waits";
+    assert!(error.contains(&format!("element@0-2| {why}")), "{error}");
+}
+
+#[test]
 fn a_balancer_moves_chares_from_the_element_that_has_all() {
     for balancer in ["greedy", "refine", "hierarchical", "grid-aware"] {
         let out = succeeds(chares_run("spin", &["-n", "2", "--balance", balancer, "--until", "60"]));
@@ -272,6 +302,11 @@ fn numbers_that_do_not_fit_are_refused() {
         (&["-n", "0"][..], "-n 0: from 1 to 1024 elements"),
         (&["-n", "2", "--sites", "3"], "--sites 3: from 1 to the number of elements, 2"),
         (&["-n", "1024", "--bind"], "--bind: 1024 elements, and this command may use"),
+        (&["-n", "2", "--ppn", "3"], "--ppn 3: from 1 to the number of elements, 2"),
+        (
+            &["-n", "2", "--ppn", "2", "--checkpoint", "memory"],
+            "--checkpoint memory: an element and the one with its copy",
+        ),
         (&["--latency", "2m"], "expected 0s to 60s"),
         (&["--latency", "2ms"], "delay=2ms: filters stand between sites, and there is one: give --sites 2"),
         (&["--filter", "fast"], "filter 'fast' is not known; there are compress, rate, delay, jitter"),

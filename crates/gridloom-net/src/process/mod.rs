@@ -14,9 +14,11 @@
 //! buffers are kept for reuse (`gridloom_channel::Spares`).
 
 mod acceptor;
+mod handing;
 mod linger;
 mod peers;
 mod ring;
+mod siblings;
 mod stream;
 mod waiting;
 mod world;

@@ -10,6 +10,7 @@ use gridloom_base::limits::{FORMER_PEERS_MAX, SEND_BYTES_MAX};
 use gridloom_channel::{Channel, Keys};
 use gridloom_process::PeerId;
 
+use super::siblings::Handed;
 use super::stream::{Rings, Stream};
 
 /// A connection after its handshake.
@@ -27,7 +28,9 @@ pub(super) struct Peers {
     channels: BTreeMap<PeerId, Channel<Stream>>,
     /// Those with rings in shared memory.
     near: Vec<PeerId>,
-    /// Their names; also of some peers with connections that have ended.
+    /// Threads of this process, which have no channel.
+    siblings: BTreeMap<PeerId, Handed>,
+    /// Names of all; also of some peers with connections that have ended.
     names: BTreeMap<PeerId, String>,
     /// Those, in the order of their ends.
     former: VecDeque<PeerId>,
@@ -41,9 +44,7 @@ impl Peers {
     pub(super) fn join(&mut self, shaken: Shaken) -> io::Result<PeerId> {
         let Shaken { stream, name, keys, rings } = shaken;
         stream.set_nonblocking(true)?;
-        let peer = PeerId(self.next);
-        self.next += 1;
-        self.names.insert(peer, name);
+        let peer = self.name(name);
         let is_near = rings.is_some();
         let mut channel = Channel::new(Stream::new(stream, rings), SEND_BYTES_MAX as usize);
         match is_near {
@@ -54,10 +55,44 @@ impl Peers {
         Ok(peer)
     }
 
+    fn name(&mut self, name: String) -> PeerId {
+        let peer = PeerId(self.next);
+        self.next += 1;
+        self.names.insert(peer, name);
+        peer
+    }
+
+    /// Adds a connection with a thread of this process.
+    pub(super) fn join_sibling(&mut self, name: String, handed: Handed) -> PeerId {
+        let peer = self.name(name);
+        self.siblings.insert(peer, handed);
+        peer
+    }
+
+    pub(super) fn sibling(&self, peer: PeerId) -> Option<&Handed> {
+        self.siblings.get(&peer)
+    }
+
+    /// Removes one. The name is remembered for a while.
+    pub(super) fn part_sibling(&mut self, peer: PeerId) -> Option<Handed> {
+        let handed = self.siblings.remove(&peer)?;
+        self.forget_later(peer);
+        Some(handed)
+    }
+
+    pub(super) fn siblings(&self) -> Vec<PeerId> {
+        self.siblings.keys().copied().collect()
+    }
+
     /// Removes a connection: its socket. The name is remembered for a while.
     pub(super) fn part(&mut self, peer: PeerId) -> Option<TcpStream> {
         let stream = self.channels.remove(&peer)?.into_stream().into_socket();
         self.near.retain(|near| *near != peer);
+        self.forget_later(peer);
+        Some(stream)
+    }
+
+    fn forget_later(&mut self, peer: PeerId) {
         self.former.push_back(peer);
         if self.former.len() > FORMER_PEERS_MAX
             && let Some(oldest) = self.former.pop_front()
@@ -65,7 +100,6 @@ impl Peers {
             self.names.remove(&oldest);
             self.ends.remove(&oldest);
         }
-        Some(stream)
     }
 
     /// Notes why a connection has ended that was not closed here.
@@ -99,7 +133,7 @@ impl Peers {
     }
 
     pub(super) fn is_up(&self, peer: PeerId) -> bool {
-        self.channels.contains_key(&peer)
+        self.channels.contains_key(&peer) || self.siblings.contains_key(&peer)
     }
 
     /// Why a connection has ended, in words.

@@ -29,7 +29,8 @@ impl NetProcess {
             return true;
         }
         let began = Instant::now();
-        let may_skip = self.peers.near_count() > 0 && self.peers.are_near();
+        let has_near = self.peers.near_count() > 0 || self.siblings.are_there();
+        let may_skip = has_near && self.peers.are_near();
         if may_skip && until == Some(Time(0)) && began - self.looked < LOOK {
             return false;
         }
@@ -57,10 +58,11 @@ impl NetProcess {
             return true;
         }
         let left = until.map(|until| until.since(self.now()));
-        if left == Some(0) || self.peers.near_count() == 0 {
+        if left == Some(0) || (self.peers.near_count() == 0 && !self.siblings.are_there()) {
             return self.poll_sockets(left);
         }
         let ready = !self.falls_asleep() || self.poll_sockets(left);
+        self.siblings.is_awake();
         for number in 0..self.peers.near_count() {
             if let Some((_, channel)) = self.peers.near(number) {
                 channel.stream().is_awake();
@@ -73,6 +75,7 @@ impl NetProcess {
     /// Near peers ring from now on. False if one has written or made room meanwhile.
     fn falls_asleep(&mut self) -> bool {
         let mut may_sleep = true;
+        self.siblings.sleeps();
         for number in 0..self.peers.near_count() {
             if let Some((_, channel)) = self.peers.near(number) {
                 may_sleep &= channel.stream_mut().sleeps();
@@ -127,10 +130,10 @@ impl NetProcess {
         true
     }
 
-    /// Reads what near peers have written, and writes where they have made room. Whether there was any. Sockets have their turn, also
+    /// Takes what siblings have put, reads what near peers have written, and writes where they have made room. Whether there was any. Sockets have their turn, also
     /// if there is always some.
     fn look_near(&mut self) -> bool {
-        let (mut any, mut number) = (false, 0);
+        let (mut any, mut number) = (self.take_handed(), 0);
         while let Some((peer, channel)) = self.peers.near(number) {
             let has_room = channel.outbound.is_blocked() && channel.stream_mut().has_room();
             if channel.stream_mut().has_bytes() {

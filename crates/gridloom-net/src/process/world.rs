@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::acceptor::{Acceptor, greet};
 use super::linger::Lingering;
 use super::peers::{Peers, Shaken};
+use super::siblings::Siblings;
 use super::stream::RingCount;
 use crate::identity::{Credentials, HostId, Secret};
 use crate::spin::SpinPolicy;
@@ -45,6 +46,9 @@ pub struct ProcessConfig {
     /// The port on which it listens already: by the socket that is its standard input.
     #[serde(default)]
     pub listens: Option<u16>,
+    /// Further processes of the deployment that are threads of this one.
+    #[serde(default)]
+    pub threads: Vec<ProcessSpec>,
 }
 
 /// The world of a real process.
@@ -55,17 +59,18 @@ pub struct NetProcess {
     began: Instant,
     epoch_ns: u64,
     listeners: Vec<(u16, Arc<TcpListener>)>,
-    acceptor: Acceptor,
+    pub(super) acceptor: Acceptor,
     accepted: Receiver<Shaken>,
     /// Readable when a connection was accepted.
     pub(super) bell: OwnedFd,
     pub(super) peers: Peers,
     lingering: Lingering,
-    inbox: VecDeque<Incoming>,
+    pub(super) inbox: VecDeque<Incoming>,
     buffers: Buffers,
     pub(super) spin: SpinPolicy,
     /// When the sockets were last looked at. Where all peers are near, that is not needed each time.
     pub(super) looked: Instant,
+    pub(super) siblings: Siblings,
 }
 
 /// From now on this operating-system process ends with the thread that started it.
@@ -142,6 +147,7 @@ impl NetProcess {
             buffers: Buffers::default(),
             spin: SpinPolicy::new(),
             looked: Instant::now(),
+            siblings: Siblings::default(),
         })
     }
 
@@ -176,6 +182,7 @@ impl NetProcess {
 
     /// Ends a connection from here; what was written still arrives.
     fn leave(&mut self, peer: PeerId) {
+        self.part_sibling(peer);
         if let Some(stream) = self.peers.part(peer) {
             self.lingering.add(stream);
         }
@@ -221,7 +228,7 @@ impl NetProcess {
     }
 
     /// The connection has ended, and not from here.
-    fn ended(&mut self, peer: PeerId, why: String) {
+    pub(super) fn ended(&mut self, peer: PeerId, why: String) {
         self.peers.ended(peer, why.clone());
         self.inbox.push_back(Incoming::Closed { peer, why });
     }
@@ -290,7 +297,7 @@ impl NetProcess {
         }
     }
 
-    fn closed(&self, peer: PeerId) -> ProcessError {
+    pub(super) fn closed(&self, peer: PeerId) -> ProcessError {
         ProcessError::Closed { peer: self.describe(peer), why: self.why_closed(peer) }
     }
 }
@@ -318,10 +325,14 @@ impl ProcessWorld for NetProcess {
         let thread = thread::Builder::new().name("acceptor".into()).stack_size(STACK_BYTES);
         thread.spawn(move || acceptor.run(&own)).map_err(cannot)?;
         self.listeners.push((port, listener));
+        self.siblings.listens(port);
         Ok(port)
     }
 
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
+        if let Some(peer) = self.meet(host, port) {
+            return Ok(peer);
+        }
         let mut why = "the name has no address".to_string();
         for address in self.address_of(host, port)? {
             let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
@@ -344,6 +355,10 @@ impl ProcessWorld for NetProcess {
     }
 
     fn send(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        if self.peers.sibling(peer).is_some() {
+            letter.check()?;
+            return self.hand_over_in_turn(peer, letter);
+        }
         let size_bytes = letter.payload.len() as u64;
         let mut frame = Some(letter.into_frame()?);
         self.notice_hang_up(peer);
@@ -361,6 +376,13 @@ impl ProcessWorld for NetProcess {
 
     fn offer(&mut self, peer: PeerId, letter: Letter) -> Result<Option<Letter>, ProcessError> {
         letter.check()?;
+        if self.peers.sibling(peer).is_some() {
+            return if self.is_full_sibling(peer) {
+                Ok(Some(letter))
+            } else {
+                self.hand_over(peer, letter).map(|()| None)
+            };
+        }
         self.notice_hang_up(peer);
         if self.flush(peer)?.is_full() {
             return Ok(Some(letter));
@@ -375,6 +397,10 @@ impl ProcessWorld for NetProcess {
 
     fn urge(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
         let size_bytes = letter.payload.len() as u64;
+        if self.peers.sibling(peer).is_some() {
+            letter.check_urgent()?;
+            return self.hand_over(peer, letter);
+        }
         let body = letter.into_urgent_body()?;
         self.notice_hang_up(peer);
         let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
@@ -460,7 +486,8 @@ impl Drop for NetProcess {
             // Ends the wait of the acceptor's thread.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
-        let peers: Vec<PeerId> = self.peers.channels().map(|(peer, _)| peer).collect();
+        let mut peers: Vec<PeerId> = self.peers.channels().map(|(peer, _)| peer).collect();
+        peers.extend(self.peers.siblings());
         for peer in peers {
             self.drain(peer);
             self.leave(peer);

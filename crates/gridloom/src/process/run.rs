@@ -1,5 +1,6 @@
 //! Running a program's processes: one of them for real, or all of them in simulation.
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
 use super::Process;
-use super::deployment::{Deployment, Fits, Mains, spec, unknown_function};
+use super::deployment::{Deployment, Fits, Main, Mains, spec, unknown_function};
 use super::settings::read_at_first;
 use crate::measures::{Record, Replay};
 use crate::shared::SharedGrid;
@@ -29,8 +30,15 @@ pub use gridloom_net::process::{ASKED_VARIABLE, DEPLOY_VARIABLE};
 /// Set beside it where each process is to use one processor alone: its number.
 pub const PROCESSOR_VARIABLE: &str = "GRIDLOOM_PROCESSOR";
 
+/// For a program in a language that runs one thread at a time.
+const NO_THREADS: &str = "a program in Python runs each element in a process of its own, since one interpreter runs one thread at a \
+     time: leave --ppn out";
+
 /// Set for the process that is started first: the deployment file, which it looks at before any other is started.
 pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
+
+/// As the system gives the first thread of a process.
+const THREAD_STACK_BYTES: usize = 8 << 20;
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -61,6 +69,9 @@ pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<Run
     if let Ok(text) = std::env::var(DEPLOY_VARIABLE) {
         let config: ProcessConfig = serde_json::from_str(&text)
             .map_err(|error| Error::Input(format!("{DEPLOY_VARIABLE} is no valid configuration: {error}")))?;
+        if kind == StackKind::Thread && !config.threads.is_empty() {
+            return Err(Error::Usage(NO_THREADS.into()));
+        }
         return run_real(mains, config, fits);
     }
     match SimulateConfig::from_environment(None)? {
@@ -77,29 +88,60 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
     if let Some(file) = std::env::var_os(CHECK_VARIABLE) {
         Deployment::read(Path::new(&file))?.check_program(mains, fits)?;
     }
-    let function = &config.spec.function;
-    let main = mains.get(function).ok_or_else(|| Error::Input(unknown_function(mains, function)))?.clone();
-    fits(&config.spec).map_err(Error::Input)?;
+    let specs: Vec<ProcessSpec> = std::iter::once(&config.spec).chain(&config.threads).cloned().collect();
+    let main_of = |spec: &ProcessSpec| {
+        fits(spec).map_err(Error::Input)?;
+        let main = mains.get(&spec.function).ok_or_else(|| Error::Input(unknown_function(mains, &spec.function)))?;
+        Ok(main.clone())
+    };
+    let all_mains = specs.iter().map(main_of).collect::<Result<Vec<Main>, Error>>()?;
     if let Some(file) = std::env::var_os(ASKED_VARIABLE) {
         let cannot = |error| Error::Input(format!("{ASKED_VARIABLE} is {}: {error}", file.to_string_lossy()));
         std::fs::write(&file, "").map_err(cannot)?;
     }
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
     let secret = Secret::find_or_make().map_err(|error| Error::Connect(error.to_string()))?;
-    let mut world = NetProcess::new(config, secret).map_err(|error| Error::Connect(error.to_string()))?;
-    if let Some(text) = std::env::var_os(PROCESSOR_VARIABLE) {
-        let text = text.to_string_lossy();
-        let wrong = |_| {
-            let remedy = "give one that the process may use, from 0 on, or unset the variable";
-            Error::Input(format!("{PROCESSOR_VARIABLE} is '{text}', which is not the number of a processor: {remedy}"))
-        };
-        let processor = text.parse().map_err(wrong)?;
-        world
-            .bind(processor)
-            .map_err(|error| Error::Usage(format!("processor {processor} cannot be used: {error}")))?;
-    }
-    main(Process::new(Box::new(world)))?;
+    let processors = processors_to_use(specs.len())?;
+    let configs = specs.into_iter().map(|spec| ProcessConfig { spec, threads: Vec::new(), ..config.clone() });
+    let worlds = NetProcess::beside_one_another(configs.collect(), &secret);
+    let worlds = worlds.map_err(|error| Error::Connect(error.to_string()))?;
+    let run = |(mut world, (main, processor)): (NetProcess, (Main, Option<usize>))| {
+        if let Some(processor) = processor {
+            let cannot = |error| Error::Usage(format!("processor {processor} cannot be used: {error}"));
+            world.bind(processor).map_err(cannot)?;
+        }
+        main(Process::new(Box::new(world)))
+    };
+    let mut all = worlds.into_iter().zip(all_mains.into_iter().zip(processors));
+    let first = all.next().expect("a process of its own");
+    // An element has the stack that it would have as a process.
+    let stack = |name: usize| thread::Builder::new().name(format!("process-{name}")).stack_size(THREAD_STACK_BYTES);
+    thread::scope(|scope| {
+        let start = |(number, one)| stack(number).spawn_scoped(scope, move || run(one));
+        let threads = (1..).zip(all).map(start).collect::<Result<Vec<_>, _>>();
+        let threads = threads.map_err(|error| Error::Connect(format!("cannot start a thread: {error}")))?;
+        let outcome = run(first);
+        let others = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        // Each is waited for. That of a thread that failed first may be what another one fails of.
+        let others: Vec<Result<(), Error>> = others.collect();
+        std::iter::once(outcome).chain(others).find(Result::is_err).unwrap_or(Ok(()))
+    })?;
     Ok(RunReport::default())
+}
+
+/// The processor that each thread is to use alone, if they are to.
+///
+/// # Errors
+/// If the variable does not say so many.
+fn processors_to_use(threads: usize) -> Result<Vec<Option<usize>>, Error> {
+    let Some(text) = std::env::var_os(PROCESSOR_VARIABLE) else { return Ok(vec![None; threads]) };
+    let text = text.to_string_lossy();
+    let numbers = text.split(',').map(|number| number.parse().ok()).collect::<Vec<Option<usize>>>();
+    if numbers.len() == threads && numbers.iter().all(Option::is_some) {
+        return Ok(numbers);
+    }
+    let remedy = "give one that the process may use, from 0 on, for each of its threads with commas between, or unset the variable";
+    Err(Error::Input(format!("{PROCESSOR_VARIABLE} is '{text}', which is not the number of a processor: {remedy}")))
 }
 
 /// Runs all processes of a deployment in virtual time.

@@ -166,7 +166,7 @@ impl Parts {
         let hosts = || platform.hosts().iter().enumerate();
         let addresses = hosts().map(|(number, host)| (host.name.clone(), IpAddr::V4(address(number)))).collect();
         let number = |name: &str| hosts().position(|(_, host)| host.name == name).expect("it was looked for");
-        let mut deployed = deployed(&self.processes, program, &addresses, folder, number);
+        let mut deployed = deployed(&self.processes, 1, program, &addresses, folder, number);
         for one in &mut deployed {
             one.start_s *= slower;
             one.kill_s = one.kill_s.map(|kill_s| kill_s * slower);

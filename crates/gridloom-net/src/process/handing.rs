@@ -1,0 +1,100 @@
+//! How a process gives letters to its siblings, threads of the same process, and takes theirs.
+
+use std::io;
+
+use gridloom_base::time::MILLISECOND_NS;
+use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
+
+use super::siblings::{Handed, Siblings, What};
+use super::world::{NetProcess, ProcessConfig};
+use crate::identity::Secret;
+
+impl NetProcess {
+    /// Processes that are threads of this one.
+    ///
+    /// # Errors
+    /// As [`NetProcess::new`].
+    pub fn beside_one_another(configs: Vec<ProcessConfig>, secret: &Secret) -> io::Result<Vec<NetProcess>> {
+        let made = configs.into_iter().map(|config| NetProcess::new(config, secret.clone()));
+        let mut all = made.collect::<io::Result<Vec<NetProcess>>>()?;
+        let own = |one: &NetProcess| (one.spec().host.clone(), one.acceptor.bell.clone());
+        let siblings = Siblings::of(all.iter().map(own).collect());
+        all.iter_mut().zip(siblings).for_each(|(one, siblings)| one.siblings = siblings);
+        Ok(all)
+    }
+
+    /// A connection with the sibling that listens there.
+    pub(super) fn meet(&mut self, host: &str, port: u16) -> Option<PeerId> {
+        let to = self.siblings.find(host, port)?;
+        let name = format!("{}@{}", self.spec().function, self.spec().host);
+        let handed = self.siblings.open(to, name);
+        let peer = format!("{}@{host}:{port}", self.spec().function);
+        Some(self.join_sibling(peer, handed))
+    }
+
+    fn join_sibling(&mut self, name: String, handed: Handed) -> PeerId {
+        let connection = handed.connection;
+        let peer = self.peers.join_sibling(name, handed);
+        self.siblings.peers.insert(connection, peer);
+        peer
+    }
+
+    /// Takes in what siblings have put; whether there was anything.
+    pub(super) fn take_handed(&mut self) -> bool {
+        let came = self.siblings.take();
+        let any = !came.is_empty();
+        for (connection, what) in came {
+            match (what, self.siblings.peers.get(&connection).copied()) {
+                (What::Opens { by, name, under_way }, _) => {
+                    _ = self.join_sibling(name, Handed::opened(connection, by, under_way));
+                }
+                (What::Letter(letter), Some(from)) => {
+                    if let Some(handed) = self.peers.sibling(from) {
+                        handed.came(letter.payload.len() as u64);
+                    }
+                    self.inbox.push_back(Incoming::Letter { from, letter });
+                }
+                (What::Closes, Some(peer)) => {
+                    self.siblings.peers.remove(&connection);
+                    self.peers.part_sibling(peer);
+                    let why = format!("{} has closed it", self.describe(peer));
+                    self.ended(peer, why);
+                }
+                // It was closed here.
+                (What::Letter(_) | What::Closes, None) => {}
+            }
+        }
+        any
+    }
+
+    /// Whether a letter for that sibling is to be offered again later.
+    pub(super) fn is_full_sibling(&self, peer: PeerId) -> bool {
+        self.peers.sibling(peer).is_some_and(Handed::is_full)
+    }
+
+    /// Gives that sibling a letter.
+    pub(super) fn hand_over(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        let Some(handed) = self.peers.sibling(peer) else { return Err(self.closed(peer)) };
+        let bytes = letter.payload.len() as u64;
+        handed.goes(bytes);
+        self.siblings.put(handed, What::Letter(letter));
+        self.spin.sent(bytes);
+        Ok(())
+    }
+
+    /// As [`NetProcess::hand_over`], when there is room.
+    pub(super) fn hand_over_in_turn(&mut self, peer: PeerId, letter: Letter) -> Result<(), ProcessError> {
+        while self.is_full_sibling(peer) {
+            self.wait(Some(self.now() + MILLISECOND_NS));
+        }
+        self.hand_over(peer, letter)
+    }
+
+    /// Closes the connection with a sibling; what was put there still arrives.
+    pub(super) fn part_sibling(&mut self, peer: PeerId) {
+        if let Some(handed) = self.peers.part_sibling(peer) {
+            self.siblings.peers.remove(&handed.connection);
+            self.siblings.put(&handed, What::Closes);
+        }
+    }
+}

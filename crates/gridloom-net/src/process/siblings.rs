@@ -1,0 +1,161 @@
+//! Threads of one process that are processes of a deployment each: letters between them go by pointer.
+//!
+//! Each thread has a post, into which its siblings put letters. A thread that waits looks at its post as it does at the memory of near
+//! peers, and says there when it sleeps; its siblings then ring as the acceptor does.
+//!
+//! **Promise:** a letter is moved and not copied, and no system call is made for it unless its receiver sleeps. A thread that ends closes its
+//! connections behind its letters, also by a panic.
+//! **Limit:** [`SEND_BYTES_MAX`] of a connection and direction may be on their way, as of other connections.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom_base::limits::SEND_BYTES_MAX;
+use gridloom_process::{Letter, PeerId};
+
+/// Bytes on their way, for the dialler's direction and the other one.
+pub(super) type UnderWay = Arc<[AtomicU64; 2]>;
+
+pub(super) enum What {
+    Opens { by: usize, name: String, under_way: UnderWay },
+    Letter(Letter),
+    Closes,
+}
+
+/// What comes to a thread from its siblings.
+struct Post {
+    host: String,
+    ports: Mutex<Vec<u16>>,
+    /// Each with its connection.
+    letters: Mutex<VecDeque<(u64, What)>>,
+    has_letters: AtomicBool,
+    sleeps: AtomicBool,
+    bell: Arc<OwnedFd>,
+}
+
+impl Post {
+    fn put(&self, connection: u64, what: What) {
+        let mut letters = lock(&self.letters);
+        letters.push_back((connection, what));
+        self.has_letters.store(true, Ordering::SeqCst);
+        drop(letters);
+        if self.sleeps.load(Ordering::SeqCst) && self.sleeps.swap(false, Ordering::SeqCst) {
+            // A bell that is full rings.
+            let _ = rustix::io::write(&*self.bell, &[0]);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection with a sibling.
+pub(super) struct Handed {
+    to: usize,
+    pub(super) connection: u64,
+    under_way: UnderWay,
+    /// The own direction.
+    direction: usize,
+}
+
+impl Handed {
+    /// The other end of one that was opened there.
+    pub(super) fn opened(connection: u64, by: usize, under_way: UnderWay) -> Handed {
+        Handed { to: by, connection, under_way, direction: 1 }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.under_way[self.direction].load(Ordering::Relaxed) > SEND_BYTES_MAX
+    }
+
+    /// So many bytes go there.
+    pub(super) fn goes(&self, bytes: u64) {
+        self.under_way[self.direction].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many have come from there.
+    pub(super) fn came(&self, bytes: u64) {
+        self.under_way[1 - self.direction].fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The threads beside a process; none for most.
+#[derive(Default)]
+pub(super) struct Siblings {
+    own: usize,
+    posts: Arc<Vec<Post>>,
+    connections: u64,
+    /// By connection.
+    pub(super) peers: BTreeMap<u64, PeerId>,
+}
+
+impl Siblings {
+    /// One for each of these hosts, with what wakes the process there. None of them listens or is connected yet.
+    pub(super) fn of(processes: Vec<(String, Arc<OwnedFd>)>) -> Vec<Siblings> {
+        let post = |(host, bell)| Post {
+            host,
+            ports: Mutex::default(),
+            letters: Mutex::default(),
+            has_letters: AtomicBool::new(false),
+            sleeps: AtomicBool::new(false),
+            bell,
+        };
+        let posts: Arc<Vec<Post>> = Arc::new(processes.into_iter().map(post).collect());
+        (0..posts.len()).map(|own| Siblings { own, posts: posts.clone(), ..Siblings::default() }).collect()
+    }
+
+    /// Another one that listens there.
+    pub(super) fn find(&self, host: &str, port: u16) -> Option<usize> {
+        let is_it =
+            |(at, post): &(usize, &Post)| *at != self.own && post.host == host && lock(&post.ports).contains(&port);
+        self.posts.iter().enumerate().find(is_it).map(|(at, _)| at)
+    }
+
+    /// Opens a connection with that one, under that name.
+    pub(super) fn open(&mut self, to: usize, name: String) -> Handed {
+        self.connections += 1;
+        let (connection, under_way) = ((self.own as u64) << 32 | self.connections, UnderWay::default());
+        self.posts[to].put(connection, What::Opens { by: self.own, name, under_way: under_way.clone() });
+        Handed { to, connection, under_way, direction: 0 }
+    }
+
+    /// What has come since the last time.
+    pub(super) fn take(&self) -> VecDeque<(u64, What)> {
+        let Some(post) = self.posts.get(self.own).filter(|post| post.has_letters.load(Ordering::SeqCst)) else {
+            return VecDeque::new();
+        };
+        let mut letters = lock(&post.letters);
+        post.has_letters.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *letters)
+    }
+
+    pub(super) fn put(&self, handed: &Handed, what: What) {
+        self.posts[handed.to].put(handed.connection, what);
+    }
+
+    pub(super) fn are_there(&self) -> bool {
+        self.posts.len() > 1
+    }
+
+    pub(super) fn listens(&self, port: u16) {
+        if let Some(post) = self.posts.get(self.own) {
+            lock(&post.ports).push(port);
+        }
+    }
+
+    /// They ring from now on.
+    pub(super) fn sleeps(&self) {
+        if let Some(post) = self.posts.get(self.own) {
+            post.sleeps.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn is_awake(&self) {
+        if let Some(post) = self.posts.get(self.own) {
+            post.sleeps.store(false, Ordering::SeqCst);
+        }
+    }
+}
