@@ -1,5 +1,5 @@
-//! Two users of one machine start grids of the same file and name. Each is a process with another number; no account is made, but it takes
-//! root to be one.
+//! Two users of one machine start grids of the same file and name, also in one Slurm. Each is a process with another number; no account is
+//! made, but it takes root to be one. Slurm knows only numbers with an account: those of two that each Debian has.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -9,12 +9,14 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::up::{HEAD, Lab, host, path};
+use super::up_slurm::Slurm;
 use crate::support::{gridloom, skipped, succeeds};
 
 /// A user by number, with a home folder.
 struct User {
     id: u32,
     home: PathBuf,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl User {
@@ -22,7 +24,7 @@ impl User {
         let home = lab.folder.join(id.to_string());
         std::fs::create_dir(&home).unwrap();
         chown(&home, Some(id), Some(id)).unwrap();
-        User { id, home }
+        User { id, home, variables: lab.variables.clone() }
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -30,6 +32,7 @@ impl User {
         // Each makes a secret of its own.
         command.env_remove("GRIDLOOM_SECRET").env("HOME", &self.home).env_remove("XDG_STATE_HOME");
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR").env_remove("XDG_CACHE_HOME");
+        command.envs(self.variables.iter().cloned());
         command.uid(self.id).gid(self.id).current_dir("/");
         command
     }
@@ -71,7 +74,48 @@ fn grids_of_two_users_with_one_name_share_a_machine_and_nothing_else() {
         assert_eq!((&last["grid"], &last["servers"]), (&"grid".into(), &1.into()), "{last}");
         last["agent"].as_str().unwrap().to_string()
     });
-    for (user, agent) in users.iter().zip(&agents) {
+    check_apart(&users, &agents);
+}
+
+#[test]
+fn grids_of_two_users_share_a_slurm_and_nothing_else() {
+    if !rustix::process::geteuid().is_root() {
+        skipped("two users of one Slurm: only root can be two users");
+        return;
+    }
+    let accounts = ["daemon", "games"].map(|name| {
+        let id = Command::new("id").args(["-u", name]).output().unwrap();
+        String::from_utf8(id.stdout).unwrap().trim().parse::<u32>().ok()
+    });
+    let [Some(one), Some(other)] = accounts else {
+        skipped("two users of one Slurm: there are no accounts 'daemon' and 'games'");
+        return;
+    };
+    let Some(slurm) = Slurm::start() else { return };
+    let lab = slurm.lab("slurm-users", "OFFER");
+    let file = lab.folder.join("grid.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("role = ", "sbatch = \"--nodes=2 --time=60\", role = ")).unwrap();
+    let users = [one, other].map(|id| User::new(&lab, id));
+    if users[0].command(&["--version"]).output().is_err() {
+        skipped("two users of one Slurm: the program stands where only root can run it");
+        return;
+    }
+    // Both have both nodes.
+    let agents = users.each_ref().map(|user| {
+        let up = user.command(&["up", path(&file), "--slurm", "--json"]);
+        let last: Value = succeeds(up).lines().last().map(|line| serde_json::from_str(line).unwrap()).unwrap();
+        assert_eq!((&last["grid"], &last["servers"]), (&"grid".into(), &2.into()), "{last}");
+        last["agent"].as_str().unwrap().to_string()
+    });
+    let owners = succeeds(slurm.command("squeue", &["--noheader", "--format=%U %N", "--sort=i"]));
+    assert_eq!(owners, format!("{one} n[1-2]\n{other} n[1-2]\n"));
+    check_apart(&users, &agents);
+}
+
+/// Two grids run: each user has its own, and ends its own.
+fn check_apart(users: &[User; 2], agents: &[String; 2]) {
+    for (user, agent) in users.iter().zip(agents) {
         let called = succeeds(user.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
         assert_eq!(called, "y = [2.0,4.0]\n");
         for private in [".config/gridloom/secret", ".local/state/gridloom/up", ".local/state/gridloom/host"] {
