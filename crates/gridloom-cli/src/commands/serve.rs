@@ -76,6 +76,17 @@ pub struct Options {
     server: ServerOptions,
 }
 
+/// Refuses words that this command does not take.
+pub fn check_words(words: &[String]) -> Result<()> {
+    let command = <Options as clap::Args>::augment_args(clap::Command::new("serve").no_binary_name(true));
+    let why = match command.try_get_matches_from(words) {
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    let first = why.lines().next().unwrap_or_default();
+    bail!("'gridloom serve' does not take that: {}", first.trim_start_matches("error: "))
+}
+
 /// The server, whatever it offers.
 #[derive(clap::Args)]
 pub struct ServerOptions {

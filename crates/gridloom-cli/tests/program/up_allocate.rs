@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -16,6 +17,17 @@ fn lab(slurm: &Slurm, name: &str, sbatch: &str) -> Lab {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("role = ", &format!("sbatch = \"{sbatch}\", role = "))).unwrap();
     lab
+}
+
+/// Jobs end within.
+const ENDED_WITHIN: Duration = Duration::from_secs(120);
+
+/// Until no more jobs than that wait or run.
+fn wait_for_jobs(slurm: &Slurm, most: usize) {
+    let until = Instant::now() + ENDED_WITHIN;
+    while jobs(slurm).lines().count() > most {
+        assert!(Instant::now() < until, "jobs do not end: {}", jobs(slurm));
+    }
 }
 
 /// Numbers and states of the jobs that wait or run.
@@ -47,7 +59,7 @@ fn an_allocation_is_asked_for_and_given_back() {
     for part in ["agent", "server-n1", "server-n2"] {
         process_ended(pid(&parts[part]));
     }
-    while !jobs(&slurm).is_empty() {}
+    wait_for_jobs(&slurm, 0);
 }
 
 #[test]
@@ -65,11 +77,51 @@ fn what_slurm_refuses_is_said_and_nothing_is_left() {
         let (code, why) = said(up(&lab, &[]));
         assert!(code == 1 && why.contains(told), "{why}");
         assert_eq!(said(lab.command(&["down"])).0, 1, "nothing is known of it");
-        while !jobs(&slurm).is_empty() {}
+        wait_for_jobs(&slurm, 0);
     }
     let none = slurm.lab("asks-nothing", "OFFER");
     let (code, why) = said(up(&none, &[]));
     assert!(code == 1 && why.contains("give a host the property sbatch"), "{why}");
+}
+
+#[test]
+fn a_job_waits_for_nodes_that_are_down() {
+    let Some(slurm) = Slurm::start() else { return };
+    let set = |state: &str| {
+        succeeds(slurm.command("scontrol", &["update", "NodeName=n2", &format!("State={state}"), "Reason=test"]));
+    };
+    set("DOWN");
+    let lab = lab(&slurm, "down", "--nodes=2 --time=60");
+    let mut command = up(&lab, &["--json"]);
+    let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let waits = errors
+        .filter(|line| line.contains(" waits since "))
+        .find(|line| line.contains("DOWN") || line.ends_with("NodeLimit"));
+    assert!(waits.is_some(), "Slurm has never said so");
+    set("RESUME");
+    assert!(waiting.wait().unwrap().success());
+    assert_eq!(lab.status().1, 0);
+}
+
+#[test]
+fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
+    let Some(slurm) = Slurm::start() else { return };
+    let lab = lab(&slurm, "mistakes", "--nodes=2");
+    let file = lab.folder.join("grid.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (properties, told) in [
+        ("serve = \"--run-code --cheap\"", "'gridloom serve' does not take that: unexpected argument '--cheap' found"),
+        ("serve = \"--run-code\", code = \"missing\"", "missing': No such file"),
+        ("serve = \"--run-code\", code = \"empty\"", "has no file that could be sent"),
+    ] {
+        std::fs::create_dir_all(lab.folder.join("empty")).unwrap();
+        let (begin, rest) = text.split_once("serve = ").unwrap();
+        let (_, end) = rest.split_once("\", ").unwrap();
+        std::fs::write(&file, format!("{begin}{properties}, {end}")).unwrap();
+        let (code, why) = said(up(&lab, &[]));
+        assert!(code == 1 && why.contains(told) && !why.contains("has taken the job"), "{why}");
+    }
 }
 
 #[test]
@@ -79,7 +131,7 @@ fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
     let lab = lab(&slurm, "waits", "--nodes=1 --time=60");
     let (code, why) = said(up(&lab, &["--queue-wait", "0.1"]));
     assert!(code == 1 && why.contains("has not started within 0.1 s: "), "{why}");
-    while jobs(&slurm).lines().count() > 1 {}
+    wait_for_jobs(&slurm, 1);
     let mut command = up(&lab, &["--json"]);
     let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 use super::up::{HEAD, Lab, host, pid};
 use super::{up_slurm, up_ssh};
-use crate::support::{said, succeeds};
+use crate::support::{process_ended, said, succeeds};
 
 /// `found` says whether Python would find that file, `version` which folder the server has.
 const SENT: &str = r#"Module sent;
@@ -111,6 +112,67 @@ fn copies_are_bounded_and_that_of_a_server_stays() {
     assert_eq!(copies(&home), 6);
     let first = lab.status().0["server-a"]["code"].as_str().unwrap().to_string();
     assert!(home.join(".cache/gridloom/code").join(first).join("package/one.py").exists());
+}
+
+#[test]
+fn a_copy_that_is_damaged_is_replaced() {
+    let lab = Lab::new("code-damaged", &[host("head", HEAD), host("a", SERVER)].concat());
+    write_folder(&lab, 1);
+    let (lines, _) = lab.json(lab.up());
+    let home = lab.folder.join("hosts/a");
+    let copy = home.join(".cache/gridloom/code").join(code_of(&lines)["hash"].as_str().unwrap());
+    for damage in [
+        |copy: &Path| std::fs::write(copy.join("sent.idl"), "").unwrap(),
+        |copy: &Path| {
+            std::fs::remove_file(copy.join("package/one.py")).unwrap();
+        },
+    ] {
+        damage(&copy);
+        let (lines, code) = lab.json(lab.up());
+        assert_eq!((code, &code_of(&lines)["sent_to"]), (0, &json!(["a"])), "{lines:?}");
+        assert!(copy.join("package/one.py").exists());
+        assert!(std::fs::read_to_string(copy.join("sent.idl")).unwrap().contains("Define version"));
+    }
+    // What Python leaves there is no damage.
+    std::fs::create_dir_all(copy.join("package/__pycache__")).unwrap();
+    std::fs::write(copy.join("package/__pycache__/one.cpython-311.pyc"), "").unwrap();
+    let (lines, _) = lab.json(lab.up());
+    assert_eq!((&code_of(&lines)["held_by"], copies(&home)), (&json!(["a"]), 1));
+}
+
+/// What tells other hosts with the same home folder that a server uses a copy.
+#[test]
+fn a_server_holds_its_copy() {
+    let lab = Lab::new("code-held", &[host("head", HEAD), host("a", SERVER)].concat());
+    write_folder(&lab, 1);
+    let (lines, _) = lab.json(lab.up());
+    let used = format!(".used-{}", code_of(&lines)["hash"].as_str().unwrap());
+    let file = lab.folder.join("hosts/a/.cache/gridloom/code").join(used);
+    let file = std::fs::File::options().read(true).write(true).open(file).unwrap();
+    assert!(flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
+    let server = pid(&lab.status().0["server-a"]);
+    succeeds(lab.command(&["down"]));
+    process_ended(server);
+    flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+}
+
+#[test]
+fn what_gitignore_leaves_out_is_named_and_no_server_serves_it() {
+    let lab = Lab::new("code-ignored", &[host("head", HEAD), host("a", SERVER)].concat());
+    write_folder(&lab, 1);
+    let ignored = lab.folder.join("program/.gitignore");
+    std::fs::write(&ignored, "*.txt\n").unwrap();
+    let (lines, code) = lab.json(lab.up());
+    assert_eq!((code, &code_of(&lines)["ignored"]), (0, &json!(["large.txt"])), "{lines:?}");
+    std::fs::write(&ignored, "*.idl\n").unwrap();
+    let (code, why) = said(lab.up());
+    assert!(code == 1 && why.contains("serve names 'sent.idl'") && why.contains("is not sent"), "{why}");
+    std::fs::write(lab.folder.join("program/.gridloomignore"), "!sent.idl\n").unwrap();
+    let output = lab.up().output().unwrap();
+    assert!(output.status.success());
+    std::fs::write(&ignored, "*.idl\nlarge.txt\npackage/\n").unwrap();
+    let text = succeeds(lab.up());
+    assert!(text.contains("\n  left out by .gitignore or .gridloomignore: large.txt, package\n"), "{text}");
 }
 
 #[test]

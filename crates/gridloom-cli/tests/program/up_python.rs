@@ -87,3 +87,21 @@ fn where_python_lacks_a_package_no_server_starts() {
     succeeds(lab.up());
     assert_eq!(lab.status().1, 0);
 }
+
+#[test]
+fn a_server_is_not_drained_for_a_python_that_lacks_something() {
+    let lab = lab("unfit-restart");
+    for host in ["a", "b"] {
+        write_python(&venv(&lab, host), "3.12.9", &packages("2.3.1"));
+    }
+    succeeds(lab.up());
+    let (before, _) = lab.status();
+    write_python(&venv(&lab, "a"), "3.12.9", &json!({ "gridloom": "1", "numpy": null }));
+    let mut restart = lab.up();
+    restart.arg("--restart");
+    let (lines, code) = lab.json(restart);
+    let failed = lines.iter().find(|line| line["host"] == "a").unwrap();
+    assert!(code == 3 && failed["error"].as_str().unwrap().contains("has no package numpy"), "{lines:?}");
+    let (after, code) = lab.status();
+    assert_eq!((code, pid(&before["server-a"])), (0, pid(&after["server-a"])), "{after}");
+}

@@ -32,17 +32,19 @@ const SOON: Duration = Duration::from_secs(10);
 /// The reason is said again after.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 /// Reasons that no waiting changes, by squeue's manual page.
-const NEVER: [&str; 9] = [
+const NEVER: [&str; 8] = [
     "AccountNotAllowed",
     "BadConstraints",
     "DependencyNeverSatisfied",
     "InvalidAccount",
     "InvalidQOS",
-    "PartitionNodeLimit",
     "PartitionTimeLimit",
     "QOSNotAllowed",
     "QOSTimeLimit",
 ];
+
+/// The job asks for more nodes than its partition has, or for some that are down and may come back.
+const NODE_LIMIT: &str = "PartitionNodeLimit";
 
 /// The words of 'sbatch' in a file of hosts: those of the first host that has some.
 pub fn words(file: &Path) -> Result<Vec<String>> {
@@ -97,9 +99,13 @@ pub fn submit(words: &[String]) -> Result<String> {
 pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
     let (begun, mut said) = (Instant::now(), None::<(String, Instant)>);
     loop {
-        let (state, reason) = match state_of(job)? {
-            Told::State(state, reason) => (state, reason),
-            Told::Nothing(why) => ("PENDING".into(), format!("Slurm does not answer: {why}")),
+        let (state, reason, is_never) = match state_of(job)? {
+            Told::Job(found) => {
+                let is_never =
+                    NEVER.contains(&found.reason.as_str()) || found.reason == NODE_LIMIT && found.is_too_large();
+                (found.state, found.reason, is_never)
+            }
+            Told::Nothing(why) => ("PENDING".into(), format!("Slurm does not answer: {why}"), false),
         };
         match state.as_str() {
             "RUNNING" => return Ok(()),
@@ -107,7 +113,7 @@ pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
             _ => bail!("the job {job} has ended before it could be used: {state}"),
         }
         ensure!(
-            !NEVER.contains(&reason.as_str()),
+            !is_never,
             "Slurm never starts the job {job}: {reason}\n  remedy: correct the property 'sbatch'; 'sinfo' shows partitions, nodes and limits"
         );
         let waited = begun.elapsed();
@@ -143,19 +149,52 @@ pub fn release(job: &str) -> Result<()> {
 
 /// What Slurm says of a job.
 enum Told {
-    State(String, String),
+    Job(Found),
     /// It does not answer.
     Nothing(String),
+}
+
+struct Found {
+    state: String,
+    reason: String,
+    /// Nodes that it asks for, at least.
+    nodes: u64,
+    /// The partitions that may have it.
+    partitions: Vec<String>,
+}
+
+impl Found {
+    fn read(line: &str) -> Option<Found> {
+        let [state, reason, nodes, partitions] = line.split('|').collect::<Vec<_>>()[..] else { return None };
+        let partitions = partitions.split(',').map(str::to_string).collect();
+        Some(Found { state: state.into(), reason: reason.into(), nodes: nodes.parse().unwrap_or(0), partitions })
+    }
+
+    /// Whether none of its partitions has so many nodes, or lets a job have them. What Slurm does not tell may change.
+    fn is_too_large(&self) -> bool {
+        self.partitions.iter().all(|partition| nodes_at_most(partition).is_some_and(|most| self.nodes > most))
+    }
+}
+
+/// Nodes that a job can have of a partition when all of them are up.
+fn nodes_at_most(partition: &str) -> Option<u64> {
+    let mut command = command("scontrol");
+    command.args(["--oneliner", "show", "partition", partition]);
+    let output = output_of(command).ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let field = |key: &str| text.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.parse::<u64>().ok());
+    let total = field("TotalNodes=")?;
+    Some(field("MaxNodes=").map_or(total, |most| most.min(total)))
 }
 
 /// State and reason.
 fn state_of(job: &str) -> Result<Told> {
     let mut command = command("squeue");
-    command.args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%r"]);
+    command.args(["--noheader", "--states=all", "--jobs", job, "--format=%T|%r|%D|%P"]);
     let output = output_of(command)?;
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if let Some((state, reason)) = said.lines().next().and_then(|line| line.split_once('|')) {
-        return Ok(Told::State(state.to_string(), reason.to_string()));
+    if let Some(found) = said.lines().next().and_then(Found::read) {
+        return Ok(Told::Job(found));
     }
     ensure!(
         !output.status.success() && !errors.contains("Invalid job id"),

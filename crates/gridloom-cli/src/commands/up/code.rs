@@ -4,8 +4,11 @@
 //! same, so the BLAKE3 hash of the archive is one of the content: names, bytes, and which files can be executed.
 //!
 //! **Invariant:** what begins with a dot is never sent: `.git` and `.venv`, and files such as `.env`, which hold passwords.
+//!
+//! What the folder's files `.gitignore` and `.gridloomignore` name is left out, by the rules of git (crate `ignore`, that of ripgrep).
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,6 +16,8 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom_base::size::size_text;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use serde_json::{Value, json};
 
 use crate::commands::{count, print_line};
@@ -32,9 +37,20 @@ pub struct Code {
     pub archive: Vec<u8>,
     /// Paths in the folder, and sizes.
     files: Vec<(PathBuf, u64)>,
-    /// Links to folders, which are not followed.
-    left_out: Vec<PathBuf>,
+    left_out: Vec<LeftOut>,
+    /// Files and folders that a file of [`IGNORE_FILES`] names.
+    ignored: Vec<PathBuf>,
 }
+
+/// What is not sent although nothing says so.
+#[derive(Debug, PartialEq, Eq)]
+struct LeftOut {
+    path: PathBuf,
+    why: String,
+}
+
+/// Files that say what is not sent; what a later one says counts more.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".gridloomignore"];
 
 impl Code {
     /// Reads the folder.
@@ -42,8 +58,7 @@ impl Code {
     /// # Errors
     /// If it has no files, too many, or too large ones.
     pub fn pack(folder: &Path) -> Result<Code> {
-        let mut found = Walk { root: folder, files: BTreeMap::new(), left_out: Vec::new() };
-        found.enter(Path::new(""))?;
+        let found = Walk::of(folder)?;
         found.check()?;
         let mut archive = tar::Builder::new(Vec::new());
         let mut files = Vec::new();
@@ -60,7 +75,7 @@ impl Code {
         }
         let archive = archive.into_inner().context("code")?;
         let hash = hash_of(&archive);
-        Ok(Code { folder: folder.into(), hash, archive, files, left_out: found.left_out })
+        Ok(Code { folder: folder.into(), hash, archive, files, left_out: found.left_out, ignored: found.ignored })
     }
 
     fn bytes(&self) -> u64 {
@@ -70,9 +85,10 @@ impl Code {
     pub fn json(&self, sent: &[String], held: &[String]) -> Value {
         let files: Vec<_> =
             self.files.iter().map(|(path, bytes)| json!({ "path": path.to_string_lossy(), "bytes": bytes })).collect();
-        let left_out: Vec<_> = self.left_out.iter().map(|path| path.to_string_lossy()).collect();
+        let left_out: Vec<_> = self.left_out.iter().map(|left| left.path.to_string_lossy()).collect();
+        let ignored: Vec<_> = self.ignored.iter().map(|path| path.to_string_lossy()).collect();
         json!({ "code": self.folder.to_string_lossy(), "hash": self.hash, "bytes": self.bytes(), "files": files,
-                "left_out": left_out, "sent_to": sent, "held_by": held })
+                "left_out": left_out, "ignored": ignored, "sent_to": sent, "held_by": held })
     }
 
     /// For people.
@@ -95,10 +111,53 @@ impl Code {
                 print_line(&format!("  and {more} more, which are no larger; --json lists all"))?;
             }
         }
-        for link in &self.left_out {
-            gridloom_base::say!("gridloom: code: '{}' is a link to a folder, and was left out", link.display());
+        for LeftOut { path, why } in &self.left_out {
+            gridloom_base::say!("gridloom: code: '{}' {why}, and was left out", path.display());
+        }
+        if !sent.is_empty() && !self.ignored.is_empty() {
+            print_line(&format!("  left out by .gitignore or .gridloomignore: {}", self.ignored_text()))?;
         }
         Ok(())
+    }
+
+    fn ignored_text(&self) -> String {
+        let shown = self.ignored.iter().take(SHOWN).map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let more = self.ignored.len().checked_sub(SHOWN).filter(|more| *more > 0);
+        let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+        format!("{}{more}", shown.join(", "))
+    }
+}
+
+/// The hash of a copy as it is now: that of its name, unless it was changed.
+pub fn hash_of_copy(copy: &Path) -> Result<String> {
+    Ok(Code::pack(copy)?.hash)
+}
+
+/// What would be sent of folders, each of which is looked through once.
+#[derive(Default)]
+pub struct Sent(RefCell<BTreeMap<PathBuf, BTreeSet<PathBuf>>>);
+
+impl Sent {
+    /// Whether a word is a file of that folder that is sent.
+    ///
+    /// # Errors
+    /// If it is one that is not.
+    pub fn has(&self, folder: &Path, word: &str) -> Result<bool> {
+        if !is_inside(folder, word) {
+            return Ok(false);
+        }
+        let mut known = self.0.borrow_mut();
+        if !known.contains_key(folder) {
+            known.insert(folder.into(), Walk::of(folder)?.files.into_keys().collect());
+        }
+        let inner: PathBuf = Path::new(word).components().filter(|part| *part != Component::CurDir).collect();
+        ensure!(
+            known[folder].contains(&inner),
+            "serve names '{word}', which is in the folder of 'code' but is not sent: its name or that of a folder of it begins with a dot, or \
+             .gitignore or .gridloomignore leaves it out; '!{}' in .gridloomignore brings back what these leave out",
+            inner.display()
+        );
+        Ok(true)
     }
 }
 
@@ -128,7 +187,7 @@ pub fn code_folder(file: &Path, code: &str) -> Result<PathBuf> {
 }
 
 /// Whether a word is a file of that folder.
-pub fn is_inside(folder: &Path, word: &str) -> bool {
+fn is_inside(folder: &Path, word: &str) -> bool {
     Path::new(word).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
         && folder.join(word).is_file()
 }
@@ -148,7 +207,10 @@ struct Walk<'a> {
     root: &'a Path,
     /// By their paths in the folder.
     files: BTreeMap<PathBuf, Found>,
-    left_out: Vec<PathBuf>,
+    left_out: Vec<LeftOut>,
+    ignored: Vec<PathBuf>,
+    /// What files of [`IGNORE_FILES`] say, of the folders from the root to the one that is looked through.
+    rules: Vec<Gitignore>,
 }
 
 struct Found {
@@ -157,9 +219,18 @@ struct Found {
 }
 
 impl Walk<'_> {
+    fn of(root: &Path) -> Result<Walk<'_>> {
+        let mut walk =
+            Walk { root, files: BTreeMap::new(), left_out: Vec::new(), ignored: Vec::new(), rules: Vec::new() };
+        walk.enter(Path::new(""))?;
+        walk.ignored.sort();
+        Ok(walk)
+    }
+
     fn enter(&mut self, inner: &Path) -> Result<()> {
         let folder = self.root.join(inner);
         let at = || format!("code: {}", folder.display());
+        self.rules.push(rules_of(&folder)?);
         for entry in fs::read_dir(&folder).with_context(at)? {
             let entry = entry.with_context(at)?;
             let (name, path) = (entry.file_name(), inner.join(entry.file_name()));
@@ -168,10 +239,18 @@ impl Walk<'_> {
                 continue;
             }
             let is_link = entry.file_type().with_context(at)?.is_symlink();
-            // A link that leads nowhere has nothing that could be sent.
-            let Ok(metadata) = fs::metadata(entry.path()) else { continue };
-            if metadata.is_dir() && is_link {
-                self.left_out.push(path);
+            let metadata = match fs::metadata(entry.path()) {
+                Ok(metadata) => metadata,
+                Err(error) => {
+                    let why = if is_link { "is a link that leads nowhere" } else { "cannot be read" };
+                    self.left_out.push(LeftOut { path, why: format!("{why} ({error})") });
+                    continue;
+                }
+            };
+            if self.is_ignored(&path, metadata.is_dir()) {
+                self.ignored.push(path);
+            } else if metadata.is_dir() && is_link {
+                self.left_out.push(LeftOut { path, why: "is a link to a folder".into() });
             } else if metadata.is_dir() && !entry.path().join("pyvenv.cfg").exists() {
                 self.enter(&path)?;
             } else if metadata.is_file() {
@@ -184,7 +263,15 @@ impl Walk<'_> {
                 );
             }
         }
+        self.rules.pop();
         Ok(())
+    }
+
+    /// The rules of the innermost folder that say something of a path count.
+    fn is_ignored(&self, path: &Path, is_folder: bool) -> bool {
+        let whole = self.root.join(path);
+        let matches = self.rules.iter().rev().map(|rules| rules.matched(&whole, is_folder));
+        matches.into_iter().find(|found| !found.is_none()).is_some_and(|found| matches!(found, Match::Ignore(_)))
     }
 
     fn check(&self) -> Result<()> {
@@ -204,6 +291,18 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// What the files of a folder say that are not sent.
+fn rules_of(folder: &Path) -> Result<Gitignore> {
+    let mut rules = GitignoreBuilder::new(folder);
+    for file in IGNORE_FILES.map(|name| folder.join(name)).iter().filter(|file| file.is_file()) {
+        // A line that means nothing to git is left out, as by git.
+        if let Some(error) = rules.add(file).filter(ignore::Error::is_io) {
+            bail!("code: {}: {error}", file.display());
+        }
+    }
+    rules.build().with_context(|| format!("code: what {} leaves out", folder.display()))
 }
 
 #[cfg(test)]
@@ -234,7 +333,37 @@ mod tests {
             let code = Code::pack(folder).unwrap();
             let files: Vec<_> = code.files.iter().map(|(path, _)| path.to_str().unwrap()).collect();
             assert_eq!((files, code.bytes()), (sent.to_vec(), 18));
-            assert_eq!(code.left_out, [Path::new("link")]);
+            let mut left: Vec<_> =
+                code.left_out.iter().map(|left| (left.path.to_str().unwrap(), &left.why[..])).collect();
+            left.sort_unstable();
+            let [("broken", broken), ("link", "is a link to a folder")] = left[..] else { panic!("{left:?}") };
+            assert!(broken.starts_with("is a link that leads nowhere (No such file"), "{broken}");
+            assert_eq!(hash_of_copy(folder).unwrap(), code.hash);
+            let sent = Sent::default();
+            assert!(sent.has(folder, "functions.py").unwrap() && sent.has(folder, "./package/data.txt").unwrap());
+            assert!(!sent.has(folder, "--run-code").unwrap() && !sent.has(folder, "../functions.py").unwrap());
+            for left in [".env", "env/a.py"] {
+                let why = sent.has(folder, left).unwrap_err().to_string();
+                assert!(why.contains(left) && why.contains("is not sent"), "{why}");
+            }
+        });
+    }
+
+    #[test]
+    fn files_that_git_ignores_are_left_out_and_named() {
+        let files =
+            ["a.py", "built.so", "kept.so", "data/field.bin", "package/b.py", "package/notes.txt", "package/own/c.log"];
+        with_folder("ignored", &files, |folder| {
+            fs::write(folder.join(".gitignore"), "*.so\n/data/\n# none\n[\n").unwrap();
+            fs::write(folder.join(".gridloomignore"), "!kept.so\n*.log\n").unwrap();
+            fs::write(folder.join("package/.gitignore"), "notes.txt\n!c.log\n").unwrap();
+            let code = Code::pack(folder).unwrap();
+            let files: Vec<_> = code.files.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+            assert_eq!(files, ["a.py", "kept.so", "package/b.py", "package/own/c.log"]);
+            assert_eq!(code.ignored, ["built.so", "data", "package/notes.txt"].map(Path::new));
+            assert_eq!(code.ignored_text(), "built.so, data, package/notes.txt");
+            let why = Sent::default().has(folder, "built.so").unwrap_err().to_string();
+            assert!(why.contains("'!built.so' in .gridloomignore"), "{why}");
         });
     }
 

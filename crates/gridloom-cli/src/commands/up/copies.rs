@@ -5,10 +5,11 @@
 //!    HASH/                          a folder that was sent: whole, and never changed by Gridloom
 //!    .lock                          held while one is received: hosts may share this folder
 //!    .part                          one that is being unpacked
+//!    .used-HASH                     locked by each server that uses the copy, also by one on another host
 //! ```
 //!
-//! **Invariants:** a copy gets its name when it is whole, and when its bytes have the hash that it is named by. A copy that a server uses is
-//! not removed. Of the others, the last few stay.
+//! **Invariants:** a copy gets its name when it is whole, and when its bytes have the hash that it is named by. A copy with another content is
+//! replaced before a server starts with it. A copy that a server uses is not removed. Of the others, the last few stay.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -18,8 +19,9 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::code::{CODE_BYTES_MAX, hash_of, is_hash};
+use super::code::{CODE_BYTES_MAX, hash_of, hash_of_copy, is_hash};
 
 /// Copies that stay though no server uses them: the next grid may have the same folder.
 const KEPT: usize = 4;
@@ -41,16 +43,17 @@ pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> 
     let folder = folder()?;
     let at = || format!("copies of programs in '{}'", folder.display());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(at)?;
-    let is_there = || {
-        let lock = File::create(folder.join(".lock"))?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        let is_there = copy.is_dir();
+    let is_there = |how: FlockOperation| {
+        let lock = lock_file(&folder.join(".lock"))?;
+        flock(&lock, how)?;
+        // A disk or a function may have damaged it.
+        let is_there = copy.is_dir() && hash_of_copy(&copy).is_ok_and(|found| found == hash);
         if is_there {
             touch(&copy)?;
         }
         io::Result::Ok((is_there, lock))
     };
-    if is_there().with_context(at)?.0 {
+    if is_there(FlockOperation::LockShared).with_context(at)?.0 {
         return Ok(true);
     }
     ensure!(bytes <= ARCHIVE_BYTES_MAX, "a folder of {bytes} bytes is too large: at most {ARCHIVE_BYTES_MAX}");
@@ -58,14 +61,14 @@ pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> 
     input.take(bytes).read_to_end(&mut archive).context("standard input")?;
     ensure!(hash_of(&archive) == hash, "the folder has not come whole: {} of {bytes} bytes", archive.len());
     // Not while it comes: a client that has gone would keep all others waiting. Another may have brought it meanwhile.
-    let (is_there, _lock) = is_there().with_context(at)?;
+    let (is_there, _lock) = is_there(FlockOperation::LockExclusive).with_context(at)?;
     if is_there {
         return Ok(true);
     }
     let part = folder.join(".part");
     remove(&part).with_context(at)?;
     fs::DirBuilder::new().mode(0o700).create(&part).with_context(at)?;
-    let unpacked = unpack(&archive, &part).and_then(|()| fs::rename(&part, &copy));
+    let unpacked = unpack(&archive, &part).and_then(|()| put(&part, &copy));
     if unpacked.is_err() {
         // A disk that is full gets its room back.
         let _ = remove(&part);
@@ -77,6 +80,43 @@ pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> 
     Ok(false)
 }
 
+/// In place of one that is damaged, if there is one.
+fn put(part: &Path, copy: &Path) -> io::Result<()> {
+    if copy.exists() {
+        let damaged = part.with_file_name(".damaged");
+        remove(&damaged)?;
+        fs::rename(copy, &damaged)?;
+        fs::rename(part, copy)?;
+        return remove(&damaged);
+    }
+    fs::rename(part, copy)
+}
+
+/// Marks a copy of a folder or of the program as used until the process that inherits this has ended, for all hosts that share it. `None` if
+/// its file system knows no locks: then only what is written down of the process says so.
+pub fn hold(copy: &Path) -> Option<File> {
+    let file = lock_file(&used_file(copy)?).ok()?;
+    flock(&file, FlockOperation::LockShared).ok()?;
+    fcntl_setfd(&file, FdFlags::empty()).ok()?;
+    Some(file)
+}
+
+/// Whether a process holds it.
+fn is_held(copy: &Path) -> bool {
+    let Some(file) = used_file(copy).filter(|file| file.exists()) else { return false };
+    let free = lock_file(&file).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
+    !free
+}
+
+fn used_file(copy: &Path) -> Option<PathBuf> {
+    Some(copy.with_file_name(format!(".used-{}", copy.file_name()?.to_str()?)))
+}
+
+/// Open for both kinds of lock, which NFS wants to be.
+fn lock_file(file: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(file)
+}
+
 fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
     let mut archive = tar::Archive::new(archive);
     archive.set_preserve_mtime(false);
@@ -86,11 +126,16 @@ fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
 /// Removes copies of the program that no part uses, but for the last, if this program is such a copy. `used` are files.
 pub fn remove_old_programs(used: &[PathBuf]) -> io::Result<()> {
     let own = std::env::current_exe()?;
-    let Some(folder) = own.parent().filter(|folder| folder.ends_with(".cache/gridloom/bin")) else { return Ok(()) };
+    let Some(folder) = program_copy(&own).and_then(|own| own.parent()) else { return Ok(()) };
     touch(&own)?;
     let names = used.iter().chain([&own]).filter(|file| file.parent() == Some(folder));
     let names: Vec<String> = names.filter_map(|file| Some(file.file_name()?.to_str()?.to_string())).collect();
     remove_old(folder, |name| name.starts_with("gridloom-"), &names, PROGRAMS_KEPT)
+}
+
+/// The program's file, if it is a copy that was sent.
+pub fn program_copy(program: &PathBuf) -> Option<&PathBuf> {
+    Some(program).filter(|program| program.parent().is_some_and(|folder| folder.ends_with(".cache/gridloom/bin")))
 }
 
 /// Removes those that nothing uses, but for the last.
@@ -108,7 +153,11 @@ fn remove_old(folder: &Path, is_copy: impl Fn(&str) -> bool, used: &[String], ke
     }
     unused.sort();
     let old = unused.len().saturating_sub(kept);
-    unused[..old].iter().try_for_each(|(_, copy)| remove(copy))
+    for (_, copy) in unused[..old].iter().filter(|(_, copy)| !is_held(copy)) {
+        remove(copy)?;
+        used_file(copy).iter().try_for_each(|file| remove(file))?;
+    }
+    Ok(())
 }
 
 fn remove(copy: &Path) -> io::Result<()> {
@@ -145,9 +194,16 @@ mod tests {
         }
         fs::create_dir_all(folder.join("another")).unwrap();
         touch(&folder.join(name(1))).unwrap();
-        remove_old(&folder, is_hash, &[name(0), name(7)], KEPT).unwrap();
-        let left: Vec<u64> = (0..8).filter(|number| folder.join(name(*number)).exists()).collect();
-        assert_eq!(left, [0, 1, 4, 5, 6, 7]);
+        // As by a process of another host.
+        let held = hold(&folder.join(name(2))).unwrap();
+        let left = || {
+            remove_old(&folder, is_hash, &[name(0), name(7)], KEPT).unwrap();
+            (0..8).filter(|number| folder.join(name(*number)).exists()).collect::<Vec<u64>>()
+        };
+        assert_eq!(left(), [0, 1, 2, 4, 5, 6, 7]);
+        drop(held);
+        assert_eq!(left(), [0, 1, 4, 5, 6, 7]);
+        assert!(!folder.join(format!(".used-{}", name(2))).exists());
         assert!(folder.join("another").exists());
         fs::remove_dir_all(&folder).unwrap();
     }

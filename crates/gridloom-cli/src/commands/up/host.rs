@@ -33,8 +33,10 @@ use super::copies;
 use super::folders::state_folder;
 use super::plan::{AGENT, CPUS};
 use super::process::{Process, stop, wait_for};
-use super::python::{Environment, Unfit};
-use super::request::{Action, Answer, CODE, Launch, PartState, Refusal, Reply, Request, Start, State, Stay, VERSION};
+use super::python::{Asked, Environment, Unfit};
+use super::request::{
+    Action, Answer, CODE, Launch, PartState, Python, Refusal, Reply, Request, Start, State, Stay, VERSION,
+};
 use super::slurm::CPUS_VARIABLE;
 use super::stay::stay;
 use crate::commands::{hide_memory, print_line};
@@ -97,6 +99,11 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<
                 copies::receive(hash, *bytes, rest, || used().into_iter().filter_map(|used| used.code).collect())?;
             return Ok(Reply::Received { was_there });
         }
+        if let Action::Python(Python { asked, code, folder }) = &request.action {
+            let (_, found) = look(asked, code.as_deref(), folder.as_deref())?;
+            found.check()?;
+            return Ok(Reply::Python(found));
+        }
         let host = Host::open(&request)?;
         if let Action::Start(Start { stay: Some(stay), parts, .. }) = &request.action {
             let mut labels = Vec::new();
@@ -146,9 +153,11 @@ impl Host {
                     copies::remove_old_programs(&used).context("old copies of Gridloom")?;
                 }
                 let labels: Vec<String> = start.parts.iter().map(|part| part.label.clone()).collect();
-                self.lock(&labels).and_then(|_held| self.start(&start))
+                // It may take a while: other commands look at these parts meanwhile.
+                let pythons = start.parts.iter().map(|launch| python_of(launch, &start)).collect();
+                self.lock(&labels).and_then(|_held| self.start(&start, pythons))
             }
-            Action::Receive { .. } => unreachable!("it is about no part"),
+            Action::Receive { .. } | Action::Python(_) => unreachable!("it is about no part"),
             Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
             Action::Drain { labels, wait_s } => self.drain(&labels, Duration::from_secs_f64(wait_s)),
             Action::End { labels, grace_s } => {
@@ -173,16 +182,18 @@ impl Host {
     }
 
     /// Starts the parts one after the other, as the agent must run before a server. Stops at the first that fails.
-    fn start(&self, start: &Start) -> Result<Vec<PartState>> {
+    fn start(&self, start: &Start, pythons: Vec<Result<Option<Found>>>) -> Result<Vec<PartState>> {
         let mut states = Vec::new();
-        for launch in &start.parts {
-            let mut state = match self.running(&launch.label)? {
+        for (launch, python) in start.parts.iter().zip(pythons) {
+            let state = match self.running(&launch.label)? {
                 Some(running) if running.drains => bail!("'{}' drains: start it again when it has ended", launch.label),
-                Some(_) => self.look(&launch.label)?,
-                None => self.start_one(launch, start)?,
+                // Its Python was good enough for it: it is told what that lacks.
+                Some(_) => {
+                    let python = python.ok().flatten().map(|(_, found)| found);
+                    PartState { python, ..self.look(&launch.label)? }
+                }
+                None => self.start_one(launch, start, python?)?,
             };
-            // That of one that runs was good enough for it: it is told what it lacks.
-            state.python = state.python.or_else(|| python_of(launch, start).ok().flatten().map(|(_, found)| found));
             let is_failed = state.state == State::Failed;
             states.push(state);
             if is_failed {
@@ -192,8 +203,7 @@ impl Host {
         Ok(states)
     }
 
-    fn start_one(&self, launch: &Launch, start: &Start) -> Result<PartState> {
-        let python = python_of(launch, start)?;
+    fn start_one(&self, launch: &Launch, start: &Start, python: Option<Found>) -> Result<PartState> {
         python.iter().try_for_each(|(_, found)| found.check())?;
         let log = self.new_log(&launch.label)?;
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
@@ -215,10 +225,13 @@ impl Host {
         }
         command.arg("--json").env(SECRET_VARIABLE, &start.secret);
         command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).stdout(out).stderr(log);
-        let folder = working_folder(start)?;
+        let folder = working_folder(start.folder.as_deref())?;
         command.current_dir(&folder).env("PWD", &folder);
         // Signals to this command's group are not for it.
         command.process_group(0);
+        // The part inherits them.
+        let _held: Vec<File> =
+            code.iter().chain(copies::program_copy(&program)).filter_map(|copy| copies::hold(copy)).collect();
         let mut child = command.spawn().with_context(|| format!("'{}' in '{}'", launch.label, folder.display()))?;
         let record = |process| {
             let (grid_id, code) = (self.grid_id.clone(), launch.code.clone());
@@ -379,17 +392,25 @@ impl Host {
     }
 }
 
-/// The Python that runs the functions of a part, and what it has.
-fn python_of(launch: &Launch, start: &Start) -> Result<Option<(PathBuf, Environment)>> {
-    let Some(asked) = &launch.python else { return Ok(None) };
-    let file = asked.file(&working_folder(start)?)?;
-    let code = launch.code.as_deref().map(copies::path).transpose()?;
-    Ok(Some((file.clone(), asked.look(&file, code.as_deref())?)))
+/// An interpreter, and what it has.
+type Found = (PathBuf, Environment);
+
+/// The Python that runs the functions of a part.
+fn python_of(launch: &Launch, start: &Start) -> Result<Option<Found>> {
+    let asked = launch.python.as_ref();
+    asked.map(|asked| look(asked, launch.code.as_deref(), start.folder.as_deref())).transpose()
 }
 
-fn working_folder(start: &Start) -> Result<PathBuf> {
+fn look(asked: &Asked, code: Option<&str>, folder: Option<&str>) -> Result<Found> {
+    let file = asked.file(&working_folder(folder)?)?;
+    let code = code.map(copies::path).transpose()?;
+    let found = asked.look(&file, code.as_deref())?;
+    Ok((file, found))
+}
+
+fn working_folder(folder: Option<&str>) -> Result<PathBuf> {
     let home = std::env::home_dir().context("this user has no home folder")?;
-    Ok(start.folder.as_deref().map_or(home.clone(), |folder| home.join(folder)))
+    Ok(folder.map_or(home.clone(), |folder| home.join(folder)))
 }
 
 /// What parts of this user's grids use that run, also on other hosts that have the same home folder.

@@ -9,7 +9,9 @@ mod down;
 mod drain;
 mod fault;
 mod folders;
+mod heard;
 mod host;
+mod passing;
 mod pbs;
 mod plan;
 mod process;
@@ -47,9 +49,9 @@ use serde_json::{Value, json};
 use super::{absolute, count, hide_memory, print_json, print_line};
 use code::Code;
 use fault::Trouble;
-use plan::{AGENT, Planned, Reach};
-use python::{Asked, Environment, skews, usual};
-use request::{Action, CODE, Launch, PartState, Start, State};
+use plan::{AGENT, Planned, Reach, plan_file};
+use python::{Asked, Environment, LOOK_WITHIN, skews, usual};
+use request::{Action, CODE, Launch, PartState, Python, Start, State};
 use source::{Found, Source};
 use state::{Grid, Host};
 
@@ -116,8 +118,6 @@ fn parse_words(text: &str) -> Result<Words, String> {
 
 /// Seconds beyond --wait for what a host does besides waiting.
 const SLACK_S: f64 = 20.0;
-/// Seconds that a folder may take on its way.
-const SEND_S: u64 = 600;
 /// Exit status if some hosts failed.
 const SOME_FAILED: u8 = 3;
 
@@ -133,7 +133,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let before = Grid::read(&name)?;
     let known: Vec<String> = before.iter().flat_map(|grid| &grid.hosts).map(|host| host.name.clone()).collect();
     let mut grid = grid_of(&name, before, options)?;
-    match options.source.allocate(&mut grid).and_then(|()| start(options, grid.clone(), &known)) {
+    let check = || {
+        let hosts = plan_file(&options.file, &options.reach(), options.trust_this_network)?;
+        packed(&hosts).map(drop)
+    };
+    match options.source.allocate(&mut grid, check).and_then(|()| start(options, grid.clone(), &known)) {
         Err(error) if known.is_empty() => {
             // What has failed before anything was started leaves no job behind.
             match Grid::read(&name)?.filter(|grid| grid.hosts.is_empty()) {
@@ -148,12 +152,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// Starts what the file has. `known` are hosts that the grid had before.
 fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCode> {
     let name = before.name.clone();
-    let reach = Reach { ssh: options.ssh.0.clone(), connect_s: options.connect_timeout };
-    let found = options.source.find(&options.file, &before, &reach, options.trust_this_network)?;
+    let found = options.source.find(&options.file, &before, &options.reach(), options.trust_this_network)?;
     let Found { hosts, gone } = found;
     before.hosts.retain(|host| !gone.contains(&host.name));
-    let codes: BTreeSet<&Path> = hosts.iter().filter_map(|host| host.code.as_deref()).collect();
-    let codes = codes.into_iter().map(Code::pack).collect::<Result<Vec<Code>>>()?;
+    let codes = packed(&hosts)?;
     let mut up = Up {
         grid: recorded(before, &hosts),
         secret: Secret::find_text_or_make()?,
@@ -201,6 +203,18 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
         ),
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_FAILED) })
+}
+
+impl Options {
+    fn reach(&self) -> Reach {
+        Reach { ssh: self.ssh.0.clone(), connect_s: self.connect_timeout }
+    }
+}
+
+/// The folders that go to these hosts.
+fn packed(hosts: &[Planned]) -> Result<Vec<Code>> {
+    let codes: BTreeSet<&Path> = hosts.iter().filter_map(|host| host.code.as_deref()).collect();
+    codes.into_iter().map(Code::pack).collect()
 }
 
 /// The grid as it was, or a new one.
@@ -257,8 +271,9 @@ impl Up<'_> {
     /// Drains and starts one server after the other. Stops at the first that fails: the next ones might fail as well.
     fn restart_servers(&self, hosts: &[Planned], agent: &str) -> Result<Vec<Trouble>> {
         for host in hosts.iter().filter(|host| host.server.is_some()) {
-            // Where the new folder finds no room, the server goes on with the old one.
-            let troubles = match self.give(host).and_then(|_| self.drain(host)) {
+            // Where the new folder finds no room, or Python lacks something, the server goes on as it is.
+            let ready = self.give(host).and_then(|code| self.check_python(host, code));
+            let troubles = match ready.and_then(|()| self.drain(host)) {
                 Ok(()) => self.start_servers(std::slice::from_ref(host), agent)?,
                 Err(trouble) => {
                     self.tell(host, Err(&trouble))?;
@@ -270,6 +285,14 @@ impl Up<'_> {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Refuses a Python with which the server would not start.
+    fn check_python(&self, host: &Planned, code: Option<&Code>) -> Result<(), Trouble> {
+        let Some(asked) = host.server.as_ref().and_then(|server| server.python.clone()) else { return Ok(()) };
+        let python = Python { asked, code: code.map(|code| code.hash.clone()), folder: host.folder.clone() };
+        let limit = LOOK_WITHIN + Duration::from_secs_f64(SLACK_S);
+        host.target.python(&host.name, &self.grid.request(Action::Python(python)), limit).map(drop)
     }
 
     fn drain(&self, host: &Planned) -> Result<(), Trouble> {
@@ -331,8 +354,7 @@ impl Up<'_> {
             return Ok(Some(code));
         }
         let receive = Action::Receive { hash: code.hash.clone(), bytes: code.archive.len() as u64 };
-        let limit = Duration::from_secs(SEND_S);
-        let had = host.target.give(&host.name, &self.grid.request(receive), &code.archive, limit)?;
+        let had = host.target.give(&host.name, &self.grid.request(receive), &code.archive)?;
         given().push((host.name.clone(), code.hash.clone(), had));
         Ok(Some(code))
     }
@@ -385,7 +407,7 @@ impl Up<'_> {
             wait_s: self.options.wait,
             stay: self.options.source.stay(host),
         };
-        let limit = Duration::from_secs_f64(self.options.wait + SLACK_S);
+        let limit = LOOK_WITHIN + Duration::from_secs_f64(self.options.wait + SLACK_S);
         let states = host.target.ask(&host.name, &self.grid.request(Action::Start(start)), limit)?;
         match states.iter().find(|state| state.state != State::Runs) {
             None => {

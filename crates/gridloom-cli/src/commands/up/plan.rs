@@ -8,13 +8,14 @@ use gridloom::{Roles, ServerRole};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::spec::read_platform;
 
-use super::code::{code_folder, is_inside};
+use super::code::{Sent, code_folder};
 use super::folders::check_name;
 use super::python::Asked;
 use super::remote::{Target, Way};
 use super::request::{CODE, Launch};
 use super::slurm::Step;
 use super::ssh::Ssh;
+use crate::commands::serve::check_words;
 
 /// Label of the agent among the parts of a host.
 pub const AGENT: &str = "agent";
@@ -123,6 +124,17 @@ pub fn plan_nodes(
     planned_all(file, &platform, sites.collect(), reach, trusts)
 }
 
+/// The same for a file before there is an allocation: its hosts stand for the nodes.
+pub fn plan_file(file: &Path, reach: &Reach, trusts: bool) -> Result<Vec<Planned>> {
+    let names = read_platform(file)?.hosts().iter().map(|host| host.name.clone()).collect::<Vec<String>>();
+    let node = |name: &String| Node {
+        name: name.clone(),
+        address: name.clone(),
+        step: Some(Step { job: String::new(), node: name.clone() }),
+    };
+    plan_nodes(file, &names.iter().map(node).collect::<Vec<Node>>(), None, reach, trusts)
+}
+
 fn planned_all(
     file: &Path,
     platform: &Platform,
@@ -132,8 +144,9 @@ fn planned_all(
 ) -> Result<Vec<Planned>> {
     sites.retain(|site| site.is_agent || site.server.is_some());
     sites.sort_by_key(|site| !site.is_agent);
+    let sent = Sent::default();
     let hosts: Vec<Planned> =
-        sites.iter().map(|site| planned(file, platform, site, reach, trusts)).collect::<Result<_>>()?;
+        sites.iter().map(|site| planned(file, platform, site, reach, trusts, &sent)).collect::<Result<_>>()?;
     let mut labels: Vec<String> = hosts.iter().flat_map(Planned::labels).collect();
     labels.sort();
     if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -142,7 +155,7 @@ fn planned_all(
     Ok(hosts)
 }
 
-fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts: bool) -> Result<Planned> {
+fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts: bool, sent: &Sent) -> Result<Planned> {
     let host = &platform.hosts()[site.id.0 as usize];
     let properties = Properties { of: &host.properties };
     let at = |why: anyhow::Error| {
@@ -201,13 +214,12 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
                 _ => server.slots.to_string(),
             };
             let mut words = vec!["serve".to_string()];
-            let in_code = |word: String| match &code {
-                Some(code) if is_inside(code, &word) => format!("{CODE}{word}"),
-                _ => word,
-            };
             let served = properties.served()?;
             let python = properties.python(&served);
-            words.extend(served.into_iter().map(in_code));
+            for word in served {
+                let is_sent = code.as_ref().map(|code| sent.has(code, &word)).transpose()?.unwrap_or_default();
+                words.push(if is_sent { format!("{CODE}{word}") } else { word });
+            }
             words.extend(["--name".into(), server_name.clone(), "--slots".into(), slots]);
             words.extend(properties.get("memory").into_iter().flat_map(|size| ["--memory".into(), size.to_string()]));
             words.extend(server.plain.then(|| "--plain".to_string()));
@@ -291,7 +303,10 @@ impl Properties<'_> {
                 bail!("serve has {word}, which 'gridloom up' says itself: leave it out")
             }
             Some(word) => bail!("serve has {word}: it is a property of the host, '{}'", word.trim_start_matches('-')),
-            None => Ok(words),
+            None => {
+                check_words(&words).with_context(|| format!("serve = '{text}'"))?;
+                Ok(words)
+            }
         }
     }
 }

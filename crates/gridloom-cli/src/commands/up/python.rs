@@ -1,8 +1,10 @@
 //! The Python of a host: its version and those of packages, and in which of them hosts and this machine differ.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,8 @@ use serde_json::{Value, json};
 
 use super::code::{PYTHON_PATH, python_path};
 use super::fault::last;
+use super::heard::Heard;
+use super::process::{Process, stop, wait_for};
 
 /// Which Python a server uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +39,11 @@ pub struct Environment {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The package without which no function of Python runs.
 const OWN: &str = "gridloom";
+
+/// A Python has answered within. On a file system that many nodes share, the first start takes a while.
+pub const LOOK_WITHIN: Duration = Duration::from_secs(60);
+/// When it has ended, its last words are there within: a process that it has left may hold its output open.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Python of the year 2015 prints it, too.
 const SCRIPT: &str = r#"
@@ -69,12 +78,17 @@ impl Asked {
     /// What that interpreter has of the packages. It looks in the folder of the program first.
     ///
     /// # Errors
-    /// [`Unfit`] if there is no such interpreter, or if it does not run.
+    /// [`Unfit`] if there is no such interpreter, or if it does not run or answer.
     pub fn look(&self, file: &Path, code: Option<&Path>) -> Result<Environment> {
+        self.look_within(file, code, LOOK_WITHIN)
+    }
+
+    fn look_within(&self, file: &Path, code: Option<&Path>, within: Duration) -> Result<Environment> {
         let names = std::iter::once(OWN).chain(self.packages.iter().map(String::as_str));
         let mut command = Command::new(file);
         // The folder in which this runs has no part in it.
         command.args(["-c", SCRIPT]).args(names).current_dir("/").stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         if let Some(code) = code {
             command.env(PYTHON_PATH, python_path(code)?);
         }
@@ -83,12 +97,20 @@ impl Asked {
             remedy: "install it, or name an interpreter or a virtual environment there with the property 'python'"
                 .into(),
         };
-        let output = command.output().map_err(|error| unfit(error.to_string()))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let found = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
-        match found {
-            Some(found) if output.status.success() => Ok(found),
-            _ => Err(unfit(last(&String::from_utf8_lossy(&output.stderr))).into()),
+        let mut child = command.spawn().map_err(|error| unfit(error.to_string()))?;
+        let said = Heard::of(child.stdout.take().expect("a pipe"), |_| false);
+        let errors = Heard::of(child.stderr.take().expect("a pipe"), |_| false);
+        let mut left = vec![Process::of(child.id())?];
+        wait_for(&mut left, Instant::now() + within)?;
+        if !left.is_empty() {
+            stop(&mut child);
+            return Err(unfit(format!("it has not answered within {} s", within.as_secs_f64())).into());
+        }
+        let status = child.wait()?;
+        [&said, &errors].into_iter().for_each(|heard| heard.wait(Some(LAST_WORDS_WITHIN)));
+        match said.text().lines().last().and_then(|line| serde_json::from_str(line).ok()) {
+            Some(found) if status.success() => Ok(found),
+            _ => Err(unfit(last(&errors.text())).into()),
         }
     }
 }
@@ -256,6 +278,20 @@ mod tests {
         let Unfit { why, remedy } = why.unwrap_err();
         assert_eq!(why, "its Python '/venv/bin/python' (3.11.2) has no package numpy, scipy");
         assert!(remedy.starts_with("run '/venv/bin/python -m pip install numpy scipy' there"), "{remedy}");
+    }
+
+    #[test]
+    fn an_interpreter_that_does_not_answer_is_ended() {
+        let file = std::env::temp_dir().join(format!("gridloom-silent-{}", std::process::id()));
+        std::fs::write(&file, "#!/bin/sh\nsleep 1000\n").unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let asked = Asked { interpreter: None, packages: Vec::new() };
+        let why = asked.look_within(&file, None, Duration::from_millis(50)).unwrap_err();
+        assert!(
+            why.is::<Unfit>() && why.to_string().ends_with("does not run: it has not answered within 0.05 s"),
+            "{why}"
+        );
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

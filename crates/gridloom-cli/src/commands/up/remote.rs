@@ -3,12 +3,12 @@
 //! What is sent goes through the standard input of a command that reaches the host. The ways to reach one are `ssh` and `slurm`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use gridloom_net::identity::SECRET_VARIABLE;
@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Fault, Said, Trouble, last};
 use super::folders::step_log;
+use super::heard::Heard;
+use super::passing::Passing;
+use super::python::Environment;
 use super::request::{Action, Answer, PartState, Refusal, Reply, Request, VERSION};
 use super::slurm::Step;
 use super::ssh::Ssh;
@@ -82,8 +85,11 @@ impl Way {
 
 /// Exit status of a shell that finds no such program.
 const NOT_FOUND: i32 = 127;
-/// A copy of this program may be so long on its way.
-const SEND_WITHIN: Duration = Duration::from_secs(600);
+/// So much is written at once.
+const PART_BYTES: usize = 64 << 10;
+/// Of a host that gets this program: nothing passes for so long, or no answer comes after the last byte. ssh and the network hold some of
+/// what has passed.
+const SILENT_AT_MOST: Duration = Duration::from_secs(120);
 /// Seconds until a step of Slurm runs.
 const STEP_S: u32 = 60;
 
@@ -116,15 +122,29 @@ impl Target {
     pub fn ask(&self, host: &str, request: &Request, limit: Duration) -> Result<Vec<PartState>, Trouble> {
         match self.ask_with(host, request, &[], limit)? {
             Reply::Parts(states) => Ok(states),
-            Reply::Received { .. } => unreachable!("it was asked about parts, by a program of this version"),
+            Reply::Received { .. } | Reply::Python(_) => {
+                unreachable!("it was asked about parts, by a program of this version")
+            }
         }
     }
 
     /// Gives the host the folder of a program, unless it has a copy. Gives whether it had.
-    pub fn give(&self, host: &str, request: &Request, archive: &[u8], limit: Duration) -> Result<bool, Trouble> {
-        match self.ask_with(host, request, archive, limit)? {
+    pub fn give(&self, host: &str, request: &Request, archive: &[u8]) -> Result<bool, Trouble> {
+        match self.ask_with(host, request, archive, SILENT_AT_MOST)? {
             Reply::Received { was_there } => Ok(was_there),
-            Reply::Parts(_) => unreachable!("it was asked about a folder, by a program of this version"),
+            Reply::Parts(_) | Reply::Python(_) => {
+                unreachable!("it was asked about a folder, by a program of this version")
+            }
+        }
+    }
+
+    /// What the Python of a server has.
+    pub fn python(&self, host: &str, request: &Request, limit: Duration) -> Result<Environment, Trouble> {
+        match self.ask_with(host, request, &[], limit)? {
+            Reply::Python(found) => Ok(found),
+            Reply::Parts(_) | Reply::Received { .. } => {
+                unreachable!("it was asked about Python, by a program of this version")
+            }
         }
     }
 
@@ -163,7 +183,8 @@ impl Target {
         let errors = errors.transpose().map_err(|error| trouble(Fault::new(format!("{error:#}"), FULL)))?;
         let mut text = serde_json::to_string(request).expect("text and numbers");
         text.push('\n');
-        let mut input = text.as_bytes().chain(more);
+        let all = text.as_bytes().chain(more);
+        let mut input = Passing::new(all, host, "the folder of code", (text.len() + more.len()) as u64);
         let said = self.run(&command, &mut input, limit, errors.as_deref()).map_err(trouble)?;
         match said.output.lines().rev().find_map(read_answer).map(|answer| answer.result) {
             Some(Ok(reply)) => Ok(reply),
@@ -172,10 +193,7 @@ impl Target {
                 (Some(labels), Some(why)) => {
                     Ok(Reply::Parts(labels.iter().map(|label| PartState::lost(label, &why)).collect()))
                 }
-                _ => Err(Trouble {
-                    is_missing: said.code == Some(NOT_FOUND),
-                    ..trouble(no_answer(&said, program, &self.way))
-                }),
+                _ => Err(Trouble { is_missing: is_not_found(&said), ..trouble(no_answer(&said, program, &self.way)) }),
             },
         }
     }
@@ -195,8 +213,9 @@ impl Target {
         let trouble = |fault: Fault| fault.at(host, self.tried("sh, with this program as its input"));
         let unreadable =
             |error| trouble(Fault::new(format!("cannot read '{}': {error}", copy.file.display()), "install it"));
-        let mut file = File::open(&copy.file).map_err(unreadable)?;
-        let said = self.run(&command, &mut file, SEND_WITHIN, None).map_err(trouble)?;
+        let file = File::open(&copy.file).map_err(unreadable)?;
+        let mut input = Passing::new(file, host, "this program", copy.bytes as u64);
+        let said = self.run(&command, &mut input, SILENT_AT_MOST, None).map_err(trouble)?;
         match said.code {
             Some(0) => Ok(()),
             Some(73) if said.errors.contains("No space left") || said.errors.contains("quota exceeded") => {
@@ -208,8 +227,8 @@ impl Target {
         }
     }
 
-    /// Runs a command there, with that input; ends it after `limit` beside the time to connect. If it is to stay, it is left to itself
-    /// after its answer, and `stays` is the file of its standard error.
+    /// Runs a command there, with that input. It is ended if for `limit`, beside the time to connect, it has taken nothing of its input and
+    /// has not answered. If it is to stay, it is left to itself after its answer, and `stays` is the file of its standard error.
     fn run(&self, command: &str, input: &mut dyn Read, limit: Duration, stays: Option<&Path>) -> Result<Said, Fault> {
         let words = self.way.words();
         let cannot_run = |error: std::io::Error| {
@@ -235,9 +254,14 @@ impl Target {
         let output = Heard::of(stdout.expect("a pipe"), is_last);
         let errors = stderr.map(|pipe| Heard::of(pipe, |_| false));
         let pid = child.id();
-        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let (passes, has_passed) = std::sync::mpsc::channel::<()>();
         let guard = std::thread::spawn(move || {
-            let is_late = is_done.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            let is_late = loop {
+                match has_passed.recv_timeout(limit) {
+                    Ok(()) => {}
+                    Err(ended) => break ended == RecvTimeoutError::Timeout,
+                }
+            };
             if is_late {
                 // Its parent waits for it only after this thread: the number is still its own.
                 let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -245,13 +269,17 @@ impl Target {
             }
             is_late
         });
-        if let Some(stdin) = &mut stdin {
-            // A host that refuses closes the pipe: its status and its words say why.
-            let _ = std::io::copy(input, stdin).and_then(|_| stdin.flush());
+        let mut part = vec![0; PART_BYTES];
+        // A host that refuses closes the pipe: its status and its words say why.
+        while let (Some(stdin), Ok(bytes @ 1..)) = (&mut stdin, input.read(&mut part)) {
+            if stdin.write_all(&part[..bytes]).is_err() {
+                break;
+            }
+            let _ = passes.send(());
         }
         drop(stdin);
         output.wait(None);
-        drop(done);
+        drop(passes);
         let is_late = guard.join().unwrap_or(true);
         let code = match output.has_ended_early() {
             true => None,
@@ -268,63 +296,10 @@ impl Target {
         };
         let output = output.text();
         if is_late {
-            let why = format!("does not answer: nothing came within {} s", limit.as_secs());
+            let why = format!("does not answer: nothing has passed for {} s", limit.as_secs());
             return Err(Fault { may_run: true, ..Fault::new(why, "look after that host, or raise --wait") });
         }
         Ok(Said { code, output, errors })
-    }
-}
-
-/// What a pipe gives, until it is closed, or until its last line.
-struct Heard {
-    so_far: Arc<Mutex<SoFar>>,
-    /// Nothing is ever sent: it is closed with the pipe.
-    is_closed: Receiver<()>,
-}
-
-#[derive(Default)]
-struct SoFar {
-    bytes: Vec<u8>,
-    /// The last line came, and the pipe is open.
-    has_last: bool,
-}
-
-impl Heard {
-    fn of(pipe: impl Read + Send + 'static, is_last: impl Fn(&str) -> bool + Send + 'static) -> Heard {
-        let (closes, is_closed) = channel();
-        let so_far = Arc::new(Mutex::new(SoFar::default()));
-        let heard = so_far.clone();
-        std::thread::spawn(move || {
-            let _closes: Sender<()> = closes;
-            let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
-            // What came before an error is what there is.
-            while let Ok(1..) = pipe.read_until(b'\n', &mut line) {
-                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                heard.bytes.extend_from_slice(&line);
-                heard.has_last = is_last(&String::from_utf8_lossy(&line));
-                if heard.has_last {
-                    return;
-                }
-                line.clear();
-            }
-        });
-        Heard { so_far, is_closed }
-    }
-
-    /// Until the pipe is closed or has given its last line, or for so long.
-    fn wait(&self, limit: Option<Duration>) {
-        match limit {
-            None => _ = self.is_closed.recv(),
-            Some(limit) => _ = self.is_closed.recv_timeout(limit),
-        }
-    }
-
-    fn has_ended_early(&self) -> bool {
-        self.so_far.lock().unwrap_or_else(PoisonError::into_inner).has_last
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.so_far.lock().unwrap_or_else(PoisonError::into_inner).bytes).into_owned()
     }
 }
 
@@ -347,6 +322,11 @@ fn read_answer(line: &str) -> Option<Answer> {
     serde_json::from_str(line).ok()
 }
 
+/// Whether a login shell has found no such program. csh and tcsh exit with status 1 then.
+fn is_not_found(said: &Said) -> bool {
+    said.code == Some(NOT_FOUND) || said.code == Some(1) && last(&said.errors).ends_with(": Command not found.")
+}
+
 /// Why there is no answer of `gridloom host`.
 fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
     if let Some(fault) = way.failure(said) {
@@ -358,8 +338,9 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
     let has = |text: &str| said.errors.contains(text);
     let install =
         "install Gridloom there; name its program with the property 'gridloom', or let 'up' copy this one: send = true";
+    let is_missing = is_not_found(said);
     let (what, remedy) = match said.code {
-        Some(NOT_FOUND) => ("there is no program 'gridloom' on its path", install),
+        _ if is_missing => ("there is no program 'gridloom' on its path", install),
         Some(126) if has("Exec format error") || has("cannot execute binary file") => {
             ("the program is for another kind of machine", "build Gridloom for that machine and install it there")
         }
@@ -371,9 +352,8 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
         _ => ("it gave no answer", "try the same command by hand: it should print a line of JSON"),
     };
     let code = said.code.map_or("a signal".to_string(), |code| format!("exit status {code}"));
-    let program =
-        if said.code == Some(NOT_FOUND) && program != "gridloom" { format!(" ('{program}')") } else { String::new() };
-    let may_run = !matches!(said.code, Some(2 | 126 | NOT_FOUND));
+    let program = if is_missing && program != "gridloom" { format!(" ('{program}')") } else { String::new() };
+    let may_run = !is_missing && !matches!(said.code, Some(2 | 126));
     let said = if line.is_empty() { code } else { line };
     Fault { may_run, ..Fault::new(format!("{what}{program}: {said}"), remedy) }
 }
@@ -414,6 +394,17 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_takes_no_more_is_given_up() {
+        let ssh = vec!["sh".into(), "-c".into(), "head -c 100000 >/dev/null; exec sleep 1000".into()];
+        let mut target = target(ssh);
+        let Way::Ssh(ssh) = &mut target.way else { unreachable!("made above") };
+        ssh.connect_s = 0;
+        let mut input = std::io::repeat(b'x').take(1 << 20);
+        let fault = target.run("command", &mut input, Duration::from_millis(200), None).err().unwrap();
+        assert!(fault.may_run && fault.why.contains("nothing has passed for"), "{}", fault.why);
+    }
+
+    #[test]
     fn errors_of_ssh_have_names_and_remedies() {
         let meaning = |code: i32, errors: &str| {
             let said = Said { code: Some(code), output: String::new(), errors: errors.into() };
@@ -425,6 +416,7 @@ mod tests {
             (255, "Host key verification failed.\n", "host key", "log in once by hand"),
             (255, "ssh: Could not resolve hostname node-1: Name or service not known", "name is unknown", "address"),
             (127, "sh: 1: gridloom: not found", "no program 'gridloom'", "send = true"),
+            (1, "gridloom: Command not found.", "no program 'gridloom'", "send = true"),
             (2, "gridloom: unrecognized subcommand 'host'", "another version", "install"),
             (0, "", "gave no answer", "by hand"),
         ];

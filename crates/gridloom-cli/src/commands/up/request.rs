@@ -29,6 +29,8 @@ pub enum Action {
         hash: String,
         bytes: u64,
     },
+    /// Say what the Python of a part has, and refuse one that lacks something.
+    Python(Python),
     /// Look at these parts.
     Look {
         labels: Vec<String>,
@@ -49,7 +51,7 @@ impl Action {
     /// The parts that are looked at or ended; `None` if it is something else.
     pub fn labels(&self) -> Option<&[String]> {
         match self {
-            Action::Start(_) | Action::Receive { .. } => None,
+            Action::Start(_) | Action::Receive { .. } | Action::Python(_) => None,
             Action::Look { labels } | Action::Drain { labels, .. } | Action::End { labels, .. } => Some(labels),
         }
     }
@@ -66,6 +68,16 @@ pub struct Start {
     pub wait_s: f64,
     /// Stay until the parts have ended, which would end with this command.
     pub stay: Option<Stay>,
+}
+
+/// A Python that is looked at before a part is started with it.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Python {
+    pub asked: Asked,
+    /// Hash of the program's folder.
+    pub code: Option<String>,
+    /// Working directory; the user's home without it.
+    pub folder: Option<String>,
 }
 
 /// The allocation that parts run in.
@@ -109,6 +121,8 @@ pub enum Reply {
         /// A copy was there.
         was_there: bool,
     },
+    /// What it has.
+    Python(Environment),
 }
 
 /// One part of the grid on its host.

@@ -56,8 +56,9 @@ impl Source {
         self.job.clone().or_else(|| std::env::var(JOB_VARIABLE).ok())
     }
 
-    /// Asks for an allocation, unless there is one. `grid` is written down as soon as the job has a number: 'down' gives it back.
-    pub fn allocate(&self, grid: &mut Grid) -> Result<()> {
+    /// Asks for an allocation, unless there is one. `grid` is written down as soon as the job has a number: 'down' gives it back. `check`
+    /// looks for mistakes in the file, which are not to be found after a long wait.
+    pub fn allocate(&self, grid: &mut Grid, check: impl Fn() -> Result<()>) -> Result<()> {
         if !self.slurm || self.given_job().is_some() {
             return Ok(());
         }
@@ -69,7 +70,9 @@ impl Source {
                     "the grid '{0}' runs on hosts of no allocation that it has asked for: name a job with --job, or run 'gridloom down {0}' first",
                     grid.name
                 );
-                let job = allocate::submit(&allocate::words(&grid.file)?)?;
+                let words = allocate::words(&grid.file)?;
+                check()?;
+                let job = allocate::submit(&words)?;
                 grid.job = Some(job.clone());
                 if let Err(error) = grid.write() {
                     // Nobody would find it again.

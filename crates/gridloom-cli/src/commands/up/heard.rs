@@ -1,0 +1,59 @@
+//! What a command says, while it runs.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a pipe gives, until it is closed, or until its last line.
+pub struct Heard {
+    so_far: Arc<Mutex<SoFar>>,
+    /// Nothing is ever sent: it is closed with the pipe.
+    is_closed: Receiver<()>,
+}
+
+#[derive(Default)]
+struct SoFar {
+    bytes: Vec<u8>,
+    /// The last line came, and the pipe is open.
+    has_last: bool,
+}
+
+impl Heard {
+    pub fn of(pipe: impl Read + Send + 'static, is_last: impl Fn(&str) -> bool + Send + 'static) -> Heard {
+        let (closes, is_closed) = channel();
+        let so_far = Arc::new(Mutex::new(SoFar::default()));
+        let heard = so_far.clone();
+        std::thread::spawn(move || {
+            let _closes: Sender<()> = closes;
+            let (mut pipe, mut line) = (BufReader::new(pipe), Vec::new());
+            // What came before an error is what there is.
+            while let Ok(1..) = pipe.read_until(b'\n', &mut line) {
+                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                heard.bytes.extend_from_slice(&line);
+                heard.has_last = is_last(&String::from_utf8_lossy(&line));
+                if heard.has_last {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        Heard { so_far, is_closed }
+    }
+
+    /// Until the pipe is closed or has given its last line, or for so long.
+    pub fn wait(&self, limit: Option<Duration>) {
+        match limit {
+            None => _ = self.is_closed.recv(),
+            Some(limit) => _ = self.is_closed.recv_timeout(limit),
+        }
+    }
+
+    pub fn has_ended_early(&self) -> bool {
+        self.so_far.lock().unwrap_or_else(PoisonError::into_inner).has_last
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.so_far.lock().unwrap_or_else(PoisonError::into_inner).bytes).into_owned()
+    }
+}
