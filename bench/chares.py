@@ -90,15 +90,15 @@ def spread(values):
 
 
 def stencil(rounds):
-    cases = [(elements, chares) for elements in (1, 2) for chares in (4, 16, 64, 256, 1024)]
+    cases = [(elements, ppn, chares) for elements, ppn in ((1, 1), (2, 1), (2, 2)) for chares in (4, 16, 64, 256, 1024)]
     found = {case: [] for case in cases}
     for _ in range(rounds):
-        for case in cases:
-            found[case].append(real(*case, 100))
-    print("| elements | chares | ms a step | serial, ms | times the serial time / elements |\n|---|---|---|---|---|")
-    for (elements, chares), runs in found.items():
+        for elements, ppn, chares in cases:
+            found[elements, ppn, chares].append(real(elements, chares, 100, "--ppn", ppn))
+    print("| elements | of one process | chares | ms a step | serial, ms | times the serial time / elements |\n|---|---|---|---|---|---|")
+    for (elements, ppn, chares), runs in found.items():
         ratios = [ms * elements / serial for ms, serial in runs]
-        print(f"| {elements} | {chares} | {spread([ms for ms, _ in runs])} | {spread([s for _, s in runs])} | {spread(ratios)} |")
+        print(f"| {elements} | {ppn} | {chares} | {spread([ms for ms, _ in runs])} | {spread([s for _, s in runs])} | {spread(ratios)} |")
     return {str(case): runs for case, runs in found.items()}
 
 

@@ -15,6 +15,8 @@
 //! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` so many nanoseconds a cell on hosts of
 //! 1 Gflop/s, so that two runs are the same.
 
+use std::rc::Rc;
+
 use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Migrate, Pe, Placement, Priority, Value};
 use gridloom::{Error, Message};
 use serde::{Deserialize, Serialize};
@@ -36,7 +38,7 @@ enum Ask {
 /// The sides of a block, with the step to the neighbour there. That of number `side` lies on this block's side `side ^ 1` for it.
 const SIDES: [(i32, i32); 4] = [(-1, 0), (1, 0), (0, -1), (0, 1)];
 
-/// The cells beside a block, or those at its rim, by side.
+/// The cells beside a block, by side.
 type Edges = [Vec<f64>; 4];
 
 /// What an entry method takes beside the cells, nanoseconds: in simulation with `--cell-ns`.
@@ -48,12 +50,27 @@ const DONE: u32 = 1;
 const AT_CHECKPOINT: u32 = 2;
 const SAVED: u32 = 3;
 
-/// A rectangle of cells, before and after a step.
+/// A rectangle of cells. A step changes it in place, so that it passes the caches once.
+#[derive(Clone)]
 struct Mesh {
     rows: usize,
     columns: usize,
     cells: Vec<f64>,
-    next: Vec<f64>,
+}
+
+/// Each cell of a row becomes the mean of its four neighbours, where `old` is the row before the step.
+#[inline(never)]
+fn step_row(row: &mut [f64], [above, old, below]: [&[f64]; 3], left: f64, right: f64) {
+    let last = row.len() - 1;
+    let (above, old, below) = (&above[..=last], &old[..=last], &below[..=last]);
+    let mean = |at: usize, left: f64, right: f64| 0.25 * (above[at] + below[at] + left + right);
+    for at in 1..last {
+        row[at] = mean(at, old[at - 1], old[at + 1]);
+    }
+    row[0] = mean(0, left, if last == 0 { right } else { old[1] });
+    if last > 0 {
+        row[last] = mean(last, old[last - 1], right);
+    }
 }
 
 impl Mesh {
@@ -63,56 +80,39 @@ impl Mesh {
         let down: Vec<f64> = (0..rows).map(|at| wave(row + at)).collect();
         let across: Vec<f64> = (0..columns).map(|at| wave(column + at)).collect();
         let cell = |i: usize, j: usize| down[i] * across[j] + ((row + i) * 31 + column + j) as f64 % 7.0;
-        let cells: Vec<f64> =
-            (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| cell(i, j)).collect();
-        Mesh { rows, columns, next: cells.clone(), cells }
+        let mut cells = Vec::with_capacity(rows * columns);
+        (0..rows).for_each(|i| cells.extend((0..columns).map(|j| cell(i, j))));
+        Mesh { rows, columns, cells }
     }
 
-    /// Each cell becomes the mean of its four neighbours, of which those outside are `edges`. What is at the rim then goes to
-    /// `rim`. So the block passes the caches once.
-    fn step(&mut self, edges: &Edges, rim: &mut Edges) {
-        self.compute(edges, rim);
-        std::mem::swap(&mut self.cells, &mut self.next);
-        self.rows_at_rim(rim);
-    }
-
-    fn compute(&mut self, edges: &Edges, rim: &mut Edges) {
-        let (columns, last) = (self.columns, self.columns - 1);
-        let row_of = |row: usize| &self.cells[row * columns..][..columns];
-        rim[2].clear();
-        rim[3].clear();
-        for row in 0..self.rows {
-            let above = if row == 0 { &edges[0][..columns] } else { row_of(row - 1) };
-            let below = if row + 1 == self.rows { &edges[1][..columns] } else { row_of(row + 1) };
-            let (own, next) = (row_of(row), &mut self.next[row * columns..][..columns]);
-            let mean = |at: usize, left: f64, right: f64| 0.25 * (above[at] + below[at] + left + right);
-            for at in 1..last {
-                next[at] = mean(at, own[at - 1], own[at + 1]);
-            }
-            next[0] = mean(0, edges[2][row], if last == 0 { edges[3][row] } else { own[1] });
-            if last > 0 {
-                next[last] = mean(last, own[last - 1], edges[3][row]);
-            }
-            rim[2].push(next[0]);
-            rim[3].push(next[last]);
+    /// Each cell becomes the mean of its four neighbours, of which those outside are `edges`.
+    fn step(&mut self, edges: &Edges) {
+        let columns = self.columns;
+        // The row above, and the row itself, before the step.
+        let [mut above, mut old] = [(); 2].map(|()| Vec::with_capacity(columns));
+        above.extend_from_slice(&edges[0][..columns]);
+        let sides = edges[2][..self.rows].iter().zip(&edges[3][..self.rows]);
+        let mut rest = &mut self.cells[..];
+        for (left, right) in sides {
+            let (row, below) = rest.split_at_mut(columns);
+            old.clear();
+            old.extend_from_slice(row);
+            step_row(row, [&above, &old, if below.is_empty() { &edges[1] } else { below }], *left, *right);
+            std::mem::swap(&mut above, &mut old);
+            rest = below;
         }
     }
 
-    fn rows_at_rim(&self, rim: &mut Edges) {
-        let rows = [&self.cells[..self.columns], &self.cells[(self.rows - 1) * self.columns..]];
-        for (rim, row) in rim.iter_mut().zip(rows) {
-            rim.clear();
-            rim.extend_from_slice(row);
+    /// The cells at the rim on that side become those of `rim`.
+    fn copy_rim(&self, side: usize, rim: &mut Vec<f64>) {
+        let columns = self.columns;
+        rim.clear();
+        match side {
+            0 => rim.extend_from_slice(&self.cells[..columns]),
+            1 => rim.extend_from_slice(&self.cells[(self.rows - 1) * columns..]),
+            2 => rim.extend(self.cells.iter().step_by(columns)),
+            _ => rim.extend(self.cells.iter().skip(columns - 1).step_by(columns)),
         }
-    }
-
-    /// What is at the rim before the first step.
-    fn rim(&self) -> Edges {
-        let mut rim = Edges::default();
-        self.rows_at_rim(&mut rim);
-        rim[2].extend(self.cells.iter().step_by(self.columns));
-        rim[3].extend(self.cells.iter().skip(self.columns - 1).step_by(self.columns));
-        rim
     }
 
     /// Outside of the whole mesh all is zero.
@@ -132,15 +132,24 @@ impl Mesh {
     }
 }
 
+/// A step of the whole mesh, from one array into another: rows as long as these leave the first cache before a step in place has done with
+/// them, and take longer so.
+fn serial_step(cells: &mut Vec<f64>, next: &mut Vec<f64>, outside: &[f64]) {
+    let columns = outside.len();
+    let row_at = |row: Option<usize>| row.and_then(|row| cells.get(row * columns..)).filter(|row| !row.is_empty());
+    for (at, row) in next.chunks_exact_mut(columns).enumerate() {
+        let [above, old, below] = [at.checked_sub(1), Some(at), Some(at + 1)].map(|at| row_at(at).unwrap_or(outside));
+        step_row(row, [above, old, below], 0.0, 0.0);
+    }
+    std::mem::swap(cells, next);
+}
+
 /// A chare: a block of the mesh.
 struct Block {
-    options: Options,
+    options: Rc<Options>,
     at: Index,
     mesh: Mesh,
     progress: Progress,
-    /// What goes to neighbours next, and memory for what goes there after it: that of edges that are done with.
-    rim: Edges,
-    spare: Edges,
 }
 
 /// Where a block is in its steps.
@@ -174,18 +183,17 @@ impl Migrate for Block {
 
 impl Block {
     /// A block that begins, or one that comes from another element.
-    fn new(options: Options, at: Index, moving: Option<Moving>) -> Block {
+    fn new(options: Rc<Options>, at: Index, moving: Option<Moving>) -> Block {
         let (rows, columns) = options.cells_of_block();
         let (mesh, progress) = match moving {
-            Some(Moving { cells, progress }) => (Mesh { rows, columns, next: cells.clone(), cells }, progress),
+            Some(Moving { cells, progress }) => (Mesh { rows, columns, cells }, progress),
             None => {
                 let mesh = Mesh::new(options.size, (rows, columns), options.begin_of(at));
-                let edges = mesh.nothing_outside();
-                let (early, began) = Default::default();
+                let (edges, early, began) = Default::default();
                 (mesh, Progress { is_ready: false, step: 0, edges, there: 0, early, began })
             }
         };
-        Block { options, at, rim: mesh.rim(), mesh, progress, spare: Edges::default() }
+        Block { options, at, mesh, progress }
     }
 
     /// The sides on which there are neighbours, and their indices.
@@ -202,7 +210,9 @@ impl Block {
     fn send_rim(&mut self, cx: &mut Context<'_, Block>) {
         let step = self.progress.step;
         for (side, neighbour) in self.neighbours() {
-            let cells = std::mem::replace(&mut self.rim[side], std::mem::take(&mut self.spare[side]));
+            // The edges of the step before are done with, and their memory is in the caches.
+            let mut cells = std::mem::take(&mut self.progress.edges[side]);
+            self.mesh.copy_rim(side, &mut cells);
             // What comes from another site comes late: chares that wait for it must not wait for others, too.
             let priority = if cx.is_at_border(neighbour) { Priority(-1) } else { Priority(0) };
             cx.send_with(priority, cx.array().at(neighbour), Ask::Edge { step, side: (side ^ 1) as u8, cells });
@@ -215,16 +225,13 @@ impl Block {
         while self.progress.is_ready && self.progress.step < steps && self.progress.there == neighbours {
             let times = if self.at[0] * 4 < self.options.blocks.0 as i32 { self.options.skew } else { 1 };
             for _ in 1..times {
-                self.mesh.compute(&self.progress.edges, &mut self.rim);
+                self.mesh.clone().step(&self.progress.edges);
             }
-            self.mesh.step(&self.progress.edges, &mut self.rim);
+            self.mesh.step(&self.progress.edges);
             cx.compute(self.options.cell_ns * (self.mesh.rows * self.mesh.columns) as f64 * f64::from(times));
             self.progress.step += 1;
             if self.progress.step == steps {
                 return self.contribute_checksum(cx);
-            }
-            for (side, _) in self.neighbours() {
-                self.spare[side] = std::mem::take(&mut self.progress.edges[side]);
             }
             if self.options.checkpoint_every > 0 && self.progress.step.is_multiple_of(self.options.checkpoint_every) {
                 // Nothing is on its way once all have come here, so the blocks are all that there is to save.
@@ -262,6 +269,8 @@ impl Chare for Block {
         }
         match message {
             Ask::Begin => {
+                // Not before, so that the cells of all blocks lie side by side in memory.
+                self.progress.edges = self.mesh.nothing_outside();
                 cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
             }
             Ask::Edge { step, side, cells } if step == self.progress.step => {
@@ -396,7 +405,7 @@ fn main() -> Result<(), Error> {
     let options = options().map_err(Error::Input)?;
     let Options { size, blocks, steps, check, .. } = options;
     let ended = chares::run(move |job| {
-        let (options, placement) = (options.clone(), options.placement.clone());
+        let (options, placement) = (Rc::new(options.clone()), options.placement.clone());
         let block = move |at, moving| Block::new(options.clone(), at, moving);
         let mesh = job.migratable_array(blocks, placement, block)?;
         job.start(|cx| cx.send(mesh.all(), Ask::Begin));
@@ -414,9 +423,9 @@ fn main() -> Result<(), Error> {
     );
     if check {
         let mut mesh = Mesh::new(size, (size, size), (0, 0));
-        let (edges, mut rim) = (mesh.nothing_outside(), mesh.rim());
+        let (mut next, outside) = (mesh.cells.clone(), vec![0.0; size]);
         let began = std::time::Instant::now();
-        (0..steps).for_each(|_| mesh.step(&edges, &mut rim));
+        (0..steps).for_each(|_| serial_step(&mut mesh.cells, &mut next, &outside));
         let ms = began.elapsed().as_secs_f64() * 1e3 / f64::from(steps.max(1));
         let serial = mesh.checksum(size, (0, 0));
         println!("serial: {ms:.3} ms a step, checksum {serial:016x}");
