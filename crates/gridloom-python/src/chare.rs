@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use gridloom::chares::{
-    Callback, Chare, Codec, Context, Contribution, Index, Payload, Pe, Priority, Proxy, Reducer, Target, Value,
+    Callback, Chare, Codec, Context, Contribution, Index, Payload, Pe, Priority, Proxy, Target, Value,
 };
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
-use crate::chare_value::{numbers, pickled, to_python, unpickled};
+use crate::chare_value::{pickled, to_python, unpickled};
 use crate::errors::error;
 use crate::{import, lock};
 
@@ -287,7 +287,7 @@ impl Asked {
         }
     }
 
-    fn read(entry: Option<&Bound<'_, RawEntry>>) -> PyResult<Asked> {
+    pub(crate) fn read(entry: Option<&Bound<'_, RawEntry>>) -> PyResult<Asked> {
         let Some(entry) = entry else { return Ok(Asked::Exit) };
         let (py, entry) = (entry.py(), entry.get());
         let methods = methods_of(entry.array);
@@ -403,13 +403,21 @@ pub(crate) fn chare_target(array: u32, indices: Option<&Bound<'_, PyAny>>, is_se
     }
 }
 
-/// An entry method of the package's own, whose name may begin with '_'.
+/// An entry method, also one of the package's own with a name that begins with '_'; again from its parts.
 #[pyfunction]
-#[pyo3(signature = (target, name, future=None))]
-pub(crate) fn chare_entry(target: &Bound<'_, RawTarget>, name: Bound<'_, PyString>, future: Option<u32>) -> RawEntry {
+#[pyo3(signature = (target, name, future=None, priority=0))]
+pub(crate) fn chare_entry(
+    target: &Bound<'_, RawTarget>,
+    name: Bound<'_, PyString>,
+    future: Option<u32>,
+    priority: i32,
+) -> RawEntry {
     let RawTarget { array, to } = target.get();
-    RawEntry { array: *array, to: to.clone(), name: name.unbind(), priority: 0, future }
+    RawEntry { array: *array, to: to.clone(), name: name.unbind(), priority, future }
 }
+
+/// The arguments of [`chare_entry`].
+type EntryParts = (Py<RawTarget>, Py<PyString>, Option<u32>, i32);
 
 /// An entry method of chares: a call sends its message.
 #[pyclass(frozen, module = "gridloom._gridloom")]
@@ -435,66 +443,20 @@ impl RawEntry {
         let (to, name) = (self.to.clone(), self.name.clone_ref(py));
         RawEntry { array: self.array, to, name, priority, future: self.future }
     }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, EntryParts)> {
+        let make = import(py, "gridloom._gridloom")?.getattr("chare_entry")?;
+        let target = Py::new(py, RawTarget { array: self.array, to: self.to.clone() })?;
+        Ok((make, (target, self.name.clone_ref(py), self.future, self.priority)))
+    }
 }
 
-fn ask(action: Action) {
-    ACTIONS.with_borrow_mut(|actions| actions.push(action));
-}
-
-#[pyfunction]
-pub(crate) fn chare_contribute(
-    py: Python<'_>,
-    value: &Bound<'_, PyAny>,
-    reducer: &str,
-    callback: Option<&Bound<'_, RawEntry>>,
-    ordered: bool,
-) -> PyResult<()> {
-    let (reducer, value) = match reducer {
-        "barrier" => (Reducer::Barrier, Value::Nothing),
-        "sum" => (Reducer::Sum, numbers(py, value)?),
-        "min" => (Reducer::Min, numbers(py, value)?),
-        "max" => (Reducer::Max, numbers(py, value)?),
-        "gather" => (Reducer::Gather, Value::Bytes(pickled(py, value)?.as_bytes().to_vec())),
-        _ => {
-            let why = format!("reducer '{reducer}' is not known; there are barrier, sum, min, max, gather");
-            return Err(error(py, "UsageError", &why));
-        }
-    };
-    let contribution = Contribution::new(reducer, value);
-    let contribution = if ordered { contribution.ordered() } else { contribution };
-    ask(Action::Contribute { contribution, callback: Asked::read(callback)? });
-    Ok(())
-}
-
-#[pyfunction]
-pub(crate) fn chare_when_quiet(callback: Option<&Bound<'_, RawEntry>>) -> PyResult<()> {
-    ask(Action::AwaitQuiet(Asked::read(callback)?));
-    Ok(())
-}
-
-#[pyfunction]
-pub(crate) fn chare_checkpoint(callback: Option<&Bound<'_, RawEntry>>) -> PyResult<()> {
-    ask(Action::Checkpoint(Asked::read(callback)?));
-    Ok(())
-}
-
-#[pyfunction]
-pub(crate) fn chare_exit(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    ask(Action::Exit(Value::Bytes(pickled(py, value)?.as_bytes().to_vec())));
-    Ok(())
-}
-
-#[pyfunction]
-pub(crate) fn chare_compute(flops: f64) {
-    ask(Action::Compute(flops));
-}
-
-#[pyfunction]
-pub(crate) fn chare_migrate(element: u32) {
-    ask(Action::Migrate(Pe(element)));
-}
-
-#[pyfunction]
-pub(crate) fn chare_now() -> f64 {
+/// When the method that runs began, seconds.
+pub(crate) fn now() -> f64 {
     NOW.get()
+}
+
+/// Notes what is to be done when the method returns.
+pub(crate) fn ask(action: Action) {
+    ACTIONS.with_borrow_mut(|actions| actions.push(action));
 }

@@ -14,7 +14,7 @@
 //! | [`shared`], [`begun`] | shared data, by name; puts and gets of them under way |
 //! | [`calibrate`] | calibrations, with Python functions that make arguments and see progress |
 //! | [`process`] | processes that talk by messages |
-//! | [`chares`], [`chare`] | message-driven objects: what a program makes and runs; the objects and their messages |
+//! | [`chares`], [`chare`], [`chare_calls`] | message-driven objects: what a program makes and runs; the objects and their messages; what methods ask for |
 //! | [`message`] | objects as typed messages |
 //! | [`wait`] | waits that let other threads run and that an interrupt ends |
 //! | [`errors`] | Rust's errors as Python exceptions |
@@ -32,6 +32,7 @@
 mod begun;
 mod calibrate;
 mod chare;
+mod chare_calls;
 mod chare_value;
 mod chares;
 mod convert;
@@ -65,9 +66,10 @@ mod _gridloom {
     #[pymodule_export]
     use crate::begun::{RawBegun, begin_get_shared, begin_wait_shared};
     #[pymodule_export]
-    use crate::chare::{
-        RawEntry, RawTarget, chare_checkpoint, chare_compute, chare_contribute, chare_entry, chare_exit, chare_migrate,
-        chare_now, chare_target, chare_when_quiet,
+    use crate::chare::{RawEntry, RawTarget, chare_entry, chare_target};
+    #[pymodule_export]
+    use crate::chare_calls::{
+        chare_checkpoint, chare_compute, chare_contribute, chare_exit, chare_migrate, chare_now, chare_when_quiet,
     };
     #[pymodule_export]
     use crate::chares::{RawJob, run_chares};

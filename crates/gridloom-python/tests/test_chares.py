@@ -352,6 +352,42 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
     assert waiting == [1, 2, 1]
 
 
+ENTRIES = """
+from gridloom import chares
+
+
+class Teller(chares.Chare):
+    def begin(self):
+        self.array[1].tell(self.array[0].told.with_priority(-1))
+
+    def tell(self, entry):
+        entry(self.element)                                 # a call, and a callback
+        self.callback = entry
+        self.migrate_to(0)
+        self.this.moved()
+
+    def moved(self):
+        chares.when_quiet(self.callback)
+
+    def told(self, element=None):
+        if element is None:
+            chares.exit(self.first)
+        self.first = element
+
+
+ended = chares.run(lambda job: job.array(Teller, 2)[0].begin())
+if ended.is_first:
+    print(ended.value)
+"""
+
+
+def test_an_entry_method_is_an_argument_and_an_attribute_that_goes_to_other_elements(tmp_path):
+    program = tmp_path / "entries.py"
+    program.write_text(ENTRIES)
+    done = gridloom("chares", "run", "-n", "2", "--", sys.executable, program)
+    assert (done.returncode, done.stdout) == (0, "element@0| 1\n"), done.stderr
+
+
 FLOOD = """
 import hashlib
 import pathlib
@@ -423,6 +459,14 @@ def test_a_slow_receiver_s_memory_has_a_bound(tmp_path, world):
     told = ast.literal_eval(done.stdout.splitlines()[0].removeprefix("element@0| "))
     assert [tuple(came) for *came, _ in told] == [(0, 0), (300, 0), (0, 1000)]
     assert all(grown_mib < 120 for *_, grown_mib in told), told
+
+
+def test_elements_of_python_programs_are_processes(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("from gridloom import chares\nchares.run(lambda job: None)\n")
+    done = gridloom("chares", "run", "-n", "2", "--ppn", "2", "--", sys.executable, program)
+    assert done.returncode == 1
+    assert "UsageError: a program in Python runs each element in a process of its own" in done.stderr
 
 
 def test_a_mailbox_without_room_is_refused():
