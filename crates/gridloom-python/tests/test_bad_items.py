@@ -1,13 +1,37 @@
 """Maps over very many items, and over items that fail."""
 
 import itertools
+from concurrent import futures
 
+import gridloom as gl
 import pytest
+from bad_functions import wait_until
 from sent_functions import twice
+
+
+def fails(number):
+    raise ValueError(f"no {number}")
 
 
 def test_a_hundred_thousand_calls(one):
     assert sum(one.map(twice, range(100_000), chunksize=100)) == 100_000 * 99_999
+
+
+def test_very_many_futures_end_each_once(one):
+    # 100,000 take 14 s on two busy cores; these show the same.
+    ended = []
+    with gl.Executor(grid=one) as executor:
+        begun = [executor.submit(twice if number % 1000 else fails, number) for number in range(20_000)]
+        for future in begun:
+            future.add_done_callback(ended.append)
+        done, not_done = futures.wait(begun)
+    wait_until(lambda: len(ended) == len(begun))
+    assert len(done) == len(begun) == len(set(ended)) and not not_done
+    for number, future in enumerate(begun):
+        if number % 1000:
+            assert future.result() == 2 * number
+        else:
+            assert str(future.exception()) == f"no {number}"
 
 
 def test_an_iterable_that_fails_ends_the_results(one):
