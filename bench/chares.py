@@ -1,6 +1,7 @@
 """The stencil on message-driven objects, beside its serial loop, and on two sites.
 
     python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
+    python bench/chares.py processor [--rounds 4]      # the same in processor time, which other programs change less
     python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
     python bench/chares.py filters [--rounds 7]        # each filter between two sites; needs gridloom-bench, too
     python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python, plain and awaited
@@ -15,6 +16,7 @@ import argparse
 import json
 import pathlib
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -99,6 +101,33 @@ def stencil(rounds):
     for (elements, ppn, chares), runs in found.items():
         ratios = [ms * elements / serial for ms, serial in runs]
         print(f"| {elements} | {ppn} | {chares} | {spread([ms for ms, _ in runs])} | {spread([s for _, s in runs])} | {spread(ratios)} |")
+    return {str(case): runs for case, runs in found.items()}
+
+
+def processor_ms(elements, ppn, chares, *options):
+    """Processor time of a step, of all elements together, without that of the start."""
+
+    def seconds(steps):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        program = [STENCIL, "--chares", chares, "--steps", steps, *options]
+        run([GRIDLOOM, "chares", "run", "-n", elements, "--ppn", ppn, "--", *program])
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return (seconds(301) - seconds(1)) / 300 * 1e3
+
+
+def processor(rounds):
+    cases = [(elements, ppn, chares) for elements, ppn in ((1, 1), (2, 1), (2, 2)) for chares in (16, 1024)]
+    found = {case: [] for case in cases}
+    for _ in range(rounds):
+        serial = processor_ms(1, 1, 16, "--check") - processor_ms(1, 1, 16)
+        for case in cases:
+            found[case].append((processor_ms(*case), serial))
+    print("| elements | of one process | chares | processor ms a step | serial, ms | times serial |\n|---|---|---|---|---|---|")
+    for (elements, ppn, chares), runs in found.items():
+        each, serial, ratios = ([ms for ms, _ in runs], [s for _, s in runs], [ms / s for ms, s in runs])
+        print(f"| {elements} | {ppn} | {chares} | {spread(each)} | {spread(serial)} | {spread(ratios)} |")
     return {str(case): runs for case, runs in found.items()}
 
 
@@ -248,13 +277,13 @@ def sweep():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["stencil", "sites", "filters", "python", "balance", "placement", "sweep"])
+    parser.add_argument("part", choices=["stencil", "processor", "sites", "filters", "python", "balance", "placement", "sweep"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
     subprocess.run(cargo, check=True, cwd=ROOT)
-    parts = {"stencil": stencil, "sites": sites, "filters": filters, "python": python, "balance": balance}
+    parts = {"stencil": stencil, "processor": processor, "sites": sites, "filters": filters, "python": python, "balance": balance}
     simulations = {"placement": placement, "sweep": sweep}
     found = simulations[options.part]() if options.part in simulations else parts[options.part](options.rounds)
     if options.json:
