@@ -10,7 +10,7 @@ use crate::values::Values;
 use gridloom_base::limits::{
     CALLBACKS_MAX, DATUM_NAME_BYTES_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX, REPLICAS_MAX,
 };
-use gridloom_base::{Dtype, Fnv};
+use gridloom_base::{Dtype, Fnv, Method};
 
 impl Signature {
     /// Checks the invariants that the rest relies upon. What comes from a socket is checked before it is used.
@@ -300,6 +300,9 @@ impl Signature {
                 hash.number(u64::from(used.kept.replicas));
                 hash.byte(u8::from(used.kept.is_durable));
             }
+            if used.kept.method != Method::Auto {
+                hash.text(&used.kept.method.to_string());
+            }
         }
         hash.0
     }
@@ -312,7 +315,7 @@ fn check_kept(used: &SharedUse) -> Result<(), String> {
     }
     match used.does.puts() || used.kept == Kept::default() {
         true => Ok(()),
-        false => Err("only what is put has replicas, or is durable".into()),
+        false => Err("only what is put has replicas or a method, or is durable".into()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::slice::Slice;
 use crate::type_words::type_name;
 use crate::uses::Kept;
 use crate::values::Values;
-use gridloom_base::{Dtype, Order};
+use gridloom_base::{Dtype, Method, Order};
 
 /// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: what is given by position,
 /// what follows from it and may be given by name, and what comes back.
@@ -133,9 +133,12 @@ impl fmt::Display for Definition {
         for used in &signature.uses {
             let (name, size_bytes) = (quoted(&signature.pattern(used)), used.size_bytes.display(&signature.params));
             write!(f, "{}({name}, {size_bytes}", used.does.word())?;
-            let Kept { replicas, is_durable } = used.kept;
+            let Kept { replicas, is_durable, method } = used.kept;
             if replicas != 1 {
                 write!(f, ", replicas {replicas}")?;
+            }
+            if method != Method::Auto {
+                write!(f, ", method {method}")?;
             }
             writeln!(f, "{})", if is_durable { ", durable" } else { "" })?;
         }

@@ -3,6 +3,7 @@
 //! A name is a text with values of the call in braces: `part/{i}` is `part/3` where `i` is 3. In braces stands an integer expression
 //! over the scalars of the call, or a string that is an argument.
 
+use gridloom_base::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::expr::Expr;
@@ -25,11 +26,14 @@ pub struct Kept {
     pub replicas: u16,
     /// Also when they end.
     pub is_durable: bool,
+    /// How it gets to the servers that read it.
+    #[serde(default)]
+    pub method: Method,
 }
 
 impl Default for Kept {
     fn default() -> Kept {
-        Kept { replicas: 1, is_durable: false }
+        Kept { replicas: 1, is_durable: false, method: Method::Auto }
     }
 }
 

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use super::bounds;
 use super::branch::BranchAndBound;
-use super::contention::{Choice, Judge, Lister, Outcome, can_judge, search};
+use super::contention::{Choice, Judge, Lister, Outcome, can_judge, in_rings, search};
 use super::error::MapError;
 use super::heft::Heft;
 use super::improve::{improve, line_of};
@@ -108,7 +108,7 @@ const AT_BOUND: f64 = 1e-12;
 const PART_MAX: f64 = 0.015;
 /// The same with exact figures, where what a search gains is gained.
 const PART_MAX_EXACT: f64 = 0.05;
-/// Runs of the judge below which `heft`'s plan has to do.
+/// Runs of the judge below which `heft`'s plan has to do, if need be with what several servers read in rings.
 const RUNS_MIN: u64 = 10;
 /// Runs of the judge that the members need besides what they take themselves: each plan is judged several times.
 const MEMBERS_RUNS: u64 = 60;
@@ -180,7 +180,12 @@ impl Auto {
         let outcome = judged(&mut judge, &choice);
         let (steps, run) = (self.worth(problem, outcome.makespan_s), judge.steps() * JUDGE_STEP);
         if steps < run.saturating_mul(RUNS_MIN) {
-            return Ok(plan_of(problem, &choice, &outcome));
+            let ringed = in_rings(problem, &choice).filter(|_| steps >= run);
+            let better = ringed.and_then(|ringed| {
+                let outcome = judge.run(&ringed, outcome.makespan_s).ok()??.clone();
+                Some(plan_of(problem, &ringed, &outcome))
+            });
+            return Ok(better.unwrap_or_else(|| plan_of(problem, &choice, &outcome)));
         }
         let has_members = problem.task_count() <= JUDGED_TASKS_MAX
             && steps >= members_steps(problem).saturating_add(run.saturating_mul(MEMBERS_RUNS));
@@ -290,6 +295,7 @@ pub(super) fn plan_of(problem: &Problem, choice: &Choice, outcome: &Outcome) -> 
             size_bytes: problem.data()[copy.datum as usize].size_bytes,
             start_s: copy.start_s,
             end_s: copy.end_s,
+            method: problem.data()[copy.datum as usize].method,
         })
         .collect();
     // Stable: the legs of a chain that take no time stay in order.

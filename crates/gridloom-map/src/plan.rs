@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::NodeId;
+use gridloom_base::{Method, NodeId};
 
 /// Where and when one task runs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Transfer {
     /// Predicted start, seconds from the start of the plan.
     pub start_s: f64,
     pub end_s: f64,
+    /// How it gets there, if it is shared.
+    #[serde(default)]
+    pub method: Method,
 }
 
 /// What times of a plan rest on that was not measured yet.
@@ -93,9 +96,10 @@ impl fmt::Display for Plan {
         if !transfers.is_empty() {
             writeln!(f, "{:>8} {:>18} {:>18} {:>14} {:>14} {:>14}", "datum", "from", "to", "bytes", "start", "end")?;
         }
-        for Transfer { datum, from, to, size_bytes, start_s, end_s } in transfers {
+        for Transfer { datum, from, to, size_bytes, start_s, end_s, method } in transfers {
             let (from, to) = (from.to_string(), to.to_string());
-            writeln!(f, "{datum:>8} {from:>18} {to:>18} {size_bytes:>14} {start_s:>14.6} {end_s:>14.6}")?;
+            write!(f, "{datum:>8} {from:>18} {to:>18} {size_bytes:>14} {start_s:>14.6} {end_s:>14.6}")?;
+            writeln!(f, "{}", if *method == Method::Auto { String::new() } else { format!(" {method}") })?;
         }
         Ok(())
     }

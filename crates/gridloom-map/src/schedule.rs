@@ -338,6 +338,7 @@ impl<'p> Schedule<'p> {
             size_bytes: problem.data()[moved.datum as usize].size_bytes,
             start_s: moved.start_s,
             end_s: moved.end_s,
+            method: problem.data()[moved.datum as usize].method,
         };
         let transfers: Vec<Transfer> = self.transfers.iter().map(transfer).collect();
         let ends = tasks.iter().map(|task| task.end_s).chain(transfers.iter().map(|transfer| transfer.end_s));

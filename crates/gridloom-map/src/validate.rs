@@ -124,7 +124,7 @@ impl Check<'_> {
 
     fn transfer(&self, transfer: &Transfer, there_s: &[(usize, f64, f64)]) -> Result<usize, String> {
         let (problem, tolerance_s) = (self.problem, self.tolerance_s);
-        let Transfer { datum, from, to, size_bytes, start_s, end_s } = *transfer;
+        let Transfer { datum, from, to, size_bytes, start_s, end_s, .. } = *transfer;
         let (Some(from), Some(to)) = (problem.place(from), problem.place(to)) else {
             return Err("one of them is not of the grid".into());
         };

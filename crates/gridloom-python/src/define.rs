@@ -49,7 +49,7 @@ pub(crate) fn build_signature(
     inputs: Vec<Declared>,
     outputs: Vec<Declared>,
     work: Option<&str>,
-    uses: Vec<(String, String, String, u16, bool)>,
+    uses: Vec<(String, String, String, u16, bool, String)>,
     sizes: Vec<(String, String)>,
     about: &str,
 ) -> PyResult<RawSignature> {
@@ -81,13 +81,15 @@ pub(crate) fn build_signature(
     if let Some(work) = work {
         builder = builder.work(work);
     }
-    for (does, name, size_bytes, replicas, is_durable) in &uses {
+    for (does, name, size_bytes, replicas, is_durable, method) in &uses {
         let does = match does.as_str() {
             "gets" => Does::Get,
             "puts" => Does::Put,
             _ => Does::Replace,
         };
-        let kept = Kept { replicas: *replicas, is_durable: *is_durable };
+        let method =
+            method.parse().map_err(|message: String| error(py, "InputError", &format!("{name}: {message}")))?;
+        let kept = Kept { replicas: *replicas, is_durable: *is_durable, method };
         builder = builder.uses_kept(does, name, size_bytes, kept);
     }
     for (output, size_bytes) in &sizes {

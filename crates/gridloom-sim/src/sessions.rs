@@ -206,7 +206,7 @@ impl Session {
             replaces: used.does == Does::Replace,
             replicas: used.kept.replicas,
             is_durable: used.kept.is_durable,
-            method: gridloom_base::Method::Auto,
+            method: used.kept.method,
             made_by,
             task: TaskId { client, serial: copy },
             group: GroupId { client, serial: group },

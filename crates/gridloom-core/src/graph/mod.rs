@@ -205,7 +205,14 @@ impl Outlined {
 /// What an outline has of a shared datum.
 fn outlined_share(used: &UsedName, producer: Option<u32>) -> OutlineDatum {
     let name = Some(used.name.as_str().into());
-    OutlineDatum { size_bytes: used.size_bytes, producer, at: Vec::new(), wanted: false, name, method: Method::Auto }
+    OutlineDatum {
+        size_bytes: used.size_bytes,
+        producer,
+        at: Vec::new(),
+        wanted: false,
+        name,
+        method: used.kept.method,
+    }
 }
 
 /// Stands for a shared datum, of which the catalog alone has the identifier.

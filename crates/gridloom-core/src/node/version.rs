@@ -25,6 +25,8 @@ const SINCE_47: Fields = &[
     ("ServerView", "protocol"),
     ("OutlineDatum", "method"),
     ("Terms", "gang"),
+    ("Kept", "method"),
+    ("Transfer", "method"),
 ];
 
 /// The fields that a peer of that version does not know.

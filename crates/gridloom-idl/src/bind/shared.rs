@@ -57,7 +57,7 @@ impl Sizes<'_> {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_base::{Dtype, Meta};
+    use gridloom_base::{Dtype, Meta, Method};
 
     use crate::parse::parse;
     use crate::uses::{Does, Kept, UsedName};
@@ -102,17 +102,18 @@ mod tests {
 
     #[test]
     fn how_they_are_kept_is_declared() {
-        let text = "Module m; Define f(IN int n) CalcOrder 1 Puts(\"a\", n, durable, replicas 2) Replaces(\"b\", n, replicas 3) \
+        let text = "Module m; Define f(IN int n) CalcOrder 1 Puts(\"a\", n, durable, replicas 2) Replaces(\"b\", n, method swarm, replicas 3) \
                     Puts(\"c\", n) Calls \"C\" f(n);";
         let definition = parse(text, "m.idl").unwrap().remove(0);
         let kept: Vec<Kept> =
             definition.signature.bind(&[number(5)], &[]).unwrap().uses.iter().map(|used| used.kept).collect();
-        let twice = Kept { replicas: 2, is_durable: true };
-        assert_eq!(kept, [twice, Kept { replicas: 3, is_durable: false }, Kept::default()]);
+        let twice = Kept { replicas: 2, is_durable: true, ..Kept::default() };
+        let three = Kept { replicas: 3, method: Method::Swarm, ..Kept::default() };
+        assert_eq!(kept, [twice, three, Kept::default()]);
         assert_eq!(parse(&definition.to_string(), "m.idl").unwrap().remove(0).signature, definition.signature);
         let built = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", twice).build().unwrap();
         assert_eq!(built.uses[0].kept, twice);
-        let many = Kept { replicas: 17, is_durable: false };
+        let many = Kept { replicas: 17, ..Kept::default() };
         let wrong = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", many).build().unwrap_err();
         assert!(wrong.message.contains("1 to 16"), "{}", wrong.message);
         assert!(SignatureBuilder::new("m/f").uses_kept(Does::Get, "a", "8", twice).build().is_err());
@@ -145,7 +146,9 @@ mod tests {
             ("Gets(\"a\")", "','"),
             ("Gets(\"a\", x)", "'x'"),
             ("Puts(\"a}\", n)", "has no '{'"),
-            ("Puts(\"a\", n, lasting)", "'durable' or 'replicas'"),
+            ("Puts(\"a\", n, lasting)", "'durable', 'replicas' or 'method'"),
+            ("Puts(\"a\", n, method sworm)", "did you mean 'swarm'"),
+            ("Puts(\"a\", n, method 3)", "a method of transfer"),
             ("Puts(\"a\", n, replicas 17)", "expected 1 to 16"),
             ("Puts(\"a\", n, replicas x)", "how many servers"),
             ("Gets(\"a\", n, durable)", "')'"),

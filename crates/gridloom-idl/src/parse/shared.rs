@@ -1,4 +1,4 @@
-//! Shared data that a function gets and puts: `Gets("part/{i}", n * 8)`, `Puts("sum", 8, replicas 2, durable)`.
+//! Shared data that a function gets and puts: `Gets("part/{i}", n * 8)`, `Puts("sum", 8, replicas 2, durable, method swarm)`.
 
 use gridloom_base::limits::REPLICAS_MAX;
 
@@ -34,7 +34,7 @@ impl Parser<'_> {
         Ok(ParsedUse { does, name, place, size_bytes, kept })
     }
 
-    /// `durable` or `replicas 2`, of what is put.
+    /// `durable`, `replicas 2` or `method swarm`, of what is put.
     fn how_kept(&mut self, does: Does, kept: &mut Kept) -> Result<(), IdlError> {
         let (token, place) = self.next()?;
         match &token {
@@ -49,7 +49,14 @@ impl Parser<'_> {
                 }
                 kept.replicas = replicas as u16;
             }
-            _ if does.puts() => return Err(self.expected("'durable' or 'replicas'", &token, place)),
+            Token::Name(word) if does.puts() && word == "method" => {
+                let (token, place) = self.next()?;
+                let Token::Name(method) = &token else {
+                    return Err(self.expected("a method of transfer, such as swarm", &token, place));
+                };
+                kept.method = method.parse().map_err(|message: String| self.error(place, message))?;
+            }
+            _ if does.puts() => return Err(self.expected("'durable', 'replicas' or 'method'", &token, place)),
             _ => return Err(self.expected("')'", &token, place)),
         }
         Ok(())

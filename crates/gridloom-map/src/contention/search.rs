@@ -2,8 +2,9 @@
 //!
 //! 1. Lists ([`Lister`]): tasks by upward rank, with and without communication, on the first 1, 2, 3 … servers in order of
 //!    speed, of the client's link, and of what one of them would need for the whole group; and the choices handed in.
-//! 2. For a few tasks, all ways to give them servers.
-//! 3. Changes of the best: one task, or all tasks of a server, or the tasks that read one datum, go elsewhere; a task
+//! 2. The best of them with data that several servers read in rings ([`in_rings`]), and so is the best in the end.
+//! 3. For a few tasks, all ways to give them servers.
+//! 4. Changes of the best: one task, or all tasks of a server, or the tasks that read one datum, go elsewhere; a task
 //!    goes earlier or later; the client sends a datum to one place only, which passes it on, or to all. Sources are then
 //!    found anew. A worse choice is kept with a probability that falls with the budget (simulated annealing; Kirkpatrick,
 //!    Gelatt, Vecchi, *Science* 220, 1983).
@@ -11,6 +12,7 @@
 //! The budget is in steps, not seconds: same problem, same choice.
 
 use super::list::Lister;
+use super::rings::in_rings;
 use super::{Choice, Judge};
 use crate::bounds::lower_bound;
 use crate::heft::upward_ranks;
@@ -52,8 +54,10 @@ pub fn search(problem: &Problem, start: &[Choice], budget: u64, seed: u64) -> (C
         search.offer(choice);
     }
     search.lists();
+    search.rings();
     search.all_of_a_tiny_group();
     search.anneal();
+    search.rings();
     search.best.expect("a list on all servers was judged")
 }
 
@@ -152,6 +156,14 @@ impl Search<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Tries the best choice with data that go round in rings.
+    fn rings(&mut self) {
+        let best = self.best.as_ref().map(|(best, _)| best);
+        if let Some(ringed) = best.and_then(|best| in_rings(self.problem, best)) {
+            self.offer(&ringed);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::testing::{Build, grid, independent, perturbation};
+use gridloom_base::SplitMix64;
 use gridloom_base::limits::PARTS;
 use gridloom_map::contention::*;
 use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
@@ -88,6 +89,53 @@ fn what_several_links_share_is_crossed_once() {
         })
         .to_vec();
     assert_eq!(crossings(&grid), 1);
+}
+
+/// Two sites of eight servers with a slow way between them. Each server has a datum, and each reads all: a card carries 15 of them, the
+/// way eight.
+#[test]
+fn an_exchange_between_sites_crosses_the_slow_way_once() {
+    const WIDTH: f64 = 12.5e6;
+    for size_bytes in [4u64 << 20, 16 << 20] {
+        let mut random = SplitMix64::new(size_bytes);
+        let mut grid = grid(&[1e9; 16]);
+        let is_between = |(from, to): &(usize, usize)| (*from < 8) != (*to < 8);
+        let pairs = || (0..16).flat_map(|from| (0..16).map(move |to| (from, to)));
+        for (from, to) in pairs() {
+            let (latency_s, bandwidth) = if is_between(&(from, to)) {
+                (1e-2, WIDTH / 2.0)
+            } else {
+                (1e-4, WIDTH * (0.95 + 0.05 * random.unit()))
+            };
+            grid.links[from][to] = Some(LinkEstimate { latency_s, bandwidth });
+        }
+        let one_way = |outward: bool| Bottleneck {
+            pairs: pairs().filter(is_between).filter(|(from, _)| (*from < 8) == outward).collect(),
+            bandwidth: WIDTH / 2.0,
+        };
+        grid.bottlenecks = [true, false].map(one_way).to_vec();
+        let mut build = Build::new(1);
+        let shared: Vec<u32> = (0..16).map(|_| build.source(size_bytes)).collect();
+        for (datum, server) in shared.iter().zip(&grid.servers) {
+            build.0.data[*datum as usize].at = vec![server.node];
+        }
+        for server in &grid.servers {
+            for datum in &shared {
+                build.task(0, 1e6, &[*datum], 8);
+                build.0.tasks.last_mut().unwrap().only = Some(server.node);
+            }
+        }
+        let problem = Problem::new(&build.done(), &grid, CLIENT).unwrap();
+        let plan = Spec::parse("auto").unwrap().heuristic().unwrap().map(&problem).unwrap();
+        let place = |node| problem.place(node).unwrap();
+        let crossed = plan
+            .transfers
+            .iter()
+            .filter(|moved| moved.size_bytes == size_bytes && is_between(&(place(moved.from), place(moved.to))));
+        let bound_s = 8.0 * size_bytes as f64 / (WIDTH / 2.0);
+        assert_eq!(crossed.count(), 16, "each datum crosses once");
+        assert!(plan.makespan_s < 1.05 * bound_s, "{} s, at least {bound_s} s", plan.makespan_s);
+    }
 }
 
 #[test]

@@ -41,6 +41,11 @@ fn fast() -> impl Iterator<Item = &'static str> {
     HEURISTICS.iter().filter_map(name)
 }
 
+/// `exhaustive` knows whole copies only. With contention, `auto` also has servers pass on what is still coming, and can end earlier.
+fn whole_copies(name: &'static str) -> &'static str {
+    if name.starts_with("auto") { "auto[steps=100000,contention=no]" } else { name }
+}
+
 fn disconnected(mut grid: GridView) -> GridView {
     grid.links.iter_mut().flatten().for_each(|link| *link = None);
     grid
@@ -133,7 +138,7 @@ fn nothing_beats_exhaustive_where_tasks_are_bound() {
         let free = random_graph(&mut rng, tasks, 4);
         let outline = bound(&mut rng, free, &grid);
         let best = keeps_contract("exhaustive[nodes=3000000]", &outline, &grid).makespan_s;
-        for name in fast() {
+        for name in fast().map(whole_copies) {
             let makespan_s = plan(name, &outline, &grid).makespan_s;
             assert!(best <= makespan_s * (1.0 + 1e-9), "seed {seed}: {name} takes {makespan_s} s, exhaustive {best} s");
         }
@@ -149,7 +154,7 @@ fn nothing_beats_exhaustive_and_heft_is_near() {
         let (tasks, grid) = (rng.below(6) as usize, random_grid(&mut rng, servers));
         let outline = random_graph(&mut rng, tasks, 4);
         let best = keeps_contract("exhaustive[nodes=3000000]", &outline, &grid).makespan_s;
-        for name in fast() {
+        for name in fast().map(whole_copies) {
             let makespan_s = plan(name, &outline, &grid).makespan_s;
             assert!(best <= makespan_s * (1.0 + 1e-9), "seed {seed}: {name} takes {makespan_s} s, exhaustive {best} s");
         }

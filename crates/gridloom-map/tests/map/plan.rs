@@ -1,6 +1,6 @@
 //! Plans as tables.
 
-use gridloom_base::NodeId;
+use gridloom_base::{Method, NodeId};
 use gridloom_map::*;
 
 #[test]
@@ -15,6 +15,7 @@ fn a_plan_prints_as_tables() {
             size_bytes: 8,
             start_s: 0.0,
             end_s: 0.5,
+            method: Method::Swarm,
         }],
         makespan_s: 1.5,
         lower_bound_s: 1.0,
@@ -25,7 +26,7 @@ plan by heft: 1 tasks, 1 transfers, 1.500000 s (at least 1.000000 s)
     task             server          start            end
        0                 na       0.500000       1.500000
    datum               from                 to          bytes          start            end
-       0                 n1                 na              8       0.000000       0.500000
+       0                 n1                 na              8       0.000000       0.500000 swarm
 ";
     assert_eq!(plan.to_string(), expected);
 }

@@ -29,7 +29,7 @@ Put: TypeAlias = str | Mapping[str, Any]
 
 _EXPECTED = (
     'expected names and sizes in bytes, such as {"part/{i}": "8*n"}, and of what is put also '
-    '{"sum": {"size": "8", "replicas": 2, "durable": True}}'
+    '{"sum": {"size": "8", "replicas": 2, "durable": True, "method": "swarm"}}'
 )
 _ATTRIBUTE = "__gridloom__"
 _PYTHON_TYPES: dict[Any, str] = {
@@ -204,7 +204,8 @@ def function(
         Names of shared data that a call gets, puts, or puts with ``replace=True``, each with its size in bytes: an expression over
         integer parameters and extents, such as ``"8*n"``. A name may have such expressions and ``str`` parameters in braces:
         ``"part/{i}"``. Plans are made with them, and they move in simulation. Of what is put, the size may be a mapping that also says
-        how it is kept: ``puts={"sum": {"size": "8", "replicas": 2, "durable": True}}``.
+        how it is kept, and by which method it gets to its readers:
+        ``puts={"sum": {"size": "8", "replicas": 2, "durable": True, "method": "swarm"}}``.
     sizes : mapping, optional
         Of results that are ``str`` or ``bytes``: the size in bytes that each is likely to have, an expression as `work`, such as
         ``{"out0": "2*text"}``. Without it, plans count with 0 bytes, and in simulation the result is empty. In both expressions a
@@ -300,21 +301,23 @@ def sizes_of(place: str, sizes: Mapping[str, str] | None) -> list[tuple[str, str
     return list((sizes or {}).items())
 
 
-def _uses(place: str, does: str, names: Mapping[str, Any] | None) -> list[tuple[str, str, str, int, bool]]:
-    """Names of shared data with their sizes, replicas, and whether they are durable."""
+def _uses(place: str, does: str, names: Mapping[str, Any] | None) -> list[tuple[str, str, str, int, bool, str]]:
+    """Names of shared data with their sizes, replicas, whether they are durable, and their methods."""
     uses = []
     if names is not None and not isinstance(names, Mapping):
         raise InputError(f"{place}: {does}={names!r}: {_EXPECTED}")
     for given, said in (names or {}).items():
-        size, replicas, durable = said, 1, False
+        size, replicas, durable, method = said, 1, False, "auto"
         if isinstance(said, Mapping) and does != "gets":
-            if unknown := set(said) - {"size", "replicas", "durable"}:
+            if unknown := set(said) - {"size", "replicas", "durable", "method"}:
                 raise InputError(f"{place}: {does}={names!r}: unknown key {min(map(repr, unknown))}; {_EXPECTED}")
             size, replicas, durable = said.get("size"), said.get("replicas", 1), said.get("durable", False)
+            method = said.get("method", "auto")
         is_whole = isinstance(replicas, int) and not isinstance(replicas, bool) and 0 <= replicas < 1 << 16
-        if not (isinstance(given, str) and isinstance(size, str) and is_whole and isinstance(durable, bool)):
+        is_text = all(isinstance(one, str) for one in (given, size, method))
+        if not (is_text and is_whole and isinstance(durable, bool)):
             raise InputError(f"{place}: {does}={names!r}: {_EXPECTED}")
-        uses.append((does, given, size, replicas, durable))
+        uses.append((does, given, size, replicas, durable, method))
     return uses
 
 

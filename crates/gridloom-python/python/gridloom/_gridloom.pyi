@@ -83,7 +83,7 @@ def build_signature(
     inputs: list[tuple[str, str, list[str] | None, str]],
     outputs: list[tuple[str, str, list[str] | None, str]],
     work: str | None,
-    uses: list[tuple[str, str, str, int, bool]],
+    uses: list[tuple[str, str, str, int, bool, str]],
     sizes: list[tuple[str, str]],
     about: str,
 ) -> RawSignature: ...

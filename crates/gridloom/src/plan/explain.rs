@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use gridloom_base::Method;
 use gridloom_map::{Decides, Outcome, Problem, Step, What, critical_path, explain};
 use serde::Serialize;
 
@@ -114,7 +115,11 @@ impl PlanRecord {
             }
             What::Transfer(moved) => {
                 let (from, to) = (place(moved.from), place(moved.to));
-                (format!("{} from {from} to {to}", datum_words(moved.datum, problem)), None)
+                let by = match moved.method {
+                    Method::Auto => String::new(),
+                    method => format!(" by {method}"),
+                };
+                (format!("{} from {from} to {to}{by}", datum_words(moved.datum, problem)), None)
             }
         };
         let Step { start_s, end_s, waits_for_slot, .. } = *step;

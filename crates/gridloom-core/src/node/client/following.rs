@@ -64,6 +64,7 @@ impl Client {
                 size_bytes: source.meta.size_bytes(),
                 start_s: 0.0,
                 end_s: 0.0,
+                method: self.names.method_of(*datum),
             });
         }
         let assignment = Assignment { server: placed.server, start_s: 0.0, end_s: 0.0 };

@@ -325,7 +325,7 @@ impl Client {
         for transfer in &plan.transfers {
             let datum = mapping.data[transfer.datum as usize];
             // What comes in slices, or by a storage, the catalog says: the server asks it.
-            let is_catalogs = matches!(self.names.method_of(datum), Method::Swarm | Method::Storage);
+            let is_catalogs = matches!(transfer.method, Method::Swarm | Method::Storage);
             let source = if is_catalogs { transfer.to } else { transfer.from };
             from.entry((transfer.to, datum)).or_insert(source);
         }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::following::Placed;
 use super::puts::{Put, Stage};
 use super::{Client, Status, datum_run};
-use crate::graph::{Argument, Group, Source, Task, TaskKind};
+use crate::graph::{Argument, Group, Source, Task, TaskKind, Terms};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
@@ -304,13 +304,15 @@ impl Client {
         put.stage = Stage::Going { named: named.clone(), server };
         put.tried = Some(named.datum);
         let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
+        // What a call puts is before what others ask for: calls may wait for it.
+        let terms = Terms { depth: u16::from(named.made_by.is_some()), ..Terms::default() };
         let task = Task {
             id: put.task,
             kind: TaskKind::Publish(Box::new(named)),
             args: vec![Argument::Datum(datum)],
             outputs: Vec::new(),
             work_flops: None,
-            terms: Default::default(),
+            terms,
         };
         let sources = [(datum, source)].into_iter().collect();
         let group = Group { id: put.group, tasks: vec![task], sources, wanted: Vec::new() };
