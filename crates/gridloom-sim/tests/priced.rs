@@ -23,6 +23,9 @@ latency = "100us"
 const IDL: &str = "Module t;\n\
     Define gets(IN int n) CalcOrder 1e7 Gets(\"mesh\", 8*n) Calls \"C\" p(n);\n\
     Define opens(IN int n) CalcOrder 1e7 Gets(\"small\", 8) Calls \"C\" p(n);\n\
+    Define makes(IN int n) CalcOrder 1e7 Puts(\"made\", 8*n) Calls \"C\" p(n);\n\
+    Define makes_direct(IN int n) CalcOrder 1e7 Puts(\"made\", 8*n, method direct) Calls \"C\" p(n);\n\
+    Define gets_made(IN int n) CalcOrder 1e7 Gets(\"made\", 8*n) Calls \"C\" p(n);\n\
     Define reads(IN int n, IN double x[n]) CalcOrder 1e7 Calls \"C\" p(n, x);\n";
 /// 80 MB, which take 0.8 s over a link.
 const ELEMENTS: i32 = 10_000_000;
@@ -170,6 +173,25 @@ fn a_plan_has_the_time_of_the_method() {
             check(entry.method, servers, replicas, true);
             check(entry.method, servers, replicas, false);
         }
+    }
+}
+
+#[test]
+fn a_plan_has_the_time_of_the_method_that_a_function_declares_for_what_it_puts() {
+    let run = |makes: &str| {
+        let mut stage = Stage::new(5);
+        stage.open_sessions();
+        let servers = stage.servers.clone();
+        let made = stage.call(makes, None, servers[0]);
+        let gets: Vec<Task> = servers[1..].iter().map(|server| stage.call("t/gets_made", None, *server)).collect();
+        let tasks = [vec![made], gets].concat();
+        stage.run("auto", tasks, None)
+    };
+    for (makes, least_s) in [("t/makes", 0.8), ("t/makes_direct", 3.2)] {
+        let (predicted_s, took_s) = run(makes);
+        let what = format!("{makes}: {predicted_s:.3} s predicted, {took_s:.3} s");
+        println!("{what}");
+        assert!((predicted_s - took_s).abs() < 0.1 * took_s && (1.0..1.15).contains(&(took_s / least_s)), "{what}");
     }
 }
 

@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::problem::Problem;
 pub use choice::{Choice, ChoiceError, Copied, Outcome};
 pub use list::Lister;
-pub(crate) use rings::in_rings;
+pub use rings::in_rings;
 pub use search::search;
 use sharing::Sharing;
 use side_by_side::SideBySide;

@@ -18,15 +18,17 @@ struct Rings<'p> {
     problem: &'p Problem,
     /// By server: the first server of its site.
     site_of: Vec<u32>,
-    /// By the first server of a site: rings there so far.
-    turns: Vec<usize>,
+    /// By the first server of a site and stride: how many rings have it.
+    taken: BTreeMap<(u32, usize), u32>,
+    /// By place: rings of which it is the last.
+    ends: Vec<u32>,
     /// By place, bytes: what comes to it from another site, and what leaves it for one.
     enters: Vec<u64>,
     leaves: Vec<u64>,
 }
 
 /// The same choice with data in rings; `None` if nothing is read by several servers that pass it on.
-pub(crate) fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
+pub fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
     let mut readers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (datum, to) in choice.sources.keys() {
         if problem.passes_on(*datum as usize, *to as usize) {
@@ -41,7 +43,8 @@ pub(crate) fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
     let mut rings = Rings {
         problem,
         site_of: sites(problem),
-        turns: vec![0; places],
+        taken: BTreeMap::new(),
+        ends: vec![0; places],
         enters: vec![0; places],
         leaves: vec![0; places],
     };
@@ -78,7 +81,7 @@ impl Rings<'_> {
             let mut ring: Vec<u32> = readers.iter().chain(&first).copied().collect();
             ring.sort_unstable();
             ring.dedup();
-            let stride = self.stride(site, ring.len());
+            let stride = self.stride(site, &ring, first[0]);
             for (at, to) in ring.iter().enumerate().filter(|(_, to)| !first.contains(to)) {
                 let from = ring[(at + ring.len() - stride) % ring.len()];
                 if self.is_way(from, *to) {
@@ -89,12 +92,17 @@ impl Rings<'_> {
         found
     }
 
-    /// The next of the strides that meet all of so many servers.
-    fn stride(&mut self, site: u32, servers: usize) -> usize {
-        let strides: Vec<usize> = (1..servers).filter(|stride| is_coprime(*stride, servers)).collect();
-        let turn = &mut self.turns[site as usize];
-        *turn += 1;
-        strides.get((*turn - 1) % strides.len().max(1)).copied().unwrap_or(1)
+    /// Of the strides that meet all servers of a ring, one after which the last server, which sends nothing on, was that least often. Of
+    /// these, the one that was taken least often.
+    fn stride(&mut self, site: u32, ring: &[u32], first: u32) -> usize {
+        let at = ring.iter().position(|place| *place == first).unwrap_or(0);
+        let last = |stride: usize| ring[(at + ring.len() - stride) % ring.len()];
+        let taken = |stride: usize| self.taken.get(&(site, stride)).copied().unwrap_or(0);
+        let strides = (1..ring.len()).filter(|stride| is_coprime(*stride, ring.len()));
+        let stride = strides.min_by_key(|stride| (self.ends[last(*stride) as usize], taken(*stride))).unwrap_or(1);
+        self.ends[last(stride) as usize] += 1;
+        *self.taken.entry((site, stride)).or_default() += 1;
+        stride
     }
 
     /// The way into another site that carries least so far.
@@ -139,112 +147,4 @@ fn sites(problem: &Problem) -> Vec<u32> {
         }
     }
     site_of
-}
-
-#[cfg(test)]
-mod tests {
-    use gridloom_base::NodeId;
-    use gridloom_perf::{Bottleneck, FunctionModel, GridView, LinkEstimate, ServerView};
-
-    use super::*;
-    use crate::contention::{Judge, Lister};
-    use crate::{Outline, OutlineDatum, OutlineTask};
-
-    const CLIENT: NodeId = NodeId(0);
-    const SIZE_BYTES: u64 = 16 << 20;
-
-    /// Two sites of so many servers. Each server has a datum, and reads all.
-    fn exchange(each: usize) -> Problem {
-        let count = 2 * each;
-        let is_between = |from: usize, to: usize| (from < each) != (to < each);
-        let server = |number: usize| ServerView {
-            node: NodeId(100 + number as u64),
-            name: format!("s{number:03}"),
-            address: String::new(),
-            slots: 1,
-            plain: false,
-            memory_bytes: 1 << 40,
-            speed_flops: Some(1e9),
-            pace: 1.0,
-            functions: [("m/f".to_string(), FunctionModel::default())].into(),
-            busy_s: vec![0.0],
-            release: String::new(),
-            protocol: 0,
-        };
-        let width = |from, to| if is_between(from, to) { 5e7 } else { 1e8 };
-        let link = |from, to| Some(LinkEstimate { latency_s: 1e-4, bandwidth: width(from, to) });
-        let one_way = |outward: bool| {
-            let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
-            let pairs = pairs.filter(|(from, to)| is_between(*from, *to) && (*from < each) == outward).collect();
-            Bottleneck { pairs, bandwidth: 5e7 }
-        };
-        let grid = GridView {
-            servers: (0..count).map(server).collect(),
-            client_links: vec![LinkEstimate { latency_s: 1e-4, bandwidth: 1e8 }; count],
-            links: (0..count).map(|from| (0..count).map(|to| link(from, to)).collect()).collect(),
-            bottlenecks: [true, false].map(one_way).to_vec(),
-        };
-        let datum = |number: usize| OutlineDatum {
-            size_bytes: SIZE_BYTES,
-            producer: None,
-            at: vec![NodeId(100 + number as u64)],
-            wanted: false,
-            name: None,
-            method: Default::default(),
-        };
-        let task = |(reader, datum): (usize, usize)| OutlineTask {
-            function: 0,
-            work_flops: Some(1e6),
-            only: Some(NodeId(100 + reader as u64)),
-            inputs: vec![datum as u32],
-            outputs: Vec::new(),
-        };
-        let reads = (0..count).flat_map(|reader| (0..count).map(move |datum| (reader, datum)));
-        let functions = vec!["m/f".to_string()];
-        let outline = Outline { functions, data: (0..count).map(datum).collect(), tasks: reads.map(task).collect() };
-        Problem::new(&outline, &grid, CLIENT).unwrap()
-    }
-
-    #[test]
-    fn each_datum_crosses_once_and_all_servers_send_as_much() {
-        for each in [2, 3, 7, 8] {
-            let (problem, count) = (exchange(each), 2 * each);
-            let tasks: Vec<u32> = (0..(count * count) as u32).collect();
-            let servers: Vec<u32> = tasks.iter().map(|task| task / count as u32).collect();
-            let listed = Lister::new(&problem).complete(&tasks, &servers);
-            let ringed = in_rings(&problem, &listed).unwrap();
-            assert_eq!(ringed.sources.len(), count * (count - 1), "as many copies as there have to be");
-            let site = |place: u32| place as usize / each;
-            let (mut crossed, mut sent, mut beside) = (BTreeMap::new(), vec![0; count], BTreeMap::new());
-            for ((datum, to), from) in &ringed.sources {
-                *crossed.entry(datum).or_insert(0) += usize::from(site(*from) != site(*to));
-                sent[*from as usize] += 1;
-                *beside.entry((from, to)).or_insert(0) += usize::from(site(*from) == site(*to));
-            }
-            assert!(crossed.len() == count && crossed.values().all(|times| *times == 1), "{crossed:?}");
-            let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
-            assert!(most - least <= 2, "{each}: {sent:?}");
-            // As many rings as there are strides that meet all.
-            let strides = (1..each).filter(|stride| is_coprime(*stride, each)).count();
-            let most = beside.values().max().unwrap();
-            assert!(*most <= count.div_ceil(strides) + 1, "{each}: {most} between two servers, {strides} strides");
-            let bound_s = (each as u64 * SIZE_BYTES) as f64 / 5e7;
-            let judged_s = Judge::new(&problem).run(&ringed, f64::INFINITY).unwrap().unwrap().makespan_s;
-            assert!(judged_s < 1.1 * bound_s, "{each}: {judged_s} s, at least {bound_s} s");
-        }
-    }
-
-    #[test]
-    fn what_few_read_or_nobody_passes_on_stays_as_it_is() {
-        let problem = exchange(2);
-        let choice = |sources: &[((u32, u32), u32)]| Choice {
-            servers: (0..16).map(|task| task / 4).collect(),
-            order: (0..16).collect(),
-            sources: sources.iter().copied().collect(),
-        };
-        assert_eq!(in_rings(&problem, &choice(&[((0, 1), 0), ((1, 2), 1)])), None, "one reader each");
-        assert_eq!(in_rings(&problem, &choice(&[((0, 1), 0), ((0, 4), 0)])), None, "the client passes nothing on");
-        let both = in_rings(&problem, &choice(&[((0, 2), 0), ((0, 3), 0)])).unwrap();
-        assert_eq!(both.sources, BTreeMap::from([((0, 2), 0), ((0, 3), 2)]));
-    }
 }

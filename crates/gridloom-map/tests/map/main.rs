@@ -16,6 +16,7 @@ mod pairs;
 mod plan;
 mod recorded_servers;
 mod recorded_workflow;
+mod rings;
 mod side_by_side;
 mod slots;
 mod spec;

@@ -76,7 +76,9 @@ impl Client {
     /// A group as a mapper sees it.
     fn outlined(&self, group: &Group) -> Outlined {
         let mut outlined = group.outline();
-        for (datum, id) in outlined.outline.data.iter_mut().zip(&outlined.data).filter(|(_, id)| id.is_shared()) {
+        let found = outlined.outline.data.iter_mut().zip(&outlined.data);
+        // Of what functions get and put by name, they and the catalog say it.
+        for (datum, id) in found.filter(|(datum, id)| datum.name.is_none() && id.is_shared()) {
             datum.method = self.names.method_of(*id);
         }
         outlined
