@@ -8,7 +8,7 @@ use gridloom_map::contention::{Choice, Judge, Lister, in_rings};
 use gridloom_perf::{Bottleneck, LinkEstimate};
 
 fn is_coprime(a: usize, b: usize) -> bool {
-    (2..=a).all(|factor| a % factor != 0 || b % factor != 0)
+    (2..=a).all(|factor| !a.is_multiple_of(factor) || !b.is_multiple_of(factor))
 }
 
 const SIZE_BYTES: u64 = 16 << 20;
