@@ -20,6 +20,7 @@ mod peers;
 mod ring;
 mod siblings;
 mod stream;
+mod system;
 mod waiting;
 mod world;
 
@@ -30,4 +31,5 @@ pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 /// is told from one with a process that has ended.
 pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
 
-pub use world::{Addresses, NetProcess, ProcessConfig, end_with_parent, processors};
+pub use system::{end_with_parent, processors};
+pub use world::{Addresses, NetProcess, ProcessConfig};

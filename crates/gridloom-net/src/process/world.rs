@@ -23,6 +23,7 @@ use super::linger::Lingering;
 use super::peers::{Peers, Shaken};
 use super::siblings::Siblings;
 use super::stream::RingCount;
+use super::system::given_listener;
 use crate::identity::{Credentials, HostId, Secret};
 use crate::spin::SpinPolicy;
 use crate::transport::handshake::{Hello, Purpose};
@@ -71,30 +72,6 @@ pub struct NetProcess {
     /// When the sockets were last looked at. Where all peers are near, that is not needed each time.
     pub(super) looked: Instant,
     pub(super) siblings: Siblings,
-}
-
-/// From now on this operating-system process ends with the thread that started it.
-///
-/// # Errors
-/// If the system refuses.
-pub fn end_with_parent() -> io::Result<()> {
-    Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
-}
-
-/// The processors that this thread, and those that it starts, may use.
-///
-/// # Errors
-/// If the system does not say.
-pub fn processors() -> io::Result<Vec<usize>> {
-    let all = rustix::thread::sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|processor| all.is_set(*processor)).collect())
-}
-
-/// The socket that standard input is. Standard input is empty from then on.
-fn given_listener() -> io::Result<TcpListener> {
-    let socket = rustix::stdio::stdin().try_clone_to_owned()?;
-    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-    Ok(TcpListener::from(socket))
 }
 
 impl NetProcess {
