@@ -10,11 +10,17 @@ pub fn function_of(program: &str) -> String {
     format!("{PROGRAMS_MODULE}/{program}")
 }
 
-/// A program's function: it takes the program's arguments, gives how the processes ended, and calls back before it starts them.
+/// A program's function: it takes what its caller wants and the program's arguments, and gives how the processes ended and what they did. It calls
+/// back before it starts them, and when one has failed.
 ///
 /// # Errors
 /// If the name cannot be that of a function, or the command is empty.
-pub fn definition(name: &str, command: Vec<String>, listen: String) -> Result<Definition, String> {
+pub fn definition(
+    name: &str,
+    command: Vec<String>,
+    listen: String,
+    checkpoints: Option<String>,
+) -> Result<Definition, String> {
     if name.contains('.') || command.is_empty() {
         return Err(format!("'{name}': give NAME=PATH, with a name without '.' and a program"));
     }
@@ -22,12 +28,12 @@ pub fn definition(name: &str, command: Vec<String>, listen: String) -> Result<De
     let built = SignatureBuilder::new(&function_of(name))
         .input("arguments", BaseType::String, Some(&["count"]), ArrayOrder::C)
         .output("ends", BaseType::Text, None, ArrayOrder::Any)
+        .output("records", BaseType::Bytes, None, ArrayOrder::Any)
         .about(&about)
         .build();
-    let start = Callback { name: "start".into(), params: Vec::new() };
-    let signature =
-        Signature { callbacks: vec![start], ..built.map_err(|error| format!("'{name}': {}", error.message))? };
-    Ok(Definition { signature, body: Body::Program { command, listen } })
+    let callbacks = ["start", "failed"].map(|name| Callback { name: name.into(), params: Vec::new() }).to_vec();
+    let signature = Signature { callbacks, ..built.map_err(|error| format!("'{name}': {}", error.message))? };
+    Ok(Definition { signature, body: Body::Program { command, listen, checkpoints } })
 }
 
 #[cfg(test)]
@@ -36,10 +42,10 @@ mod tests {
 
     #[test]
     fn a_program_is_a_function_with_a_callback() {
-        let define = |name: &str| definition(name, vec!["/bin/x".into()], "127.0.0.1".into());
+        let define = |name: &str| definition(name, vec!["/bin/x".into()], "127.0.0.1".into(), None);
         let signature = define("heat-2d").unwrap().signature;
         assert_eq!(signature.check(), Ok(()));
-        assert_eq!((signature.name.as_str(), signature.callbacks.len()), ("programs/heat-2d", 1));
+        assert_eq!((signature.name.as_str(), signature.callbacks.len()), ("programs/heat-2d", 2));
         for name in ["", "a.b", "a/b", "a b"] {
             assert!(define(name).unwrap_err().starts_with(&format!("'{name}': ")), "{name}");
         }

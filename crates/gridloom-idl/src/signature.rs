@@ -274,6 +274,8 @@ pub enum Body {
         command: Vec<String>,
         /// The IP address on which its processes listen for one another.
         listen: String,
+        /// Folder below which its checkpoints are kept, if it may keep some.
+        checkpoints: Option<String>,
     },
 }
 

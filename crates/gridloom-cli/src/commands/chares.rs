@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
-use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, FilterSpec, InMemory, Keep, Places};
+use gridloom::chares::{
+    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, FilterSpec, InMemory, Keep, Places, Restart,
+};
 use gridloom::process::PROCESSOR_VARIABLE;
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::say;
-use gridloom_net::process::processors;
+use gridloom_net::process::{GANG_VARIABLE, processors};
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, Platform};
 use gridloom_testbed::fleet::{self, End, Limits};
@@ -51,8 +53,8 @@ pub struct Run {
     #[arg(short, long, value_name = "NUMBER", default_value = "2")]
     number: usize,
     /// Run a program that servers of the grid of that agent offer by name ('gridloom serve --program NAME=PATH'): PROGRAM is its
-    /// name. Its elements take slots of these servers, all of them or none
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["sites", "bind", "checkpoint", "restart", "trace"])]
+    /// name. Its elements take slots of these servers, all of them or none. The agent's address may be left out where GRIDLOOM_AGENT has it, as on a testbed, and in simulation
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "", conflicts_with = "sites")]
     agent: Option<String>,
     #[command(flatten)]
     apart: Apart,
@@ -70,13 +72,14 @@ pub struct Run {
     #[arg(long, value_name = "NAME", value_parser = balancer)]
     balance: Option<String>,
     /// Keep the checkpoints that the program asks for in this folder, which all elements share. Only the last one stays.
-    /// With 'memory' each element keeps its part in its memory, and another one a copy of it
+    /// With 'memory' each element keeps its part in its memory, and another one a copy of it. With --agent it is a name: the
+    /// servers say in which folder ('gridloom serve --checkpoints DIR')
     #[arg(long, value_name = "DIR|memory")]
     checkpoint: Option<PathBuf>,
     /// Keep one of so many checkpoints that the program asks for
     #[arg(long, value_name = "NUMBER", default_value = "1", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
-    /// Go on from the last checkpoint in this folder, with any number of elements
+    /// Go on from the last checkpoint in this folder, with --agent of this name, with any number of elements
     #[arg(long, value_name = "DIR")]
     restart: Option<PathBuf>,
     /// If an element fails, start all of them again from the last checkpoint, at most so many times. With '--checkpoint
@@ -142,23 +145,31 @@ fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, plac
     ensure!(!hosts.is_empty(), "{}: it has no host", file.display());
     let number = number.unwrap_or(hosts.len());
     check_number(number)?;
-    let mut sites: Vec<&str> = hosts.iter().map(site_of).collect();
+    let hosts: Vec<&str> = (0..number).map(|element| &hosts[element * hosts.len() / number].name[..]).collect();
+    Ok(deployment_of(&Places { elements: numbered_sites(platform, &hosts), ..places }))
+}
+
+/// Each of these hosts of the platform with the number of its site.
+fn numbered_sites(platform: &Platform, hosts: &[&str]) -> Vec<(String, u32)> {
+    let mut sites: Vec<&str> = platform.hosts().iter().map(site_of).collect();
     sites.sort_unstable();
     sites.dedup();
-    let place = |element: usize| {
-        let host = &hosts[element * hosts.len() / number];
-        let site = sites.binary_search(&site_of(host)).expect("the site of a host");
-        (host.name.clone(), site as u32)
+    let site = |name: &str| {
+        let host = platform.hosts().iter().find(|host| host.name == name).expect("a host of the platform");
+        sites.binary_search(&site_of(host)).expect("the site of a host") as u32
     };
-    let hosts = (0..number).map(place).collect();
-    let processes = processes(&Places { elements: hosts, ..places });
+    hosts.iter().map(|name| (name.to_string(), site(name))).collect()
+}
+
+/// The deployment of elements.
+fn deployment_of(places: &Places) -> String {
     let mut text = String::new();
-    for Process { host, function, arguments, .. } in processes {
+    for Process { host, function, arguments, .. } in processes(places) {
         // A text in JSON is one in TOML.
         let [host, function, arguments] = [json!(host), json!(function), json!(arguments)];
         text += &format!("[[process]]\nhost = {host}\nfunction = {function}\narguments = {arguments}\n\n");
     }
-    Ok(text)
+    text
 }
 
 fn site_of(host: &Host) -> &str {
@@ -195,7 +206,8 @@ fn start(options: &Run) -> Result<ExitCode> {
     );
     let checkpoint = if is_in_memory { None } else { folder(&options.checkpoint)? };
     let checkpoint = checkpoint.map(|folder| Keep { folder, every: options.every });
-    let (balance, restart) = (options.balance.clone(), folder(&options.restart)?);
+    let restart = folder(&options.restart)?.map(|folder| Restart { folder, number: None });
+    let balance = options.balance.clone();
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
     let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
@@ -225,7 +237,7 @@ fn start(options: &Run) -> Result<ExitCode> {
         if let Some(keep) = &places.checkpoint
             && CheckpointFolder::new(&keep.folder).last()?.is_some()
         {
-            places.restart = Some(keep.folder.clone());
+            places.restart = Some(Restart { folder: keep.folder.clone(), number: None });
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
         say!("gridloom: starts all elements again from {from}; {left} times more if one fails");
@@ -318,7 +330,7 @@ fn run_again(
     }
     let command = |launch: &Launch| {
         let mut command = Command::new(&launch.command[0]);
-        command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
+        command.args(&launch.command[1..]).envs(launch.environment.iter().cloned()).env_remove(GANG_VARIABLE);
         Ok(command)
     };
     let limits = Limits { until_s: until, grace_s: Some(GRACE_S), first: None, tells: true, telling };

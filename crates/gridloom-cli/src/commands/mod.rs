@@ -28,6 +28,7 @@ pub mod serve;
 pub mod servers;
 pub mod sim;
 pub mod simulate;
+pub mod simulated_programs;
 pub mod soak;
 pub mod testbed;
 pub mod top;

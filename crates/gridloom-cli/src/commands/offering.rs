@@ -6,6 +6,7 @@ use anyhow::Result;
 use gridloom::BUILTIN_WORD;
 
 use super::absolute;
+use super::programs::{OfferedProgram, parse_program};
 
 #[derive(clap::Args)]
 pub struct OfferingOptions {
@@ -16,6 +17,9 @@ pub struct OfferingOptions {
     /// Shared library with the functions of the .idl files; may be repeated. A simulation needs it with --execute only
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
+    /// A program of chares that all servers offer by a name, for 'gridloom chares run --agent': NAME=PATH; may be repeated
+    #[arg(long = "program", value_name = "NAME=PATH", value_parser = parse_program)]
+    programs: Vec<OfferedProgram>,
     /// Interpreter for Python modules [default: the program if it is Python, otherwise python3]
     #[arg(long)]
     python: Option<PathBuf>,
@@ -31,6 +35,11 @@ impl OfferingOptions {
     /// The libraries as absolute paths, but for those that are to be found on the search path.
     pub fn libraries(&self) -> Result<Vec<PathBuf>> {
         self.libraries.iter().map(|file| if file.exists() { absolute(file) } else { Ok(file.clone()) }).collect()
+    }
+
+    /// The programs of chares.
+    pub fn programs(&self) -> &[OfferedProgram] {
+        &self.programs
     }
 
     /// The interpreter that is named, else the program if it is one.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use gridloom::Offer;
 
 use super::absolute;
@@ -24,9 +24,19 @@ pub fn parse_program(text: &str) -> Result<OfferedProgram, String> {
     }
 }
 
-/// Takes up programs, which listen there. A file that ends in .py is run by that Python.
-pub fn add_programs(offer: &mut Offer, programs: &[OfferedProgram], python: &Path, listen: IpAddr) -> Result<()> {
-    for OfferedProgram { name, path } in programs {
+impl OfferedProgram {
+    /// As words of 'gridloom serve', with an absolute path.
+    pub fn words(&self) -> Result<[String; 2]> {
+        let path = absolute(&self.path)?;
+        Ok(["--program".into(), format!("{}={}", self.name, path.display())])
+    }
+
+    /// Its name, and the command that runs it. A file that ends in .py is run by that Python.
+    ///
+    /// # Errors
+    /// If there is no such program.
+    pub fn command(&self, python: &Path) -> Result<(String, Vec<String>)> {
+        let OfferedProgram { name, path } = self;
         let told = path.display();
         ensure!(path.is_file(), "--program {name}={told}: there is no such file");
         let path = absolute(path)?;
@@ -38,8 +48,29 @@ pub fn add_programs(offer: &mut Offer, programs: &[OfferedProgram], python: &Pat
         let words = if is_python { vec![program, path.as_path()] } else { vec![program] };
         let command = words.into_iter().map(|word| word.to_str().map(str::to_string)).collect::<Option<Vec<_>>>();
         let Some(command) = command else { bail!("--program {name}={told}: the path is not UTF-8") };
-        let definition = gridloom_idl::program::definition(name, command, listen.to_string());
-        offer.add_program(definition.map_err(|why| anyhow::anyhow!("--program {why}"))?)?;
+        Ok((name.clone(), command))
+    }
+}
+
+/// Takes up programs, which listen there and keep checkpoints below that folder. A file that ends in .py is run by that Python.
+pub fn add_programs(
+    offer: &mut Offer,
+    programs: &[OfferedProgram],
+    python: &Path,
+    listen: IpAddr,
+    checkpoints: Option<&Path>,
+) -> Result<()> {
+    let checkpoints = checkpoints.map(|folder| {
+        let path = absolute(folder)?;
+        path.into_os_string()
+            .into_string()
+            .map_err(|_| anyhow!("--checkpoints {}: the path is not UTF-8", folder.display()))
+    });
+    let checkpoints = checkpoints.transpose()?;
+    for program in programs {
+        let (name, command) = program.command(python)?;
+        let definition = gridloom_idl::program::definition(&name, command, listen.to_string(), checkpoints.clone());
+        offer.add_program(definition.map_err(|why| anyhow!("--program {why}"))?)?;
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::Fnv;
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
-use gridloom_base::size::size_text;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
@@ -18,7 +17,6 @@ use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::durable::Durable;
 use gridloom_net::identity::{Secret, TICKET_VARIABLE};
 use gridloom_net::jobs::{JobsConfig, RunAs, shared_threads};
-use gridloom_net::segment::Disk;
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
 use serde_json::json;
@@ -32,6 +30,10 @@ use super::{
 };
 use crate::kept_models::{KeptModels, usual_folder};
 use crate::registered::{REGISTERED, Registering};
+
+mod folders;
+
+use folders::{open_durable, open_storage, places};
 
 /// Offer functions of shared libraries and of Python modules, and run those that programs send.
 ///
@@ -59,6 +61,10 @@ pub struct Options {
     /// interpreter; may be repeated
     #[arg(long = "program", value_name = "NAME=PATH", value_parser = parse_program)]
     programs: Vec<OfferedProgram>,
+    /// Folder, shared by all servers that offer the programs, below which these keep checkpoints by name (gridloom chares run --agent
+    /// --checkpoint NAME)
+    #[arg(long, value_name = "DIR", requires = "programs")]
+    checkpoints: Option<PathBuf>,
     /// Run any Python function that a program sends, by Grid.run or gridloom.Executor: every program that may connect can then
     /// run any code as this user
     #[arg(long)]
@@ -168,6 +174,7 @@ impl ServerOptions {
             files,
             builtin,
             programs,
+            checkpoints: None,
             run_code: false,
             no_functions: false,
             libraries,
@@ -243,49 +250,6 @@ fn parse_slowdown(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How many bytes of data the server takes, and the folder for those without room in memory.
-fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
-    let memory_bytes = options.server.memory.unwrap_or(STORE_BYTES_DEFAULT);
-    let Some(folder) = &options.server.disk else { return Ok((memory_bytes, None)) };
-    let folder = absolute(folder)?;
-    let disk = Disk::open(&folder, memory_bytes).with_context(|| format!("--disk: '{}'", folder.display()))?;
-    let space = rustix::fs::statvfs(&folder).with_context(|| format!("--disk: '{}'", folder.display()))?;
-    let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
-    let disk_bytes = match options.server.disk_limit {
-        Some(limit) if limit > free_bytes => {
-            let free = size_text(free_bytes);
-            bail!("--disk-limit: '{}' has {free} free; give a lower limit", folder.display());
-        }
-        limit => limit.unwrap_or(free_bytes / 2),
-    };
-    Ok((memory_bytes.saturating_add(disk_bytes), Some(disk)))
-}
-
-/// The folder for durable data, if there is one.
-fn open_durable(options: &Options, memory_bytes: u64) -> Result<Option<Durable>> {
-    let Some(folder) = &options.server.durable else { return Ok(None) };
-    let folder = absolute(folder)?;
-    let (durable, wrong) = Durable::open(&folder).with_context(|| format!("--durable: '{}'", folder.display()))?;
-    wrong.iter().for_each(|why| gridloom_base::say!("gridloom: {why}"));
-    let sizes = durable.named().into_iter().map(|named| named.meta.size_bytes());
-    let found_bytes = sizes.fold(0, u64::saturating_add);
-    if found_bytes > memory_bytes {
-        let (found, limit) = (size_text(found_bytes), size_text(memory_bytes));
-        bail!(
-            "--durable: '{}' has {found} of data, and the server stores {limit}: give more --memory",
-            folder.display()
-        );
-    }
-    Ok(Some(durable))
-}
-
-/// The folder that servers share, if there is one.
-fn open_storage(options: &Options) -> Result<Option<Storage>> {
-    let Some(folder) = &options.server.storage else { return Ok(None) };
-    let folder = absolute(folder)?;
-    Storage::open(&folder).map(Some).with_context(|| format!("--storage: '{}'", folder.display()))
-}
-
 pub fn run(mut options: Options) -> Result<ExitCode> {
     hide_memory()?;
     if options.run_code {
@@ -304,7 +268,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     for name in &options.builtin {
         offer.add_builtin(name, &named)?;
     }
-    add_programs(&mut offer, &options.programs, &options.server.python, options.server.listen.ip())?;
+    let (python, checkpoints) = (&options.server.python, options.checkpoints.as_deref());
+    add_programs(&mut offer, &options.programs, python, options.server.listen.ip(), checkpoints)?;
     if !rest.quiet {
         offer.warnings.iter().for_each(|warning| gridloom_base::say!("{}", warning.trim_end()));
     }

@@ -8,11 +8,12 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{SimulateConfig, SimulationReport};
+use gridloom::{SimulateConfig, SimulationReport, default_python};
 use gridloom_flow::NetworkModel;
 use gridloom_testbed::kernel::sys;
 
 use super::offering::OfferingOptions;
+use super::simulated_programs::SimulatedPrograms;
 use super::{OwnFolder, absolute, count, print_json, print_line, read_text};
 
 /// Run a program, unchanged, on a simulated grid.
@@ -197,7 +198,11 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     config.platform = absolute(&config.platform)?;
     config.deployment = config.deployment.as_deref().map(absolute).transpose()?;
     config.faults = config.faults.as_deref().map(absolute).transpose()?;
-    run_simulated(&options.program, &config, if options.json { Output::ToStandardError } else { Output::AsItIs })
+    let python = options.offering.python(&options.program).unwrap_or_else(default_python);
+    let programs = options.offering.programs().iter().map(|program| program.command(&python)).collect::<Result<_>>()?;
+    let variables = [SimulatedPrograms::new(&config, programs)?.to_environment()];
+    let output = if options.json { Output::ToStandardError } else { Output::AsItIs };
+    run_simulated(&options.program, &config, &variables, output)
 }
 
 /// Where the standard output of a simulated program goes.
@@ -206,11 +211,16 @@ pub(super) enum Output {
     ToStandardError,
 }
 
-/// Runs the program to its end in that simulation. Its paths are absolute.
-pub(super) fn run_simulated(words: &[String], config: &SimulateConfig, output: Output) -> Result<ExitStatus> {
+/// Runs the program to its end in that simulation, with further variables in its environment. The paths of the simulation are absolute.
+pub(super) fn run_simulated(
+    words: &[String],
+    config: &SimulateConfig,
+    variables: &[(String, String)],
+    output: Output,
+) -> Result<ExitStatus> {
     let (name, value) = config.to_environment()?;
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env(name, value);
+    command.args(&words[1..]).env(name, value).envs(variables.iter().cloned());
     if matches!(output, Output::ToStandardError) {
         command.stdout(std::io::stderr());
     }

@@ -10,13 +10,13 @@ use gridloom::process::DEPLOY_VARIABLE;
 use crate::support::{gridloom, succeeds};
 
 /// While this file is absent, element 1 aborts in round [`FALL_IN`].
-const FALL: &str = "GRIDLOOM_TEST_FALL";
+pub(crate) const FALL: &str = "GRIDLOOM_TEST_FALL";
 /// In this file element 2 writes its number among the system's processes, so that element 1 takes it along.
 const FALL_WITH: &str = "GRIDLOOM_TEST_FALL_WITH";
 /// In this file element 1 writes its number among the system's processes once the program has ended, and aborts. Element 0 waits until it has.
 const FALL_AFTER: &str = "GRIDLOOM_TEST_FALL_AFTER";
 /// So many rounds.
-const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
+pub(crate) const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
 const FALL_IN: i64 = 4;
 
 /// Tags of results.
@@ -136,7 +136,7 @@ fn chares_run(rounds: i64, options: &[&str]) -> Command {
     command
 }
 
-fn ends_with(command: Command, rounds: i64) -> String {
+pub(crate) fn ends_with(command: Command, rounds: i64) -> String {
     let out = succeeds(command);
     let sum = |index: i64| (1..=rounds).fold(0, |sum, round| 3 * sum + round * (index + 1));
     let all: i64 = (0..7).map(sum).sum();
@@ -146,16 +146,16 @@ fn ends_with(command: Command, rounds: i64) -> String {
 }
 
 /// A folder of a test, empty at its beginning and gone after it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("gridloom-{name}-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Folder(path)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
 }

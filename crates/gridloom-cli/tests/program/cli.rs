@@ -409,6 +409,7 @@ fn the_documentation_has_the_help_texts() {
         ("soak", &[&["soak"]]),
         ("deploy", &[&["deploy"]]),
         ("mpirun", &[&["mpirun"]]),
+        ("chares", &[&["chares", "run"], &["chares", "deployment"], &["chares", "advise"]]),
         ("sim", &[&["sim", "replay"]]),
         (
             "testbed",

@@ -17,6 +17,7 @@ mod log;
 mod map;
 mod models;
 mod odd_calls;
+mod offered_options;
 mod offered_programs;
 mod readers;
 mod secret;

@@ -14,12 +14,17 @@ const WORDS: [&str; 4] = ["--exact", "--ignored", "--nocapture", "chares::a_prog
 /// The option that offers that case under its name. Each element first says which process it is.
 fn offered(case: &str) -> String {
     let own = std::env::current_exe().unwrap();
-    let script = format!("#!/bin/sh\nexport {CASE}={case}\necho pid $$\nexec '{}' \"$@\"\n", own.display());
+    offered_script(case, &format!("export {CASE}={case}\necho pid $$\nexec '{}' \"$@\"\n", own.display()))
+}
+
+/// The option that offers a script of the shell.
+pub(crate) fn offered_script(name: &str, script: &str) -> String {
     // A file of its own: tests beside this one make others.
     static MADE: AtomicUsize = AtomicUsize::new(0);
-    let path = file(&format!("{case}-{}.sh", MADE.fetch_add(1, Ordering::Relaxed)), &script);
+    let made = MADE.fetch_add(1, Ordering::Relaxed);
+    let path = file(&format!("{name}-{made}.sh"), &format!("#!/bin/sh\n{script}"));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    format!("--program={case}={path}")
+    format!("--program={name}={path}")
 }
 
 /// A server with that many slots, which offers two programs.

@@ -14,6 +14,7 @@
 //! buffers are kept for reuse (`gridloom_channel::Spares`).
 
 mod acceptor;
+mod gang;
 mod handing;
 mod linger;
 mod peers;
@@ -31,5 +32,9 @@ pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 /// is told from one with a process that has ended.
 pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
 
+/// Set beside it where each process is to use one processor alone: its number; those of threads have commas between.
+pub const PROCESSOR_VARIABLE: &str = "GRIDLOOM_PROCESSOR";
+
+pub use gang::{GANG_VARIABLE, Gang};
 pub use system::{end_with_parent, processors};
 pub use world::{Addresses, NetProcess, ProcessConfig};

@@ -27,7 +27,7 @@ use gridloom_idl::Definition;
 
 pub use call_back::Program;
 pub use files::FILES_VARIABLE;
-pub use program::{GANG_GRACE, ProcessEnd, Ready, Start, native_main};
+pub use program::{Answered, FAILED, GANG_GRACE, ProcessEnd, READY, Reading, Ready, Start, Wanted, kept, native_main};
 pub use protocol::{SERVER_PROTOCOL_VARIABLE, Setup};
 pub use serve::{inherited, serve};
 pub(crate) use values::{relabelled, wanted_order};

@@ -2,27 +2,29 @@
 //!
 //! ```text
 //! worker                                          caller
-//!   |-- calls back: Ready (ports of its processes) -->|   this server has given its slots
+//!   |<- Wanted, arguments of the program (the call) ---|
+//!   |-- calls back: Ready (ports of its processes) --->|   this server has given its slots
 //!   |<------------ Start (what each process is told) --|   all servers of the gang have
 //!   | starts the processes, hands on what they print   |
-//!   |-- a list of ProcessEnd ------------------------->|   all have ended
+//!   |-- calls back: ProcessEnd of the first failure -->|   if there is one
+//!   |-- a list of ProcessEnd, records ---------------->|   all have ended
 //! ```
 //! The worker makes the sockets on which the processes listen, and each gets its own as its standard input. So no other process can take a
 //! port between the two. The arguments are a list, and no shell sees them.
 //!
 //! **Promise:** no process of a gang outlives its call. They are in the process group of the worker, which the server kills if the call is
 //! cancelled, its client is lost, or the worker dies. If the server dies with its workers, the kernel kills the processes that the worker has
-//! started.
-//! **Limit:** what such a process has started itself may go on until the worker ends. What it prints after the call goes to the server's log.
+//! started. What a process has left behind ends with the call, too ([`strays`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -32,62 +34,70 @@ use gridloom_base::{Meta, TaskError, each_line, list};
 use gridloom_idl::{Body, Definition};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::initial::AskInitial;
 use super::native::{LibraryVariable, Native};
 use super::said::LINE_BYTES_MAX;
 use super::values::{cannot_run, refused};
 use super::{ArgView, Functions, OutView, Program, Room, Setup, nested};
-use crate::process::{ASKED_VARIABLE, DEPLOY_VARIABLE, ProcessConfig};
+use crate::process::{ASKED_VARIABLE, DEPLOY_VARIABLE, GANG_VARIABLE, Gang, PROCESSOR_VARIABLE, ProcessConfig};
 use crate::transport::apart::Site;
+
+mod bound;
+pub mod kept;
+mod strays;
+mod told;
+
+use bound::Bound;
+use strays::Strays;
+pub use told::{Answered, FAILED, ProcessEnd, READY, Reading, Ready, Start, Wanted};
 
 /// From the first failure of a process to the end of the others, which end by themselves as soon as they notice it.
 pub const GANG_GRACE: Duration = Duration::from_secs(10);
 /// What a process has left behind may keep its output open. It is read no longer than that after its end.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A worker has the slots and sockets of its processes.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Ready {
-    /// Where each process listens.
-    pub ports: Vec<u16>,
-    /// The site of the server, empty if it has none.
-    pub site: String,
-}
-
-/// What the processes are told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Start {
-    pub config: ProcessConfig,
-    /// The last argument of each, which differs from the others'.
-    pub own: Vec<String>,
-}
-
-/// How a process has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ProcessEnd {
-    /// Its number among those of its call.
-    pub process: usize,
-    /// As the system says it.
-    pub wait_status: i32,
-    /// It was ended because another one had failed.
-    pub was_killed: bool,
-    /// It has asked which process it is.
-    pub has_asked: bool,
-}
-
 /// A process of a call.
 struct Begun {
     process: OwnedFd,
-    /// Holds a byte until the process asks which one it is. A file in memory leaves nothing behind if the worker is killed.
+    files: Files,
+}
+
+/// What a process writes for its worker. Files in memory leave nothing behind if the worker is killed.
+struct Files {
+    /// Holds a byte until the process asks which one it is.
     asked: File,
+    /// What it did, for a timeline.
+    records: File,
+}
+
+impl Files {
+    fn new() -> io::Result<Files> {
+        let made = |name| Ok::<_, io::Error>(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?));
+        let (mut asked, records) = (made("asked")?, made("records")?);
+        asked.write_all(b"?")?;
+        Ok(Files { asked, records })
+    }
+}
+
+/// Where a process of this worker finds it.
+fn path_of(file: &File) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
 impl Begun {
     /// A file that cannot be seen says nothing against its process.
     fn has_asked(&self) -> bool {
-        self.asked.metadata().map_or(true, |found| found.len() == 0)
+        self.files.asked.metadata().map_or(true, |found| found.len() == 0)
+    }
+
+    /// What it did; nothing if it has not said so.
+    fn records(mut self) -> io::Result<Vec<u8>> {
+        let mut records = Vec::new();
+        self.files.records.seek(SeekFrom::Start(0))?;
+        self.files.records.read_to_end(&mut records)?;
+        Ok(records)
     }
 
     fn kill(&self) {
@@ -109,7 +119,15 @@ pub fn native_main(fd: i32, variables: &[LibraryVariable], ask: Option<AskInitia
 /// Native functions, and programs beside them.
 struct WithPrograms {
     native: Native,
-    programs: BTreeMap<u32, (Vec<String>, IpAddr)>,
+    programs: BTreeMap<u32, Offered>,
+}
+
+/// A program, as the server's operator offers it.
+struct Offered {
+    command: Vec<String>,
+    listen: IpAddr,
+    /// For checkpoints.
+    folder: Option<PathBuf>,
 }
 
 impl Functions for WithPrograms {
@@ -118,9 +136,12 @@ impl Functions for WithPrograms {
     }
 
     fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String> {
-        let Body::Program { command, listen } = &definition.body else { return self.native.load(function, definition) };
+        let Body::Program { command, listen, checkpoints } = &definition.body else {
+            return self.native.load(function, definition);
+        };
         let listen = listen.parse().map_err(|error| format!("it cannot listen on '{listen}': {error}"))?;
-        self.programs.insert(function, (command.clone(), listen));
+        let (command, folder) = (command.clone(), checkpoints.as_ref().map(PathBuf::from));
+        self.programs.insert(function, Offered { command, listen, folder });
         Ok(())
     }
 
@@ -131,63 +152,113 @@ impl Functions for WithPrograms {
         outs: &mut [OutView<'_>],
         program: &mut dyn Program,
     ) -> Result<(), TaskError> {
-        let Some((command, listen)) = self.programs.get(&function) else {
+        let Some(offered) = self.programs.get(&function) else {
             return self.native.call(function, args, outs, program);
         };
-        let ends = run(command, *listen, args, program)?;
-        if let Some(OutView { room: Room::Growing(text), .. }) = outs.first_mut() {
-            **text = serde_json::to_vec(&ends).expect("numbers");
+        let (ends, records) = offered.run(args, program)?;
+        let results = [serde_json::to_vec(&ends).expect("numbers"), records];
+        for (out, result) in outs.iter_mut().zip(results) {
+            if let Room::Growing(room) = &mut out.room {
+                **room = result;
+            }
         }
         Ok(())
     }
 }
 
-fn run(
-    command: &[String],
-    listen: IpAddr,
-    args: &[ArgView<'_>],
-    program: &mut dyn Program,
-) -> Result<Vec<ProcessEnd>, TaskError> {
-    let count = nested::gang();
-    if count == 0 {
-        return Err(refused(
-            "it runs as a gang of processes: call it by 'gridloom chares run --agent HOST:PORT'".into(),
-        ));
-    }
-    let arguments = args.first().and_then(|argument| list::unpack(argument.bytes)).unwrap_or_default();
-    let arguments: Vec<&OsStr> = arguments.into_iter().flatten().map(OsStr::from_bytes).collect();
-    let failed = |what: &str, error: io::Error| cannot_run(format!("{what}: {error}"));
-    let listeners: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind((listen, 0))).collect();
-    let listeners = listeners.map_err(|error| failed(&format!("no port on {listen}"), error))?;
-    let start = ask(&listeners, program).map_err(cannot_run)?;
-    let (ended, ends) = channel();
-    let (copying, copied) = channel::<()>();
-    let mut processes = Vec::new();
-    for (at, listener) in listeners.into_iter().enumerate() {
-        let own = start.own.get(at).cloned().unwrap_or_default();
-        let mut config = start.config.clone();
-        config.listens = listener.local_addr().ok().map(|address| address.port());
-        let label = format!("{}@{own}", config.spec.function);
-        config.spec.arguments.push(own);
-        let mut command = prepared(command, &arguments, &config, listener);
-        let begun = begin(&mut command, at, &label, &ended, &copying);
-        match begun {
-            Ok(process) => processes.push(process),
-            Err(error) => {
-                processes.iter().for_each(Begun::kill);
-                return Err(failed(&format!("'{}' cannot be started", command.get_program().display()), error));
+impl Offered {
+    /// Runs a gang to its end. How its processes ended, and their records.
+    fn run(&self, args: &[ArgView<'_>], program: &mut dyn Program) -> Result<(Vec<ProcessEnd>, Vec<u8>), TaskError> {
+        let count = nested::gang() as usize;
+        if count == 0 {
+            return Err(refused(
+                "it runs as a gang of processes: call it by 'gridloom chares run --agent HOST:PORT'".into(),
+            ));
+        }
+        let mut arguments =
+            args.first().and_then(|argument| list::unpack(argument.bytes)).unwrap_or_default().into_iter();
+        let wanted = arguments.next().flatten().unwrap_or_default();
+        let wanted: Wanted = serde_json::from_slice(wanted)
+            .map_err(|error| refused(format!("what its caller wants is unclear: {error}")))?;
+        let arguments: Vec<&OsStr> = arguments.flatten().map(OsStr::from_bytes).collect();
+        let failed = |what: &str, error: io::Error| cannot_run(format!("{what}: {error}"));
+        let listeners: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind((self.listen, 0))).collect();
+        let listeners = listeners.map_err(|error| failed(&format!("no port on {}", self.listen), error))?;
+        let bound = wanted.binds.then(|| Bound::take(count)).transpose().map_err(refused)?;
+        let ready = self.ready(&wanted, &listeners)?;
+        let start = ask(&ready, program).map_err(cannot_run)?;
+        let mut told = Gang { checkpoints: self.folder.clone(), ..Gang::default() };
+        if let Some(answered) = &start.records {
+            told.shift_ns = told::shift_ns(&ready.clock, answered, &Reading::now());
+        }
+        let strays = Strays::watch().map_err(|error| failed("what it leaves behind cannot be ended", error))?;
+        let (ended, ends) = channel();
+        let (copying, copied) = channel::<()>();
+        let mut processes = Vec::new();
+        for (at, listener) in listeners.into_iter().enumerate() {
+            let own = start.own.get(at).cloned().unwrap_or_default();
+            let mut config = start.config.clone();
+            config.listens = listener.local_addr().ok().map(|address| address.port());
+            let label = format!("{}@{own}", config.spec.function);
+            config.spec.arguments.push(own);
+            let mut command = prepared(&self.command, &arguments, &config, listener);
+            if let Some(bound) = &bound {
+                command.env(PROCESSOR_VARIABLE, bound.processors[at].to_string());
+            }
+            let begun = Files::new().and_then(|files| {
+                let records = start.records.is_some().then(|| path_of(&files.records).into());
+                command.env(GANG_VARIABLE, Gang { records, ..told.clone() }.to_variable());
+                begin(&mut command, at, &label, &ended, &copying, files)
+            });
+            match begun {
+                Ok(process) => processes.push(process),
+                Err(error) => {
+                    processes.iter().for_each(Begun::kill);
+                    drop(ended);
+                    // Until all have been waited for.
+                    ends.iter().for_each(drop);
+                    return Err(failed(&format!("'{}' cannot be started", command.get_program().display()), error));
+                }
             }
         }
+        drop((ended, copying));
+        let all = wait(&processes, &ends, program)?;
+        drop(strays);
+        // Nothing is sent: it ends when the last output has, or after the time.
+        let _ = copied.recv_timeout(OUTPUT_TIMEOUT);
+        if start.records.is_none() {
+            return Ok((all, Vec::new()));
+        }
+        let records: io::Result<Vec<Vec<u8>>> = processes.into_iter().map(Begun::records).collect();
+        let records = records.map_err(|error| failed("what its processes did cannot be read", error))?;
+        Ok((all, list::pack(records.iter().map(|records| Some(&records[..])))))
     }
-    drop((ended, copying));
-    let all = wait(&processes, &ends)?;
-    // Nothing is sent: it ends when the last output has, or after the time.
-    let _ = copied.recv_timeout(OUTPUT_TIMEOUT);
-    Ok(all)
+
+    /// What the caller is told of this server.
+    fn ready(&self, wanted: &Wanted, listeners: &[TcpListener]) -> Result<Ready, TaskError> {
+        let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<io::Result<_>>();
+        let ports = ports.map_err(|error| cannot_run(error.to_string()))?;
+        let site = Site::of_environment().map_err(cannot_run)?.map_or(String::new(), |site| site.name().to_string());
+        let unusable = |folder: &Path, error| cannot_run(format!("--checkpoints: {}: {error}", folder.display()));
+        let mut last = [None, None];
+        for (last, name) in last.iter_mut().zip([&wanted.checkpoint, &wanted.restart]) {
+            let Some(name) = name else { continue };
+            let folder = kept::folder_of(self.folder.as_deref(), name).map_err(refused)?;
+            *last = kept::last_complete(&folder).map_err(|error| unusable(&folder, error))?;
+        }
+        let is_kept = wanted.checkpoint.is_some() || wanted.restart.is_some();
+        let folder = self.folder.as_deref().filter(|_| is_kept);
+        let folder = folder.map(|folder| kept::id_of(folder).map_err(|error| unusable(folder, error))).transpose()?;
+        Ok(Ready { ports, site, folder, last, clock: Reading::now() })
+    }
 }
 
-/// Waits until all have ended. Gives their ends in that order.
-fn wait(processes: &[Begun], ends: &Receiver<(usize, i32)>) -> Result<Vec<ProcessEnd>, TaskError> {
+/// Waits until all have ended, and tells the caller of the first one that fails. Gives their ends in that order.
+fn wait(
+    processes: &[Begun],
+    ends: &Receiver<(usize, i32)>,
+    program: &mut dyn Program,
+) -> Result<Vec<ProcessEnd>, TaskError> {
     let mut all: Vec<ProcessEnd> = Vec::with_capacity(processes.len());
     let (mut kill_at, mut was_killed) = (None, false);
     while all.len() < processes.len() {
@@ -195,9 +266,12 @@ fn wait(processes: &[Begun], ends: &Receiver<(usize, i32)>) -> Result<Vec<Proces
         match ends.recv_timeout(left) {
             Ok((process, wait_status)) => {
                 let has_asked = processes[process].has_asked();
-                all.push(ProcessEnd { process, wait_status, was_killed, has_asked });
-                if !(wait_status == 0 && has_asked || was_killed) {
-                    kill_at.get_or_insert_with(|| Instant::now() + GANG_GRACE);
+                let end = ProcessEnd { process, wait_status, was_killed, has_asked };
+                all.push(end);
+                if end.has_failed() && kill_at.is_none() {
+                    kill_at = Some(Instant::now() + GANG_GRACE);
+                    // A caller that cannot be told is gone, and then the server ends this worker.
+                    let _ = program.call_back(FAILED, vec![text(&end)]);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -213,14 +287,15 @@ fn wait(processes: &[Begun], ends: &Receiver<(usize, i32)>) -> Result<Vec<Proces
 }
 
 /// Tells the caller that the slots are here, and waits until all of the gang are.
-fn ask(listeners: &[TcpListener], program: &mut dyn Program) -> Result<Start, String> {
-    let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<io::Result<_>>();
-    let ports = ports.map_err(|error| error.to_string())?;
-    let site = Site::of_environment()?.map_or(String::new(), |site| site.name().to_string());
-    let ready = serde_json::to_vec(&Ready { ports, site }).expect("a text and numbers");
-    let answer = program.call_back(0, vec![(Meta::Text { size_bytes: ready.len() as u64 }, ready)])?;
+fn ask(ready: &Ready, program: &mut dyn Program) -> Result<Start, String> {
+    let answer = program.call_back(READY, vec![text(ready)])?;
     let [(_, start)] = &answer[..] else { return Err(format!("{} values came back, expected one", answer.len())) };
     serde_json::from_slice(start).map_err(|error| format!("what its processes are told is wrong: {error}"))
+}
+
+fn text(what: &impl Serialize) -> (Meta, Vec<u8>) {
+    let text = serde_json::to_vec(what).expect("texts and numbers");
+    (Meta::Text { size_bytes: text.len() as u64 }, text)
 }
 
 fn prepared(command: &[String], arguments: &[&OsStr], config: &ProcessConfig, listener: TcpListener) -> Command {
@@ -238,10 +313,9 @@ fn begin(
     label: &str,
     ended: &Sender<(usize, i32)>,
     copying: &Sender<()>,
+    files: Files,
 ) -> io::Result<Begun> {
-    let mut asked = File::from(memfd_create("asked", MemfdFlags::CLOEXEC)?);
-    asked.write_all(b"?")?;
-    command.env(ASKED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), asked.as_raw_fd()));
+    command.env(ASKED_VARIABLE, path_of(&files.asked));
     let worker = rustix::process::getpid();
     let ends_with_worker = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -264,7 +338,7 @@ fn begin(
         // The call may have ended before.
         let _ = ended.send((at, wait_status));
     });
-    Ok(Begun { process, asked })
+    Ok(Begun { process, files })
 }
 
 /// Line by line, each with its label, in parts if it is long.

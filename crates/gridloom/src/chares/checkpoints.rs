@@ -14,13 +14,12 @@ use std::path::{Path, PathBuf};
 
 use gridloom_base::Fnv;
 use gridloom_chare::Pe;
+use gridloom_net::worker::kept::{COMPLETE, last_complete, numbers};
 
 use crate::Error;
 
 /// The first line of a file.
 const LINE: &[u8] = b"gridloom: chares of an element, 1\n";
-/// Name of the file that stands for all being there.
-const COMPLETE: &str = "complete";
 
 /// The folder of a program's checkpoints.
 #[derive(Debug)]
@@ -68,38 +67,31 @@ impl CheckpointFolder {
         Ok(self.numbers()?.into_iter().max().map_or(0, |number| number + 1))
     }
 
-    /// What all elements saved in the last complete checkpoint.
+    /// What all elements saved in the checkpoint of that number, else in the last complete one.
     ///
     /// # Errors
     /// If there is none, or a file is not as it was written.
-    pub(super) fn read(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let Some(folder) = self.last()? else {
+    pub(super) fn read(&self, number: Option<u64>) -> Result<Vec<Vec<u8>>, Error> {
+        let Some(number) = number.map_or_else(|| self.last(), |number| Ok(Some(number)))? else {
             return Err(error("begin from", &self.0, "it has no complete checkpoint"));
         };
+        let folder = self.0.join(number.to_string());
         let mark = folder.join(COMPLETE);
         let text = fs::read_to_string(&mark).map_err(|why| error("read", &mark, why))?;
         let count: u32 = text.parse().map_err(|why| error("read", &mark, why))?;
         (0..count).map(|element| read_whole(&folder.join(format!("element-{element}")))).collect()
     }
 
-    /// The folder of the last complete checkpoint, if there is one.
+    /// The number of the last complete checkpoint, if there is one.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn last(&self) -> Result<Option<PathBuf>, Error> {
-        let mut numbers = self.numbers()?;
-        numbers.sort_unstable();
-        let folders = numbers.into_iter().rev().map(|number| self.0.join(number.to_string()));
-        Ok(folders.into_iter().find(|folder| folder.join(COMPLETE).exists()))
+    pub fn last(&self) -> Result<Option<u64>, Error> {
+        last_complete(&self.0).map_err(|why| error("read", &self.0, why))
     }
 
     fn numbers(&self) -> Result<Vec<u64>, Error> {
-        let entries = match fs::read_dir(&self.0) {
-            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|why| error("read", &self.0, why))?,
-        };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        Ok(names.filter_map(|name| name.parse().ok()).collect())
+        numbers(&self.0).map_err(|why| error("read", &self.0, why))
     }
 }
 
@@ -168,7 +160,7 @@ mod tests {
     fn the_last_complete_checkpoint_counts_and_earlier_ones_go() {
         let path = std::env::temp_dir().join(format!("gridloom-checkpoints-{}", std::process::id()));
         let folder = CheckpointFolder::new(&path);
-        assert!(folder.read().unwrap_err().to_string().contains("no complete checkpoint"));
+        assert!(folder.read(None).unwrap_err().to_string().contains("no complete checkpoint"));
         assert_eq!(folder.next().unwrap(), 0);
         for number in 0..3 {
             for element in 0..2 {
@@ -178,7 +170,7 @@ mod tests {
                 folder.complete(number, 2).unwrap();
             }
         }
-        assert_eq!(folder.read().unwrap(), [[1, 0], [1, 1]], "the third one is not complete");
+        assert_eq!(folder.read(None).unwrap(), [[1, 0], [1, 1]], "the third one is not complete");
         assert_eq!(folder.next().unwrap(), 3);
         assert!(!path.join("0").exists());
         // Of the user, in the same folder.
@@ -196,7 +188,7 @@ mod tests {
         let mut bytes = fs::read(&file).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&file, bytes).unwrap();
-        assert!(folder.read().unwrap_err().to_string().contains("not as it was written"));
+        assert!(folder.read(None).unwrap_err().to_string().contains("not as it was written"));
         fs::remove_dir_all(path).unwrap();
     }
 }

@@ -20,7 +20,8 @@ pub(super) enum Kept {
 #[derive(Debug)]
 pub(super) enum Origin {
     Beginning,
-    Folder(CheckpointFolder),
+    /// That one of a folder, or the last.
+    Folder(CheckpointFolder, Option<u64>),
     Memory(u64),
 }
 
@@ -66,7 +67,9 @@ impl Kept {
         if let Kept::Memory(memory) = self {
             return Ok(memory.agree(world, links)?.map_or(Origin::Beginning, Origin::Memory));
         }
-        Ok(places.restart.as_ref().map_or(Origin::Beginning, |folder| Origin::Folder(CheckpointFolder::new(folder))))
+        Ok(places.restart.as_ref().map_or(Origin::Beginning, |restart| {
+            Origin::Folder(CheckpointFolder::new(&restart.folder), restart.number)
+        }))
     }
 
     /// All arrays are made.
@@ -90,8 +93,8 @@ impl Kept {
                 return memory.restore(world, links, element, from);
             }
         }
-        if let Origin::Folder(folder) = from {
-            element.restore(&folder.read()?)?;
+        if let Origin::Folder(folder, number) = from {
+            element.restore(&folder.read(*number)?)?;
             if is_first {
                 element.go_on();
             }

@@ -56,6 +56,6 @@ pub use gridloom_chare::{
 pub use gridloom_process::filter::{FILTERS, FilterKind, FilterSpec};
 pub use job::Job;
 pub use memory::{Epochs, InMemory};
-pub use places::{ELEMENT_FUNCTION, Keep, Places};
+pub use places::{ELEMENT_FUNCTION, Keep, Places, Restart};
 pub use run::{Around, Ended, is_simulated, run, run_on};
-pub use timeline::{Records, monotonic_ns};
+pub use timeline::{Records, keep_record, monotonic_ns};

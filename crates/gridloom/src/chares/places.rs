@@ -1,6 +1,8 @@
 //! Where the elements of a program are. The command that starts them tells each of them, in an argument.
 
 use gridloom_chare::{Elements, Pe};
+use gridloom_net::process::Gang;
+use gridloom_net::worker::kept;
 use gridloom_process::filter::{Chain, FilterSpec, Pair};
 use serde::{Deserialize, Serialize};
 
@@ -35,9 +37,9 @@ pub struct Places {
     /// Whether checkpoints are kept in memory.
     #[serde(default)]
     pub memory: Option<InMemory>,
-    /// The folder with the checkpoint from which the program goes on.
+    /// The checkpoint from which the program goes on.
     #[serde(default)]
-    pub restart: Option<String>,
+    pub restart: Option<Restart>,
     /// Where elements leave what they did, for a timeline.
     #[serde(default)]
     pub records: Option<Records>,
@@ -49,6 +51,15 @@ pub struct Keep {
     pub folder: String,
     /// One of so many.
     pub every: u64,
+}
+
+/// A checkpoint from which a program goes on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Restart {
+    pub folder: String,
+    /// Which one of those in the folder; the last complete one if none is named.
+    #[serde(default)]
+    pub number: Option<u64>,
 }
 
 impl Places {
@@ -75,6 +86,28 @@ impl Places {
             true => Ok(places),
             false => Err(format!("element {} of {}; {remedy}", places.number, places.elements.len())),
         }
+    }
+
+    /// The same for an element that a server has started. Its folders are those of the server, whatever its caller says.
+    ///
+    /// # Errors
+    /// If the server has no such folder.
+    pub(super) fn on_server(mut self, gang: &Gang) -> Result<Places, String> {
+        let folders = self.checkpoint.iter_mut().map(|keep| &mut keep.folder);
+        for folder in folders.chain(self.restart.iter_mut().map(|restart| &mut restart.folder)) {
+            let path = kept::folder_of(gang.checkpoints.as_deref(), folder)?;
+            *folder = path.to_str().ok_or_else(|| format!("{}: the path is not UTF-8", path.display()))?.to_string();
+        }
+        if self.memory.is_some() {
+            return Err(
+                "checkpoints in memory are for elements of one machine: give a name for those on servers".into()
+            );
+        }
+        if let Some(records) = &mut self.records {
+            let file = gang.records.clone().ok_or("the server wants no record of this element")?;
+            records.own = Some((file, gang.shift_ns));
+        }
+        Ok(self)
     }
 
     /// The same after so many losses.
@@ -106,5 +139,32 @@ impl Places {
         let is_apart = site(element.0) != site(self.number);
         let filters = if is_apart { &self.filters[..] } else { &[] };
         Chain::new(filters, Pair { from: element.0, to: self.number })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_of_an_element_on_a_server_are_the_server_s() {
+        let gang = Gang { checkpoints: Some("/kept".into()), records: Some("/own".into()), shift_ns: -3 };
+        let keep = |folder: &str| Places {
+            checkpoint: Some(Keep { folder: folder.into(), every: 1 }),
+            records: Some(Records { folder: "/etc".into(), ..Records::default() }),
+            ..Places::default()
+        };
+        let places = keep("heat").on_server(&gang).unwrap();
+        assert_eq!(places.checkpoint.unwrap().folder, "/kept/heat");
+        assert_eq!(places.records.unwrap().own, Some(("/own".into(), -3)));
+        let restart = |folder: &str| Places {
+            restart: Some(Restart { folder: folder.into(), number: Some(2) }),
+            ..Places::default()
+        };
+        assert_eq!(restart("heat").on_server(&gang).unwrap().restart.unwrap().folder, "/kept/heat");
+        for wrong in [keep("/etc"), keep(".."), restart("/tmp/other")] {
+            assert!(wrong.on_server(&gang).unwrap_err().contains("a name, not a folder"));
+        }
+        assert!(keep("heat").on_server(&Gang::default()).unwrap_err().contains("serve --checkpoints DIR"));
     }
 }

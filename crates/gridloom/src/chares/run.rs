@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridloom_chare::{Element, Pe, Value};
+use gridloom_net::process::Gang;
 
 use super::drive::{alone, one_of};
 use super::job::Job;
@@ -63,7 +64,10 @@ pub fn run_on(
     let (to_tell, make) = (ended.clone(), Arc::new(make));
     let main: Main = Arc::new(move |process: Process| {
         let mut world = process.world;
-        let places = Places::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
+        let mut places = Places::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
+        if let Some(gang) = Gang::of_environment().map_err(Error::Input)? {
+            places = places.on_server(&gang).map_err(Error::Input)?;
+        }
         let is_first = places.me() == Pe(0);
         let mut value = Ok((Value::default(), 0));
         let told_value = &mut value;

@@ -1,6 +1,7 @@
 //! What a processing element did and when, for a timeline: kept in memory while the program runs, and written to a file at its end.
 //!
-//! Times are of the system's monotonic clock, which all processes of a machine share, so the elements' clocks need no alignment.
+//! Times are of the system's monotonic clock, which all processes of a machine share. Those of elements on servers are shifted to the clock of the
+//! command that runs them.
 //!
 //! **Limit:** [`CHARE_EVENTS_MAX`] events. What comes after them is counted and not kept.
 
@@ -16,11 +17,14 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 
 /// Where elements leave what they did.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Records {
     pub folder: String,
     /// How often the program has begun again before.
     pub run: u32,
+    /// The file of an element on a server, instead of one in the folder, and what is to be added to its times, nanoseconds.
+    #[serde(skip)]
+    pub own: Option<(PathBuf, i64)>,
 }
 
 /// What happened from one time to another, nanoseconds.
@@ -128,7 +132,13 @@ impl Timeline {
     /// # Errors
     /// If it cannot be written.
     pub(super) fn leave(self, element: &Element) -> Result<(), Error> {
-        let Timeline { records, events, left_out, .. } = self;
+        let Timeline { records, mut events, left_out, .. } = self;
+        let in_folder = (path_of(Path::new(&records.folder), records.run, element.me().0), 0);
+        let (path, shift_ns) = records.own.unwrap_or(in_folder);
+        for event in &mut events {
+            event.began_ns = event.began_ns.saturating_add_signed(shift_ns);
+            event.ended_ns = event.ended_ns.saturating_add_signed(shift_ns);
+        }
         let ran = events.iter().filter_map(|event| match event.what {
             What::Ran { array, chare, .. } => Some((array, chare)),
             What::Idle | What::Sent { .. } | What::Came { .. } => None,
@@ -149,10 +159,21 @@ impl Timeline {
             left_out,
         };
         let bytes = postcard::to_allocvec(&record).expect("postcard into a vector fails for no such type");
-        let path = path_of(Path::new(&records.folder), records.run, me.0);
-        fs::write(&path, bytes)
-            .map_err(|error| Error::Input(format!("cannot write the timeline to {}: {error}", path.display())))
+        write(&path, &bytes)
     }
+}
+
+/// Keeps what an element on a server has left, as if it had left it in that folder itself.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn keep_record(folder: &Path, run: u32, element: u32, bytes: &[u8]) -> Result<(), Error> {
+    write(&path_of(folder, run, element), bytes)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    fs::write(path, bytes)
+        .map_err(|error| Error::Input(format!("cannot write the timeline to {}: {error}", path.display())))
 }
 
 fn next(number: &mut u32) -> u32 {

@@ -22,11 +22,13 @@ use crate::{Error, Grid, Value};
 /// `IN` and `INOUT` parameters, and gives those of its `OUT` and `INOUT` parameters, or says why it cannot.
 pub type Callee = Arc<dyn Fn(TaskId, u32, Vec<Value>) -> Result<Vec<Value>, String> + Send + Sync>;
 
-/// A call of a gang that has its slots and waits for [`Grid::answer`].
+/// A call of a gang that has called back, and waits for [`Grid::answer`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Asking {
     pub server: NodeId,
     pub task: TaskId,
+    /// The number of the callback.
+    pub callback: u32,
     /// What it says.
     pub text: Vec<u8>,
 }
@@ -53,7 +55,7 @@ impl CallBacks {
         if let Some(gang) = self.gangs.get(&call.task) {
             let text = call.values.into_iter().next().map_or(Vec::new(), |(_, bytes)| bytes);
             // The program may have given the gang up.
-            let _ = gang.send(Asking { server, task: call.task, text });
+            let _ = gang.send(Asking { server, task: call.task, callback: call.callback, text });
         } else if self.callees.contains_key(&call.task) {
             self.waiting.push_back((server, call));
         }

@@ -25,10 +25,7 @@ use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
-pub use gridloom_net::process::{ASKED_VARIABLE, DEPLOY_VARIABLE};
-
-/// Set beside it where each process is to use one processor alone: its number.
-pub const PROCESSOR_VARIABLE: &str = "GRIDLOOM_PROCESSOR";
+pub use gridloom_net::process::{ASKED_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE};
 
 /// For a program in a language that runs one thread at a time.
 const NO_THREADS: &str = "a program in Python runs each element in a process of its own, since one interpreter runs one thread at a \

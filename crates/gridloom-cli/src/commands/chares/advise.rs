@@ -173,7 +173,7 @@ impl Program<'_> {
         if report.exists() {
             std::fs::remove_file(report).with_context(|| report.display().to_string())?;
         }
-        let status = run_simulated(&words, config, Output::ToStandardError)?;
+        let status = run_simulated(&words, config, &[], Output::ToStandardError)?;
         ensure!(
             status.success(),
             "{with} the program has failed: {status}; --per-element chooses the numbers of chares that it is run with"

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use gridloom::chares::{Records, monotonic_ns, write_elements};
+use gridloom::chares::{Records, keep_record, monotonic_ns, write_elements};
 use gridloom_base::limits::CHARE_EVENTS_MAX;
 use gridloom_base::say;
 
@@ -28,7 +28,15 @@ impl TimelineFile {
 
     /// Where the elements of the first run leave what they do.
     pub fn records(&self) -> Result<Records> {
-        Ok(Records { folder: text_of(&self.folder.0)?, run: 0 })
+        Ok(Records { folder: text_of(&self.folder.0)?, ..Records::default() })
+    }
+
+    /// Takes what an element on a server has left of that run: nothing if it has left nothing.
+    pub fn keep(&self, run: u32, element: usize, record: &[u8]) -> Result<()> {
+        if record.is_empty() {
+            return Ok(());
+        }
+        Ok(keep_record(&self.folder.0, run, element as u32, record)?)
     }
 
     /// Writes what so many elements have left of so many runs.

@@ -207,6 +207,9 @@ impl Common {
             None if !is_asked_for => offered.insert(0, BUILTIN_LINALG.into()),
             _ => {}
         }
+        for program in self.offering.programs() {
+            offered.extend(program.words()?);
+        }
         if self.run_code {
             offered.push("--run-code".into());
         } else if offered.is_empty() {

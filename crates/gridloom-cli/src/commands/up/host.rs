@@ -13,6 +13,7 @@
 //! no file and in no command line. In an allocation of Slurm the command stays until the parts that it has started have ended.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -214,8 +215,12 @@ impl Host {
             ensure!(code.is_dir(), "the copy '{}' of the program's folder has gone: start again", code.display());
             command.env(PYTHON_PATH, python_path(code)?);
         }
-        let words = launch.words.iter().map(|word| match (word.strip_prefix(CODE), &code) {
-            (Some(file), Some(code)) => code.join(file).into_os_string(),
+        let words = launch.words.iter().map(|word| match (word.split_once(CODE), &code) {
+            (Some((before, file)), Some(code)) => {
+                let mut word = OsString::from(before);
+                word.push(code.join(file));
+                word
+            }
             _ if word == CPUS => own_cpus().into(),
             _ => word.into(),
         });

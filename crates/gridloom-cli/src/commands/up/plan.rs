@@ -216,9 +216,15 @@ fn planned(file: &Path, platform: &Platform, site: &Site, reach: &Reach, trusts:
             let mut words = vec!["serve".to_string()];
             let served = properties.served()?;
             let python = properties.python(&served);
+            let is_sent = |word: &str| code.as_ref().map_or(Ok(false), |code| sent.has(code, word));
             for word in served {
-                let is_sent = code.as_ref().map(|code| sent.has(code, &word)).transpose()?.unwrap_or_default();
-                words.push(if is_sent { format!("{CODE}{word}") } else { word });
+                // A program: NAME=PATH.
+                let (name, file) = word.rfind('=').map_or(("", &word[..]), |at| word.split_at(at + 1));
+                words.push(match is_sent(&word)? {
+                    true => format!("{CODE}{word}"),
+                    false if is_sent(file)? => format!("{name}{CODE}{file}"),
+                    false => word,
+                });
             }
             words.extend(["--name".into(), server_name.clone(), "--slots".into(), slots]);
             words.extend(properties.get("memory").into_iter().flat_map(|size| ["--memory".into(), size.to_string()]));

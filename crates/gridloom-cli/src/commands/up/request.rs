@@ -96,13 +96,13 @@ pub struct Launch {
     pub label: String,
     /// The command line behind `gridloom`.
     pub words: Vec<String>,
-    /// Hash of the program's folder, in which Python finds its modules. Words may begin with it: see [`CODE`].
+    /// Hash of the program's folder, in which Python finds its modules. Words may have it: see [`CODE`].
     pub code: Option<String>,
     /// The Python that runs its functions, if it has any of Python.
     pub python: Option<Asked>,
 }
 
-/// Beginning of a word of a launch that stands for the copy of the program's folder.
+/// The part of a word of a launch that stands for the copy of the program's folder.
 pub const CODE: &str = "{code}/";
 
 /// The answer.

@@ -1,0 +1,349 @@
+//! One run of a gang: asks the servers for their slots, starts the elements, and waits for their ends.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use gridloom::chares::{ELEMENT_FUNCTION, Keep, Places, Records, Restart};
+use gridloom::process::ProcessSpec;
+use gridloom::{Arg, Asking, Error, Function, Grid, Pending, Value};
+use gridloom_base::{NodeId, TaskId, list};
+use gridloom_net::process::ProcessConfig;
+use gridloom_net::worker::{Answered, FAILED, GANG_GRACE, ProcessEnd, READY, Reading, Ready, Start, Wanted};
+use gridloom_testbed::telling::Telling;
+
+use crate::commands::chares::{Run, TimelineFile};
+
+/// A gang that waits longer for slots says so.
+const WAITS_TOLD: Duration = Duration::from_secs(1);
+/// Between two looks at what elements have printed.
+const OUTPUT_PAUSE: Duration = Duration::from_millis(50);
+/// A server ends its elements by itself after the time for that. It has so much longer to say so.
+const SAYS_SO: Duration = Duration::from_secs(1);
+
+/// The part of a gang that one server runs.
+pub(super) struct Share {
+    pub(super) server: NodeId,
+    pub(super) name: String,
+    pub(super) host: String,
+    /// Its first element, and how many.
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
+impl Share {
+    fn labels(&self) -> Vec<String> {
+        (self.first..self.first + self.count).map(|element| format!("{ELEMENT_FUNCTION}@{element}")).collect()
+    }
+}
+
+/// What all runs of a program have in common.
+pub(super) struct Asked<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) options: &'a Run,
+    pub(super) function: Function,
+    /// Those of the program.
+    pub(super) arguments: Vec<&'a [u8]>,
+    /// Names of checkpoints.
+    pub(super) wanted: Wanted,
+    pub(super) timeline: Option<TimelineFile>,
+    pub(super) telling: Telling,
+    pub(super) until: Option<Instant>,
+}
+
+impl Asked<'_> {
+    /// The one argument of a call.
+    fn argument(&self) -> Result<Arg> {
+        let wanted = serde_json::to_vec(&self.wanted)?;
+        let items: Vec<Option<&[u8]>> =
+            std::iter::once(&wanted[..]).chain(self.arguments.iter().copied()).map(Some).collect();
+        Ok(Value::list(items.into_iter()).into())
+    }
+}
+
+/// What has happened.
+enum Event {
+    /// A call of the gang has called back, then.
+    Asks(Asking, Reading),
+    Ended(TaskId),
+    /// Nothing, until the time was up.
+    Late,
+}
+
+pub(super) struct Gang<'a> {
+    asked: &'a Asked<'a>,
+    shares: &'a [Share],
+    /// How many runs there were before.
+    run: u32,
+    to: Sender<Asking>,
+    asks: Receiver<Asking>,
+    ended: VecDeque<TaskId>,
+    /// The calls, in the order of the shares.
+    calls: Vec<Option<Pending>>,
+    /// Elements of which the failure has been told.
+    failed: BTreeSet<String>,
+    status: u8,
+    /// When the elements are ended that still run.
+    ends_at: Option<Instant>,
+}
+
+impl<'a> Gang<'a> {
+    pub(super) fn new(asked: &'a Asked<'a>, shares: &'a [Share], run: u32) -> Gang<'a> {
+        let (to, asks) = channel();
+        let (ended, calls, failed) = (VecDeque::new(), Vec::new(), BTreeSet::new());
+        Gang { asked, shares, run, to, asks, ended, calls, failed, status: 0, ends_at: asked.until }
+    }
+
+    /// Runs it to its end: the status of the element that failed first, else 0.
+    ///
+    /// # Errors
+    /// If a server does not give its slots, or what it says makes no sense.
+    pub(super) fn run(mut self) -> Result<u8> {
+        let Some(ready) = self.gather()? else { return Ok(1) };
+        let started = self.start(&ready)?;
+        self.asked.telling.message(&started);
+        self.wait()
+    }
+
+    /// Waits for what happens next, no longer than until that time. What elements print is told at the end of each wait.
+    fn next(&mut self, until: Option<Instant>) -> Result<Event> {
+        let (ended, asks) = (&mut self.ended, &self.asks);
+        loop {
+            let left = until.map_or(OUTPUT_PAUSE, |at| at.saturating_duration_since(Instant::now()));
+            let waited = self.asked.grid.await_ends(Some(left.min(OUTPUT_PAUSE)), |ends| {
+                ended.extend(ends);
+                let asks = asks.try_recv().ok().map(|asking| Event::Asks(asking, Reading::now()));
+                asks.or_else(|| ended.pop_front().map(Event::Ended))
+            });
+            match waited {
+                Err(Error::TimedOut { .. }) if left > OUTPUT_PAUSE || until.is_none() => {}
+                Err(Error::TimedOut { .. }) => return Ok(Event::Late),
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Waits until all servers have given their slots; none if the time of the run is over before.
+    fn gather(&mut self) -> Result<Option<Vec<(Asking, Reading)>>> {
+        let mut ready = Vec::new();
+        let until = self.asked.until;
+        for share in self.shares {
+            let slots = share.count as u32;
+            let arguments = [self.asked.argument()?];
+            let call = self.asked.function.submit_gang(share.server, slots, &arguments, self.to.clone())?;
+            call.note_end();
+            self.calls.push(Some(call));
+            let mut tell_at = Some(Instant::now() + WAITS_TOLD);
+            loop {
+                match self.next(tell_at.into_iter().chain(until).min())? {
+                    Event::Asks(asking, came) => {
+                        ready.push((asking, came));
+                        break;
+                    }
+                    Event::Ended(task) => return Err(self.refused(task)),
+                    Event::Late if until.is_some_and(|at| at <= Instant::now()) => {
+                        let name = &share.name;
+                        self.asked
+                            .telling
+                            .message(&format!("ended at the end of --until: '{name}' had not given slots"));
+                        self.cancel();
+                        return Ok(None);
+                    }
+                    Event::Late if tell_at.take().is_some() => {
+                        let name = &share.name;
+                        self.asked.telling.message(&format!("waits for {slots} slots of '{name}', which are in use"));
+                    }
+                    Event::Late => {}
+                }
+            }
+        }
+        Ok(Some(ready))
+    }
+
+    /// Why a server does not give its slots. The others need not keep theirs.
+    fn refused(&mut self, task: TaskId) -> anyhow::Error {
+        let Some((at, call)) = self.at(task).and_then(|at| Some((at, self.calls[at].take()?))) else {
+            return anyhow!("a call of the gang has ended that is none of it");
+        };
+        self.cancel();
+        match call.wait() {
+            Ok(_) => anyhow!("'{}' has ended the elements before they began", self.shares[at].name),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Which share that call runs.
+    fn at(&self, task: TaskId) -> Option<usize> {
+        self.calls.iter().position(|call| call.as_ref().is_some_and(|call| call.task() == task))
+    }
+
+    fn cancel(&self) {
+        self.calls.iter().flatten().for_each(Pending::cancel);
+    }
+
+    /// Tells all servers where the elements are. Says the same in words.
+    fn start(&self, asked: &[(Asking, Reading)]) -> Result<String> {
+        let (options, timeline) = (self.asked.options, &self.asked.timeline);
+        let wrong = |share: &Share| format!("what server '{}' says of its slots is wrong", share.name);
+        let mut ready: Vec<Ready> = Vec::new();
+        for (share, (asking, _)) in self.shares.iter().zip(asked) {
+            ensure!(asking.callback == READY, wrong(share));
+            let one: Ready = serde_json::from_slice(&asking.text).with_context(|| wrong(share))?;
+            ensure!(one.ports.len() == share.count, "{}: {} ports for {}", wrong(share), one.ports.len(), share.count);
+            ready.push(one);
+        }
+        let names: BTreeSet<&str> = ready.iter().map(|one| one.site.as_str()).collect();
+        let site = |one: &Ready| names.iter().position(|name| *name == one.site).expect("it is one of them") as u32;
+        let filters = options.apart.filters_between(names.len())?;
+        let elements = self.shares.iter().zip(&ready).flat_map(|(share, one)| {
+            let place = (share.host.clone(), site(one));
+            std::iter::repeat_n(place, share.count)
+        });
+        let (restart, from) = self.from(&ready)?;
+        let places = Places {
+            elements: elements.collect(),
+            ports: ready.iter().flat_map(|one| one.ports.iter().copied()).collect(),
+            filters,
+            balance: options.balance.clone(),
+            checkpoint: self.asked.wanted.checkpoint.clone().map(|folder| Keep { folder, every: options.every }),
+            restart,
+            records: timeline.as_ref().map(|_| Records { run: self.run, ..Records::default() }),
+            ..Places::default()
+        };
+        for (share, (asking, came)) in self.shares.iter().zip(asked) {
+            let arguments = vec![places.to_argument()];
+            let spec = ProcessSpec { function: ELEMENT_FUNCTION.into(), host: share.host.clone(), arguments };
+            let own = (share.first..share.first + share.count).map(|element| element.to_string()).collect();
+            let config = ProcessConfig { spec, ..ProcessConfig::default() };
+            let records = timeline.as_ref().map(|_| Answered { came: came.clone(), sent: Reading::now() });
+            let start = Start { config, own, records };
+            self.asked.grid.answer(asking, serde_json::to_vec(&start)?);
+        }
+        let each: Vec<String> =
+            self.shares.iter().map(|share| format!("{} on '{}'", share.count, share.name)).collect();
+        Ok(format!("starts {} elements: {}{from}", places.elements.len(), each.join(", ")))
+    }
+
+    /// From which checkpoint the elements go on, and the same in words.
+    fn from(&self, ready: &[Ready]) -> Result<(Option<Restart>, String)> {
+        let folder = ready[0].folder;
+        if let Some((other, _)) = self.shares.iter().zip(ready).find(|(_, one)| one.folder != folder) {
+            bail!(
+                "servers '{}' and '{}' keep checkpoints in different folders: start all that offer the program with --checkpoints \
+                 and the one folder that they share",
+                self.shares[0].name,
+                other.name
+            );
+        }
+        // What a server sees of a shared folder may be old: the latest one that any of them sees is there.
+        let last = |which: usize| ready.iter().filter_map(|one| one.last[which]).max();
+        let Wanted { checkpoint, restart, .. } = &self.asked.wanted;
+        let own = checkpoint.as_ref().filter(|_| self.run > 0).and_then(|name| Some((name, last(0)?)));
+        let (name, number) = match (own, restart) {
+            (Some(own), _) => own,
+            (None, Some(name)) => {
+                let number = last(1);
+                (
+                    name,
+                    number.with_context(|| {
+                        format!("--restart {name}: the servers have no complete checkpoint of that name")
+                    })?,
+                )
+            }
+            (None, None) => return Ok((None, String::new())),
+        };
+        let from = format!(", from the last checkpoint of '{name}'");
+        Ok((Some(Restart { folder: name.clone(), number: Some(number) }), from))
+    }
+
+    /// Waits until all elements have ended: the status of the one that failed first.
+    fn wait(mut self) -> Result<u8> {
+        let mut is_cancelled = false;
+        while self.calls.iter().any(Option::is_some) {
+            let task = match self.next(if is_cancelled { None } else { self.ends_at })? {
+                Event::Ended(task) => task,
+                Event::Asks(asking, _) if asking.callback == FAILED => {
+                    self.asked.grid.answer(&asking, Vec::new());
+                    if let Some(at) = self.at(asking.task) {
+                        let end: ProcessEnd = serde_json::from_slice(&asking.text).with_context(|| self.wrong(at))?;
+                        self.tell_end(at, end)?;
+                    }
+                    continue;
+                }
+                Event::Asks(..) => continue,
+                Event::Late => {
+                    let why = if self.status == 0 { "at the end of --until" } else { "after the failure" };
+                    let left = self.shares.iter().zip(&self.calls).filter(|(_, call)| call.is_some());
+                    let left: Vec<String> = left.flat_map(|(share, _)| share.labels()).collect();
+                    self.asked.telling.message(&format!("ended {why}: {}", left.join(", ")));
+                    self.has_failed(1);
+                    is_cancelled = true;
+                    self.cancel();
+                    continue;
+                }
+            };
+            let Some((at, call)) = self.at(task).and_then(|at| Some((at, self.calls[at].take()?))) else { continue };
+            match call.wait() {
+                Ok(values) => self.ended(at, &values)?,
+                Err(_) if is_cancelled => {}
+                Err(error) => {
+                    let share = &self.shares[at];
+                    let lost = share.labels().join(", ");
+                    self.asked.telling.message(&format!("{lost} on '{}' failed: {error}", share.name));
+                    self.has_failed(1);
+                }
+            }
+        }
+        Ok(self.status)
+    }
+
+    /// The elements of a share have ended.
+    fn ended(&mut self, at: usize, values: &[Value]) -> Result<()> {
+        let bytes = |which: usize| values.get(which).and_then(Value::payload).with_context(|| self.wrong(at));
+        let ends: Vec<ProcessEnd> = serde_json::from_slice(bytes(0)?.bytes()).with_context(|| self.wrong(at))?;
+        if let Some(timeline) = &self.asked.timeline {
+            let records = bytes(1)?;
+            let records = list::unpack(records.bytes()).with_context(|| self.wrong(at))?;
+            let elements = self.shares[at].first..self.shares[at].first + self.shares[at].count;
+            for (element, record) in elements.zip(records) {
+                timeline.keep(self.run, element, record.unwrap_or_default())?;
+            }
+        }
+        ends.into_iter().try_for_each(|end| self.tell_end(at, end))
+    }
+
+    /// An element of a share has ended.
+    fn tell_end(&mut self, at: usize, end: ProcessEnd) -> Result<()> {
+        let (labels, telling) = (self.shares[at].labels(), self.asked.telling);
+        let label = labels.get(end.process).with_context(|| self.wrong(at))?;
+        let how = ExitStatus::from_raw(end.wait_status);
+        if end.has_failed() && !self.failed.insert(label.clone()) {
+            return Ok(());
+        }
+        telling.ended(label, how, end.was_killed);
+        if end.has_failed() {
+            if how.success() {
+                telling.never_asked(label);
+            }
+            let code = how.code().filter(|code| *code != 0).or_else(|| how.signal().map(|signal| 128 + signal));
+            self.has_failed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+        }
+        Ok(())
+    }
+
+    /// The first failure says the status, and when the others are ended.
+    fn has_failed(&mut self, status: u8) {
+        if self.status == 0 {
+            self.status = status;
+            let grace = Instant::now() + GANG_GRACE + SAYS_SO;
+            self.ends_at = Some(self.ends_at.map_or(grace, |at| at.min(grace)));
+        }
+    }
+
+    fn wrong(&self, at: usize) -> String {
+        format!("what server '{}' says of the ends of its elements is wrong", self.shares[at].name)
+    }
+}
