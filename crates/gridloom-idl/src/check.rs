@@ -10,7 +10,7 @@ use crate::values::Values;
 use gridloom_base::limits::{
     CALLBACKS_MAX, DATUM_NAME_BYTES_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX, REPLICAS_MAX,
 };
-use gridloom_base::{Dtype, Fnv, Method};
+use gridloom_base::{Dtype, Fnv};
 
 impl Signature {
     /// Checks the invariants that the rest relies upon. What comes from a socket is checked before it is used.
@@ -291,7 +291,7 @@ impl Signature {
         }
         hash.byte(u8::from(self.work.is_some()));
         self.work.iter().for_each(|work| hash.expression(work));
-        // What has none keeps the hash that it had before there were any.
+        // What has none keeps the hash that it had before there were any. A method is left out: nodes of version 46 do not know it.
         for used in &self.uses {
             hash.text(used.does.word());
             hash.text(&self.pattern(used));
@@ -299,9 +299,6 @@ impl Signature {
             if used.kept != Kept::default() {
                 hash.number(u64::from(used.kept.replicas));
                 hash.byte(u8::from(used.kept.is_durable));
-            }
-            if used.kept.method != Method::Auto {
-                hash.text(&used.kept.method.to_string());
             }
         }
         hash.0

@@ -113,6 +113,10 @@ mod tests {
         assert_eq!(parse(&definition.to_string(), "m.idl").unwrap().remove(0).signature, definition.signature);
         let built = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", twice).build().unwrap();
         assert_eq!(built.uses[0].kept, twice);
+        // Nodes of version 46 do not know the method, and find the same function.
+        let mut older = definition.signature.clone();
+        older.uses[1].kept.method = Method::Auto;
+        assert!(older != definition.signature && older.hash() == definition.signature.hash());
         let many = Kept { replicas: 17, ..Kept::default() };
         let wrong = SignatureBuilder::new("m/f").uses_kept(Does::Put, "a", "8", many).build().unwrap_err();
         assert!(wrong.message.contains("1 to 16"), "{}", wrong.message);

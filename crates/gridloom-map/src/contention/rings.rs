@@ -72,21 +72,24 @@ impl Rings<'_> {
         let mut found = Vec::new();
         for (site, readers) in by_site {
             let is_here = |holder: &&u32| self.site_of.get(**holder as usize) == Some(&site);
+            let mut entered = None;
             let mut first: Vec<u32> = holders.iter().filter(is_here).copied().collect();
             if first.is_empty() {
                 let Some((from, entry)) = self.enter(datum, holders, &readers) else { continue };
-                found.push((entry, from));
+                entered = Some((entry, from));
                 first.push(entry);
             }
             let mut ring: Vec<u32> = readers.iter().chain(&first).copied().collect();
             ring.sort_unstable();
             ring.dedup();
             let stride = self.stride(site, &ring, first[0]);
-            for (at, to) in ring.iter().enumerate().filter(|(_, to)| !first.contains(to)) {
-                let from = ring[(at + ring.len() - stride) % ring.len()];
-                if self.is_way(from, *to) {
-                    found.push((*to, from));
-                }
+            let others = ring.iter().enumerate().filter(|(_, to)| !first.contains(to));
+            let ways: Vec<(u32, u32)> =
+                others.map(|(at, to)| (*to, ring[(at + ring.len() - stride) % ring.len()])).collect();
+            // Where two cannot talk, all of the site have their sources as they were: mixed, they could wait for one another.
+            if ways.iter().all(|(to, from)| self.is_way(*from, *to)) {
+                found.extend(entered);
+                found.extend(ways);
             }
         }
         found

@@ -327,7 +327,10 @@ impl Client {
         for transfer in &plan.transfers {
             let datum = mapping.data[transfer.datum as usize];
             // What comes in slices, or by a storage, the catalog says: the server asks it.
-            let is_catalogs = matches!(transfer.method, Method::Swarm | Method::Storage);
+            // An agent of version 46 does not say the method.
+            let method = Some(transfer.method).filter(|method| *method != Method::Auto);
+            let method = method.unwrap_or_else(|| self.names.method_of(datum));
+            let is_catalogs = matches!(method, Method::Swarm | Method::Storage);
             let source = if is_catalogs { transfer.to } else { transfer.from };
             from.entry((transfer.to, datum)).or_insert(source);
         }
