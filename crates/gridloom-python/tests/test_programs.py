@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import gridloom as gl
@@ -36,8 +37,8 @@ here = gl.program("pwd", stdout="where", name="here")
 compiled = gl.program("cc -x c -o {made} {source}", inputs=["source"], outputs=["made"], name="compiled")
 run = gl.program("{tool} {number}", inputs=["tool"], parameters={"number": int}, stdout="printed", name="run")
 
-# Its working folder's file: number, first and last byte, and what it has then.
-look = gl.program("sh -c 'stat -c %i \"$1\"; head -c 1 \"$1\"; tail -c 1 \"$1\"' sh {text}", inputs=["text"], stdout="seen", name="look")
+# Its working folder's file: number and time, as a number may be given again; first and last byte.
+look = gl.program("sh -c 'stat -c \"%i %y\" \"$1\"; head -c 1 \"$1\"; tail -c 1 \"$1\"' sh {text}", inputs=["text"], stdout="seen", name="look")
 spoil = gl.program(
     "sh -c 'printf y | dd of=\"$1\" conv=notrunc status=none; touch -r /etc/passwd \"$1\"; wc -c < \"$1\"' sh {text}",
     inputs=["text"],
@@ -45,8 +46,21 @@ spoil = gl.program(
     name="spoil",
 )
 grow = gl.program("sh -c 'printf z >> \"$1\"' sh {text}", inputs={"text": "same"}, outputs={"longer": "same"}, name="grow")
+two = gl.program(
+    "sh -c 'cat \"$2\" >> \"$1\"; wc -c < \"$1\"; wc -c < \"$2\"' sh {first} {second}", inputs=["first", "second"], stdout="sizes", name="two"
+)
+spoil_in_memory = gl.program(
+    [
+        sys.executable,
+        "-c",
+        "import mmap; f = open('{text}', 'r+b'); c = mmap.mmap(f.fileno(), 0); print(c[0]); c[0] = 121",
+    ],
+    inputs=["text"],
+    stdout="seen",
+    name="spoil_in_memory",
+)
 
-ALL = [look, spoil, grow, order, count, halves, nothing, say, fails, absent, silent, slow, greedy, variable, either, both, here, compiled, run]
+ALL = [look, spoil, grow, two, spoil_in_memory, order, count, halves, nothing, say, fails, absent, silent, slow, greedy, variable, either, both, here, compiled, run]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +131,27 @@ def test_a_file_that_the_last_call_had_is_not_written_again(program):
         # What one program does to its file is not seen by the next.
         assert contents == (b"xx", b"xx", b"xx", b"xx", b"oo", b"xx", b"xx")
         assert longer.get() == database + b"z"
+
+
+def test_two_inputs_with_one_datum_are_two_files(grid):
+    with grid.group():
+        text = grid.function(order)(b"x" * 999_999)
+        sizes = [grid.function(two)(text, text) for _ in range(2)]
+    assert [one.get().split() for one in sizes] == [[b"2000000", b"1000000"]] * 2
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_what_a_program_writes_in_memory_is_not_seen_by_the_next(program, tmp_path, monkeypatch, memory):
+    if memory and not os.access("/dev/shm", os.W_OK):
+        pytest.skip("there is no /dev/shm")
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if memory else tmp_path) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        with gl.local(servers=1, functions=ALL) as grid:
+            assert folder.encode() in grid.function(here)()
+            text = b"x" * 1_000_000
+            with grid.group():
+                seen = [grid.function(spoil_in_memory)(text) for _ in range(3)]
+            assert [one.get() for one in seen] == [b"120\n"] * 3
 
 
 def test_in_simulation_a_file_that_the_last_call_had_takes_no_time_on_disk(tmp_path):

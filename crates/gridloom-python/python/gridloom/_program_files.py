@@ -1,12 +1,13 @@
 """Input files of programs. A worker keeps those of its last call, so that the next call with the same datum does not write it again.
 
-**Invariants.** A kept file has the content of its datum: one that a program has written to is not used again. No more is kept than the last
-call had.
+**Invariants.** A kept file has the content of its datum: one that a program has written to is not used again. No two inputs of a call are
+one file. No more is kept than the last call had, and nothing where a file system does not tell by a file's times that it was written to.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,15 +41,27 @@ class KeptFiles:
         self._folder = folder
         self._files: dict[str, _Kept] = {}
         self._number = 0
+        # Identities that the call has as files already.
+        self._given: set[str] = set()
+        # Not known before the first file.
+        self._can_keep: bool | None = None
 
     def begin(self, inputs: Iterable[InMemory]) -> None:
         """Remove what a call with these inputs does not need."""
+        self._given.clear()
         needed = {one.identity for one in inputs}
         for identity in [one for one in self._files if one not in needed]:
             self._remove(identity)
 
     def put(self, value: InMemory, target: Path) -> None:
         """Make the file `target`: a second name of the one that the last call had, or a new one."""
+        if self._can_keep is None:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._can_keep = tells_writing(self._folder)
+        if value.identity in self._given or not self._can_keep:
+            target.write_bytes(value.content)
+            return
+        self._given.add(value.identity)
         kept = self._files.get(value.identity)
         if kept is not None and _written(kept.path) != kept.written:
             self._remove(value.identity)
@@ -75,7 +88,6 @@ class KeptFiles:
                 self._remove(identity)
 
     def _write(self, value: InMemory) -> _Kept:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
         self._number += 1
         path = self._folder / str(self._number)
         try:
@@ -83,13 +95,34 @@ class KeptFiles:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        before = path.stat()
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns - _BACK_NS))
+        _set_back(path)
         kept = self._files[value.identity] = _Kept(path, _written(path))
         return kept
 
     def _remove(self, identity: str) -> None:
         self._files.pop(identity).path.unlink(missing_ok=True)
+
+
+def tells_writing(folder: Path) -> bool:
+    """Whether a file there gets another time of change by writing to it in memory (mmap): that of a tmpfs does not."""
+    path = folder / "probe"
+    try:
+        path.write_bytes(b"a")
+        _set_back(path)
+        before = _written(path)
+        with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+            # A page that was read first is written to in another way.
+            content[0] = content[0] + 1
+        return _written(path) != before
+    except (OSError, ValueError):
+        return False
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _set_back(path: Path) -> None:
+    before = path.stat()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns - _BACK_NS))
 
 
 def _written(path: Path) -> tuple[int, int]:
