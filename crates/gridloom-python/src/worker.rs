@@ -19,7 +19,7 @@ use crate::memory::{Keeper, Memory, element, type_string};
 
 /// A longer traceback loses its beginning.
 const TRACEBACK_BYTES_MAX: usize = 8 << 10;
-/// The attribute that `gridloom.program` gives its functions.
+/// The attribute that `gridloom.program` gives its functions: the function itself. One that wraps it has the attribute, too.
 const PROGRAM: &str = "_gridloom_program";
 /// A longer message of an exception loses its middle.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
@@ -85,7 +85,8 @@ impl Functions for PythonFunctions {
             let is_passed = inputs.map(|param| !param.hidden).collect();
             let outputs = definition.signature.params.iter().filter(|param| param.is_output());
             let results = outputs.map(|param| param.name.clone()).collect();
-            let is_program = found.hasattr(PROGRAM).map_err(|error| error.to_string())?;
+            let own = found.getattr_opt(PROGRAM).map_err(|error| error.to_string())?;
+            let is_program = own.is_some_and(|own| own.is(&found));
             self.loaded.insert(function, Loaded { callable: found.unbind(), is_passed, is_program, results });
             Ok(())
         })
@@ -126,7 +127,8 @@ fn in_memory<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Option<Bound<'
     };
     let address = arg.bytes.as_ptr() as usize;
     let content = Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)?;
-    // A datum that was lost and computed again lies elsewhere.
+    // A datum that was lost and computed again has the same name, and mostly another address. It has the same content, unless its function
+    // gives another result each time.
     import(py, "gridloom._program_files")?
         .call_method1("InMemory", (content, format!("{datum} at {address}")))
         .map(Some)

@@ -287,6 +287,21 @@ def test_modules_offer_programs(program, tmp_path):
         assert int(grid.function("tools/wc")(TEXT)) == 4
 
 
+def test_a_function_around_a_program_gets_bytes(program, tmp_path):
+    path = tmp_path / "around.py"
+    path.write_text("""import functools
+import gridloom as gl
+def twice(program):
+    @functools.wraps(program)
+    def call(text):
+        return program(text + text)
+    return call
+wc = twice(gl.program("wc -l", inputs=["text"], stdin="text", stdout="lines"))
+""")
+    with gl.local(servers=1, functions=[path]) as grid:
+        assert int(grid.function("around/wc")(b"x\n" * 1_000_000)) == 2_000_000
+
+
 def test_any_function_may_use_one(grid):
     assert grid.run(order, TEXT).get() == b"apple\napple\nfig\npear\n"
 

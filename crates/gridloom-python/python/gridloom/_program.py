@@ -154,7 +154,8 @@ def program(
     call.__doc__ = f"Run the program: {spec.shown}"
     setattr(call, "__signature__", spec.signature)
     setattr(call, _ATTRIBUTE, signature)
-    setattr(call, _IS_PROGRAM, True)
+    # Itself: a function that wraps it gets its attributes, and is no program.
+    setattr(call, _IS_PROGRAM, call)
     return call
 
 
