@@ -70,7 +70,7 @@ impl<C: Chare> AnyArray for Array<C> {
         };
         if !core.ready.parking.is_empty() && core.ready.parking.is_parked((array, slot)) {
             core.mail::<C::Message>(array).park(slot, priority, Item::One { slot, work, debt });
-            core.ready.parking.hold();
+            core.hold((array, slot), debt);
             return false;
         }
         if core.account.is_named() {
@@ -81,6 +81,7 @@ impl<C: Chare> AnyArray for Array<C> {
             let number = core.roster(array).number(slot);
             core.account.runs(array, number, &name);
         }
+        core.outbound.credits.begin_entry();
         let mut cx = Context::new(core, array, slot);
         match work {
             Work::Message(message) => chare.entry(message, &mut cx),
@@ -89,11 +90,12 @@ impl<C: Chare> AnyArray for Array<C> {
                 chare.outcome(tag, value, &mut cx);
             }
         }
+        let is_over = core.outbound.credits.is_over();
         core.repay(debt);
         if core.transit.is_attentive() {
             self.after_entry(core, array, slot);
         }
-        if core.outbound.credits.is_over() && self.chares[slot as usize].is_some() {
+        if is_over && self.chares[slot as usize].is_some() {
             core.park(array, slot);
         }
         true

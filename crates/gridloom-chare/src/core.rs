@@ -319,7 +319,7 @@ impl Core {
                 }
             }
             Control::Credit { from, bytes } => self.on_credit(from, bytes),
-            Control::Stuck { of, question } => self.on_stuck(of, question),
+            Control::Blocked { from, question } => self.on_blocked(from, question),
             Control::AwaitQuiet(callback) => {
                 if let Some(wave) = self.quiescence.await_quiet(callback) {
                     self.probe(wave);
@@ -422,7 +422,7 @@ pub(crate) fn is_counted(control: &Control) -> bool {
         Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
         Control::Moved { .. }
         | Control::Credit { .. }
-        | Control::Stuck { .. }
+        | Control::Blocked { .. }
         | Control::Measure
         | Control::Measured { .. }
         | Control::Order(_)

@@ -49,6 +49,8 @@ struct Pair {
     /// Bytes of that element's messages that wait here, and those that have run since credit was given back.
     here: u64,
     run: u64,
+    /// Of those that wait here, bytes of messages for parked chares.
+    held: u64,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,7 @@ pub(crate) struct Credits {
     unsent_max: u64,
     /// By element.
     pairs: Vec<Pair>,
-    /// An entry method has left too much for some element.
+    /// The entry method that runs has left too much for some element.
     is_over: bool,
 }
 
@@ -113,14 +115,19 @@ impl Credits {
         pair.unsent_bytes > self.unsent_max + pair.lent
     }
 
+    /// What was left before, by records that were passed on for instance, is not that of the next entry method.
+    #[inline]
+    pub(crate) fn begin_entry(&mut self) {
+        self.is_over = false;
+    }
+
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The elements for which too much waits, if an entry method has just made it so.
-    pub(crate) fn take_over(&mut self) -> Vec<Pe> {
-        self.is_over = false;
+    /// The elements for which too much waits.
+    pub(crate) fn full(&self) -> Vec<Pe> {
         (0..self.pairs.len() as u32).map(Pe).filter(|to| self.is_full(*to)).collect()
     }
 
@@ -170,6 +177,24 @@ impl Credits {
         pair.here -= u64::from(debt.bytes);
         pair.run += u64::from(debt.bytes);
         (pair.run >= window.div_ceil(4)).then(|| std::mem::take(&mut pair.run))
+    }
+
+    /// A message of another element waits for a parked chare.
+    pub(crate) fn hold(&mut self, debt: Debt) {
+        self.pairs[debt.to.0 as usize].held += u64::from(debt.bytes);
+    }
+
+    /// It waits for a chare that is parked no more.
+    pub(crate) fn release(&mut self, debt: Debt) {
+        if debt.bytes > 0 {
+            self.pairs[debt.to.0 as usize].held -= u64::from(debt.bytes);
+        }
+    }
+
+    /// Whether that element lacks credit, and gets none before a parked chare goes on.
+    pub(crate) fn is_blocked(&self, sender: Pe) -> bool {
+        let pair = &self.pairs[sender.0 as usize];
+        pair.here > 0 && pair.held == pair.here && pair.here + pair.run >= self.window
     }
 
     /// Bytes of messages from others that wait here.
@@ -230,7 +255,9 @@ mod tests {
         let mut credits = Credits::new(2);
         credits.bound(10);
         (0..3).for_each(|_| put(&mut credits, 10));
-        assert_eq!(credits.take_over(), [TO]);
+        assert_eq!(credits.full(), [TO]);
+        credits.begin_entry();
+        assert!(!credits.is_over());
         assert!(!credits.is_relieved(TO) && credits.lend(TO) && !credits.is_full(TO));
         put(&mut credits, 20);
         assert!(credits.is_over() && credits.is_full(TO));

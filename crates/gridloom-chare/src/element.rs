@@ -148,8 +148,6 @@ impl Element {
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
         if self.core.me == Pe(0) && !self.core.checkpoints.is_restart {
             start(&mut Context::start(&mut self.core));
-            // No chare has sent that.
-            self.core.outbound.credits.take_over();
         }
     }
 
@@ -170,14 +168,12 @@ impl Element {
                 return Ok(Step::Ended);
             }
             if let Some((array, priority)) = self.core.ready.pop() {
-                self.core.ready.parking.goes_on();
                 if self.arrays[array.0 as usize].run(&mut self.core, array, priority) {
                     return Ok(Step::Ran(array));
                 }
                 continue;
             }
             if self.core.ready.parking.held() > 0 {
-                self.core.stick();
                 return Ok(Step::Idle);
             }
             // What this element reports may be the last that the first element waits for, which is this one perhaps.

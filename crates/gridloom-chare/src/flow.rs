@@ -6,6 +6,7 @@ use super::core::Core;
 use super::credit::Debt;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe};
+use super::parking::{At, Question};
 use super::record::Control;
 
 impl Core {
@@ -17,20 +18,35 @@ impl Core {
         {
             self.tell(debt.to, Control::Credit { from: self.me, bytes });
         }
+        if debt.bytes > 0 && !self.ready.parking.is_empty() {
+            self.ask_if_blocked(debt.to);
+        }
     }
 
     /// The chare in that slot has left too much for other elements: nothing runs for it until some has gone.
     #[cold]
     pub(crate) fn park(&mut self, array: ArrayId, slot: u32) {
-        let on = self.outbound.credits.take_over();
+        let on = self.outbound.credits.full();
         self.ready.parking.park((array, slot), on);
     }
 
-    pub(crate) fn unpark(&mut self, (array, slot): (ArrayId, u32)) {
+    pub(crate) fn unpark(&mut self, (array, slot): At) {
         if self.ready.parking.is_parked((array, slot)) {
             let back = self.mails[array.0 as usize].unpark(slot);
             self.ready.parking.free((array, slot), back.len());
-            back.into_iter().for_each(|priority| self.ready.put_back(array, priority));
+            for (priority, debt) in back {
+                self.outbound.credits.release(debt);
+                self.ready.put_back(array, priority);
+            }
+        }
+    }
+
+    /// Something more waits for a parked chare.
+    pub(crate) fn hold(&mut self, at: At, debt: Debt) {
+        self.ready.parking.hold(at, (debt.bytes > 0).then_some(debt.to));
+        if debt.bytes > 0 {
+            self.outbound.credits.hold(debt);
+            self.ask_if_blocked(debt.to);
         }
     }
 
@@ -46,42 +62,37 @@ impl Core {
         }
     }
 
-    fn is_stuck(&self) -> bool {
-        self.ready.len() == 0 && self.ready.parking.held() > 0
-    }
-
-    /// Nothing can run here. Asks, once, whether others wait for this element in a circle.
-    pub(crate) fn stick(&mut self) {
-        if let Some(question) = self.ready.parking.stick() {
-            self.ask(self.me, question);
+    /// If that element is blocked here now, asks whether elements wait for one another in a circle.
+    fn ask_if_blocked(&mut self, blocked: Pe) {
+        if self.outbound.credits.is_blocked(blocked) {
+            let question = self.ready.parking.ask(self.me, blocked);
+            for element in self.ready.parking.waits_for(blocked) {
+                self.tell(element, Control::Blocked { from: self.me, question });
+            }
         }
     }
 
-    fn ask(&mut self, of: Pe, question: u64) {
-        for element in self.ready.parking.waits_for() {
-            self.tell(element, Control::Stuck { of, question });
-        }
-    }
-
-    /// That element can run nothing, and waits for this one.
-    pub(crate) fn on_stuck(&mut self, of: Pe, question: u64) {
-        if !self.is_stuck() || of.0 >= self.elements.count() {
+    /// That element waits for this one to give credit, and asks or passes a question on.
+    pub(crate) fn on_blocked(&mut self, from: Pe, question: Question) {
+        let count = self.elements.count();
+        if from.0 >= count || question.by.0 >= count || !self.outbound.credits.is_blocked(from) {
             return;
         }
-        if of != self.me {
-            if self.ready.parking.passes_on(of, question) {
-                self.ask(of, question);
+        let waits_for = self.ready.parking.waits_for(from);
+        if (question.by, question.blocked) != (self.me, from) {
+            for element in self.ready.parking.pass_on(question, waits_for) {
+                self.tell(element, Control::Blocked { from: self.me, question });
             }
             return;
         }
-        if !self.ready.parking.is_asked(question) {
+        if !self.ready.parking.take_answer(question) {
             return;
         }
-        for to in self.ready.parking.waits_for() {
+        for to in waits_for {
             if !self.outbound.credits.lend(to) {
                 return self.fail(ChareError::TooMuch { element: self.me, to, limit: CHARE_UNSENT_BYTES_MAX });
             }
         }
-        self.ready.parking.all().into_iter().for_each(|at| self.unpark(at));
+        self.ready.parking.holders(from).into_iter().for_each(|at| self.unpark(at));
     }
 }

@@ -119,8 +119,8 @@ pub(crate) trait AnyMail: Any {
     /// If these are not the bytes of a message.
     fn put_bytes(&mut self, slots: Slots<'_>, priority: Priority, bytes: &[u8], debt: Debt) -> Result<usize, String>;
 
-    /// What was parked for that slot waits again, before all else. Its priorities, the last one first.
-    fn unpark(&mut self, slot: u32) -> Vec<Priority>;
+    /// What was parked for that slot waits again, before all else. Priority and debt of each, the last one first.
+    fn unpark(&mut self, slot: u32) -> Vec<(Priority, Debt)>;
 
     /// How many items wait more.
     fn put_outcome(&mut self, slots: Slots<'_>, outcome: Outcome) -> usize;
@@ -135,11 +135,13 @@ impl<M: Payload> AnyMail for Mail<M> {
         Ok(self.put_for(slots, priority, Work::Message(message), debt))
     }
 
-    fn unpark(&mut self, slot: u32) -> Vec<Priority> {
+    fn unpark(&mut self, slot: u32) -> Vec<(Priority, Debt)> {
         let parked = self.parked.remove(&slot).unwrap_or_default();
         let back = |(priority, item)| {
+            let (Item::One { debt, .. } | Item::From { debt, .. }) = &item;
+            let debt = *debt;
             self.put_back(priority, item);
-            priority
+            (priority, debt)
         };
         parked.into_iter().rev().map(back).collect()
     }

@@ -1,29 +1,53 @@
 //! Chares that are parked, since too much of what they sent waits for credit; and elements that wait for one another in a circle.
 //!
-//! What comes for a parked chare waits for it, and others run. If nothing else can run, its element is *stuck*: it asks the elements
-//! that have to give it credit. One that is stuck passes the question on. A question that comes back has gone round a circle of elements
-//! of which none can go on by itself. Then the one that asked lets its chares send more.
+//! What comes for a parked chare waits for it, and others run. An element that lacks credit is *blocked* here if this element holds all of its
+//! messages for parked chares: it gets no credit before one of these goes on, whatever else runs here. This element asks the elements for which
+//! these chares wait. One at which this element is blocked passes the question on. A question that comes back has gone round a circle of
+//! elements of which none can go on by itself. Then the one that asked lets those chares send more.
+//!
+//! A circle closes where an element becomes blocked last, so a question is asked each time that one does.
 //!
 //! Source: K. M. Chandy, J. Misra, L. M. Haas, *Distributed deadlock detection*, ACM TOCS 1983 (communication model, without replies: a circle
-//! that was none costs some memory, and no harm).
+//! that was none costs memory at the sender).
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use super::id::{ArrayId, Pe};
 
 /// A chare, by array and slot.
-type At = (ArrayId, u32);
+pub(crate) type At = (ArrayId, u32);
+
+#[derive(Debug, Default)]
+struct Parked {
+    /// The elements that it waits for to give credit.
+    on: BTreeSet<Pe>,
+    /// Those of whose messages some wait for it.
+    senders: BTreeSet<Pe>,
+}
+
+/// What the elements of a circle pass on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(crate) struct Question {
+    /// The element that asks.
+    pub(crate) by: Pe,
+    /// The element that is blocked at it.
+    pub(crate) blocked: Pe,
+    /// Later ones have greater numbers.
+    pub(crate) number: u64,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
-    /// The elements that each waits for to give credit.
-    parked: BTreeMap<At, BTreeSet<Pe>>,
+    parked: BTreeMap<At, Parked>,
     /// What has come for parked chares.
     held: usize,
-    is_stuck: bool,
-    question: u64,
-    /// The last question of each other element that was passed on.
-    passed_on: BTreeMap<Pe, u64>,
+    questions: u64,
+    /// The last question about each blocked element.
+    asked: BTreeMap<Pe, u64>,
+    /// The last question of each element about each blocked one, and the elements that it was passed on to.
+    passed_on: BTreeMap<(Pe, Pe), (u64, BTreeSet<Pe>)>,
 }
 
 impl Parking {
@@ -38,13 +62,16 @@ impl Parking {
 
     pub(crate) fn park(&mut self, at: At, on: Vec<Pe>) {
         if !on.is_empty() {
-            self.parked.entry(at).or_default().extend(on);
+            self.parked.entry(at).or_default().on.extend(on);
         }
     }
 
-    /// Something more waits for a parked chare.
-    pub(crate) fn hold(&mut self) {
+    /// Something more waits for that parked chare; of that element, if of another one.
+    pub(crate) fn hold(&mut self, at: At, sender: Option<Pe>) {
         self.held += 1;
+        if let (Some(sender), Some(parked)) = (sender, self.parked.get_mut(&at)) {
+            parked.senders.insert(sender);
+        }
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -59,44 +86,49 @@ impl Parking {
 
     /// The chares that wait for nobody's credit but that element's.
     pub(crate) fn relieved(&mut self, of: Pe) -> Vec<At> {
-        self.parked.values_mut().for_each(|on| _ = on.remove(&of));
-        self.parked.iter().filter(|(_, on)| on.is_empty()).map(|(at, _)| *at).collect()
+        self.parked.values_mut().for_each(|parked| _ = parked.on.remove(&of));
+        self.parked.iter().filter(|(_, parked)| parked.on.is_empty()).map(|(at, _)| *at).collect()
     }
 
-    pub(crate) fn all(&self) -> Vec<At> {
-        self.parked.keys().copied().collect()
+    fn with_messages_of(&self, sender: Pe) -> impl Iterator<Item = (&At, &Parked)> {
+        self.parked.iter().filter(move |(_, parked)| parked.senders.contains(&sender))
     }
 
-    /// The elements that this one waits for to give credit.
-    pub(crate) fn waits_for(&self) -> BTreeSet<Pe> {
-        self.parked.values().flatten().copied().collect()
+    /// The chares for which messages of that element wait.
+    pub(crate) fn holders(&self, sender: Pe) -> Vec<At> {
+        self.with_messages_of(sender).map(|(at, _)| *at).collect()
     }
 
-    /// Something has run, or moved in a queue.
-    #[inline]
-    pub(crate) fn goes_on(&mut self) {
-        self.is_stuck = false;
+    /// The elements that these chares wait for to give credit.
+    pub(crate) fn waits_for(&self, sender: Pe) -> BTreeSet<Pe> {
+        self.with_messages_of(sender).flat_map(|(_, parked)| parked.on.iter().copied()).collect()
     }
 
-    /// Nothing can run now: the number of the question to ask, once.
-    pub(crate) fn stick(&mut self) -> Option<u64> {
-        if self.held == 0 || std::mem::replace(&mut self.is_stuck, true) {
-            return None;
+    /// A new question of this element, at which that one is blocked.
+    pub(crate) fn ask(&mut self, me: Pe, blocked: Pe) -> Question {
+        self.questions += 1;
+        self.asked.insert(blocked, self.questions);
+        Question { by: me, blocked, number: self.questions }
+    }
+
+    /// Whether this element's question, which has come back, is the last one about that element. It is asked no more.
+    pub(crate) fn take_answer(&mut self, question: Question) -> bool {
+        let is_last = self.asked.get(&question.blocked) == Some(&question.number);
+        if is_last {
+            self.asked.remove(&question.blocked);
         }
-        self.question += 1;
-        Some(self.question)
+        is_last
     }
 
-    /// Whether that is the question that this element still asks.
-    pub(crate) fn is_asked(&self, question: u64) -> bool {
-        self.is_stuck && question == self.question
-    }
-
-    /// A stuck element got a question: whether it is to be passed on.
-    pub(crate) fn passes_on(&mut self, of: Pe, question: u64) -> bool {
-        let last = self.passed_on.entry(of).or_default();
-        let is_new = question > *last;
-        *last = question.max(*last);
-        is_new
+    /// Those of these elements that a question is to be passed on to. An element's own comes to it again where another one is blocked.
+    pub(crate) fn pass_on(&mut self, question: Question, to: BTreeSet<Pe>) -> Vec<Pe> {
+        let (last, told) = self.passed_on.entry((question.by, question.blocked)).or_default();
+        if question.number < *last {
+            return Vec::new();
+        }
+        if question.number > *last {
+            (*last, *told) = (question.number, BTreeSet::new());
+        }
+        to.into_iter().filter(|element| told.insert(*element)).collect()
     }
 }

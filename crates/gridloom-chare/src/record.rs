@@ -25,6 +25,7 @@ use super::decision::Order;
 use super::id::{ArrayId, Pe};
 use super::mail::Outcome;
 use super::meter::Measured;
+use super::parking::Question;
 use super::proxy::{Callback, To};
 use super::quiescence::Report;
 use super::reduction::Partial;
@@ -105,10 +106,10 @@ pub(crate) enum Control {
         from: Pe,
         bytes: u64,
     },
-    /// `of` can run nothing before the receiver, or an element that the receiver waits for in its turn, gives credit.
-    Stuck {
-        of: Pe,
-        question: u64,
+    /// Nothing of an element that is blocked at `from` runs before the receiver gives credit.
+    Blocked {
+        from: Pe,
+        question: Question,
     },
     /// To the first element: that callback waits for quiescence.
     AwaitQuiet(Callback),

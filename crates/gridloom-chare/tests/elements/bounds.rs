@@ -34,10 +34,14 @@ enum Load {
 const MESSAGES: u32 = 2000;
 const MESSAGE_BYTES: usize = 1000;
 const BOUND: u64 = 20_000;
+/// A program that takes more turns hangs.
+const TURNS_MAX: u32 = 100_000;
 
 #[derive(Default)]
 struct Worker {
     came: i64,
+    /// It contributes when so many have come.
+    last: i64,
 }
 
 impl Chare for Worker {
@@ -61,6 +65,9 @@ impl Chare for Worker {
                     cx.send(cx.array().at(next), Load::Double { left: left - 1, bytes: bytes.clone() });
                 }
             }
+        }
+        if self.came == self.last {
+            cx.contribute(Contribution::sum(self.came), Callback::exit());
         }
     }
 
@@ -97,7 +104,11 @@ fn a_fast_sender_is_parked_beside_others_that_run() {
         cx.send(workers.at(2), Load::Tick { left: 10 * MESSAGES });
     });
     let (mut ran, mut ended) = (0, false);
-    while !ended {
+    for turn in 0.. {
+        if ended {
+            break;
+        }
+        assert!(turn < TURNS_MAX, "the program never ends");
         for _ in 0..100 {
             ran += u32::from(matches!(step(&mut elements, 0), Step::Ran(_)));
         }
@@ -133,6 +144,30 @@ fn elements_that_wait_for_one_another_in_a_circle_go_on() {
 }
 
 #[test]
+fn a_circle_is_noticed_beside_chares_that_always_run() {
+    let depth = 9;
+    let make = |me| {
+        let (mut element, _) = element(me, 2, 1, 500);
+        let last = (2 << depth) - 1;
+        let worker = |_| Worker { came: 0, last };
+        let workers = element.array("circle", 2.into(), &Placement::RoundRobin, worker).unwrap();
+        let tickers = element.array("tickers", 2.into(), &Placement::RoundRobin, |_| Worker::default()).unwrap();
+        (element, workers, tickers)
+    };
+    let ((first, workers, tickers), (second, ..)) = (make(0), make(1));
+    let mut elements = [first, second];
+    elements[0].start(|cx| {
+        for at in 0..2 {
+            cx.send(tickers.at(at), Load::Tick { left: u32::MAX });
+            cx.send(workers.at(at), Load::Double { left: depth, bytes: vec![1; 400] });
+        }
+    });
+    let ended = (0..TURNS_MAX as usize).any(|turn| step(&mut elements, turn % 2) == Step::Ended);
+    assert!(ended, "the circle stands still");
+    assert_eq!(elements[0].end(), Some(&Value::from(2 * ((2_i64 << depth) - 1))));
+}
+
+#[test]
 fn a_message_longer_than_the_bound_arrives() -> Result<(), ChareError> {
     let (sender, workers) = element(0, 2, 2, 100);
     let (receiver, _) = element(1, 2, 2, 100);
@@ -140,8 +175,11 @@ fn a_message_longer_than_the_bound_arrives() -> Result<(), ChareError> {
     elements[0].start(|cx| {
         (0..MESSAGES).for_each(|_| cx.send(workers.at(1), Load::Bytes { bytes: vec![3; MESSAGE_BYTES] }));
     });
-    while step(&mut elements, 1) != Step::Ended {
+    for _ in 0..TURNS_MAX {
+        if step(&mut elements, 1) == Step::Ended {
+            return Ok(());
+        }
         step(&mut elements, 0);
     }
-    Ok(())
+    panic!("the program never ends");
 }
