@@ -123,8 +123,9 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Lets not more than so many bytes of messages from other elements wait at an element, 256 MiB without that. Past it, and past as much again
-    /// that waits at their own element, chares that send are run no further until some messages have run.
+    /// Lets not more than so many bytes of messages from all other elements wait at an element, 256 MiB without that; each has an equal share.
+    /// Past it, and past as much again, but at most 64 MiB, that waits at their own element for one other, chares that send are run no
+    /// further until some messages have run. Every element is to be told the same.
     ///
     /// # Errors
     /// If it is 0.

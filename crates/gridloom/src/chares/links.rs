@@ -2,7 +2,8 @@
 //!
 //! **Promises:** nothing here waits for a peer to take what is sent: what a connection does not take is kept, and offered again.
 //! Letters of one element come in their order, also through filters.
-//! **Limit:** elements give one another credit for messages (`gridloom_chare`), so not more than that is kept.
+//! **Limit:** elements give one another credit for messages (`gridloom_chare`), so not more of these is kept. Parts and results of reductions,
+//! and chares that move, take no credit: of them, all that a connection does not take is kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
