@@ -2,7 +2,6 @@
 
 use super::chare::{Chare, Context};
 use super::core::Core;
-use super::credit::Debt;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::mail::{Item, Outcome, Work};
@@ -57,10 +56,10 @@ impl<C: Chare> AnyArray for Array<C> {
         let (slot, work, debt) = match core.mail::<C::Message>(array).take(priority) {
             Item::One { slot, work, debt } => (slot, work, debt),
             Item::From { slot, work, debt } if slot + 1 < self.natives => {
-                let rest = Item::From { slot: slot + 1, work: work.clone(), debt };
+                let rest = Item::From { slot: slot + 1, work: work.clone(), debt: debt.clone() };
                 core.mail::<C::Message>(array).put_back(priority, rest);
                 core.ready.put_back(array, priority);
-                (slot, work, Debt::NONE)
+                (slot, work, debt)
             }
             Item::From { slot, work, debt } => (slot, work, debt),
         };
@@ -69,8 +68,8 @@ impl<C: Chare> AnyArray for Array<C> {
             return false;
         };
         if !core.ready.parking.is_empty() && core.ready.parking.is_parked((array, slot)) {
+            core.hold((array, slot), &debt);
             core.mail::<C::Message>(array).park(slot, priority, Item::One { slot, work, debt });
-            core.hold((array, slot), debt);
             return false;
         }
         if core.account.is_named() {

@@ -15,7 +15,9 @@
 //!
 //! Source: credit-based flow control (H. T. Kung, R. Morris, IEEE Network 1995).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use gridloom_base::limits::{
     CHARE_BACKLOG_BYTES_MAX, CHARE_LETTER_BYTES, CHARE_MAILBOX_BYTES, CHARE_UNSENT_BYTES_MAX, CHARE_WINDOW_BYTES_MIN,
@@ -24,16 +26,42 @@ use gridloom_base::limits::{
 use super::id::Pe;
 
 /// What is to be given back to another element once a message has run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Debt {
     pub(crate) to: Pe,
     /// 0 for messages of this element.
     pub(crate) bytes: u32,
+    /// Of a message to several chares: it has run when its last copy has.
+    copies: Option<Rc<Copies>>,
+}
+
+#[derive(Debug)]
+struct Copies {
+    left: Cell<u32>,
+    /// Of those, copies for parked chares.
+    held: Cell<u32>,
+}
+
+impl Copies {
+    fn are_held(&self) -> bool {
+        self.held.get() == self.left.get()
+    }
 }
 
 impl Debt {
     /// Of what takes no credit.
-    pub(crate) const NONE: Debt = Debt { to: Pe(u32::MAX), bytes: 0 };
+    pub(crate) const NONE: Debt = Debt { to: Pe(u32::MAX), bytes: 0, copies: None };
+
+    pub(crate) fn new(to: Pe, bytes: u32) -> Debt {
+        Debt { to, bytes, copies: None }
+    }
+
+    /// Of a message of which each of so many chares gets a copy with this debt.
+    pub(crate) fn shared(self, count: usize) -> Debt {
+        let is_shared = self.bytes > 0 && count > 1;
+        let copies = is_shared.then(|| Rc::new(Copies { left: Cell::new(count as u32), held: Cell::new(0) }));
+        Debt { copies, ..self }
+    }
 }
 
 /// What there is with another element.
@@ -164,29 +192,46 @@ impl Credits {
     }
 
     /// A message of that element has come.
-    pub(crate) fn came(&mut self, debt: Debt) {
+    pub(crate) fn came(&mut self, debt: &Debt) {
         if debt.bytes > 0 {
             self.pairs[debt.to.0 as usize].here += u64::from(debt.bytes);
         }
     }
 
-    /// It has run: what is to be given back now.
-    pub(crate) fn ran(&mut self, debt: Debt) -> Option<u64> {
+    /// It has run, or a copy of it: what is to be given back now.
+    pub(crate) fn ran(&mut self, debt: &Debt) -> Option<u64> {
         let window = self.window;
         let pair = &mut self.pairs[debt.to.0 as usize];
+        if let Some(copies) = &debt.copies {
+            copies.left.set(copies.left.get() - 1);
+            if copies.left.get() > 0 {
+                pair.held += if copies.are_held() { u64::from(debt.bytes) } else { 0 };
+                return None;
+            }
+        }
         pair.here -= u64::from(debt.bytes);
         pair.run += u64::from(debt.bytes);
         (pair.run >= window.div_ceil(4)).then(|| std::mem::take(&mut pair.run))
     }
 
     /// A message of another element waits for a parked chare.
-    pub(crate) fn hold(&mut self, debt: Debt) {
+    pub(crate) fn hold(&mut self, debt: &Debt) {
+        if let Some(copies) = &debt.copies {
+            copies.held.set(copies.held.get() + 1);
+            if !copies.are_held() {
+                return;
+            }
+        }
         self.pairs[debt.to.0 as usize].held += u64::from(debt.bytes);
     }
 
     /// It waits for a chare that is parked no more.
-    pub(crate) fn release(&mut self, debt: Debt) {
-        if debt.bytes > 0 {
+    pub(crate) fn release(&mut self, debt: &Debt) {
+        let was_held = debt.copies.as_ref().is_none_or(|copies| copies.are_held());
+        if let Some(copies) = &debt.copies {
+            copies.held.set(copies.held.get() - 1);
+        }
+        if debt.bytes > 0 && was_held {
             self.pairs[debt.to.0 as usize].held -= u64::from(debt.bytes);
         }
     }
@@ -242,12 +287,30 @@ mod tests {
     fn credit_is_given_back_in_quarters_of_a_window() {
         let mut credits = Credits::new(2);
         credits.bound(100);
-        let debt = Debt { to: TO, bytes: 10 };
-        (0..9).for_each(|_| credits.came(debt));
+        let debt = Debt::new(TO, 10);
+        (0..9).for_each(|_| credits.came(&debt));
         assert_eq!(credits.here(), 90);
-        let back: Vec<_> = (0..6).map(|_| credits.ran(debt)).collect();
+        let back: Vec<_> = (0..6).map(|_| credits.ran(&debt)).collect();
         assert_eq!(back, [None, None, Some(30), None, None, Some(30)]);
         assert_eq!(credits.here(), 30);
+    }
+
+    #[test]
+    fn a_message_to_several_chares_has_run_with_its_last_copy() {
+        let mut credits = Credits::new(2);
+        credits.bound(10);
+        let debt = Debt::new(TO, 20).shared(3);
+        credits.came(&debt);
+        assert_eq!(credits.ran(&debt), None);
+        credits.hold(&debt);
+        assert!(!credits.is_blocked(TO), "a copy can run");
+        credits.hold(&debt);
+        assert!(credits.is_blocked(TO));
+        credits.release(&debt);
+        assert!(!credits.is_blocked(TO));
+        assert_eq!((credits.ran(&debt), credits.here(), credits.is_blocked(TO)), (None, 20, true));
+        credits.release(&debt);
+        assert_eq!((credits.ran(&debt), credits.here()), (Some(20), 0));
     }
 
     #[test]

@@ -14,7 +14,7 @@ impl Core {
     #[inline]
     pub(crate) fn repay(&mut self, debt: Debt) {
         if debt.bytes > 0
-            && let Some(bytes) = self.outbound.credits.ran(debt)
+            && let Some(bytes) = self.outbound.credits.ran(&debt)
         {
             self.tell(debt.to, Control::Credit { from: self.me, bytes });
         }
@@ -35,14 +35,14 @@ impl Core {
             let back = self.mails[array.0 as usize].unpark(slot);
             self.ready.parking.free((array, slot), back.len());
             for (priority, debt) in back {
-                self.outbound.credits.release(debt);
+                self.outbound.credits.release(&debt);
                 self.ready.put_back(array, priority);
             }
         }
     }
 
     /// Something more waits for a parked chare.
-    pub(crate) fn hold(&mut self, at: At, debt: Debt) {
+    pub(crate) fn hold(&mut self, at: At, debt: &Debt) {
         self.ready.parking.hold(at, (debt.bytes > 0).then_some(debt.to));
         if debt.bytes > 0 {
             self.outbound.credits.hold(debt);

@@ -93,7 +93,7 @@ impl<M: Payload> Mail<M> {
         self.parked.entry(slot).or_default().push((priority, item));
     }
 
-    /// How many items it put. The last one has the debt.
+    /// How many items it put. All have the debt, which is shared by so many chares.
     fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>, debt: Debt) -> usize {
         match slots {
             Slots::All => {
@@ -102,7 +102,7 @@ impl<M: Payload> Mail<M> {
             }
             Slots::Some(slots) => {
                 let Some((last, others)) = slots.split_last() else { return 0 };
-                let one = |slot: &u32, work| Item::One { slot: *slot, work, debt: Debt::NONE };
+                let one = |slot: &u32, work| Item::One { slot: *slot, work, debt: debt.clone() };
                 others.iter().for_each(|slot| self.put(priority, one(slot, work.clone())));
                 self.put(priority, Item::One { slot: *last, work, debt });
                 slots.len()
@@ -139,7 +139,7 @@ impl<M: Payload> AnyMail for Mail<M> {
         let parked = self.parked.remove(&slot).unwrap_or_default();
         let back = |(priority, item)| {
             let (Item::One { debt, .. } | Item::From { debt, .. }) = &item;
-            let debt = *debt;
+            let debt = debt.clone();
             self.put_back(priority, item);
             (priority, debt)
         };

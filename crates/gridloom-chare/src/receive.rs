@@ -26,10 +26,10 @@ impl Core {
         self.quiescence.counts.came += 1;
         self.check_array(from, head)?;
         let debt = match head.kind.takes_credit() {
-            true => Debt { to: from, bytes: (HEAD_BYTES + body.len()) as u32 },
+            true => Debt::new(from, (HEAD_BYTES + body.len()) as u32),
             false => Debt::NONE,
         };
-        self.outbound.credits.came(debt);
+        self.outbound.credits.came(&debt);
         match head.kind {
             Kind::One => self.on_one(from, head, 0, body, debt),
             Kind::Sought | Kind::Result => {
@@ -80,7 +80,12 @@ impl Core {
         debt: Debt,
     ) -> Result<(), ChareError> {
         let (array, priority) = (ArrayId(head.array), Priority(head.priority));
-        let put = self.mails[head.array as usize].put_bytes(slots, priority, bytes, debt);
+        let copies = match slots {
+            Slots::All => self.roster(array).natives().len(),
+            Slots::Some(slots) => slots.len(),
+        };
+        let debt = debt.shared(copies);
+        let put = self.mails[head.array as usize].put_bytes(slots, priority, bytes, debt.clone());
         let count = put.map_err(|why| ChareError::Message { array: self.roster(array).name.clone(), why })?;
         if count == 0 {
             self.repay(debt);

@@ -168,6 +168,33 @@ fn a_circle_is_noticed_beside_chares_that_always_run() {
 }
 
 #[test]
+fn broadcasts_to_a_parked_chare_are_bounded() {
+    let (sender, workers) = element(0, 2, 4, BOUND);
+    let (receiver, _) = element(1, 2, 4, BOUND);
+    let mut elements = [sender, receiver];
+    let broadcasts = MESSAGES / 2;
+    elements[0].start(|cx| {
+        // Chare 1 sends so much to the first element that it is parked. Chare 3, which gets the last copies, is not.
+        cx.send(workers.at(1), Load::Double { left: 1, bytes: vec![1; 3 * BOUND as usize] });
+        (0..broadcasts).for_each(|_| cx.send(workers.all(), Load::Bytes { bytes: vec![7; MESSAGE_BYTES] }));
+    });
+    while let Some((_, letter)) = elements[0].take_letter() {
+        elements[1].receive(Pe(0), &letter).unwrap();
+    }
+    let all = elements[0].waiting_bytes().1;
+    let is_idle = (0..TURNS_MAX).any(|_| step(&mut elements, 1) == Step::Idle);
+    assert!(is_idle, "only the parked chare has messages");
+    let slack = MESSAGE_BYTES as u64 + 100 + CHARE_LETTER_BYTES as u64;
+    let (here, left) = (elements[1].waiting_bytes().0, elements[0].waiting_bytes().1);
+    assert!(here <= BOUND + slack && left + BOUND + 2 * slack >= all, "{here} here, {left} of {all} left");
+    let ends = (0..TURNS_MAX as usize).any(|turn| {
+        step(&mut elements, turn % 2);
+        elements.iter().all(|element| element.waiting_bytes() == (0, 0))
+    });
+    assert!(ends, "the broadcasts stand still");
+}
+
+#[test]
 fn a_message_longer_than_the_bound_arrives() -> Result<(), ChareError> {
     let (sender, workers) = element(0, 2, 2, 100);
     let (receiver, _) = element(1, 2, 2, 100);
