@@ -5,6 +5,7 @@
 //!
 //! **Promise:** a letter is moved and not copied, and no system call is made for it unless its receiver sleeps. A thread that ends closes its
 //! connections behind its letters, also by a panic.
+//! **Not done:** a thread that has ended can still be dialled. Such a connection never closes.
 //! **Limit:** [`SEND_BYTES_MAX`] of a connection and direction may be on their way, as of other connections.
 
 use std::collections::{BTreeMap, VecDeque};
