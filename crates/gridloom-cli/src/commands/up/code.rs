@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -49,6 +50,12 @@ struct LeftOut {
     why: String,
 }
 
+impl LeftOut {
+    fn unreadable(path: PathBuf, error: &io::Error) -> LeftOut {
+        LeftOut { path, why: format!("cannot be read ({error})") }
+    }
+}
+
 /// Files that say what is not sent; what a later one says counts more.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".gridloomignore"];
 
@@ -58,13 +65,19 @@ impl Code {
     /// # Errors
     /// If it has no files, too many, or too large ones.
     pub fn pack(folder: &Path) -> Result<Code> {
-        let found = Walk::of(folder)?;
+        let mut found = Walk::of(folder)?;
         found.check()?;
         let mut archive = tar::Builder::new(Vec::new());
         let mut files = Vec::new();
         for (path, is_executable) in found.files.keys().zip(found.files.values().map(|file| file.is_executable)) {
             let whole = folder.join(path);
-            let content = fs::read(&whole).with_context(|| format!("code: {}", whole.display()))?;
+            let content = match fs::read(&whole) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    found.left_out.push(LeftOut::unreadable(path.clone(), &error));
+                    continue;
+                }
+                read => read.with_context(|| format!("code: {}", whole.display()))?,
+            };
             let mut header = tar::Header::new_gnu();
             header.set_entry_type(tar::EntryType::Regular);
             header.set_mode(if is_executable { 0o755 } else { 0o644 });
@@ -73,6 +86,7 @@ impl Code {
             archive.append_data(&mut header, path, &content[..]).context("code")?;
             files.push((path.clone(), content.len() as u64));
         }
+        ensure!(!files.is_empty(), "code: '{}' has no file that can be read", folder.display());
         let archive = archive.into_inner().context("code")?;
         let hash = hash_of(&archive);
         Ok(Code { folder: folder.into(), hash, archive, files, left_out: found.left_out, ignored: found.ignored })
@@ -230,8 +244,16 @@ impl Walk<'_> {
     fn enter(&mut self, inner: &Path) -> Result<()> {
         let folder = self.root.join(inner);
         let at = || format!("code: {}", folder.display());
+        let entries = match fs::read_dir(&folder) {
+            // Without that of the root there is nothing to send.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !inner.as_os_str().is_empty() => {
+                self.left_out.push(LeftOut::unreadable(inner.into(), &error));
+                return Ok(());
+            }
+            read => read.with_context(at)?,
+        };
         self.rules.push(rules_of(&folder)?);
-        for entry in fs::read_dir(&folder).with_context(at)? {
+        for entry in entries {
             let entry = entry.with_context(at)?;
             let (name, path) = (entry.file_name(), inner.join(entry.file_name()));
             let name = name.to_string_lossy();
@@ -364,6 +386,30 @@ mod tests {
             assert_eq!(code.ignored_text(), "built.so, data, package/notes.txt");
             let why = Sent::default().has(folder, "built.so").unwrap_err().to_string();
             assert!(why.contains("'!built.so' in .gridloomignore"), "{why}");
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out_and_named() {
+        with_folder("unreadable", &["a.py", "closed.py", "closed/b.py"], |folder| {
+            let closed = ["closed", "closed.py"];
+            let set = |mode| {
+                let mode = fs::Permissions::from_mode(mode);
+                closed.iter().for_each(|path| fs::set_permissions(folder.join(path), mode.clone()).unwrap());
+            };
+            set(0);
+            let can_read = fs::read_dir(folder.join("closed")).is_ok();
+            let code = Code::pack(folder);
+            set(0o700);
+            if can_read {
+                // Of root.
+                return;
+            }
+            let code = code.unwrap();
+            let files: Vec<_> = code.files.iter().map(|(path, _)| path.to_str().unwrap()).collect();
+            let left: Vec<_> = code.left_out.iter().map(|left| left.path.to_str().unwrap()).collect();
+            assert_eq!((files, left), (vec!["a.py"], closed.to_vec()));
+            assert!(code.left_out[0].why.starts_with("cannot be read (Permission denied"));
         });
     }
 
