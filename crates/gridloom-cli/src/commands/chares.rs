@@ -213,6 +213,12 @@ fn start(options: &Run) -> Result<ExitCode> {
     let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
     let mut elements = Elements { number, ppn, sites, until, telling, binds: options.bind, places };
     let mut left = options.restarts;
+    let last = |elements: &Elements| match &elements.places.checkpoint {
+        Some(keep) => CheckpointFolder::new(&keep.folder).last(),
+        None => Ok(None),
+    };
+    // A checkpoint that was there before is not this program's.
+    let before = if is_in_memory { None } else { last(&elements)? };
     if is_in_memory {
         let epochs = OwnFolder::new("epochs")?;
         elements.places.memory = Some(InMemory { folder: text_of(&epochs.0)?, every: options.every });
@@ -232,11 +238,10 @@ fn start(options: &Run) -> Result<ExitCode> {
             return Ok(ExitCode::from(status));
         }
         left -= 1;
+        let is_newer = last(&elements)? > before;
         let places = &mut elements.places;
         places.records.iter_mut().for_each(|records| records.run += 1);
-        if let Some(keep) = &places.checkpoint
-            && CheckpointFolder::new(&keep.folder).last()?.is_some()
-        {
+        if is_newer && let Some(keep) = &places.checkpoint {
             places.restart = Some(Restart { folder: keep.folder.clone(), number: None });
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };

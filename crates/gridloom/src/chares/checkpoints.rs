@@ -40,6 +40,10 @@ impl CheckpointFolder {
     /// If it cannot be written.
     pub(super) fn write(&self, number: u64, element: Pe, bytes: &[u8]) -> Result<(), Error> {
         let folder = self.0.join(number.to_string());
+        if folder.join(COMPLETE).exists() {
+            let why = "it is complete, and of another run; keep these checkpoints elsewhere, or delete those";
+            return Err(error("write into", &folder, why));
+        }
         fs::create_dir_all(&folder).map_err(|why| error("make", &folder, why))?;
         let hash = hash(bytes).to_le_bytes();
         write_whole(&folder.join(format!("element-{}", element.0)), &[LINE, &hash, bytes])

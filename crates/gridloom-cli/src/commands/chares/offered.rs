@@ -4,6 +4,7 @@
 //! theirs. Each server gives all slots that it is asked for or none. So a gang that waits has slots only of servers before the one that it
 //! waits for, and no two gangs wait for each other.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
     });
     let arguments = arguments.iter().map(|argument| argument.as_bytes()).collect();
     let until = options.until.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    let asked = Asked { grid: &grid, options, function, arguments, wanted, timeline, telling, until };
+    let asked =
+        Asked { grid: &grid, options, function, arguments, wanted, timeline, telling, until, before: Cell::default() };
     let mut run = 0;
     let status = loop {
         let shares = divided(options.number, name, servers(name, grid.statuses(STATUS_TIMEOUT)?))?;
@@ -62,7 +64,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
             }
             ended => ended?,
         };
-        if status == 0 || left == 0 {
+        if status == 0 || left == 0 || until.is_some_and(|until| until <= Instant::now()) {
             break status;
         }
         run += 1;

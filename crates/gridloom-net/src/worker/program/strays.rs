@@ -3,16 +3,19 @@
 //! While a gang runs, its worker is the parent of every process that lost its own among them (`PR_SET_CHILD_SUBREAPER`), also of one that
 //! has begun a session of its own. At the end of the call the worker kills all children that it did not have before.
 //!
-//! **Limit:** the kernel must list children (`CONFIG_PROC_CHILDREN`). Where the worker itself is killed, only those of its process group end.
+//! **Limits:** what has not ended 5 s after it was killed, such as a process of another user, is named and left. The kernel must list children (`CONFIG_PROC_CHILDREN`). Where the worker itself is killed, only those of its process group end.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 
-/// Processes that leave others while they are killed get so many rounds.
-const ROUNDS_MAX: usize = 1000;
+/// For so long what was killed is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks at what is left.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Ends them when it is dropped.
 #[derive(Debug)]
@@ -31,17 +34,28 @@ impl Strays {
 
 impl Drop for Strays {
     fn drop(&mut self) {
-        for _ in 0..ROUNDS_MAX {
+        let until = Instant::now() + PATIENCE;
+        loop {
             let left = children();
             let left: Vec<Pid> = left.difference(&self.before).filter_map(|pid| Pid::from_raw(*pid)).collect();
             if left.is_empty() {
                 break;
             }
-            for pid in left {
-                // A child that nothing has waited for keeps its number. Either call fails only if it has ended.
-                let _ = kill_process(pid, Signal::KILL);
-                let _ = waitpid(Some(pid), WaitOptions::empty());
+            for pid in &left {
+                // A child that nothing has waited for keeps its number. One of another user, or in the kernel, does not end by this.
+                let _ = kill_process(*pid, Signal::KILL);
+                let _ = waitpid(Some(*pid), WaitOptions::NOHANG);
             }
+            if Instant::now() >= until {
+                let pids: Vec<String> = left.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+                eprintln!(
+                    "gridloom: processes that the program has left behind have not ended {} s after they were killed: {}",
+                    PATIENCE.as_secs(),
+                    pids.join(", ")
+                );
+                break;
+            }
+            std::thread::sleep(PAUSE);
         }
         let _ = set_child_subreaper(None);
     }

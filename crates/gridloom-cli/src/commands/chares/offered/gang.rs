@@ -1,5 +1,6 @@
 //! One run of a gang: asks the servers for their slots, starts the elements, and waits for their ends.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -52,6 +53,8 @@ pub(super) struct Asked<'a> {
     pub(super) timeline: Option<TimelineFile>,
     pub(super) telling: Telling,
     pub(super) until: Option<Instant>,
+    /// The last checkpoint of the name before the first run: not this program's.
+    pub(super) before: Cell<Option<u64>>,
 }
 
 impl Asked<'_> {
@@ -241,7 +244,11 @@ impl<'a> Gang<'a> {
         // What a server sees of a shared folder may be old: the latest one that any of them sees is there.
         let last = |which: usize| ready.iter().filter_map(|one| one.last[which]).max();
         let Wanted { checkpoint, restart, .. } = &self.asked.wanted;
-        let own = checkpoint.as_ref().filter(|_| self.run > 0).and_then(|name| Some((name, last(0)?)));
+        if self.run == 0 {
+            self.asked.before.set(last(0));
+        }
+        let of_this_program = last(0).filter(|last| Some(*last) > self.asked.before.get());
+        let own = checkpoint.as_ref().and_then(|name| Some((name, of_this_program?)));
         let (name, number) = match (own, restart) {
             (Some(own), _) => own,
             (None, Some(name)) => {

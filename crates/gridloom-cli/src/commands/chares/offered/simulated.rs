@@ -62,7 +62,12 @@ fn refuse(options: &Run) -> Result<()> {
     );
     ensure!(
         options.checkpoint.is_none() && options.restart.is_none(),
-        "--checkpoint, --restart: {none} nothing is written, and no element is lost; leave them out"
+        "--checkpoint, --restart: {none} nothing is written; leave them out"
+    );
+    ensure!(
+        options.restarts == 0,
+        "--restarts {}: {none} elements are not started again; leave it out",
+        options.restarts
     );
     ensure!(
         options.trace.is_none(),
