@@ -23,7 +23,7 @@ pub(crate) type At = (ArrayId, u32);
 struct Parked {
     /// The elements that it waits for to give credit.
     on: BTreeSet<Pe>,
-    /// Those of whose messages some wait for it.
+    /// Those with messages that wait for it.
     senders: BTreeSet<Pe>,
 }
 

@@ -75,7 +75,7 @@ pub struct ArgView<'a> {
     /// Set if `bytes` are shared memory: code that keeps this may look at them after the call, at contents that may have
     /// changed by then.
     pub mapping: Option<Arc<Mapping>>,
-    /// The datum whose bytes these are, as they lie in the server's memory.
+    /// The datum that has these bytes, as they lie in the server's memory.
     pub datum: Option<DatumId>,
 }
 
