@@ -109,7 +109,7 @@ def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
 
 def test_calls_of_a_map_that_are_held_back_can_be_cancelled(grid, monkeypatch):
     monkeypatch.setattr("gridloom._lead.LEAD_BYTES", 1_000_000)
-    results = grid.map(bytes, [400_000] * 40)
+    results = grid.map(bytes, [400_000] * 200)
     last = results._futures[-1]
     wait_until(lambda: sum(call.done() for call in results._futures) >= 4)
     assert last.cancel() and last.cancelled()

@@ -4,9 +4,8 @@
 //! of an exchange look better served over a slow way again. Here each datum crosses from site to site once, and goes
 //! round inside a site. If all exchange with all, each card carries the same.
 //!
-//! Rings differ in their **stride**: in the first, servers have a datum from the one before them, then from the third before them and
-//! so on, as long as a stride meets all of them. So few of what comes slowly are passed on between the same two servers, and none of it
-//! holds up the others.
+//! Rings differ in their **stride**: servers have one datum from the server before them, another from the third before them and so on, as
+//! long as a stride meets all of them. So few data that come slowly are passed on between the same two servers, and hold up no others there.
 
 use std::collections::BTreeMap;
 

@@ -26,6 +26,8 @@ _PUT_BYTES_MIN = 64 << 10
 _GET_SECONDS = 5.0
 # A process that dies under a call: so often Ray runs the call again.
 _RETRIES = 3
+# Sessions that are asked for where Ray starts none.
+_TRIES = 3
 
 
 class _Made:
@@ -71,7 +73,14 @@ class RayEngine:
         if self._ray.is_initialized():
             raise UsageError("this process has a session of Ray, and can have one: hand it over by gridloom.connect(ray), or end it by ray.shutdown()")
         try:
-            self._ray.init(address, log_to_driver=False)
+            for left in reversed(range(_TRIES)):
+                try:
+                    self._ray.init(address, log_to_driver=False)
+                    break
+                except ConnectionAbortedError:
+                    # Ray's proxy looks up the command of a process that it has just started, which may have ended.
+                    if not left:
+                        raise
         except ImportError as error:
             raise ImportError(f"gridloom.connect('ray://...') needs Ray's client: pip install 'ray[client]' ({error})") from None
         except Exception as error:  # Ray has no class for what can go wrong here

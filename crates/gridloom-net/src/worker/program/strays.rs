@@ -48,7 +48,7 @@ impl Drop for Strays {
             }
             if Instant::now() >= until {
                 let pids: Vec<String> = left.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
-                eprintln!(
+                gridloom_base::say!(
                     "gridloom: processes that the program has left behind have not ended {} s after they were killed: {}",
                     PATIENCE.as_secs(),
                     pids.join(", ")
