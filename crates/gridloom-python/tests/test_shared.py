@@ -1,7 +1,6 @@
 """Shared names: data that other programs of the grid find."""
 
 import asyncio
-import os
 import signal
 import threading
 from pathlib import Path
@@ -451,100 +450,6 @@ def test_an_interrupt_ends_a_begun_get_of_a_wait(agent):
         assert grid.get("nothing") == 3
 
 
-@pytest.mark.parametrize("differs", [False, True])
-def test_a_call_that_runs_again_may_put_the_same_again(agent, tmp_path, differs):
-    first = tmp_path / "first"
-    values = np.arange(10_000.0)
-
-    def put_and_leave():
-        """Put a name. The first call that comes so far ends its server."""
-        with gl.connect() as grid:
-            is_first = not first.exists()
-            grid.put("mesh", values + (differs and not is_first), replicas=2)
-            if is_first:
-                first.write_text("")
-                os.kill(os.getppid(), signal.SIGKILL)
-                signal.pause()
-        return "again"
-
-    with gl.connect(agent) as grid:
-        put = grid.run(put_and_leave)
-        if differs:
-            with pytest.raises(gl.NameExists, match="the call that has put 'mesh' runs again, and puts other data"):
-                put.get()
-        else:
-            assert put.get() == "again"
-        assert np.array_equal(grid.get("mesh"), values) and grid.names()[0].version == 1
-        with pytest.raises(gl.NameExists, match="exist already"):
-            grid.put("mesh", values)
-
-
-@pytest.mark.parametrize("differs", [False, True])
-def test_a_call_that_its_program_has_run_again_may_put_the_same_again(agent, tmp_path, differs):
-    values = np.arange(10_000.0)
-
-    def put_and_fail(number):
-        """Put a name. The first two calls of each number fail after that."""
-        runs = len(list(tmp_path.glob(f"{number}-*")))
-        (tmp_path / f"{number}-{runs}").touch()
-        with gl.connect() as grid:
-            grid.put(f"mesh/{number}", values + (differs and runs))
-        if runs < 2:
-            raise ConnectionError(f"run {runs}")
-        return runs
-
-    with gl.connect(agent) as grid, gl.Executor(grid=grid, retries=2) as executor:
-        runs = [
-            lambda: grid.options(retries=2).run(put_and_fail, 0).get(),
-            lambda: next(iter(grid.map(put_and_fail, [1], retries=2))),
-            lambda: executor.submit(put_and_fail, 2).result(),
-        ]
-        for number, run in enumerate(runs):
-            if differs:
-                with pytest.raises(gl.NameExists, match=f"the call that has put 'mesh/{number}' runs again, and puts other data"):
-                    run()
-            else:
-                assert run() == 2
-        # A call of its own is no further run.
-        with pytest.raises(gl.NameExists, match="exist already"):
-            grid.run(put_and_fail, 0).get()
-        assert np.array_equal(grid.get("mesh/0"), values)
-        assert [name.version for name in grid.names()] == [1, 1, 1]
-
-
-PUTS_AND_FAILS = """
-import os
-from pathlib import Path
-
-import gridloom as gl
-import numpy as np
-
-
-@gl.function
-def puts(marks: str, crashes: int) -> int:
-    runs = len(list(Path(marks).iterdir()))
-    (Path(marks) / str(runs)).touch()
-    with gl.connect() as grid:
-        grid.put(f"mesh/{crashes}", np.arange(10_000.0))
-    if runs < 2:
-        if crashes:
-            os._exit(3)
-        raise ConnectionError(f"run {runs}")
-    return runs
-"""
-
-
-@pytest.mark.parametrize("crashes", [0, 1])
-def test_a_named_function_that_runs_again_may_put_the_same_again(tmp_path, crashes):
-    (tmp_path / "fails.py").write_text(PUTS_AND_FAILS)
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    with gl.local(servers=2, functions=[tmp_path / "fails.py"]) as grid:
-        puts = grid.function("fails/puts", retries=2, retry_on=(gl.Crashed, ConnectionError))
-        assert puts(str(marks), crashes) == 2
-        assert [name.version for name in grid.names()] == [1]
-
-
 SHARES = """
 import gridloom as gl
 import numpy as np
@@ -615,3 +520,13 @@ def test_a_method_that_is_none_is_named(agent):
         with pytest.raises(gl.ArgumentError, match="method"):
             grid.put("mesh", 1.0, method=3)
         assert not grid.exists("mesh")
+
+
+def test_a_function_declares_the_method_of_what_it_puts(tmp_path):
+    text = SHARES.replace('{"sum/{name}": "8"}', '{"sum/{name}": {"size": "8", "method": "METHOD"}}')
+    (tmp_path / "shares.py").write_text(text.replace("METHOD", "direct"))
+    with gl.local(servers=1, functions=[tmp_path / "shares.py"]) as grid:
+        grid.put("x", np.ones(3))
+        assert grid.function("shares/total")("x", 3) == grid.get("sum/x") == 3
+    with pytest.raises(gl.InputError, match="'sworm' is no method of transfer; did you mean 'swarm'"):
+        exec(text.replace("METHOD", "sworm"), {"__name__": "shares"})

@@ -12,9 +12,9 @@
 //! The worker makes the sockets on which the processes listen, and each gets its own as its standard input. So no other process can take a
 //! port between the two. The arguments are a list, and no shell sees them.
 //!
-//! **Promise:** no process of a gang outlives its call. They are in the process group of the worker, which the server kills if the call is
+//! **Promise:** no process that the worker has started for a gang outlives its call. They are in the process group of the worker, which the server kills if the call is
 //! cancelled, its client is lost, or the worker dies. If the server dies with its workers, the kernel kills the processes that the worker has
-//! started. What a process has left behind ends with the call, too ([`strays`]).
+//! started. What a process has left behind ends with the call, too, as far as [`strays`] says.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -270,7 +270,8 @@ fn wait(
                 all.push(end);
                 if end.has_failed() && kill_at.is_none() {
                     kill_at = Some(Instant::now() + GANG_GRACE);
-                    // A caller that cannot be told is gone, and then the server ends this worker.
+                    // If the caller is gone, the server ends this worker. As long as it is there and does not answer, the others are not
+                    // killed here.
                     let _ = program.call_back(FAILED, vec![text(&end)]);
                 }
             }
