@@ -226,7 +226,7 @@ class Bench:
         for label, (name, way, has) in CELLS.items():
             if not self.wanted(label, None, 0):
                 continue
-            for pattern in has:
+            for pattern in set(has) & set(self.options.patterns):
                 try:
                     self.system(name).ask(self.options.limit, pattern=pattern, way=way, mib=1)
                 except (RuntimeError, OSError) as error:

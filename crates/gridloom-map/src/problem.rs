@@ -384,12 +384,16 @@ impl Problem {
         Problem { has_contention: false, ..self }
     }
 
-    /// Whether a place passes a datum on while it comes there: large ones, in plans of real groups. The client does not, nor do
-    /// plain servers.
+    /// Whether a place passes a datum on while it comes there: large ones that [may be passed on](Self::may_pass_on).
     pub fn passes_on(&self, datum: usize, place: usize) -> bool {
-        let is_large = PARTS.passes_on(self.data()[datum].size_bytes);
+        PARTS.passes_on(self.data()[datum].size_bytes) && self.may_pass_on(datum, place)
+    }
+
+    /// Whether others may have a datum from a place to which it was copied, in plans of real groups. The client is no such place, nor are
+    /// plain servers.
+    pub fn may_pass_on(&self, datum: usize, place: usize) -> bool {
         let may_pass = place != self.client() && !self.is_plain(place);
-        is_large && may_pass && !self.comes_from_first(datum) && self.has_contention && !self.has_exact_figures
+        may_pass && !self.comes_from_first(datum) && self.has_contention && !self.has_exact_figures
     }
 
     /// Whether a datum comes only from the places that have it first.

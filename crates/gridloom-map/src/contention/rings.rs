@@ -30,7 +30,7 @@ struct Rings<'p> {
 pub fn in_rings(problem: &Problem, choice: &Choice) -> Option<Choice> {
     let mut readers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (datum, to) in choice.sources.keys() {
-        if problem.passes_on(*datum as usize, *to as usize) {
+        if problem.may_pass_on(*datum as usize, *to as usize) {
             readers.entry(*datum).or_default().push(*to);
         }
     }
