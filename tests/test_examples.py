@@ -268,10 +268,11 @@ def test_the_demonstration_moves_no_byte_that_it_need_not(tmp_path):
     matrix = 8 * n * n
     assert chain["n"] == n
     assert (chain["plain"]["client_bytes"], chain["plain"]["server_bytes"]) == (21 * matrix, 0)
-    # Four servers need three moves between them. On busy processors measured speeds make fewer servers, with fewer moves, the better
-    # plan. What the mapper does with exact speeds is checked in simulation.
+    # Four servers of one speed need three moves between them. On busy processors other plans may be better by measured speeds: fewer servers,
+    # or one that is faster and has both operands of a product brought. Each of the three products of products reads two: at most six moves.
+    # What the mapper does with exact speeds is checked in simulation.
     moves = chain["group"]["server_bytes"] / matrix
-    assert chain["group"]["client_bytes"] == 9 * matrix and moves in (0, 1, 2, 3), moves
+    assert chain["group"]["client_bytes"] == 9 * matrix and moves in range(7), moves
     assert chain["local"]["digest"] == chain["plain"]["digest"] == chain["group"]["digest"]
     for name in ("enhanced.png", "chain.html", "image.html"):
         assert (tmp_path / name).stat().st_size > 1000
