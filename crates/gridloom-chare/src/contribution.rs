@@ -1,12 +1,14 @@
 //! What a chare gives to a reduction, and how two such values become one.
 
+use std::rc::Rc;
+
 use serde::{Deserialize, Serialize};
 
 use super::value::Value;
 
 /// A reducer of the program: makes one value of two. It must be associative; unless the contribution is ordered, it must be
-/// commutative too.
-pub type Combine = fn(Value, Value) -> Value;
+/// commutative too. An error ends the program.
+pub type Combine = Rc<dyn Fn(Value, Value) -> Result<Value, String>>;
 
 /// How values are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -73,7 +75,7 @@ pub(crate) fn combine(reducer: Reducer, own: &[Combine], left: Value, right: Val
     match (reducer, left, right) {
         (Reducer::Barrier, ..) => Ok(Value::Nothing),
         (Reducer::Own(number), left, right) => match own.get(usize::from(number)) {
-            Some(combine) => Ok(combine(left, right)),
+            Some(combine) => combine(left, right),
             None => Err(format!("reducer {number} is not known: make it known on every element, in the same order")),
         },
         (reducer, Value::Floats(left), Value::Floats(right)) if left.len() == right.len() => {
@@ -116,9 +118,15 @@ mod tests {
         assert_eq!(both(Reducer::Max), floats([2.0, 5.0]));
         assert_eq!(both(Reducer::Barrier), Value::Nothing);
         assert_eq!(combine(Reducer::Max, &[], 3.into(), 4.into()), Ok(4.into()));
-        let longest: Combine =
-            |left, right| if format!("{left:?}").len() > format!("{right:?}").len() { left } else { right };
-        assert_eq!(combine(Reducer::Own(0), &[longest], 1000.into(), 2.into()), Ok(1000.into()));
+        let longest: Combine = Rc::new(|left, right| {
+            let length = |value: &Value| format!("{value:?}").len();
+            if length(&left) == length(&right) {
+                return Err("none is the longest".into());
+            }
+            Ok(if length(&left) > length(&right) { left } else { right })
+        });
+        assert_eq!(combine(Reducer::Own(0), &[longest.clone()], 1000.into(), 2.into()), Ok(1000.into()));
+        assert_eq!(combine(Reducer::Own(0), &[longest], 3.into(), 2.into()), Err("none is the longest".into()));
     }
 
     #[test]

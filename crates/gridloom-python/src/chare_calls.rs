@@ -2,6 +2,7 @@
 
 use gridloom::chares::{Contribution, Pe, Reducer, Value};
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use crate::chare::{Action, Asked, RawEntry, ask, now};
 use crate::chare_value::{numbers, pickled};
@@ -11,18 +12,24 @@ use crate::errors::error;
 pub(crate) fn chare_contribute(
     py: Python<'_>,
     value: &Bound<'_, PyAny>,
-    reducer: &str,
+    reducer: &Bound<'_, PyAny>,
     callback: Option<&Bound<'_, RawEntry>>,
     ordered: bool,
 ) -> PyResult<()> {
-    let (reducer, value) = match reducer {
-        "barrier" => (Reducer::Barrier, Value::Nothing),
-        "sum" => (Reducer::Sum, numbers(py, value)?),
-        "min" => (Reducer::Min, numbers(py, value)?),
-        "max" => (Reducer::Max, numbers(py, value)?),
-        "gather" => (Reducer::Gather, Value::Bytes(pickled(py, value)?.as_bytes().to_vec())),
-        _ => {
-            let why = format!("reducer '{reducer}' is not known; there are barrier, sum, min, max, gather");
+    let any = || PyResult::Ok(Value::Bytes(pickled(py, value)?.as_bytes().to_vec()));
+    let own = reducer.cast::<PyInt>().ok().and_then(|own| own.extract::<u16>().ok());
+    let (reducer, value) = match (own, reducer.extract::<String>().as_deref()) {
+        (Some(own), _) => (Reducer::Own(own), any()?),
+        (None, Ok("barrier")) => (Reducer::Barrier, Value::Nothing),
+        (None, Ok("sum")) => (Reducer::Sum, numbers(py, value)?),
+        (None, Ok("min")) => (Reducer::Min, numbers(py, value)?),
+        (None, Ok("max")) => (Reducer::Max, numbers(py, value)?),
+        (None, Ok("gather")) => (Reducer::Gather, any()?),
+        (None, _) => {
+            let why = format!(
+                "reducer {} is not known; there are barrier, sum, min, max, gather, and those that job.reducer makes known",
+                reducer.repr()?
+            );
             return Err(error(py, "UsageError", &why));
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use gridloom::Error;
-use gridloom::chares::{self, ChareError, Elements, Ended, Index, Job, Packing, Pe, Placement, Shape};
+use gridloom::chares::{self, ChareError, Elements, Ended, Index, Job, Packing, Pe, Placement, Shape, Value};
 use gridloom::process::StackKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
@@ -13,7 +13,7 @@ use crate::chare::{
     Known, PyChare, RawTarget, act_at_start, actions, add_array, chare_target, drop_actions, index_of, made_array,
     methods_of, raise_later, reset, take_raised,
 };
-use crate::chare_value::to_python;
+use crate::chare_value::{pickled, to_python};
 use crate::errors::{OrRaise, error};
 use crate::wait::interruptible;
 use crate::{import, lock};
@@ -38,7 +38,11 @@ pub(crate) struct RawJob {
     element: u32,
     #[pyo3(get)]
     elements: u32,
+    /// The site of each element.
+    #[pyo3(get)]
+    sites: Vec<u32>,
     wanted: Mutex<Vec<Wanted>>,
+    reducers: Mutex<Vec<Py<PyAny>>>,
     balancer: Mutex<Option<String>>,
     mailbox_bytes: Mutex<Option<u64>>,
 }
@@ -51,6 +55,13 @@ impl RawJob {
 
     fn mailbox_bytes(&self, bytes: u64) {
         *lock(&self.mailbox_bytes) = Some(bytes);
+    }
+
+    /// Makes a function of two values known as a reducer; its number.
+    fn reducer(&self, function: Py<PyAny>) -> usize {
+        let mut reducers = lock(&self.reducers);
+        reducers.push(function);
+        reducers.len() - 1
     }
 
     #[allow(clippy::too_many_arguments, reason = "each is one of the caller's")]
@@ -156,14 +167,18 @@ fn attached(body: Box<dyn FnOnce() + Send + '_>) {
 fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResult<()> {
     reset();
     let (element, elements) = (job.element().0, job.elements().count());
-    let (wanted, balancer, mailbox_bytes) = Default::default();
-    let raw = Py::new(py, RawJob { element, elements, wanted, balancer, mailbox_bytes })?;
+    let sites = job.elements().all().map(|element| job.elements().site(element)).collect();
+    let (wanted, reducers, balancer, mailbox_bytes) = Default::default();
+    let raw = Py::new(py, RawJob { element, elements, sites, wanted, reducers, balancer, mailbox_bytes })?;
     program.call1(py, (raw.clone_ref(py),))?;
     if let Some(name) = &*lock(&raw.get().balancer) {
         job.balance(name).or_raise(py)?;
     }
     if let Some(bytes) = *lock(&raw.get().mailbox_bytes) {
         job.mailbox_bytes(bytes).or_raise(py)?;
+    }
+    for function in std::mem::take(&mut *lock(&raw.get().reducers)) {
+        job.try_reducer(move |left, right| combined(&function, left, right));
     }
     let wanted = std::mem::take(&mut *lock(&raw.get().wanted));
     let asked = actions();
@@ -212,6 +227,19 @@ fn make_array(py: Python<'_>, number: u32, wanted: Wanted, job: &mut Job<'_>) ->
     let at_border = indices.filter(|index| job.is_at_border(&made, *index)).collect();
     made_array(number, made, at_border);
     Ok(())
+}
+
+/// What a program's reducer makes of two values.
+fn combined(function: &Py<PyAny>, left: Value, right: Value) -> Result<Value, String> {
+    let combined = Python::attach(|py| {
+        let made = function.bind(py).call1((to_python(py, left)?, to_python(py, right)?))?;
+        Ok(Value::Bytes(pickled(py, &made)?.as_bytes().to_vec()))
+    });
+    combined.map_err(|error: PyErr| {
+        let text = format!("a reducer failed: {error}");
+        raise_later(error);
+        text
+    })
 }
 
 fn packing_of((pack, make): PyPacking, proxy: Py<RawTarget>, methods: Arc<Vec<Py<PyString>>>) -> Packing<PyChare> {

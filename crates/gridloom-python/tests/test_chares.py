@@ -98,6 +98,62 @@ def test_arrays_are_reduced_element_by_element():
     assert ended(lambda job: job.array(Keeper, 4).vector()).tolist() == [6, 10, 14]
 
 
+class Word(chares.Chare):
+    """Gives what the program's own reducer combines."""
+
+    def begin(self, how, ordered=False):
+        self.contribute([self.index[0]], how, chares.exit, ordered=ordered)
+
+    async def everywhere(self, how):
+        total = await self.all_reduce([self.index[0]], how)
+        self.contribute(sorted(total), "gather", chares.exit)
+
+
+def test_a_reducer_of_the_program_s_own():
+    def program(job):
+        other, joined = job.reducer(lambda one, other: one * other), job.reducer(lambda one, other: one + other)
+        assert (other.number, joined.number) == (0, 1)
+        job.array(Word, 5).begin(joined, ordered=True)
+
+    assert ended(program) == [0, 1, 2, 3, 4]
+    assert (
+        ended(lambda job: job.array(Word, 3).everywhere(job.reducer(lambda one, other: one + other))) == [[0, 1, 2]] * 3
+    )
+    assert ended(lambda job: job.array(Word, 1).begin(job.reducer(lambda one, other: 1 / 0))) == [0]
+
+
+def test_a_reducer_that_fails_ends_the_program_with_its_exception():
+    with pytest.raises(ZeroDivisionError):
+        ended(lambda job: job.array(Word, 2).begin(job.reducer(lambda one, other: 1 / 0)))
+    with pytest.raises(gl.ChareError, match="reducer 3 is not known"):
+        ended(lambda job: job.array(Word, 2).begin(chares.Reducer(3)))
+
+
+def test_a_reducer_on_elements_that_are_processes(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+from gridloom import chares
+
+class Word(chares.Chare):
+    def begin(self, longest):
+        self.contribute("ab" * self.index[0], longest, chares.exit)
+
+def program(job):
+    print("sites", job.sites)
+    job.array(Word, 9, placement="round-robin").begin(job.reducer(lambda one, other: max(one, other, key=len)))
+
+ended = chares.run(program)
+if ended.is_first:
+    print(ended.value)
+"""
+    )
+    for elements, sites in [(["-n", "3"], "(0, 0, 0)"), (["-n", "4", "--sites", "2"], "(0, 0, 1, 1)")]:
+        done = gridloom("chares", "run", *elements, "--", sys.executable, program)
+        assert done.returncode == 0, done.stderr
+        assert "ab" * 8 in done.stdout and f"sites {sites}" in done.stdout, done.stdout
+
+
 def test_a_group_and_a_placement_of_the_program_s_own():
     def program(job):
         assert (job.element, job.elements) == (0, 1)

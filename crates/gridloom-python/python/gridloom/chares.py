@@ -28,7 +28,7 @@ from ._gridloom import RawEntry as Entry
 from ._gridloom import RawTarget as Target
 
 __all__ = [
-    "ByCommunication", "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Target", "checkpoint", "compute", "exit", "now", "run", "when_quiet",
+    "ByCommunication", "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Reducer", "Target", "checkpoint", "compute", "exit", "now", "run", "when_quiet",
 ]  # fmt: skip
 
 #: Where a chare stands in its array: an integer, or 1 to 6 of them.
@@ -127,15 +127,15 @@ class Chare:
         return self.array[self.index]
 
     def contribute(
-        self, value: Any = None, reducer: str = "barrier", callback: Callback = exit, *, ordered: bool = False
+        self, value: Any = None, reducer: str | Reducer = "barrier", callback: Callback = exit, *, ordered: bool = False
     ) -> None:
         """Take part in the array's next reduction: each chare contributes once to each, all of them in the same order.
 
         Parameters
         ----------
-        value : number, sequence of numbers, or for ``"gather"`` any object, optional
-            What is combined, element by element. It is pickled to be gathered.
-        reducer : {"barrier", "sum", "min", "max", "gather"}, optional
+        value : number, sequence of numbers, or for ``"gather"`` and a `Reducer` any object, optional
+            What is combined, element by element. It is pickled to be gathered, and for a reducer of the program.
+        reducer : {"barrier", "sum", "min", "max", "gather"} or Reducer, optional
             How.
         callback : entry method, or `exit`, optional
             Where the result goes: a number, an array if there are several, a list in the order of the indices for ``"gather"``. That of a
@@ -143,9 +143,10 @@ class Chare:
         ordered : bool, optional
             Whether to combine in the order of the indices, so that a sum of floats has the same bits for any placement.
         """
-        _gridloom.chare_contribute(value, reducer, _entry(callback), ordered)
+        how = reducer.number if isinstance(reducer, Reducer) else reducer
+        _gridloom.chare_contribute(value, how, _entry(callback), ordered)
 
-    def all_reduce(self, value: Any = None, reducer: str = "barrier", *, ordered: bool = False) -> Future:
+    def all_reduce(self, value: Any = None, reducer: str | Reducer = "barrier", *, ordered: bool = False) -> Future:
         """Contribute as `contribute` does; each chare of the array gets the result.
 
         Returns
@@ -201,6 +202,39 @@ class Job:
     def elements(self) -> int:
         """How many processing elements there are."""
         return self._raw.elements
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """The site of each element, as a number. A placement of the program's own may look at it."""
+        return tuple(self._raw.sites)
+
+    def reducer(self, function: Callable[[Any, Any], Any]) -> Reducer:
+        """Make a reducer of the program's own known, for `Chare.contribute` and `Chare.all_reduce`.
+
+        Parameters
+        ----------
+        function : callable
+            Makes one value of two, and does nothing else. It has to be associative, and commutative unless contributions are ``ordered``. An
+            exception ends the program with it.
+
+        Returns
+        -------
+        Reducer
+            The same on every element, if all make theirs in the same order.
+
+        Examples
+        --------
+        >>> from gridloom import chares
+        >>> class Word(chares.Chare):
+        ...     def begin(self, longest):
+        ...         self.contribute("ab" * self.index[0], longest, chares.exit)
+        >>> def program(job):
+        ...     longest = job.reducer(lambda one, other: max(one, other, key=len))
+        ...     job.array(Word, 4).begin(longest)
+        >>> chares.run(program).value
+        'ababab'
+        """
+        return Reducer(self._raw.reducer(function))
 
     def array(
         self,
@@ -298,6 +332,13 @@ class Job:
             Arguments of its ``__init__``.
         """
         return self.array(cls, self.elements, args, placement="round-robin", movable=False)
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """A reducer of the program's own: `Job.reducer` makes one. It can be sent in messages."""
+
+    number: int
 
 
 @dataclass(frozen=True)

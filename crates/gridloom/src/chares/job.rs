@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use gridloom_chare::balance::Balancer;
 use gridloom_chare::{
-    AsyncChare, Chare, Combine, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer,
-    Running, Shape, Start,
+    AsyncChare, Chare, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer, Running,
+    Shape, Start, Value,
 };
 
 use crate::Error;
@@ -108,9 +108,14 @@ impl<'a> Job<'a> {
         self.element.is_at_border(array.id(), &index.into())
     }
 
-    /// Makes a reducer of the program's own known.
-    pub fn reducer(&mut self, combine: Combine) -> Reducer {
-        self.element.reducer(combine)
+    /// Makes a reducer of the program's own known. It has to be associative, and commutative unless contributions are ordered.
+    pub fn reducer(&mut self, combine: impl Fn(Value, Value) -> Value + 'static) -> Reducer {
+        self.try_reducer(move |left, right| Ok(combine(left, right)))
+    }
+
+    /// As [`Job::reducer`], for one that may fail: its error ends the program.
+    pub fn try_reducer(&mut self, combine: impl Fn(Value, Value) -> Result<Value, String> + 'static) -> Reducer {
+        self.element.reducer(Rc::new(combine))
     }
 
     /// Has the load balancer of that name move chares of migratable arrays, whenever that pays. `gridloom chares run --balance NAME`
