@@ -125,7 +125,7 @@ mod tests {
             }
             Ok(if length(&left) > length(&right) { left } else { right })
         });
-        assert_eq!(combine(Reducer::Own(0), &[longest.clone()], 1000.into(), 2.into()), Ok(1000.into()));
+        assert_eq!(combine(Reducer::Own(0), std::slice::from_ref(&longest), 1000.into(), 2.into()), Ok(1000.into()));
         assert_eq!(combine(Reducer::Own(0), &[longest], 3.into(), 2.into()), Err("none is the longest".into()));
     }
 
