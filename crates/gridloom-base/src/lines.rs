@@ -14,6 +14,10 @@ pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(
             return;
         }
         let is_line = part.last() == Some(&b'\n');
+        if came > 0 && !is_line && part.len() < bytes_max {
+            // The end is near, and belongs to this part.
+            continue;
+        }
         let end = if is_line || came == 0 { part.len() } else { whole_characters(&part) };
         let text = &part[..end - usize::from(is_line)];
         if !(is_rest && is_line && text.is_empty()) {
@@ -27,11 +31,11 @@ pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(
     }
 }
 
-/// So many bytes at the beginning end with a whole character: all of them if the last one is no beginning of one.
+/// So many bytes at the beginning end with a whole character: all of them if they do not end with the beginning of one.
 fn whole_characters(bytes: &[u8]) -> usize {
-    let begun = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
-    let is_begun = std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
-    if is_begun && begun < bytes.len() { bytes.len() - begun } else { bytes.len() }
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let is_begun = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    if is_begun && last.len() < bytes.len() { bytes.len() - last.len() } else { bytes.len() }
 }
 
 #[cfg(test)]
@@ -57,6 +61,8 @@ mod tests {
     fn long_lines_come_in_parts_of_whole_characters() {
         assert_eq!(lines(b"abcdefgh\nij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(lines("aäöü\n".as_bytes(), 4), ["aä", "öü"]);
+        // Also behind bytes that are no UTF-8.
+        assert_eq!(lines(b"\xffab\xc3\xa4\n", 4), ["\u{fffd}ab", "ä"]);
         assert_eq!(lines("aß".as_bytes(), 1), ["a", "\u{fffd}", "\u{fffd}"]);
         assert_eq!(lines(b"a\xffb\xc3", 8), ["a\u{fffd}b\u{fffd}"]);
     }

@@ -1,6 +1,8 @@
 //! Lists of strings or contents of files as the bytes of one value, the same on every machine: the number of items, and
 //! for each its length and its bytes. Numbers are `u64`, little-endian; a length of 2⁶⁴−1 is that of an item that is missing.
 
+use std::io::{self, Read};
+
 /// The bytes of a list.
 pub fn pack<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u8> {
     let mut packed = (items.len() as u64).to_le_bytes().to_vec();
@@ -9,6 +11,21 @@ pub fn pack<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u
         packed.extend(item.unwrap_or_default());
     }
     packed
+}
+
+/// The bytes of a list of what these files and the like hold: each is read into its place, and dropped.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn pack_read(items: impl ExactSizeIterator<Item = impl Read>) -> io::Result<Vec<u8>> {
+    let mut packed = (items.len() as u64).to_le_bytes().to_vec();
+    for mut item in items {
+        let start = packed.len();
+        packed.extend([0; 8]);
+        let length = item.read_to_end(&mut packed)? as u64;
+        packed[start..start + 8].copy_from_slice(&length.to_le_bytes());
+    }
+    Ok(packed)
 }
 
 /// The items of a list; `None` if the bytes are none.
@@ -47,6 +64,8 @@ mod tests {
         let items = [Some(&b"one"[..]), None, Some(b""), Some(b"\0\xff")];
         assert_eq!(unpack(&pack(items.into_iter())).unwrap(), items);
         assert_eq!(unpack(&pack([].into_iter())).unwrap(), [None; 0]);
+        let read = pack_read([&b"one"[..], b"", b"\0\xff"].into_iter()).unwrap();
+        assert_eq!(read, pack([Some(&b"one"[..]), Some(b""), Some(b"\0\xff")].into_iter()));
     }
 
     #[test]
