@@ -166,7 +166,7 @@ impl Core {
         (here, away)
     }
 
-    fn others(&self) -> impl Iterator<Item = Pe> + use<> {
+    pub(crate) fn others(&self) -> impl Iterator<Item = Pe> + use<> {
         let me = self.me;
         self.elements.all().filter(move |element| *element != me)
     }
@@ -319,6 +319,7 @@ impl Core {
                 }
             }
             Control::Credit { from, bytes } => self.on_credit(from, bytes),
+            Control::Bound { from, bytes } => self.check_bound(from, bytes)?,
             Control::Blocked { from, question } => self.on_blocked(from, question),
             Control::AwaitQuiet(callback) => {
                 if let Some(wave) = self.quiescence.await_quiet(callback) {
@@ -422,6 +423,7 @@ pub(crate) fn is_counted(control: &Control) -> bool {
         Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
         Control::Moved { .. }
         | Control::Credit { .. }
+        | Control::Bound { .. }
         | Control::Blocked { .. }
         | Control::Measure
         | Control::Measured { .. }

@@ -83,6 +83,8 @@ struct Pair {
 
 #[derive(Debug)]
 pub(crate) struct Credits {
+    /// The program's own limit for what waits at an element, if it has said one.
+    limit: Option<u64>,
     window: u64,
     /// Chares that have more than this wait for one element are parked.
     unsent_max: u64,
@@ -94,16 +96,21 @@ pub(crate) struct Credits {
 
 impl Credits {
     pub(crate) fn new(elements: u32) -> Credits {
-        let others = u64::from(elements.saturating_sub(1)).max(1);
         let (unsent_max, pairs) = (CHARE_BACKLOG_BYTES_MAX as u64, vec![Pair::default(); elements as usize]);
-        let window = (CHARE_MAILBOX_BYTES / others).clamp(CHARE_WINDOW_BYTES_MIN, unsent_max);
-        Credits { window, unsent_max, pairs, is_over: false }
+        let window = window(CHARE_MAILBOX_BYTES, elements);
+        Credits { limit: None, window, unsent_max, pairs, is_over: false }
     }
 
     /// Not more than so many bytes of messages from others wait here, and of this element for each other one.
     pub(crate) fn bound(&mut self, bytes: u64) {
-        self.window = (bytes / (self.pairs.len() as u64 - 1).max(1)).max(1);
+        self.limit = Some(bytes);
+        self.window = window(bytes, self.pairs.len() as u32);
         self.unsent_max = bytes.min(CHARE_BACKLOG_BYTES_MAX as u64);
+    }
+
+    /// What was said by [`Credits::bound`].
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit
     }
 
     /// Whether messages for that element wait for credit from now on.
@@ -250,6 +257,15 @@ impl Credits {
     /// Bytes of messages that wait here for credit.
     pub(crate) fn all_unsent(&self) -> u64 {
         self.pairs.iter().map(|pair| pair.unsent_bytes).sum()
+    }
+}
+
+/// The share of each of so many elements.
+fn window(bytes: u64, elements: u32) -> u64 {
+    let share = bytes / u64::from(elements.saturating_sub(1)).max(1);
+    match bytes {
+        CHARE_MAILBOX_BYTES => share.clamp(CHARE_WINDOW_BYTES_MIN, CHARE_BACKLOG_BYTES_MAX as u64),
+        _ => share.max(1),
     }
 }
 

@@ -139,6 +139,11 @@ impl Element {
         self.core.outbound.credits.bound(bytes);
     }
 
+    /// Has the others check that they were told the same limit. For the owner, once the program has made its arrays.
+    pub fn tell_bound(&mut self) {
+        self.core.tell_bound();
+    }
+
     /// Bytes of messages from other elements that wait here, and of messages for others that wait here for their credit.
     pub fn waiting_bytes(&self) -> (u64, u64) {
         (self.core.outbound.credits.here(), self.core.outbound.credits.all_unsent())

@@ -40,6 +40,11 @@ pub enum ChareError {
          messages are taken in, or give them more room (Job::mailbox_bytes)", .element.0, .to.0
     )]
     TooMuch { element: Pe, to: Pe, limit: u64 },
+    #[error(
+        "not more than {bytes} bytes of messages may wait at element {}, and {other_bytes} at element {}: state the same \
+         mailbox_bytes on every element, or on none", .element.0, .other.0
+    )]
+    Mailboxes { element: Pe, bytes: u64, other: Pe, other_bytes: u64 },
     /// Its process ended, or its connection broke.
     #[error("element {} was lost before the program ended: {why}", .element.0)]
     Lost { element: Pe, why: String },

@@ -1,6 +1,9 @@
 //! What an element does about credit: gives it back, parks chares that send without, and lets them go on.
+//!
+//! Credit comes back for a quarter of the receiver's window, and may never come where the sender's is much smaller. So an element on which the
+//! program has said another limit than the usual one tells all others, and they refuse it if theirs differs.
 
-use gridloom_base::limits::CHARE_UNSENT_BYTES_MAX;
+use gridloom_base::limits::{CHARE_MAILBOX_BYTES, CHARE_UNSENT_BYTES_MAX};
 
 use super::core::Core;
 use super::credit::Debt;
@@ -59,6 +62,24 @@ impl Core {
         if !self.ready.parking.is_empty() && self.outbound.credits.is_relieved(from) {
             let chares = self.ready.parking.relieved(from);
             chares.into_iter().for_each(|at| self.unpark(at));
+        }
+    }
+
+    /// All others are told this element's limit for messages that wait, unless it is the usual one.
+    pub(crate) fn tell_bound(&mut self) {
+        let Some(bytes) = self.outbound.credits.limit() else { return };
+        for element in self.others() {
+            self.tell(element, Control::Bound { from: self.me, bytes });
+        }
+    }
+
+    /// # Errors
+    /// If this element has another limit.
+    pub(crate) fn check_bound(&self, from: Pe, bytes: u64) -> Result<(), ChareError> {
+        let own = self.outbound.credits.limit().unwrap_or(CHARE_MAILBOX_BYTES);
+        match own == bytes {
+            true => Ok(()),
+            false => Err(ChareError::Mailboxes { element: self.me, bytes: own, other: from, other_bytes: bytes }),
         }
     }
 

@@ -106,6 +106,11 @@ pub(crate) enum Control {
         from: Pe,
         bytes: u64,
     },
+    /// So many bytes of messages may wait at `from`, as its program has said.
+    Bound {
+        from: Pe,
+        bytes: u64,
+    },
     /// Nothing of an element that is blocked at `from` runs before the receiver gives credit.
     Blocked {
         from: Pe,

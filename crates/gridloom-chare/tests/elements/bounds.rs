@@ -195,6 +195,25 @@ fn broadcasts_to_a_parked_chare_are_bounded() {
 }
 
 #[test]
+fn elements_with_other_limits_are_refused_and_not_waited_for() {
+    let other = || Element::new(Pe(1), Arc::new(Elements::alike(2)));
+    let told = |bound: Option<u64>, to: &mut Element| {
+        let mut first = Element::new(Pe(0), Arc::new(Elements::alike(2)));
+        bound.into_iter().for_each(|bound| first.bound_mailbox(bound));
+        first.tell_bound();
+        first.take_letter().map(|(_, letter)| to.receive(Pe(0), &letter))
+    };
+    let mut second = other();
+    second.bound_mailbox(1 << 20);
+    let why = told(Some(8 << 20), &mut second).unwrap().unwrap_err().to_string();
+    assert!(why.contains("1048576 bytes of messages may wait at element 1, and 8388608 at element 0"), "{why}");
+    let why = told(Some(8 << 20), &mut other()).unwrap().unwrap_err().to_string();
+    assert!(why.contains("268435456 bytes of messages may wait at element 1, and 8388608 at element 0"), "{why}");
+    assert_eq!(told(Some(1 << 20), &mut second), Some(Ok(())));
+    assert_eq!(told(None, &mut second), None, "the usual limit needs no letter");
+}
+
+#[test]
 fn a_message_longer_than_the_bound_arrives() -> Result<(), ChareError> {
     let (sender, workers) = element(0, 2, 2, 100);
     let (receiver, _) = element(1, 2, 2, 100);

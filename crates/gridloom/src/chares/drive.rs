@@ -122,6 +122,7 @@ fn run(
         element.expect_restart();
     }
     program(element)?;
+    element.tell_bound();
     if let Some(name) = &places.balance {
         element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
     }
