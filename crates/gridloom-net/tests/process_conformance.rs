@@ -89,3 +89,27 @@ fn strangers_who_say_nothing_delay_nobody() {
     client.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
     assert!(matches!(server.receive(None), Ok(Some(Incoming::Letter { .. }))));
 }
+
+#[test]
+fn a_thread_that_has_ended_is_dialled_no_more() {
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    let own = IpAddr::V4(Ipv4Addr::new(127, 192 | (high & 63), low, 250));
+    let config = |function: &str| {
+        let spec = ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
+        ProcessConfig { spec, addresses: Addresses::from([("a".into(), own)]), ..ProcessConfig::default() }
+    };
+    let both = vec![config("ends"), config("dials")];
+    let [mut ends, mut dials] = NetProcess::beside_one_another(both, &Secret::from_bytes(b"suite"))
+        .unwrap()
+        .try_into()
+        .unwrap_or_else(|_| panic!("two of them"));
+    let port = ends.listen(0).unwrap();
+    // This connection is there, and has not been taken yet.
+    let peer = dials.connect("a", port).unwrap();
+    dials.send(peer, Letter { kind: "x".into(), payload: vec![1] }).unwrap();
+    drop(ends);
+    let until = Some(dials.now() + 10_000_000_000);
+    assert!(matches!(dials.receive(until), Ok(Some(Incoming::Closed { .. }))), "it is never closed");
+    let why = dials.connect("a", port).unwrap_err().to_string();
+    assert!(why.contains("nobody listens"), "{why}");
+}

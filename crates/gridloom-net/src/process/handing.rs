@@ -17,7 +17,7 @@ impl NetProcess {
     pub fn beside_one_another(configs: Vec<ProcessConfig>, secret: &Secret) -> io::Result<Vec<NetProcess>> {
         let made = configs.into_iter().map(|config| NetProcess::new(config, secret.clone()));
         let mut all = made.collect::<io::Result<Vec<NetProcess>>>()?;
-        let own = |one: &NetProcess| (one.spec().host.clone(), one.acceptor.bell.clone());
+        let own = |one: &NetProcess| (one.spec().clone(), one.acceptor.bell.clone());
         let siblings = Siblings::of(all.iter().map(own).collect());
         all.iter_mut().zip(siblings).for_each(|(one, siblings)| one.siblings = siblings);
         Ok(all)
@@ -27,8 +27,8 @@ impl NetProcess {
     pub(super) fn meet(&mut self, host: &str, port: u16) -> Option<PeerId> {
         let to = self.siblings.find(host, port)?;
         let name = format!("{}@{}", self.spec().function, self.spec().host);
-        let handed = self.siblings.open(to, name);
-        let peer = format!("{}@{host}:{port}", self.spec().function);
+        let handed = self.siblings.open(to, name)?;
+        let peer = format!("{}@{host}:{port}", self.siblings.spec(to).function);
         Some(self.join_sibling(peer, handed))
     }
 

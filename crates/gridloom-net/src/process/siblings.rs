@@ -4,8 +4,7 @@
 //! peers, and says there when it sleeps; its siblings then ring as the acceptor does.
 //!
 //! **Promise:** a letter is moved and not copied, and no system call is made for it unless its receiver sleeps. A thread that ends closes its
-//! connections behind its letters, also by a panic.
-//! **Not done:** a thread that has ended can still be dialled. Such a connection never closes.
+//! connections behind its letters, also by a panic. From then on it cannot be dialled.
 //! **Limit:** [`SEND_BYTES_MAX`] of a connection and direction may be on their way, as of other connections.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::limits::SEND_BYTES_MAX;
-use gridloom_process::{Letter, PeerId};
+use gridloom_process::{Letter, PeerId, ProcessSpec};
 
 /// Bytes on their way, for the dialler's direction and the other one.
 pub(super) type UnderWay = Arc<[AtomicU64; 2]>;
@@ -27,25 +26,28 @@ pub(super) enum What {
 
 /// What comes to a thread from its siblings.
 struct Post {
-    host: String,
+    spec: ProcessSpec,
     ports: Mutex<Vec<u16>>,
-    /// Each with its connection.
-    letters: Mutex<VecDeque<(u64, What)>>,
+    /// Each with its connection; none once the thread has ended.
+    letters: Mutex<Option<VecDeque<(u64, What)>>>,
     has_letters: AtomicBool,
     sleeps: AtomicBool,
     bell: Arc<OwnedFd>,
 }
 
 impl Post {
-    fn put(&self, connection: u64, what: What) {
+    /// Whether its thread still takes something.
+    fn put(&self, connection: u64, what: What) -> bool {
         let mut letters = lock(&self.letters);
-        letters.push_back((connection, what));
+        let Some(waiting) = &mut *letters else { return false };
+        waiting.push_back((connection, what));
         self.has_letters.store(true, Ordering::SeqCst);
         drop(letters);
         if self.sleeps.load(Ordering::SeqCst) && self.sleeps.swap(false, Ordering::SeqCst) {
             // A bell that is full rings.
             let _ = rustix::io::write(&*self.bell, &[0]);
         }
+        true
     }
 }
 
@@ -94,12 +96,12 @@ pub(super) struct Siblings {
 }
 
 impl Siblings {
-    /// One for each of these hosts, with what wakes the process there. None of them listens or is connected yet.
-    pub(super) fn of(processes: Vec<(String, Arc<OwnedFd>)>) -> Vec<Siblings> {
-        let post = |(host, bell)| Post {
-            host,
+    /// One for each of these processes, with what wakes it. None of them listens or is connected yet.
+    pub(super) fn of(processes: Vec<(ProcessSpec, Arc<OwnedFd>)>) -> Vec<Siblings> {
+        let post = |(spec, bell)| Post {
+            spec,
             ports: Mutex::default(),
-            letters: Mutex::default(),
+            letters: Mutex::new(Some(VecDeque::new())),
             has_letters: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
             bell,
@@ -110,17 +112,22 @@ impl Siblings {
 
     /// Another one that listens there.
     pub(super) fn find(&self, host: &str, port: u16) -> Option<usize> {
-        let is_it =
-            |(at, post): &(usize, &Post)| *at != self.own && post.host == host && lock(&post.ports).contains(&port);
+        let is_it = |(at, post): &(usize, &Post)| {
+            *at != self.own && post.spec.host == host && lock(&post.ports).contains(&port)
+        };
         self.posts.iter().enumerate().find(is_it).map(|(at, _)| at)
     }
 
-    /// Opens a connection with that one, under that name.
-    pub(super) fn open(&mut self, to: usize, name: String) -> Handed {
+    pub(super) fn spec(&self, of: usize) -> &ProcessSpec {
+        &self.posts[of].spec
+    }
+
+    /// Opens a connection with that one, under that name, unless it has ended.
+    pub(super) fn open(&mut self, to: usize, name: String) -> Option<Handed> {
         self.connections += 1;
         let (connection, under_way) = ((self.own as u64) << 32 | self.connections, UnderWay::default());
-        self.posts[to].put(connection, What::Opens { by: self.own, name, under_way: under_way.clone() });
-        Handed { to, connection, under_way, direction: 0 }
+        let opens = What::Opens { by: self.own, name, under_way: under_way.clone() };
+        self.posts[to].put(connection, opens).then_some(Handed { to, connection, under_way, direction: 0 })
     }
 
     /// What has come since the last time.
@@ -130,11 +137,25 @@ impl Siblings {
         };
         let mut letters = lock(&post.letters);
         post.has_letters.store(false, Ordering::SeqCst);
-        std::mem::take(&mut *letters)
+        letters.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// One that has ended has closed the connection, or does so.
     pub(super) fn put(&self, handed: &Handed, what: What) {
         self.posts[handed.to].put(handed.connection, what);
+    }
+
+    /// This thread takes nothing from now on. Connections that it has not taken are closed.
+    pub(super) fn shut(&self) {
+        let Some(post) = self.posts.get(self.own) else { return };
+        lock(&post.ports).clear();
+        // Its lock is not held meanwhile: another one may do the same.
+        let left = lock(&post.letters).take().unwrap_or_default();
+        for (connection, what) in left {
+            if let What::Opens { by, .. } = what {
+                self.posts[by].put(connection, What::Closes);
+            }
+        }
     }
 
     pub(super) fn are_there(&self) -> bool {

@@ -459,6 +459,7 @@ impl ProcessWorld for NetProcess {
 impl Drop for NetProcess {
     fn drop(&mut self) {
         self.acceptor.is_shut.store(true, Ordering::Release);
+        self.siblings.shut();
         for (_, listener) in &self.listeners {
             // Ends the wait of the acceptor's thread.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);

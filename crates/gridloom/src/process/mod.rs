@@ -46,6 +46,7 @@
 //! }
 //! ```
 
+mod beside;
 mod deployment;
 mod run;
 mod settings;

@@ -1,6 +1,5 @@
 //! Running a program's processes: one of them for real, or all of them in simulation.
 
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +16,7 @@ use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
 use super::Process;
+use super::beside::{Part, run_beside};
 use super::deployment::{Deployment, Fits, Main, Mains, spec, unknown_function};
 use super::settings::read_at_first;
 use crate::measures::{Record, Replay};
@@ -33,9 +33,6 @@ const NO_THREADS: &str = "a program in Python runs each element in a process of 
 
 /// Set for the process that is started first: the deployment file, which it looks at before any other is started.
 pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
-
-/// As the system gives the first thread of a process.
-const THREAD_STACK_BYTES: usize = 8 << 20;
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -109,20 +106,12 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
         }
         main(Process::new(Box::new(world)))
     };
-    let mut all = worlds.into_iter().zip(all_mains.into_iter().zip(processors));
-    let first = all.next().expect("a process of its own");
-    // An element has the stack that it would have as a process.
-    let stack = |name: usize| thread::Builder::new().name(format!("process-{name}")).stack_size(THREAD_STACK_BYTES);
-    thread::scope(|scope| {
-        let start = |(number, one)| stack(number).spawn_scoped(scope, move || run(one));
-        let threads = (1..).zip(all).map(start).collect::<Result<Vec<_>, _>>();
-        let threads = threads.map_err(|error| Error::Connect(format!("cannot start a thread: {error}")))?;
-        let outcome = run(first);
-        let others = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        // Each is waited for. That of a thread that failed first may be what another one fails of.
-        let others: Vec<Result<(), Error>> = others.collect();
-        std::iter::once(outcome).chain(others).find(Result::is_err).unwrap_or(Ok(()))
-    })?;
+    let all = worlds.into_iter().zip(all_mains.into_iter().zip(processors));
+    let mut parts: Vec<Part> = all.map(|one| Box::new(move || run(one)) as Part).collect();
+    match parts.len() {
+        1 => parts.remove(0)()?,
+        _ => run_beside(parts)?,
+    }
     Ok(RunReport::default())
 }
 

@@ -1,0 +1,116 @@
+//! Several processes of a deployment as threads of this one.
+//!
+//! **Promise:** the first failure ends the run with its error, or its panic. Threads that do not end by themselves soon after it are left
+//! to the end of this process: no thread can be stopped that computes.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gridloom_chare::ChareError;
+
+use crate::Error;
+
+/// What a thread does.
+pub(super) type Part = Box<dyn FnOnce() -> Result<(), Error> + Send>;
+
+/// How a thread has ended: the outer error is a panic.
+type Ended = Result<Result<(), Error>, Box<dyn Any + Send>>;
+
+/// From the first failure on, the other threads have so long to hear of it and to end by themselves.
+const GRACE: Duration = Duration::from_secs(1);
+/// As the system gives the first thread of a process.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Runs each of them on a thread until all have ended, or one has failed.
+///
+/// # Errors
+/// That of the first failure.
+///
+/// # Panics
+/// If the first failure is a panic.
+pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
+    let count = parts.len();
+    let (ended, ends) = channel();
+    for (number, part) in parts.into_iter().enumerate() {
+        let ended = ended.clone();
+        let run = move || {
+            // After the time for that, nobody waits any more.
+            let _ = ended.send(catch_unwind(AssertUnwindSafe(part)));
+        };
+        let thread = thread::Builder::new().name(format!("process-{number}")).stack_size(STACK_BYTES).spawn(run);
+        thread.map_err(|error| Error::Connect(format!("cannot start a thread: {error}")))?;
+    }
+    let (mut failures, mut until): (Vec<Ended>, Option<Instant>) = Default::default();
+    for _ in 0..count {
+        let came = match until {
+            None => ends.recv().ok(),
+            Some(until) => ends.recv_timeout(until.saturating_duration_since(Instant::now())).ok(),
+        };
+        match came {
+            None => break,
+            Some(Ok(Ok(()))) => {}
+            Some(failure) => {
+                until.get_or_insert(Instant::now() + GRACE);
+                failures.push(failure);
+            }
+        }
+    }
+    let first = failures.iter().position(|failure| !is_of_another(failure)).unwrap_or(0);
+    match failures.into_iter().nth(first) {
+        None => Ok(()),
+        Some(failure) => failure.unwrap_or_else(|panic| resume_unwind(panic)),
+    }
+}
+
+/// Whether it has failed since another one had: it may have ended before that one has closed its connections.
+fn is_of_another(failure: &Ended) -> bool {
+    matches!(failure, Ok(Err(Error::Chares(ChareError::Elsewhere { .. } | ChareError::Lost { .. }))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridloom_chare::Pe;
+
+    fn fails(error: Error) -> Part {
+        Box::new(move || Err(error))
+    }
+
+    fn computes() -> Part {
+        Box::new(|| {
+            loop {
+                thread::park();
+            }
+        })
+    }
+
+    #[test]
+    fn the_first_failure_is_told_though_another_thread_computes() {
+        let elsewhere = || Error::Chares(ChareError::Elsewhere { element: Pe(1), why: "why".into() });
+        let own = || Error::Chares(ChareError::Failed("its own".into()));
+        let told = |parts| run_beside(parts).unwrap_err().to_string();
+        assert_eq!(told(vec![computes(), fails(own())]), "its own");
+        // Those that were told of it have ended before.
+        let (told_first, was_told) = channel::<()>();
+        let after: Part = Box::new(move || {
+            drop(told_first);
+            Err(elsewhere())
+        });
+        let later: Part = Box::new(move || {
+            _ = was_told.recv();
+            Err(own())
+        });
+        assert_eq!(told(vec![after, later, computes()]), "its own");
+        assert!(run_beside(vec![Box::new(|| Ok(())), Box::new(|| Ok(()))]).is_ok());
+    }
+
+    #[test]
+    fn a_panic_is_the_program_s() {
+        let panics: Part = Box::new(|| panic!("a bug"));
+        let came = catch_unwind(AssertUnwindSafe(|| run_beside(vec![computes(), panics]))).unwrap_err();
+        assert_eq!(came.downcast_ref(), Some(&"a bug"));
+    }
+}
