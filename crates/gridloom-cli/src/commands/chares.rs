@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use gridloom::chares::{
@@ -11,7 +11,7 @@ use gridloom::chares::{
 use gridloom::process::PROCESSOR_VARIABLE;
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::say;
-use gridloom_net::process::{GANG_VARIABLE, processors};
+use gridloom_net::process::processors;
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, Platform};
 use gridloom_testbed::fleet::{self, End, Limits};
@@ -20,7 +20,7 @@ use gridloom_testbed::telling::Telling;
 use serde_json::json;
 
 use super::apart::{Apart, filter};
-use super::deploy::{deployed, loopback_addresses};
+use super::deploy::{command_of, deployed, loopback_addresses};
 use super::simulate::seconds;
 use super::{OwnFolder, print_text};
 
@@ -118,7 +118,7 @@ pub struct Deployment {
     /// program's]
     #[arg(long, value_name = "NAME", value_parser = balancer)]
     balance: Option<String>,
-    /// What messages between sites pass, beside the platform's links: compress, rate=10MBps, delay=16ms or jitter=2ms
+    /// What messages between sites pass, beside the platform's links: compress, rate=10MBps, stripe=4, delay=16ms or jitter=2ms
     #[arg(long = "filter", value_name = "NAME[=VALUE]", value_parser = filter)]
     filters: Vec<FilterSpec>,
 }
@@ -205,7 +205,8 @@ fn start(options: &Run) -> Result<ExitCode> {
         "--restart begins from a folder: give --checkpoint DIR with it"
     );
     let checkpoint = if is_in_memory { None } else { folder(&options.checkpoint)? };
-    let checkpoint = checkpoint.map(|folder| Keep { folder, every: options.every });
+    let run = run_number()?;
+    let checkpoint = checkpoint.map(|folder| Keep { folder, every: options.every, run, next: 0 });
     let restart = folder(&options.restart)?.map(|folder| Restart { folder, number: None });
     let balance = options.balance.clone();
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
@@ -213,12 +214,6 @@ fn start(options: &Run) -> Result<ExitCode> {
     let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
     let mut elements = Elements { number, ppn, sites, until, telling, binds: options.bind, places };
     let mut left = options.restarts;
-    let last = |elements: &Elements| match &elements.places.checkpoint {
-        Some(keep) => CheckpointFolder::new(&keep.folder).last(),
-        None => Ok(None),
-    };
-    // A checkpoint that was there before is not this program's.
-    let before = if is_in_memory { None } else { last(&elements)? };
     if is_in_memory {
         let epochs = OwnFolder::new("epochs")?;
         elements.places.memory = Some(InMemory { folder: text_of(&epochs.0)?, every: options.every });
@@ -238,15 +233,21 @@ fn start(options: &Run) -> Result<ExitCode> {
             return Ok(ExitCode::from(status));
         }
         left -= 1;
-        let is_newer = last(&elements)? > before;
         let places = &mut elements.places;
         places.records.iter_mut().for_each(|records| records.run += 1);
-        if is_newer && let Some(keep) = &places.checkpoint {
-            places.restart = Some(Restart { folder: keep.folder.clone(), number: None });
+        if let Some(keep) = &places.checkpoint
+            && let Some(number) = CheckpointFolder::new(&keep.folder).last(Some(run))?
+        {
+            places.restart = Some(Restart { folder: keep.folder.clone(), number: Some(number) });
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
         say!("gridloom: starts all elements again from {from}; {left} times more if one fails");
     }
+}
+
+/// Which run this command is, among all that keep checkpoints.
+fn run_number() -> Result<u64> {
+    Ok(u64::from_le_bytes(gridloom_net::identity::random()?))
 }
 
 /// Elements in the place of killed ones.
@@ -333,11 +334,7 @@ fn run_again(
         let processors: Vec<String> = processors.iter().map(usize::to_string).collect();
         process.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processors.join(",")));
     }
-    let command = |launch: &Launch| {
-        let mut command = Command::new(&launch.command[0]);
-        command.args(&launch.command[1..]).envs(launch.environment.iter().cloned()).env_remove(GANG_VARIABLE);
-        Ok(command)
-    };
+    let command = |launch: &Launch| Ok(command_of(launch));
     let limits = Limits { until_s: until, grace_s: Some(GRACE_S), first: None, tells: true, telling };
     Ok(fleet::run_again(&deployed, &limits, command, |_, _| {}, again)?)
 }

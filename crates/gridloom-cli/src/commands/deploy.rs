@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail, ensure};
 use gridloom::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec};
-use gridloom_net::process::{Addresses, ProcessConfig};
+use gridloom_net::process::{Addresses, PROCESS_VARIABLES, ProcessConfig};
 use gridloom_platform::deployment::{self, Process};
 use gridloom_testbed::fleet::{self, Limits};
 use gridloom_testbed::init::HOST_VARIABLE;
@@ -74,11 +74,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let addresses = loopback_addresses(&processes);
     let folder = OwnFolder::new("deploy")?;
     let deployed = deployed(&processes, 1, &options.program, &addresses, &folder.0, |_| 0);
-    let command = |launch: &Launch| {
-        let mut command = Command::new(&launch.command[0]);
-        command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
-        Ok(command)
-    };
+    let command = |launch: &Launch| Ok(command_of(launch));
     let file = options.deployment.canonicalize().ok().filter(|file| is_one && file.is_file());
     let limits = Limits {
         until_s: options.until,
@@ -88,6 +84,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         telling: if options.json { Telling::Json } else { Telling::Text },
     };
     Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
+}
+
+/// The command that starts such a process here. This one may be a process of a deployment or a gang itself.
+pub fn command_of(launch: &Launch) -> Command {
+    let mut command = Command::new(&launch.command[0]);
+    PROCESS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
+    command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
+    command
 }
 
 /// The processes to start. Each learns from its environment which process it is and where the hosts are. So many that follow one another

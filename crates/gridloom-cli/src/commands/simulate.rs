@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use gridloom::{SimulateConfig, SimulationReport, default_python};
 use gridloom_flow::NetworkModel;
+use gridloom_net::process::PROCESS_VARIABLES;
 use gridloom_testbed::kernel::sys;
 
 use super::offering::OfferingOptions;
@@ -220,6 +221,8 @@ pub(super) fn run_simulated(
 ) -> Result<ExitStatus> {
     let (name, value) = config.to_environment()?;
     let mut command = Command::new(&words[0]);
+    // A process of a deployment or a gang may start a simulation, of which the program is none.
+    PROCESS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
     command.args(&words[1..]).env(name, value).envs(variables.iter().cloned());
     if matches!(output, Output::ToStandardError) {
         command.stdout(std::io::stderr());

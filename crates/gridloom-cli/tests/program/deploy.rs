@@ -180,3 +180,22 @@ fn what_cannot_be_is_refused() {
     let (status, error) = said(inside.env("GRIDLOOM_TESTBED_HOST", "here"));
     assert!(status == 1 && error.contains("this is host 'here' of a testbed"), "{error}");
 }
+
+#[test]
+fn what_a_process_is_itself_it_does_not_hand_on() {
+    let gang = [("GRIDLOOM_GANG", "{}"), ("GRIDLOOM_PROCESSOR", "0")];
+    let script = "echo ${GRIDLOOM_GANG-no} ${GRIDLOOM_PROCESSOR-no}";
+    let mut command = deploy("inside", "[[process]]\nhost = 'x'\nfunction = 'a'\n", script);
+    assert_eq!(succeeds_with(&mut command, gang), "a@x| no no\n");
+    let hosts = "[[host]]\nname = 'a'\nspeed = '1Gf'\n[[host]]\nname = 'b'\nspeed = '1Gf'\n";
+    let lan = "[[star]]\nname = 'lan'\nhosts = ['a', 'b']\nbandwidth = '1GBps'\nlatency = '50us'\n";
+    let platform = file("inside.platform.toml", &format!("{hosts}{lan}"));
+    let mut command = gridloom(&["simulate", "-p", &platform, "--", "sh", "-c", script]);
+    assert_eq!(succeeds_with(&mut command, gang), "no no\n");
+}
+
+fn succeeds_with(command: &mut Command, variables: [(&str, &str); 2]) -> String {
+    let output = command.envs(variables).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

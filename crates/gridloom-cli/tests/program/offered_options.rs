@@ -138,6 +138,20 @@ fn what_an_element_leaves_behind_ends_with_the_gang() {
 }
 
 #[test]
+fn what_an_element_leaves_behind_ends_with_a_command_that_is_killed() {
+    let grid = Grid::start();
+    let program = offered_script("stays", "setsid sleep 1000 &\necho left $!\nexec sleep 1000\n");
+    let _one = serve(&grid, "one", &[&program]);
+    let mut child = run(&grid, &["-n", "2"], "stays").stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let left = lines.filter_map(|line| line.unwrap().split_once("| left ")?.1.parse().ok()).take(2);
+    let left: Vec<u32> = left.collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    left.into_iter().for_each(process_ended);
+}
+
+#[test]
 fn a_line_without_an_end_comes_in_parts() {
     let grid = Grid::start();
     let long = "head -c 100000 /dev/zero | tr '\\0' x\nexit 5\n";

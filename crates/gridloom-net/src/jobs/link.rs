@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::kind::Kind;
 use super::scratch::Scratch;
+use super::strays::MarkedChild;
 use super::{JobsConfig, RunAs, environment};
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
@@ -155,7 +156,7 @@ pub(super) struct Link {
     pub(super) ready: bool,
     pub(super) end: End,
     pub(super) watched_for_writing: bool,
-    child: Child,
+    child: MarkedChild,
     words: SharedWords,
     known: KnownMemory,
     loaded: BTreeSet<u32>,
@@ -181,7 +182,7 @@ impl Link {
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
-        let mut child = command.spawn().map_err(|error| {
+        let mut child = MarkedChild::spawn(&mut command).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start '{}': {error}", command.get_program().display()))
         })?;
         if let Some(group) = &config.worker_group
@@ -383,12 +384,15 @@ impl Link {
         self.kill_group();
     }
 
-    /// Ends its process group. The process is not yet reaped (`try_wait` and `end` do that last), so the number is still
+    /// Ends its process group, and what a gang has left behind. The process is not yet reaped (`try_wait` and `end` do that last), so the number is still
     /// its group's alone.
     fn kill_group(&self) {
         if let Some(group) = raw_pid(&self.child) {
             // It fails only if the group is empty, which is what is wanted.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+        if self.tasks.iter().any(|sent| sent.pending.task.terms.gang > 0) {
+            self.child.end_all();
         }
     }
 

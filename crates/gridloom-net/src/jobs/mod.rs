@@ -33,6 +33,7 @@ mod objects;
 mod pool;
 mod scratch;
 pub mod speed;
+mod strays;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;

@@ -10,7 +10,7 @@ pub const GANG_VARIABLE: &str = "GRIDLOOM_GANG";
 /// What the server says. A process uses no other files, whatever its caller tells it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Gang {
-    /// Folder below which checkpoints are kept, each by its name.
+    /// Folder of the program, below which its checkpoints are kept, each by its name.
     pub checkpoints: Option<PathBuf>,
     /// The file for what the process did.
     pub records: Option<PathBuf>,

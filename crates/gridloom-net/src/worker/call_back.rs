@@ -22,6 +22,9 @@ pub trait Program: Send {
     /// # Errors
     /// If it cannot be called, or its answer does not come.
     fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer;
+
+    /// Calls one of its callbacks without waiting. The answer is dropped, so this call must call nothing back afterwards.
+    fn tell(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>);
 }
 
 /// What the callbacks of one call share.

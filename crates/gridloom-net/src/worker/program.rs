@@ -6,7 +6,7 @@
 //!   |-- calls back: Ready (ports of its processes) --->|   this server has given its slots
 //!   |<------------ Start (what each process is told) --|   all servers of the gang have
 //!   | starts the processes, hands on what they print   |
-//!   |-- calls back: ProcessEnd of the first failure -->|   if there is one
+//!   |-- calls back: ProcessEnd of the first failure -->|   if there is one; no answer is waited for
 //!   |-- a list of ProcessEnd, records ---------------->|   all have ended
 //! ```
 //! The worker makes the sockets on which the processes listen, and each gets its own as its standard input. So no other process can take a
@@ -50,6 +50,7 @@ mod strays;
 mod told;
 
 use bound::Bound;
+use kept::Mark;
 use strays::Strays;
 pub use told::{Answered, FAILED, ProcessEnd, READY, Reading, Ready, Start, Wanted};
 
@@ -92,12 +93,10 @@ impl Begun {
         self.files.asked.metadata().map_or(true, |found| found.len() == 0)
     }
 
-    /// What it did; nothing if it has not said so.
-    fn records(mut self) -> io::Result<Vec<u8>> {
-        let mut records = Vec::new();
+    /// What it did, to be read; nothing if it has not said so.
+    fn into_records(mut self) -> io::Result<File> {
         self.files.records.seek(SeekFrom::Start(0))?;
-        self.files.records.read_to_end(&mut records)?;
-        Ok(records)
+        Ok(self.files.records)
     }
 
     fn kill(&self) {
@@ -126,7 +125,7 @@ struct WithPrograms {
 struct Offered {
     command: Vec<String>,
     listen: IpAddr,
-    /// For checkpoints.
+    /// For its checkpoints.
     folder: Option<PathBuf>,
 }
 
@@ -140,7 +139,8 @@ impl Functions for WithPrograms {
             return self.native.load(function, definition);
         };
         let listen = listen.parse().map_err(|error| format!("it cannot listen on '{listen}': {error}"))?;
-        let (command, folder) = (command.clone(), checkpoints.as_ref().map(PathBuf::from));
+        let name = definition.signature.name.rsplit('/').next().unwrap_or_default();
+        let (command, folder) = (command.clone(), checkpoints.as_ref().map(|all| Path::new(all).join(name)));
         self.programs.insert(function, Offered { command, listen, folder });
         Ok(())
     }
@@ -185,8 +185,10 @@ impl Offered {
         let listeners: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind((self.listen, 0))).collect();
         let listeners = listeners.map_err(|error| failed(&format!("no port on {}", self.listen), error))?;
         let bound = wanted.binds.then(|| Bound::take(count)).transpose().map_err(refused)?;
-        let ready = self.ready(&wanted, &listeners)?;
+        let mark = self.mark(&wanted)?;
+        let ready = self.ready(&wanted, &listeners, mark.as_ref())?;
         let start = ask(&ready, program).map_err(cannot_run)?;
+        drop(mark);
         let mut told = Gang { checkpoints: self.folder.clone(), ..Gang::default() };
         if let Some(answered) = &start.records {
             told.shift_ns = told::shift_ns(&ready.clock, answered, &Reading::now());
@@ -222,42 +224,55 @@ impl Offered {
             }
         }
         drop((ended, copying));
-        let all = wait(&processes, &ends, program)?;
+        let all = wait(&processes, &ends, program, GANG_GRACE)?;
         drop(strays);
         // Nothing is sent: it ends when the last output has, or after the time.
         let _ = copied.recv_timeout(OUTPUT_TIMEOUT);
         if start.records.is_none() {
             return Ok((all, Vec::new()));
         }
-        let records: io::Result<Vec<Vec<u8>>> = processes.into_iter().map(Begun::records).collect();
-        let records = records.map_err(|error| failed("what its processes did cannot be read", error))?;
-        Ok((all, list::pack(records.iter().map(|records| Some(&records[..])))))
+        let records: io::Result<Vec<File>> = processes.into_iter().map(Begun::into_records).collect();
+        let records = records.and_then(|records| list::pack_read(records.into_iter()));
+        Ok((all, records.map_err(|error| failed("what its processes did cannot be read", error))?))
+    }
+
+    /// Leaves a mark in the folder for checkpoints, if any are wanted.
+    fn mark(&self, wanted: &Wanted) -> Result<Option<Mark>, TaskError> {
+        let is_kept = wanted.checkpoint.is_some() || wanted.restart.is_some();
+        let Some(folder) = self.folder.as_deref().filter(|_| is_kept) else { return Ok(None) };
+        Mark::leave(folder, wanted).map(Some).map_err(|error| unusable(folder, &error))
     }
 
     /// What the caller is told of this server.
-    fn ready(&self, wanted: &Wanted, listeners: &[TcpListener]) -> Result<Ready, TaskError> {
+    fn ready(&self, wanted: &Wanted, listeners: &[TcpListener], mark: Option<&Mark>) -> Result<Ready, TaskError> {
         let ports = listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<io::Result<_>>();
         let ports = ports.map_err(|error| cannot_run(error.to_string()))?;
         let site = Site::of_environment().map_err(cannot_run)?.map_or(String::new(), |site| site.name().to_string());
-        let unusable = |folder: &Path, error| cannot_run(format!("--checkpoints: {}: {error}", folder.display()));
-        let mut last = [None, None];
-        for (last, name) in last.iter_mut().zip([&wanted.checkpoint, &wanted.restart]) {
-            let Some(name) = name else { continue };
+        let (mut last, mut next) = ([None, None], 0);
+        if let Some(name) = &wanted.checkpoint {
             let folder = kept::folder_of(self.folder.as_deref(), name).map_err(refused)?;
-            *last = kept::last_complete(&folder).map_err(|error| unusable(&folder, error))?;
+            last[0] = kept::last_complete(&folder, Some(wanted.run)).map_err(|error| unusable(&folder, &error))?;
+            next = kept::next_number(&folder).map_err(|error| unusable(&folder, &error))?;
         }
-        let is_kept = wanted.checkpoint.is_some() || wanted.restart.is_some();
-        let folder = self.folder.as_deref().filter(|_| is_kept);
-        let folder = folder.map(|folder| kept::id_of(folder).map_err(|error| unusable(folder, error))).transpose()?;
-        Ok(Ready { ports, site, folder, last, clock: Reading::now() })
+        if let Some(name) = &wanted.restart {
+            let folder = kept::folder_of(self.folder.as_deref(), name).map_err(refused)?;
+            last[1] = kept::last_complete(&folder, None).map_err(|error| unusable(&folder, &error))?;
+        }
+        let shares = mark.map(Mark::was_there);
+        Ok(Ready { ports, site, shares, last, next, clock: Reading::now() })
     }
 }
 
-/// Waits until all have ended, and tells the caller of the first one that fails. Gives their ends in that order.
+fn unusable(folder: &Path, error: &io::Error) -> TaskError {
+    cannot_run(format!("--checkpoints: {}: {error}", folder.display()))
+}
+
+/// Waits until all have ended, and tells the caller of the first one that fails. The others have so long then. Gives their ends in that order.
 fn wait(
     processes: &[Begun],
     ends: &Receiver<(usize, i32)>,
     program: &mut dyn Program,
+    grace: Duration,
 ) -> Result<Vec<ProcessEnd>, TaskError> {
     let mut all: Vec<ProcessEnd> = Vec::with_capacity(processes.len());
     let (mut kill_at, mut was_killed) = (None, false);
@@ -269,10 +284,9 @@ fn wait(
                 let end = ProcessEnd { process, wait_status, was_killed, has_asked };
                 all.push(end);
                 if end.has_failed() && kill_at.is_none() {
-                    kill_at = Some(Instant::now() + GANG_GRACE);
-                    // If the caller is gone, the server ends this worker. As long as it is there and does not answer, the others are not
-                    // killed here.
-                    let _ = program.call_back(FAILED, vec![text(&end)]);
+                    kill_at = Some(Instant::now() + grace);
+                    // Its answer is not waited for: a caller that stands still would keep the slots.
+                    program.tell(FAILED, vec![text(&end)]);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -354,4 +368,42 @@ fn copy(from: impl Read + Send + 'static, label: &str, is_error: bool, copying: 
         });
         drop(copying);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_core::call::CallBackAnswer;
+
+    use super::*;
+
+    /// A caller that never answers.
+    #[derive(Default)]
+    struct Silent {
+        told: Vec<u32>,
+    }
+
+    impl Program for Silent {
+        fn call_back(&mut self, _: u32, _: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer {
+            panic!("it would wait for ever");
+        }
+
+        fn tell(&mut self, callback: u32, _: Vec<(Meta, Vec<u8>)>) {
+            self.told.push(callback);
+        }
+    }
+
+    #[test]
+    fn a_failure_ends_the_others_whether_the_caller_answers_or_not() {
+        let ((ended, ends), (copying, _copied)) = (channel(), channel());
+        let begun = |at, script| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            begin(&mut command, at, "process", &ended, &copying, Files::new().unwrap()).unwrap()
+        };
+        let processes = [begun(0, "exec sleep 1000"), begun(1, "exit 3")];
+        let mut caller = Silent::default();
+        let all = wait(&processes, &ends, &mut caller, Duration::from_millis(10)).unwrap();
+        let ends: Vec<(usize, bool)> = all.iter().map(|end| (end.process, end.was_killed)).collect();
+        assert_eq!((ends, caller.told), (vec![(1, false), (0, true)], vec![FAILED]));
+    }
 }

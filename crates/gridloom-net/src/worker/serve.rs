@@ -153,13 +153,16 @@ struct ByServer<'a> {
 }
 
 impl ByServer<'_> {
-    fn ask(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<CallBackAnswer> {
+    fn say(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<()> {
         let asked = FromWorker::CallsBack { serial: self.serial, callback, values };
-        let Incoming { socket, inbox, early } = &mut self.incoming;
         let mut outbox = locked(self.outbox);
         outbox.push(&asked, std::iter::empty())?;
-        outbox.send(*socket, true)?;
-        drop(outbox);
+        outbox.send(self.incoming.socket, true).map(drop)
+    }
+
+    fn ask(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<CallBackAnswer> {
+        self.say(callback, values)?;
+        let Incoming { socket, inbox, early } = &mut self.incoming;
         loop {
             while let Some((message, inline)) = inbox.next::<ToWorker>()? {
                 match message {
@@ -177,6 +180,11 @@ impl ByServer<'_> {
 impl Program for ByServer<'_> {
     fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer {
         self.ask(callback, values).unwrap_or_else(|error| Err(format!("the server cannot be asked: {error}")))
+    }
+
+    fn tell(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) {
+        // A server that is gone ends its workers.
+        let _ = self.say(callback, values);
     }
 }
 

@@ -6,13 +6,19 @@ use gridloom_process::ProcessWorld;
 use super::checkpoints::CheckpointFolder;
 use super::links::Links;
 use super::memory::Memory;
-use super::places::Places;
+use super::places::{Keep, Places};
 use crate::Error;
 
 #[derive(Debug)]
 pub(super) enum Kept {
     Nowhere,
-    Folder { folder: CheckpointFolder, every: u64 },
+    /// Keeps one of so many, under numbers from `next` on.
+    Folder {
+        folder: CheckpointFolder,
+        every: u64,
+        run: u64,
+        next: u64,
+    },
     Memory(Box<Memory>),
 }
 
@@ -31,7 +37,10 @@ impl Kept {
     pub(super) fn of(places: &Places) -> Result<Kept, Error> {
         match (&places.memory, &places.checkpoint) {
             (Some(memory), _) => Ok(Kept::Memory(Box::new(Memory::new(memory, places)?))),
-            (None, Some(keep)) => Ok(Kept::Folder { folder: CheckpointFolder::new(&keep.folder), every: keep.every }),
+            (None, Some(keep)) => {
+                let Keep { every, run, next, .. } = *keep;
+                Ok(Kept::Folder { folder: CheckpointFolder::new(&keep.folder), every, run, next })
+            }
             (None, None) => Ok(Kept::Nowhere),
         }
     }
@@ -85,7 +94,9 @@ impl Kept {
     ) -> Result<(), Error> {
         let is_first = element.me() == Pe(0);
         match self {
-            Kept::Folder { folder, every } if is_first => element.keep_checkpoints(*every, folder.next()?),
+            Kept::Folder { folder, every, next, .. } if is_first => {
+                element.keep_checkpoints(*every, folder.next()?.max(*next));
+            }
             Kept::Nowhere | Kept::Folder { .. } => {}
             Kept::Memory(memory) => {
                 let from = if let Origin::Memory(number) = from { Some(*number) } else { None };
@@ -114,13 +125,13 @@ impl Kept {
     ) -> Result<(), Error> {
         match self {
             Kept::Nowhere => {}
-            Kept::Folder { folder, .. } => {
+            Kept::Folder { folder, run, .. } => {
                 if let Some((number, bytes)) = element.take_saved()? {
-                    folder.write(number, element.me(), &bytes)?;
+                    folder.write(number, (element.me(), *run), &bytes)?;
                     element.saved(number);
                 }
                 if let Some(number) = element.take_complete() {
-                    folder.complete(number, element.elements().count())?;
+                    folder.complete(number, element.elements().count(), *run)?;
                     element.go_on();
                 }
             }

@@ -46,11 +46,15 @@ pub struct Places {
 }
 
 /// Where checkpoints are kept, and which of those that the program asks for.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Keep {
     pub folder: String,
     /// One of so many.
     pub every: u64,
+    /// Which run this is: one number for all starts of a command, drawn at random.
+    pub run: u64,
+    /// No checkpoint has had this number or a greater one, as far as others see the folder.
+    pub next: u64,
 }
 
 /// A checkpoint from which a program goes on.
@@ -150,7 +154,7 @@ mod tests {
     fn the_folders_of_an_element_on_a_server_are_the_server_s() {
         let gang = Gang { checkpoints: Some("/kept".into()), records: Some("/own".into()), shift_ns: -3 };
         let keep = |folder: &str| Places {
-            checkpoint: Some(Keep { folder: folder.into(), every: 1 }),
+            checkpoint: Some(Keep { folder: folder.into(), every: 1, ..Keep::default() }),
             records: Some(Records { folder: "/etc".into(), ..Records::default() }),
             ..Places::default()
         };

@@ -4,7 +4,6 @@
 //! theirs. Each server gives all slots that it is asked for or none. So a gang that waits has slots only of servers before the one that it
 //! waits for, and no two gangs wait for each other.
 
-use std::cell::Cell;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ use gridloom_perf::{ServerView, host_of};
 use gridloom_testbed::telling::Telling;
 
 use self::gang::{Asked, Gang, Share};
-use super::{Run, TimelineFile, check_number};
+use super::{Run, TimelineFile, check_number, run_number};
 use crate::commands::AGENT_VARIABLE;
 use crate::commands::simulated_programs::SimulatedPrograms;
 
@@ -38,7 +37,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
     }
     let agent = address(agent)?;
     let (checkpoint, restart) = (name_of(&options.checkpoint)?, name_of(&options.restart)?);
-    let wanted = Wanted { checkpoint, restart, binds: options.bind };
+    let wanted = Wanted { checkpoint, restart, binds: options.bind, run: run_number()?, start: 0 };
     let (name, arguments) = options.program.split_first().context("which program? '-- NAME' names one")?;
     let telling = if options.json { Telling::Json } else { Telling::Text };
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
@@ -51,13 +50,12 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
     });
     let arguments = arguments.iter().map(|argument| argument.as_bytes()).collect();
     let until = options.until.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
-    let asked =
-        Asked { grid: &grid, options, function, arguments, wanted, timeline, telling, until, before: Cell::default() };
+    let asked = Asked { grid: &grid, options, function, arguments, wanted, timeline, telling, until };
     let mut run = 0;
     let status = loop {
         let shares = divided(options.number, name, servers(name, grid.statuses(STATUS_TIMEOUT)?))?;
         let left = options.restarts - run;
-        let status = match Gang::new(&asked, &shares, run).run() {
+        let status = match Gang::new(&asked, shares, run).run() {
             Err(error) if left > 0 && is_lost(&error) => {
                 telling.message(&format!("{error}"));
                 1

@@ -1,22 +1,28 @@
 //! The folders in which programs that a server offers keep their checkpoints: below the folder that the operator names, each by its name.
 //!
 //! ```text
-//! DIR/gridloom-storage        says which folder it is: the same on all servers that share it
-//! DIR/NAME/7/complete         the checkpoint 7 of that name is complete
+//! DIR/PROGRAM/NAME/7/complete           the checkpoint 7 of that name is complete: how many elements saved it, and which run
+//! DIR/PROGRAM/gridloom-gang-RUN-START   a gang that starts has been here. Its next server sees that both have one folder
 //! ```
+//! An identifier in the folder could not tell a copy of it from the folder.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::storage::Storage;
+use super::Wanted;
 
 /// Name of the file that stands for all files of a checkpoint being there.
 pub const COMPLETE: &str = "complete";
 /// Longest name.
 const NAME_BYTES_MAX: usize = 64;
+/// Names of files that gangs leave begin so.
+const MARK: &str = "gridloom-gang-";
+/// One that is older was left by a worker that was killed.
+const MARK_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The folder of that name.
+/// The folder of that name, below that of a program.
 ///
 /// # Errors
 /// If there is no folder for checkpoints, or the name could be that of another one.
@@ -35,21 +41,107 @@ pub fn folder_of(folder: Option<&Path>, name: &str) -> Result<PathBuf, String> {
     Ok(folder.ok_or_else(none)?.join(name))
 }
 
-/// Which folder it is that the server names.
-///
-/// # Errors
-/// If nothing can be written there.
-pub(super) fn id_of(folder: &Path) -> io::Result<u64> {
-    Ok(Storage::open(folder)?.id().0)
+/// A file by which the servers of a gang see whether their folders are one. It is there until all of them have looked.
+#[derive(Debug)]
+pub(super) struct Mark {
+    /// None if another server has left it.
+    own: Option<PathBuf>,
 }
 
-/// The number of the last complete checkpoint, if there is one.
+impl Mark {
+    /// Leaves the mark of a gang that starts, if there is none. The folder is made if it is not there.
+    ///
+    /// # Errors
+    /// If nothing can be written there.
+    pub(super) fn leave(folder: &Path, wanted: &Wanted) -> io::Result<Mark> {
+        fs::create_dir_all(folder)?;
+        sweep(folder)?;
+        let path = folder.join(format!("{MARK}{:016x}-{}", wanted.run, wanted.start));
+        match File::create_new(&path) {
+            Ok(_) => Ok(Mark { own: Some(path) }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Mark { own: None }),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn was_there(&self) -> bool {
+        self.own.is_none()
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // What is left is deleted when it is old.
+        let _ = self.own.take().map(fs::remove_file);
+    }
+}
+
+/// Deletes marks that nobody looks for any more.
+fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_mark = entry.file_name().to_str().is_some_and(|name| name.starts_with(MARK));
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if is_mark && age().is_some_and(|age| age > MARK_AGE) {
+            // Another server may be at it, too.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// What says that a checkpoint is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Complete {
+    /// How many elements saved it.
+    pub elements: u32,
+    /// Which run: all starts of its elements by one command.
+    pub run: u64,
+}
+
+impl Complete {
+    /// As the text of the file.
+    pub fn to_text(self) -> String {
+        format!("{} {:016x}", self.elements, self.run)
+    }
+
+    /// Of the checkpoint in that folder; none if it is not complete.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is something else.
+    pub fn read(folder: &Path) -> io::Result<Option<Complete>> {
+        let text = match fs::read_to_string(folder.join(COMPLETE)) {
+            Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            other => other?,
+        };
+        let parts = text.split_once(' ').and_then(|(elements, run)| {
+            Some(Complete { elements: elements.parse().ok()?, run: u64::from_str_radix(run, 16).ok()? })
+        });
+        parts.map(Some).ok_or_else(|| io::Error::other(format!("'{COMPLETE}' says '{text}', which is no checkpoint")))
+    }
+}
+
+/// The number of the last complete checkpoint, if there is one; of that run, if one is given.
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn last_complete(folder: &Path) -> io::Result<Option<u64>> {
-    let complete = |number: &u64| folder.join(number.to_string()).join(COMPLETE).exists();
-    Ok(numbers(folder)?.into_iter().filter(complete).max())
+pub fn last_complete(folder: &Path, run: Option<u64>) -> io::Result<Option<u64>> {
+    let mut all = numbers(folder)?;
+    all.sort_unstable();
+    for number in all.into_iter().rev() {
+        if Complete::read(&folder.join(number.to_string()))?.is_some_and(|mark| run.is_none_or(|run| run == mark.run)) {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
+}
+
+/// A number that no checkpoint has had.
+///
+/// # Errors
+/// As [`last_complete`].
+pub fn next_number(folder: &Path) -> io::Result<u64> {
+    Ok(numbers(folder)?.into_iter().max().map_or(0, |number| number + 1))
 }
 
 /// The numbers of all checkpoints, in no order.
@@ -77,5 +169,34 @@ mod tests {
             assert!(folder_of(Some(folder), name).unwrap_err().contains("a name, not a folder"), "{name}");
         }
         assert!(folder_of(None, "heat").unwrap_err().contains("serve --checkpoints DIR"));
+    }
+
+    #[test]
+    fn servers_see_whether_their_folders_are_one() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let wanted = Wanted { run: 7, ..Wanted::default() };
+        let first = Mark::leave(&one.path().join("heat"), &wanted).unwrap();
+        assert!(!first.was_there());
+        // A copy of the folder as it was before is another one.
+        assert!(!Mark::leave(&other.path().join("heat"), &wanted).unwrap().was_there());
+        assert!(Mark::leave(&one.path().join("heat"), &wanted).unwrap().was_there());
+        assert!(!Mark::leave(&one.path().join("heat"), &Wanted { start: 1, ..wanted }).unwrap().was_there());
+        drop(first);
+        assert_eq!(fs::read_dir(one.path().join("heat")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_last_checkpoint_is_that_of_a_run_or_of_any() {
+        let folder = tempfile::tempdir().unwrap();
+        for (number, run) in [(9, 1), (10, 2), (11, 0)] {
+            let path = folder.path().join(number.to_string());
+            fs::create_dir(&path).unwrap();
+            if run > 0 {
+                fs::write(path.join(COMPLETE), Complete { elements: 3, run }.to_text()).unwrap();
+            }
+        }
+        let last = |run| last_complete(folder.path(), run).unwrap();
+        assert_eq!((last(None), last(Some(1)), last(Some(3))), (Some(10), Some(9), None));
+        assert_eq!(next_number(folder.path()).unwrap(), 12);
     }
 }

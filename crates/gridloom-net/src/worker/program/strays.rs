@@ -3,7 +3,8 @@
 //! While a gang runs, its worker is the parent of every process that lost its own among them (`PR_SET_CHILD_SUBREAPER`), also of one that
 //! has begun a session of its own. At the end of the call the worker kills all children that it did not have before.
 //!
-//! **Limits:** what has not ended 5 s after it was killed, such as a process of another user, is named and left. The kernel must list children (`CONFIG_PROC_CHILDREN`). Where the worker itself is killed, only those of its process group end.
+//! **Limits:** what has not ended 5 s after it was killed, such as a process of another user, is named and left. The kernel must list children (`CONFIG_PROC_CHILDREN`). Where the worker
+//! itself is killed, its server looks for them (`jobs::strays`).
 
 use std::collections::BTreeSet;
 use std::fs;

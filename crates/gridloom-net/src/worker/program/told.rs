@@ -7,7 +7,8 @@ use crate::process::ProcessConfig;
 
 /// Number of the callback by which a gang says that it has its slots. [`Ready`] is answered with [`Start`].
 pub const READY: u32 = 0;
-/// Number of the callback by which a gang says that a process has failed: the first one of this server. [`ProcessEnd`] has an empty answer.
+/// Number of the callback by which a gang says that a process has failed: the first one of this server. [`ProcessEnd`] has an empty answer, which
+/// the worker does not wait for.
 pub const FAILED: u32 = 1;
 
 /// What the caller wants, the first item of the call's arguments.
@@ -19,6 +20,10 @@ pub struct Wanted {
     pub restart: Option<String>,
     /// Whether each uses a processor alone.
     pub binds: bool,
+    /// Which run this is: one number for all starts of a command, drawn at random.
+    pub run: u64,
+    /// How often the run has been started before.
+    pub start: u32,
 }
 
 /// A worker has the slots and sockets of its processes.
@@ -28,10 +33,12 @@ pub struct Ready {
     pub ports: Vec<u16>,
     /// The site of the server, empty if it has none.
     pub site: String,
-    /// Which folder the checkpoints of this server are in, if any are wanted.
-    pub folder: Option<u64>,
-    /// The last complete checkpoint of the name to keep them under, and of the name to go on from.
+    /// If checkpoints are wanted: whether a server that was asked before has the same folder for them.
+    pub shares: Option<bool>,
+    /// The last complete checkpoint that this run has kept, and the last one of the name to go on from.
     pub last: [Option<u64>; 2],
+    /// A number that no checkpoint has had that was kept under the name.
+    pub next: u64,
     pub clock: Reading,
 }
 

@@ -1,6 +1,5 @@
 //! One run of a gang: asks the servers for their slots, starts the elements, and waits for their ends.
 
-use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -53,14 +52,12 @@ pub(super) struct Asked<'a> {
     pub(super) timeline: Option<TimelineFile>,
     pub(super) telling: Telling,
     pub(super) until: Option<Instant>,
-    /// The last checkpoint of the name before the first run: not this program's.
-    pub(super) before: Cell<Option<u64>>,
 }
 
 impl Asked<'_> {
-    /// The one argument of a call.
-    fn argument(&self) -> Result<Arg> {
-        let wanted = serde_json::to_vec(&self.wanted)?;
+    /// The one argument of a call, after so many starts.
+    fn argument(&self, start: u32) -> Result<Arg> {
+        let wanted = serde_json::to_vec(&Wanted { start, ..self.wanted.clone() })?;
         let items: Vec<Option<&[u8]>> =
             std::iter::once(&wanted[..]).chain(self.arguments.iter().copied()).map(Some).collect();
         Ok(Value::list(items.into_iter()).into())
@@ -78,7 +75,8 @@ enum Event {
 
 pub(super) struct Gang<'a> {
     asked: &'a Asked<'a>,
-    shares: &'a [Share],
+    /// In the order in which the servers are asked.
+    shares: Vec<Share>,
     /// How many runs there were before.
     run: u32,
     to: Sender<Asking>,
@@ -94,7 +92,7 @@ pub(super) struct Gang<'a> {
 }
 
 impl<'a> Gang<'a> {
-    pub(super) fn new(asked: &'a Asked<'a>, shares: &'a [Share], run: u32) -> Gang<'a> {
+    pub(super) fn new(asked: &'a Asked<'a>, shares: Vec<Share>, run: u32) -> Gang<'a> {
         let (to, asks) = channel();
         let (ended, calls, failed) = (VecDeque::new(), Vec::new(), BTreeSet::new());
         Gang { asked, shares, run, to, asks, ended, calls, failed, status: 0, ends_at: asked.until }
@@ -113,11 +111,11 @@ impl<'a> Gang<'a> {
 
     /// Waits for what happens next, no longer than until that time. What elements print is told at the end of each wait.
     fn next(&mut self, until: Option<Instant>) -> Result<Event> {
-        let (ended, asks) = (&mut self.ended, &self.asks);
+        let (ended, asks, calls) = (&mut self.ended, &self.asks, &self.calls);
         loop {
             let left = until.map_or(OUTPUT_PAUSE, |at| at.saturating_duration_since(Instant::now()));
             let waited = self.asked.grid.await_ends(Some(left.min(OUTPUT_PAUSE)), |ends| {
-                ended.extend(ends);
+                take_up(ended, ends, |task| calls.iter().flatten().any(|call| call.task() == task));
                 let asks = asks.try_recv().ok().map(|asking| Event::Asks(asking, Reading::now()));
                 asks.or_else(|| ended.pop_front().map(Event::Ended))
             });
@@ -133,12 +131,14 @@ impl<'a> Gang<'a> {
     fn gather(&mut self) -> Result<Option<Vec<(Asking, Reading)>>> {
         let mut ready = Vec::new();
         let until = self.asked.until;
-        for share in self.shares {
+        for at in 0..self.shares.len() {
+            let share = &self.shares[at];
             let slots = share.count as u32;
-            let arguments = [self.asked.argument()?];
+            let arguments = [self.asked.argument(self.run)?];
             let call = self.asked.function.submit_gang(share.server, slots, &arguments, self.to.clone())?;
             call.note_end();
             self.calls.push(Some(call));
+            let name = share.name.clone();
             let mut tell_at = Some(Instant::now() + WAITS_TOLD);
             loop {
                 match self.next(tell_at.into_iter().chain(until).min())? {
@@ -148,7 +148,6 @@ impl<'a> Gang<'a> {
                     }
                     Event::Ended(task) => return Err(self.refused(task)),
                     Event::Late if until.is_some_and(|at| at <= Instant::now()) => {
-                        let name = &share.name;
                         self.asked
                             .telling
                             .message(&format!("ended at the end of --until: '{name}' had not given slots"));
@@ -156,7 +155,6 @@ impl<'a> Gang<'a> {
                         return Ok(None);
                     }
                     Event::Late if tell_at.take().is_some() => {
-                        let name = &share.name;
                         self.asked.telling.message(&format!("waits for {slots} slots of '{name}', which are in use"));
                     }
                     Event::Late => {}
@@ -188,7 +186,7 @@ impl<'a> Gang<'a> {
     }
 
     /// Tells all servers where the elements are. Says the same in words.
-    fn start(&self, asked: &[(Asking, Reading)]) -> Result<String> {
+    fn start(&mut self, asked: &[(Asking, Reading)]) -> Result<String> {
         let (options, timeline) = (self.asked.options, &self.asked.timeline);
         let wrong = |share: &Share| format!("what server '{}' says of its slots is wrong", share.name);
         let mut ready: Vec<Ready> = Vec::new();
@@ -201,17 +199,22 @@ impl<'a> Gang<'a> {
         let names: BTreeSet<&str> = ready.iter().map(|one| one.site.as_str()).collect();
         let site = |one: &Ready| names.iter().position(|name| *name == one.site).expect("it is one of them") as u32;
         let filters = options.apart.filters_between(names.len())?;
-        let elements = self.shares.iter().zip(&ready).flat_map(|(share, one)| {
-            let place = (share.host.clone(), site(one));
-            std::iter::repeat_n(place, share.count)
+        let order = number_elements(&mut self.shares, |at| site(&ready[at]));
+        let elements = order.iter().flat_map(|at| {
+            let (share, one) = (&self.shares[*at], &ready[*at]);
+            one.ports.iter().map(|port| ((share.host.clone(), site(one)), *port))
         });
+        let (elements, ports) = elements.unzip();
         let (restart, from) = self.from(&ready)?;
+        let next = ready.iter().map(|one| one.next).max().unwrap_or_default();
+        let Wanted { checkpoint, run, .. } = &self.asked.wanted;
+        let keep = |folder| Keep { folder, every: options.every, run: *run, next };
         let places = Places {
-            elements: elements.collect(),
-            ports: ready.iter().flat_map(|one| one.ports.iter().copied()).collect(),
+            elements,
+            ports,
             filters,
             balance: options.balance.clone(),
-            checkpoint: self.asked.wanted.checkpoint.clone().map(|folder| Keep { folder, every: options.every }),
+            checkpoint: checkpoint.clone().map(keep),
             restart,
             records: timeline.as_ref().map(|_| Records { run: self.run, ..Records::default() }),
             ..Places::default()
@@ -225,15 +228,15 @@ impl<'a> Gang<'a> {
             let start = Start { config, own, records };
             self.asked.grid.answer(asking, serde_json::to_vec(&start)?);
         }
-        let each: Vec<String> =
-            self.shares.iter().map(|share| format!("{} on '{}'", share.count, share.name)).collect();
+        let in_words = |at: &usize| format!("{} on '{}'", self.shares[*at].count, self.shares[*at].name);
+        let each: Vec<String> = order.iter().map(in_words).collect();
         Ok(format!("starts {} elements: {}{from}", places.elements.len(), each.join(", ")))
     }
 
     /// From which checkpoint the elements go on, and the same in words.
     fn from(&self, ready: &[Ready]) -> Result<(Option<Restart>, String)> {
-        let folder = ready[0].folder;
-        if let Some((other, _)) = self.shares.iter().zip(ready).find(|(_, one)| one.folder != folder) {
+        // The first one has left a mark in its folder, which the others find.
+        if let Some((other, _)) = self.shares.iter().zip(ready).skip(1).find(|(_, one)| one.shares == Some(false)) {
             bail!(
                 "servers '{}' and '{}' keep checkpoints in different folders: start all that offer the program with --checkpoints \
                  and the one folder that they share",
@@ -244,11 +247,7 @@ impl<'a> Gang<'a> {
         // What a server sees of a shared folder may be old: the latest one that any of them sees is there.
         let last = |which: usize| ready.iter().filter_map(|one| one.last[which]).max();
         let Wanted { checkpoint, restart, .. } = &self.asked.wanted;
-        if self.run == 0 {
-            self.asked.before.set(last(0));
-        }
-        let of_this_program = last(0).filter(|last| Some(*last) > self.asked.before.get());
-        let own = checkpoint.as_ref().and_then(|name| Some((name, of_this_program?)));
+        let own = checkpoint.as_ref().zip(last(0));
         let (name, number) = match (own, restart) {
             (Some(own), _) => own,
             (None, Some(name)) => {
@@ -352,5 +351,50 @@ impl<'a> Gang<'a> {
 
     fn wrong(&self, at: usize) -> String {
         format!("what server '{}' says of the ends of its elements is wrong", self.shares[at].name)
+    }
+}
+
+/// Notes the ends of own calls. One of a gang before this, which was cancelled, may end late.
+fn take_up(ended: &mut VecDeque<TaskId>, ends: &[TaskId], is_own: impl Fn(TaskId) -> bool) {
+    ended.extend(ends.iter().copied().filter(|task| is_own(*task)));
+}
+
+/// Numbers the elements of these shares by site, then by server, and says in which order. Servers are asked in the order of their own numbers, which
+/// are drawn: neighbours would be at any site.
+fn number_elements(shares: &mut [Share], site: impl Fn(usize) -> u32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by_key(|at| (site(*at), shares[*at].name.clone(), shares[*at].server));
+    let mut first = 0;
+    for at in &order {
+        shares[*at].first = first;
+        first += shares[*at].count;
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_late_end_of_an_earlier_gang_is_none_of_the_next() {
+        let task = |serial| TaskId { client: NodeId(1), serial };
+        let mut ended = VecDeque::new();
+        take_up(&mut ended, &[task(1), task(2)], |own| own == task(2));
+        assert_eq!(ended, [task(2)]);
+    }
+
+    #[test]
+    fn elements_of_a_site_follow_one_another() {
+        let share = |number: u64, name: &str, count| Share {
+            server: NodeId(number),
+            name: name.into(),
+            host: String::new(),
+            first: 0,
+            count,
+        };
+        let mut shares = [share(1, "c", 2), share(2, "b", 1), share(3, "a", 3)];
+        assert_eq!(number_elements(&mut shares, |at| [0, 1, 0][at]), [2, 0, 1]);
+        assert_eq!(shares.map(|share| share.first), [3, 5, 0]);
     }
 }
