@@ -261,7 +261,7 @@ def test_the_stencil_is_that_of_the_serial_program(words, placement):
     assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
 
 
-FILTERS = ["compress", "rate=10MBps", "delay=2ms", "jitter=3ms"]
+FILTERS = ["compress", "rate=10MBps", "stripe=3", "delay=2ms", "jitter=3ms"]
 
 
 @pytest.mark.parametrize("filters", [*([one] for one in FILTERS), FILTERS])

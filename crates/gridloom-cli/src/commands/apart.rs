@@ -13,7 +13,7 @@ pub struct Apart {
     /// Time for which messages between sites are held back, such as 16ms: short for '--filter delay=16ms'
     #[arg(long, value_name = "TIME", value_parser = latency)]
     latency: Option<FilterSpec>,
-    /// What messages between sites pass, as often as you like, in that order: compress, rate=10MBps, delay=16ms or jitter=2ms
+    /// What messages between sites pass, as often as you like, in that order: compress, rate=10MBps, stripe=4, delay=16ms or jitter=2ms
     #[arg(long = "filter", value_name = "NAME[=VALUE]", value_parser = filter)]
     filters: Vec<FilterSpec>,
 }

@@ -1,6 +1,7 @@
 //! `gridloom chares run`: elements that are processes. The program is this binary again.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gridloom::Message;
 use gridloom::chares::{
@@ -24,14 +25,27 @@ pub(crate) fn chares_run(case: &str, options: &[&str]) -> Command {
 
 #[derive(Clone, Message)]
 enum Ask {
-    Square { of: f64 },
-    Ball { left: u32 },
-    Keep { bytes: Vec<u8> },
-    Hop { left: u32 },
+    Square {
+        of: f64,
+    },
+    Ball {
+        left: u32,
+    },
+    Keep {
+        bytes: Vec<u8>,
+    },
+    Hop {
+        left: u32,
+    },
     Spin,
     Fall,
+    /// The receiver has the first one, of its process, compute for ever, and fails then.
+    Stick,
     Stop,
 }
+
+/// The first chare never ends its entry method any more.
+static COMPUTES: AtomicBool = AtomicBool::new(false);
 
 struct Player {
     began: f64,
@@ -85,6 +99,20 @@ impl Chare for Player {
             }
             Ask::Fall if index == 1 => std::process::abort(),
             Ask::Fall => {}
+            Ask::Stick if index == 0 => {
+                COMPUTES.store(true, Ordering::Relaxed);
+                loop {
+                    std::thread::park();
+                }
+            }
+            Ask::Stick if COMPUTES.load(Ordering::Relaxed) => cx.fail("no more of it"),
+            Ask::Stick => {
+                if self.kept == 0 {
+                    cx.send(cx.array().at(0), Ask::Stick);
+                }
+                self.kept += 1;
+                cx.send(cx.this(), Ask::Stick);
+            }
             Ask::Stop => cx.contribute(Contribution::sum(self.kept as i64), Callback::exit()),
         }
     }
@@ -123,6 +151,9 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
         let count = 3 * job.elements().count() as i32;
         return job.async_array(count as usize, Placement::RoundRobin, |_| Ring { count }).map(drop);
     }
+    if case == "unlike" {
+        job.mailbox_bytes((8 << 20) * u64::from(job.element().0 + 1))?;
+    }
     let (count, placement) = match case.as_str() {
         "spin" => (16, Placement::custom(|_, _| Pe(0))),
         _ => (job.elements().count() as usize, Placement::Blocks),
@@ -135,6 +166,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
         "squares" => cx.send(players.all(), Ask::Square { of: 1.0 }),
         "ball" => cx.send(players.at(0), Ask::Ball { left: 10 }),
         "fall" => cx.send(players.all(), Ask::Fall),
+        "stick" => cx.send(players.at(1), Ask::Stick),
         "bulk" => {
             // More than is on its way to an element at once, and more than may wait for it.
             for number in 0..40 {
@@ -144,7 +176,7 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
         }
         "hop" => cx.send(players.at(0), Ask::Hop { left: 8 }),
         "spin" => cx.send(players.all(), Ask::Spin),
-        "nothing" => assert_eq!(cx.element(), Pe(0)),
+        "nothing" | "unlike" => assert_eq!(cx.element(), Pe(0)),
         other => panic!("no case {other}"),
     });
     Ok(())
@@ -200,12 +232,13 @@ fn messages_between_sites_are_held_back_and_others_are_not() {
 }
 
 /// Every filter alone, and all of them.
-const FILTERS: [&[&str]; 5] = [
+const FILTERS: [&[&str]; 6] = [
     &["--filter", "compress"],
     &["--filter", "rate=400MBps"],
     &["--filter", "delay=3ms"],
     &["--filter", "jitter=5ms"],
-    &["--filter", "compress", "--filter", "rate=1MBps", "--filter", "delay=3ms", "--filter", "jitter=5ms"],
+    &["--filter", "stripe=3"],
+    &["--filter=compress", "--filter=rate=1MBps", "--filter=stripe=2", "--filter=delay=3ms", "--filter=jitter=5ms"],
 ];
 
 #[test]
@@ -271,6 +304,22 @@ fn a_thread_that_fails_ends_the_others_with_its_error() {
 }
 
 #[test]
+fn a_thread_that_fails_ends_a_process_that_computes() {
+    let output = chares_run("stick", &["-n", "2", "--ppn", "2", "--until", "60"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("element@0-1| failed: no more of it"), "{error}");
+}
+
+#[test]
+fn elements_with_other_limits_for_what_waits_end_with_both() {
+    let output = chares_run("unlike", &["-n", "2", "--until", "60"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("8388608") && error.contains("16777216"), "{error}");
+}
+
+#[test]
 fn a_balancer_moves_chares_from_the_element_that_has_all() {
     for balancer in ["greedy", "refine", "hierarchical", "grid-aware"] {
         let out = succeeds(chares_run("spin", &["-n", "2", "--balance", balancer, "--until", "60"]));
@@ -309,7 +358,8 @@ fn numbers_that_do_not_fit_are_refused() {
         ),
         (&["--latency", "2m"], "expected 0s to 60s"),
         (&["--latency", "2ms"], "delay=2ms: filters stand between sites, and there is one: give --sites 2"),
-        (&["--filter", "fast"], "filter 'fast' is not known; there are compress, rate, delay, jitter"),
+        (&["--filter", "fast"], "filter 'fast' is not known; there are compress, rate, stripe, delay, jitter"),
+        (&["--filter", "stripe=1"], "stripe=1: expected 2 to 16 connections"),
         (&["--filter", "rate"], "filter rate needs a value, such as rate=10MBps"),
         (&["--balance", "fair"], "load balancer 'fair' is not known; there are none, greedy"),
     ] {

@@ -17,8 +17,10 @@ mod compress;
 mod delay;
 mod jitter;
 mod rate;
+mod stripe;
 mod times;
 
+pub use stripe::Stripes;
 pub use times::Times;
 
 use std::str::FromStr;
@@ -78,6 +80,11 @@ trait Filter: Send {
     fn paces(&self) -> bool {
         false
     }
+
+    /// Over how many connections the letters go.
+    fn connections(&self) -> usize {
+        1
+    }
 }
 
 /// A letter that does not come from the same chain of filters.
@@ -90,6 +97,8 @@ pub enum FilterError {
     TooLarge { filter: &'static str, length: usize, says: u64, limit: u64 },
     #[error("filter {filter}: {length} bytes are damaged: {why}")]
     Damaged { filter: &'static str, length: usize, why: String },
+    #[error("filter {filter}: {says} bytes of letters wait for letter {number}, at most {limit} may")]
+    Behind { filter: &'static str, number: u64, says: u64, limit: u64 },
 }
 
 type Made = Result<Box<dyn Filter>, String>;
@@ -107,7 +116,7 @@ pub struct FilterKind {
 }
 
 /// All there are, in the order in which a chain usually has them.
-pub const FILTERS: &[FilterKind] = &[compress::KIND, rate::KIND, delay::KIND, jitter::KIND];
+pub const FILTERS: &[FilterKind] = &[compress::KIND, rate::KIND, stripe::KIND, delay::KIND, jitter::KIND];
 
 /// The direction of the letters that come: the numbers of the sender and of the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,6 +212,11 @@ impl Chain {
 
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty()
+    }
+
+    /// Over how many connections its owner is to spread the letters ([`Stripes`]).
+    pub fn connections(&self) -> usize {
+        self.filters.iter().map(|filter| filter.connections()).max().unwrap_or(1)
     }
 
     /// A letter goes, through at least one filter: its bytes for the connection, and when these may be offered to it.

@@ -17,9 +17,11 @@ impl Times {
     pub fn new(specs: &[FilterSpec], pair: Pair) -> Result<Times, String> {
         let made = specs.iter().map(|spec| {
             let filter = spec.make(pair).expect("made when it was parsed");
-            match filter.changes_bytes() {
-                true => Err(format!("filter {spec} changes bytes: between sites there may be rate, delay and jitter")),
-                false => Ok(filter),
+            let allowed = "between sites there may be rate, delay and jitter";
+            match (filter.changes_bytes(), filter.connections()) {
+                (true, _) => Err(format!("filter {spec} changes bytes: {allowed}")),
+                (false, 2..) => Err(format!("filter {spec} is for letters: {allowed}; servers have --streams")),
+                (false, _) => Ok(filter),
             }
         });
         Ok(Times { filters: made.collect::<Result<_, _>>()?, last: Time::ZERO })
@@ -59,5 +61,7 @@ mod tests {
         assert!(due.is_sorted() && left.iter().zip(&due).all(|(left, due)| *due >= *left + 16 * MILLISECOND_NS));
         let changing = Times::new(&["compress".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
         assert!(changing.starts_with("filter compress changes bytes"));
+        let several = Times::new(&["stripe=2".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
+        assert!(several.starts_with("filter stripe=2 is for letters"));
     }
 }

@@ -1,11 +1,12 @@
-//! The connections of an element to all others: letters out, letters in, and the filters between sites.
+//! The connections of an element to all others: letters out, letters in, and the filters between sites. With the filter `stripe` there are several
+//! to an element of another site, and letters go over them in turn.
 //!
 //! **Promises:** nothing here waits for a peer to take what is sent: what a connection does not take is kept, and offered again.
 //! Letters of one element come in their order, also through filters.
 //! **Limit:** elements give one another credit for messages (`gridloom_chare`), so not more of these is kept. Parts and results of reductions,
 //! and chares that move, take no credit: of them, all that a connection does not take is kept.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::Time;
@@ -18,7 +19,11 @@ use super::places::Places;
 use super::timeline::Timeline;
 use crate::Error;
 
-/// Type of the letter by which a dialler says which element it is.
+mod ways;
+
+use ways::Ways;
+
+/// Type of the letter by which a dialler says which element it is, of which epoch, and which of its connections this is.
 const HELLO: &str = "chares:element";
 /// Type of the letters with records.
 const RECORDS: &str = "chares";
@@ -44,15 +49,17 @@ struct Backlog {
     letters: VecDeque<(Time, Letter)>,
 }
 
-/// Connections by which elements said who they are, and of which epoch.
-pub(super) type Early = BTreeMap<PeerId, (Pe, u64)>;
+/// Connections by which elements said who they are, of which epoch, and which of theirs each is.
+pub(super) type Early = BTreeMap<PeerId, (Pe, u64, usize)>;
 
 pub(super) struct Links {
     places: Places,
     kind: Arc<str>,
     /// By element; none for this one.
-    peers: Vec<Option<PeerId>>,
+    ways: Vec<Ways>,
     elements: BTreeMap<PeerId, Pe>,
+    /// Those that have closed some of several connections, and not all.
+    closing: BTreeSet<Pe>,
     backlogs: Vec<Backlog>,
     backlog_bytes: usize,
     /// By element: the filters between that one and this.
@@ -76,13 +83,15 @@ impl Links {
     pub(super) fn new(places: Places, epoch: u64, early: Early) -> Links {
         let count = places.elements.len();
         let timeline = places.records.clone().map(|records| Timeline::new(records, count));
+        let chains: Vec<Chain> = (0..count as u32).map(|number| places.chain(Pe(number))).collect();
         let mut links = Links {
             kind: RECORDS.into(),
-            peers: vec![None; count],
+            ways: chains.iter().map(|chain| Ways::of(chain.connections())).collect(),
             elements: BTreeMap::new(),
+            closing: BTreeSet::new(),
             backlogs: (0..count).map(|_| Backlog::default()).collect(),
             backlog_bytes: 0,
-            chains: (0..count as u32).map(|number| places.chain(Pe(number))).collect(),
+            chains,
             due: VecDeque::new(),
             held: BTreeMap::new(),
             notes: VecDeque::new(),
@@ -92,10 +101,10 @@ impl Links {
             timeline,
             places,
         };
-        for (peer, (element, of)) in early {
+        for (peer, (element, of, way)) in early {
             match of == epoch {
-                true => links.join(element, peer),
-                false => _ = links.early.insert(peer, (element, of)),
+                true => links.join(element, way, peer),
+                false => _ = links.early.insert(peer, (element, of, way)),
             }
         }
         links
@@ -110,14 +119,16 @@ impl Links {
     ) -> Result<(), Error> {
         let me = self.places.me();
         let mut until = world.now() + DIAL_NS;
-        let hello = [&me.0.to_le_bytes()[..], &self.epoch.to_le_bytes()].concat();
         for element in (0..me.0).map(Pe) {
-            let peer = self.dial(world, element, until)?;
-            world.send(peer, Letter { kind: HELLO.into(), payload: hello.clone() })?;
-            self.join(element, peer);
+            for way in 0..self.ways[element.0 as usize].peers.len() {
+                let peer = self.dial(world, element, until)?;
+                let hello = postcard::to_allocvec(&(me, self.epoch, way as u32)).expect("numbers");
+                world.send(peer, Letter { kind: HELLO.into(), payload: hello })?;
+                self.join(element, way, peer);
+            }
         }
-        let count = self.peers.len() as u32;
-        while let Some(missing) = (me.0 + 1..count).find(|number| self.peers[*number as usize].is_none()) {
+        let count = self.ways.len() as u32;
+        while let Some(missing) = (me.0 + 1..count).find(|number| !self.ways[*number as usize].are_made()) {
             let Some(incoming) = world.receive(Some(until))? else {
                 if may_come()? {
                     until = world.now() + DIAL_NS;
@@ -140,7 +151,7 @@ impl Links {
 
     /// Closes all connections, to make them again: those that others have made already.
     pub(super) fn close(self, world: &mut dyn ProcessWorld) -> Early {
-        self.peers.into_iter().flatten().for_each(|peer| world.close(peer));
+        self.ways.into_iter().flat_map(|ways| ways.peers).flatten().for_each(|peer| world.close(peer));
         self.early
     }
 
@@ -165,40 +176,85 @@ impl Links {
         }
     }
 
-    fn join(&mut self, element: Pe, peer: PeerId) {
-        self.peers[element.0 as usize] = Some(peer);
+    fn join(&mut self, element: Pe, way: usize, peer: PeerId) {
+        self.ways[element.0 as usize].peers[way] = Some(peer);
         self.elements.insert(peer, element);
     }
 
     /// Takes in what a connection brings. Letters wait at least until [`Links::deliver`].
     pub(super) fn on_incoming(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let Some(element) = self.elements.get(&incoming.peer()).copied() else { return self.on_hello(world, incoming) };
-        let chain = &mut self.chains[element.0 as usize];
-        let (due, arrival) = match incoming {
+        let ways = &mut self.ways[element.0 as usize];
+        if ways.stripes.is_some() {
+            ways.hears(world.now());
+        }
+        let wrong = |error: FilterError| ChareError::Letter { from: element, why: error.to_string() };
+        let letter = match incoming {
             Incoming::Letter { letter, .. } if &*letter.kind == NOTES => {
                 let wrong = |error: postcard::Error| ChareError::Letter { from: element, why: error.to_string() };
                 self.notes.push_back((element, postcard::from_bytes(&letter.payload).map_err(wrong)?));
                 return Ok(());
             }
-            Incoming::Letter { letter, .. } => {
-                let wrong = |error: FilterError| ChareError::Letter { from: element, why: error.to_string() };
-                let (bytes, due) = match chain.is_empty() {
-                    true => (letter.payload, Time(0)),
-                    false => chain.receive(world.now(), letter.payload).map_err(wrong)?,
-                };
-                (due, Arrival::Letter(bytes))
+            Incoming::Letter { letter, .. } => letter.payload,
+            Incoming::Closed { why, .. } => {
+                // Letters that were sent before the end may be on their way in another connection.
+                match ways.closes() {
+                    true => self.has_closed(world, element, why),
+                    false => _ = self.closing.insert(element),
+                }
+                return Ok(());
             }
-            // Letters that were sent before it may be held.
-            Incoming::Closed { why, .. } if chain.is_empty() => (Time(0), Arrival::Closed(why)),
-            Incoming::Closed { why, .. } => (chain.closed(world.now()), Arrival::Closed(why)),
         };
+        match &mut ways.stripes {
+            None => self.take_in(world, element, letter).map_err(wrong)?,
+            Some(stripes) => {
+                for letter in stripes.arrange(letter).map_err(wrong)? {
+                    self.take_in(world, element, letter).map_err(wrong)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A letter has come, and all before it.
+    fn take_in(&mut self, world: &mut dyn ProcessWorld, element: Pe, payload: Vec<u8>) -> Result<(), FilterError> {
+        let chain = &mut self.chains[element.0 as usize];
+        let (bytes, due) = match chain.is_empty() {
+            true => (payload, Time(0)),
+            false => chain.receive(world.now(), payload)?,
+        };
+        self.hold(element, due, Arrival::Letter(bytes));
+        Ok(())
+    }
+
+    /// The element has closed all of its connections.
+    fn has_closed(&mut self, world: &mut dyn ProcessWorld, element: Pe, why: String) {
+        self.closing.remove(&element);
+        let chain = &self.chains[element.0 as usize];
+        // Letters that were sent before it may be held.
+        let due = if chain.is_empty() { Time(0) } else { chain.closed(world.now()) };
+        self.hold(element, due, Arrival::Closed(why));
+    }
+
+    fn hold(&mut self, element: Pe, due: Time, arrival: Arrival) {
         if due == Time(0) {
             self.due.push_back((element, arrival));
         } else {
             self.came += 1;
             self.held.insert((due, self.came), (element, arrival));
         }
-        Ok(())
+    }
+
+    /// One of several connections may break alone: then what it carried never comes.
+    fn check_closing(&mut self, world: &mut dyn ProcessWorld) {
+        if self.closing.is_empty() {
+            return;
+        }
+        let now = world.now();
+        while let Some(element) = self.closing.iter().copied().find(|of| self.ways[of.0 as usize].gives_up_at() <= now)
+        {
+            self.has_closed(world, element, "one of its connections has ended, and the others have not".into());
+        }
     }
 
     /// A connection that was accepted says which element is at its other end.
@@ -208,19 +264,24 @@ impl Links {
             self.early.remove(&peer);
             return Ok(());
         };
-        let hello = letter.payload.split_first_chunk::<4>().filter(|_| &*letter.kind == HELLO);
-        let hello = hello.and_then(|(number, epoch)| {
-            Some((u32::from_le_bytes(*number), u64::from_le_bytes(epoch.try_into().ok()?)))
-        });
-        let is_free = |number: u32| self.peers.get(number as usize).is_some_and(Option::is_none);
+        let hello = (&*letter.kind == HELLO).then(|| postcard::from_bytes::<(Pe, u64, u32)>(&letter.payload).ok());
+        let hello = hello.flatten().map(|(element, epoch, way)| (element, epoch, way as usize));
+        let has_way = |element: Pe, way: usize| {
+            self.ways
+                .get(element.0 as usize)
+                .and_then(|ways| ways.peers.get(way))
+                .filter(|_| element != self.places.me())
+        };
         match hello {
-            Some((number, epoch)) if epoch == self.epoch && is_free(number) && number != self.places.number => {
-                self.join(Pe(number), peer);
+            Some((element, epoch, way))
+                if epoch == self.epoch && has_way(element, way).is_some_and(Option::is_none) =>
+            {
+                self.join(element, way, peer);
             }
-            Some((number, epoch)) if epoch > self.epoch && (number as usize) < self.peers.len() => {
-                self.early.insert(peer, (Pe(number), epoch));
+            Some((element, epoch, way)) if epoch > self.epoch && has_way(element, way).is_some() => {
+                self.early.insert(peer, (element, epoch, way));
                 let why = format!("it has gone back with the others, after {epoch} losses");
-                return Err(ChareError::Lost { element: Pe(number), why }.into());
+                return Err(ChareError::Lost { element, why }.into());
             }
             // Another program with the secret has the wrong port, or the element will know of another loss.
             _ => world.close(peer),
@@ -233,6 +294,7 @@ impl Links {
     /// # Errors
     /// If a letter is wrong, or an element is gone before the program has ended.
     pub(super) fn deliver(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
+        self.check_closing(world);
         while let Some((from, arrival)) = self.due.pop_front().or_else(|| self.take_held(world)) {
             match arrival {
                 Arrival::Letter(bytes) => {
@@ -269,6 +331,9 @@ impl Links {
             let mut opens = Time(0);
             if !chain.is_empty() {
                 (payload, opens) = chain.send(world.now(), payload);
+            }
+            if let Some(stripes) = &mut self.ways[to.0 as usize].stripes {
+                stripes.number(&mut payload);
             }
             let letter = Letter { kind: self.kind.clone(), payload };
             self.put(world, to, letter, opens)?;
@@ -331,7 +396,10 @@ impl Links {
     }
 
     fn offer(&mut self, world: &mut dyn ProcessWorld, to: Pe) -> Result<(), Error> {
-        let Some(peer) = self.peers[to.0 as usize] else { return Ok(()) };
+        let ways = &mut self.ways[to.0 as usize];
+        if !ways.are_made() {
+            return Ok(());
+        }
         let backlog = &mut self.backlogs[to.0 as usize];
         while let Some((opens, letter)) = backlog.letters.pop_front() {
             if opens > Time(0) && opens > world.now() {
@@ -339,7 +407,7 @@ impl Links {
                 break;
             }
             let length = letter.payload.len();
-            match world.offer(peer, letter) {
+            match ways.offer(world, letter) {
                 Ok(Some(back)) => {
                     backlog.letters.push_front((opens, back));
                     break;
@@ -358,7 +426,8 @@ impl Links {
     pub(super) fn next_due(&self, now: Time) -> Option<Time> {
         let due = self.due.front().map(|_| Time(0));
         let held = self.held.first_key_value().map(|((due, _), _)| *due);
-        due.or(held).into_iter().chain(self.next_offer(now)).min()
+        let closing = self.closing.iter().map(|of| self.ways[of.0 as usize].gives_up_at());
+        due.or(held).into_iter().chain(self.next_offer(now)).chain(closing).min()
     }
 
     /// When a letter that waits is to be offered.
@@ -372,12 +441,12 @@ impl Links {
     pub(super) fn finish(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
         self.post(world, element)?;
         for (to, backlog) in std::mem::take(&mut self.backlogs).into_iter().enumerate() {
-            let Some(peer) = self.peers[to] else { continue };
+            let ways = &mut self.ways[to];
             for (opens, letter) in backlog.letters {
                 if opens > world.now() {
                     world.sleep_until(opens)?;
                 }
-                match world.send(peer, letter) {
+                match ways.send(world, letter) {
                     // It has ended before.
                     Ok(()) | Err(ProcessError::Closed { .. }) => {}
                     Err(error) => return Err(error.into()),

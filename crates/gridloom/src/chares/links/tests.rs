@@ -24,7 +24,7 @@ impl ProcessWorld for Slow {
             self.now = until.expect("a limit");
             return Ok(None);
         }
-        let payload = [&1_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
+        let payload = postcard::to_allocvec(&(Pe(1), 1_u64, 0_u32)).unwrap();
         Ok(Some(Incoming::Letter { from: PeerId(0), letter: Letter { kind: HELLO.into(), payload } }))
     }
 
@@ -96,6 +96,27 @@ fn an_element_may_end_before_all_have_connected_if_its_letters_have_come() {
     assert!(links.check_open(|from| links.has_letters(from)).is_err());
     links.held.insert((Time(1), 1), (Pe(1), Arrival::Letter(Vec::new())));
     links.check_open(|from| links.has_letters(from)).unwrap();
+}
+
+#[test]
+fn an_element_is_lost_that_closes_one_of_several_connections_and_no_other() {
+    let elements = vec![(String::new(), 0), (String::new(), 1)];
+    let filters = vec!["stripe=2".parse().unwrap()];
+    let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
+    let mut world = Slow { spec: ProcessSpec::default(), now: Time(5), waits: 1 };
+    let mut element = Element::new(Pe(0), std::sync::Arc::new(links.places.elements()));
+    (0..2).for_each(|way| links.join(Pe(1), way, PeerId(way as u64)));
+    let closed = |peer| Incoming::Closed { peer: PeerId(peer), why: "it has closed".into() };
+    links.on_incoming(&mut world, closed(0)).unwrap();
+    links.deliver(&mut world, &mut element).unwrap();
+    world.now = links.next_due(world.now).expect("the other one is waited for");
+    let why = links.deliver(&mut world, &mut element).unwrap_err().to_string();
+    assert!(why.contains("element 1 was lost") && why.contains("the others have not"), "{why}");
+    // If both have, it is lost at once.
+    (0..2).for_each(|way| links.join(Pe(1), way, PeerId(2 + way as u64)));
+    links.ways[1] = ways::Ways::of(2);
+    (2..4).for_each(|peer| links.on_incoming(&mut world, closed(peer)).unwrap());
+    assert!(links.deliver(&mut world, &mut element).unwrap_err().to_string().contains("it has closed"));
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! `stripe=NUMBER`: letters go over so many connections in turn, and are put in order again.
+//!
+//! ```text
+//! | bytes | number of the letter, u64 le |
+//! ```
+//!
+//! On a long link a connection has no more on its way than its buffers hold, and stands still after a loss. The filter itself changes nothing: the
+//! owner of a chain makes the connections that [`Chain::connections`](super::Chain::connections) says, and numbers what they carry by [`Stripes`].
+//!
+//! **Promise:** letters come out once each, in the order in which they were numbered, from whichever connections they come.
+//! **Limit:** [`STRIPE_EARLY_BYTES_MAX`] of letters wait for one before them. More is a sender that leaves one out.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::limits::{STRIPE_EARLY_BYTES_MAX, STRIPES};
+
+use super::{Filter, FilterError, FilterKind};
+
+const NAME: &str = "stripe";
+
+pub(super) const KIND: FilterKind = FilterKind {
+    name: NAME,
+    about: "spreads messages over so many connections and puts them in order again",
+    example: "stripe=4",
+    make: |value, _| {
+        let (least, most) = STRIPES;
+        match value.parse() {
+            Ok(connections) if (least..=most).contains(&connections) => Ok(Box::new(Stripe { connections })),
+            Ok(_) | Err(_) => Err(format!("expected {least} to {most} connections")),
+        }
+    },
+};
+
+struct Stripe {
+    connections: usize,
+}
+
+impl Filter for Stripe {
+    fn connections(&self) -> usize {
+        self.connections
+    }
+}
+
+/// The letters of a pair of processes, in both directions.
+#[derive(Debug, Default)]
+pub struct Stripes {
+    /// How many were numbered, and how many came out.
+    sent: u64,
+    came: u64,
+    /// Those that came before one that was sent before them.
+    early: BTreeMap<u64, Vec<u8>>,
+    early_bytes: usize,
+}
+
+impl Stripes {
+    /// The next letter goes.
+    pub fn number(&mut self, payload: &mut Vec<u8>) {
+        payload.extend_from_slice(&self.sent.to_le_bytes());
+        self.sent += 1;
+    }
+
+    /// A letter has come: those that are next in turn.
+    ///
+    /// # Errors
+    /// If it has no number, or one that cannot be.
+    pub fn arrange(&mut self, mut payload: Vec<u8>) -> Result<Vec<Vec<u8>>, FilterError> {
+        let length = payload.len();
+        let Some((_, number)) = payload.split_last_chunk::<8>() else {
+            return Err(FilterError::Truncated { filter: NAME, length });
+        };
+        let number = u64::from_le_bytes(*number);
+        payload.truncate(length - 8);
+        if number < self.came || self.early.contains_key(&number) {
+            let why = format!("letter {number} has come before");
+            return Err(FilterError::Damaged { filter: NAME, length, why });
+        }
+        self.early_bytes += length;
+        self.early.insert(number, payload);
+        let mut all = Vec::new();
+        while let Some(payload) = self.early.remove(&self.came) {
+            self.came += 1;
+            self.early_bytes -= payload.len() + 8;
+            all.push(payload);
+        }
+        if self.early_bytes > STRIPE_EARLY_BYTES_MAX {
+            let (says, limit) = (self.early_bytes as u64, STRIPE_EARLY_BYTES_MAX as u64);
+            return Err(FilterError::Behind { filter: NAME, number: self.came, says, limit });
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridloom_base::SplitMix64;
+
+    use super::*;
+
+    fn numbered(sender: &mut Stripes, bytes: &[u8]) -> Vec<u8> {
+        let mut payload = bytes.to_vec();
+        sender.number(&mut payload);
+        payload
+    }
+
+    #[test]
+    fn letters_of_several_connections_come_once_and_in_order() {
+        for seed in 0..200 {
+            let mut random = SplitMix64::new(seed);
+            let (mut sender, mut receiver) = <(Stripes, Stripes)>::default();
+            let mut ways: Vec<Vec<Vec<u8>>> = vec![Vec::new(); 1 + random.below(5) as usize];
+            for number in 0..100_u8 {
+                let at = random.below(ways.len() as u64) as usize;
+                ways[at].push(numbered(&mut sender, &vec![number; usize::from(number % 3)]));
+            }
+            let mut came = Vec::new();
+            while ways.iter().any(|way| !way.is_empty()) {
+                let at = random.below(ways.len() as u64) as usize;
+                if !ways[at].is_empty() {
+                    came.extend(receiver.arrange(ways[at].remove(0)).unwrap());
+                }
+            }
+            let all: Vec<Vec<u8>> = (0..100_u8).map(|number| vec![number; usize::from(number % 3)]).collect();
+            assert_eq!(came, all, "seed {seed}");
+            assert_eq!((receiver.early_bytes, receiver.early.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_letter_that_cannot_be_is_refused() {
+        let (mut sender, mut receiver) = <(Stripes, Stripes)>::default();
+        assert!(matches!(receiver.arrange(vec![0; 7]), Err(FilterError::Truncated { length: 7, .. })));
+        let (first, second) = (numbered(&mut sender, b"a"), numbered(&mut sender, b"b"));
+        assert_eq!(receiver.arrange(second.clone()).unwrap().len(), 0);
+        assert!(receiver.arrange(second.clone()).unwrap_err().to_string().contains("letter 1 has come before"));
+        assert_eq!(receiver.arrange(first).unwrap(), [b"a", b"b"]);
+        assert!(receiver.arrange(second).is_err());
+        // The one before them never comes.
+        let _lost = numbered(&mut sender, b"");
+        let part = vec![0; 1 << 20];
+        let why = (0..=STRIPE_EARLY_BYTES_MAX >> 20).find_map(|_| receiver.arrange(numbered(&mut sender, &part)).err());
+        assert!(why.unwrap().to_string().contains("wait for letter 2"), "it keeps all");
+    }
+}
