@@ -83,7 +83,7 @@ pub struct Report {
     pub simulated: bool,
     /// The plans, one for each part and each time that something was mapped again.
     pub plans: Vec<PlanRecord>,
-    /// Predicted makespan of the parts' first plans, seconds.
+    /// Predicted makespan of the parts' first plans, seconds, without the way home of results that the program has not fetched.
     pub predicted_seconds: f64,
     /// What that rests on that was not measured, and was guessed: functions on servers, and links.
     pub not_measured: Vec<String>,

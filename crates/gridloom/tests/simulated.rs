@@ -97,6 +97,24 @@ fn the_prediction_is_near_the_simulated_time() {
 }
 
 #[test]
+fn a_result_that_is_not_fetched_is_not_in_the_prediction() {
+    let grid = Grid::simulate(config("unfetched", &star())).unwrap();
+    let product = grid.function("kernels/product").unwrap();
+    let n = 1024;
+    let matrix = || Value::placeholder(Meta::array(Dtype::Float64, &[n, n]));
+    let group = grid.group("auto");
+    let result = group.call(&product, &[matrix().into(), matrix().into()]).unwrap().remove(0);
+    group.wait().unwrap();
+    let before = group.report().unwrap();
+    let (home_s, way_s) = (before.plans[0].makespan_seconds, 8.0 * (n * n) as f64 / 1e9);
+    assert!(before.predicted_seconds + 0.9 * way_s < home_s, "{} of {home_s}", before.predicted_seconds);
+    let ratio = before.measured_seconds / before.predicted_seconds;
+    assert!((0.8..1.25).contains(&ratio), "{before}");
+    result.get().unwrap();
+    assert_eq!(group.report().unwrap().predicted_seconds.to_bits(), home_s.to_bits());
+}
+
+#[test]
 fn plain_calls_drag_everything_through_the_client() {
     let grid = Grid::simulate(config("plain", &star())).unwrap();
     let product = grid.function("product").unwrap();

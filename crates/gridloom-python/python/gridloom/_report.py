@@ -49,7 +49,7 @@ class Report:
     plans : list of Plan
         One for each part of the group, and each time that something was mapped again.
     predicted_seconds, measured_seconds : float
-        Makespan, seconds.
+        Makespan, seconds, without the way home of large results (above 32 KiB) that the program has not fetched.
     not_measured : list of str
         What the prediction rests on that was not measured, and was guessed: as `Plan.not_measured`.
     client_bytes, server_bytes : int

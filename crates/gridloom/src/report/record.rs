@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph;
@@ -66,6 +67,7 @@ struct Recorded {
 pub(crate) struct GroupRecord {
     tasks: BTreeMap<TaskId, Recorded>,
     plans: Vec<(Time, PlanRecord)>,
+    homes: Homes,
     /// Where its tasks run, as planned last.
     servers: BTreeMap<TaskId, NodeId>,
     /// Ends of its tasks; one that ran again has several.
@@ -87,6 +89,31 @@ pub(crate) struct GroupRecord {
     pub(crate) takes_place_in: Option<(GroupId, Time)>,
 }
 
+/// What a first plan says of the way home of results, which they take only if the program fetches them.
+#[derive(Debug, Default)]
+struct Homes {
+    /// Large results, and when they would be home, seconds from the start of the plan.
+    ends_s: Vec<(DatumId, f64)>,
+    /// When everything else has ended.
+    others_s: f64,
+}
+
+impl Homes {
+    fn of(plan: &Plan, client: Option<NodeId>, data: &[DatumId]) -> Homes {
+        let mut homes = Homes::default();
+        let mut others_s = plan.tasks.iter().map(|task| task.end_s).fold(0.0, f64::max);
+        for transfer in &plan.transfers {
+            // Smaller ones come without being asked for.
+            if Some(transfer.to) == client && transfer.size_bytes > EAGER_BYTES_MAX {
+                homes.ends_s.push((data[transfer.datum as usize], transfer.end_s));
+            } else {
+                others_s = others_s.max(transfer.end_s);
+            }
+        }
+        Homes { others_s, ..homes }
+    }
+}
+
 impl Recorded {
     fn of(task: &graph::Task) -> Recorded {
         Recorded { function: task.name().to_string(), reads: task.inputs().collect() }
@@ -98,6 +125,7 @@ impl GroupRecord {
         GroupRecord {
             tasks: group.tasks.iter().map(|task| (task.id, Recorded::of(task))).collect(),
             plans: Vec::new(),
+            homes: Homes::default(),
             servers: BTreeMap::new(),
             ends: Vec::new(),
             over: BTreeSet::new(),
@@ -143,6 +171,9 @@ impl GroupRecord {
             map_s: ns_to_seconds(map_ns),
         };
         let record = named.record();
+        if self.plans.is_empty() {
+            self.homes = Homes::of(plan, named.client, data);
+        }
         self.plans.push((at, record.clone()));
         self.servers.extend(tasks.iter().copied().zip(plan.tasks.iter().map(|assignment| assignment.server)));
         self.ended_at = None;
@@ -197,7 +228,20 @@ impl GroupRecord {
     pub(crate) fn summary(&self) -> Option<Summary> {
         let (start, plan) = self.plans.first().filter(|_| self.takes_place_in.is_none())?;
         let end = self.last_end().unwrap_or(*start);
-        Some((plan.heuristic.clone(), plan.makespan_seconds, ns_to_seconds(end.since(*start))))
+        Some((plan.heuristic.clone(), self.predicted_s(plan), ns_to_seconds(end.since(*start))))
+    }
+
+    /// The makespan of its first plan, seconds, without the way home of what the program has not fetched.
+    fn predicted_s(&self, plan: &PlanRecord) -> f64 {
+        let moved: BTreeSet<(DatumId, NodeId)> =
+            self.transfers.iter().map(|(_, moved)| (moved.datum, moved.to)).collect();
+        let client = self.tasks.keys().next().map(|task| task.client);
+        let came = |datum: &DatumId| client.is_some_and(|client| moved.contains(&(*datum, client)));
+        if self.homes.ends_s.iter().all(|(datum, _)| came(datum)) {
+            return plan.makespan_seconds;
+        }
+        let came_s = self.homes.ends_s.iter().filter(|(datum, _)| came(datum)).map(|(_, end_s)| *end_s);
+        came_s.fold(self.homes.others_s, f64::max)
     }
 
     /// How it went so far, if it was mapped.
@@ -215,6 +259,7 @@ impl GroupRecord {
     /// It was only planned: its calls will be groups of their own.
     pub(crate) fn only_planned(&mut self) {
         self.tasks.clear();
+        self.homes = Homes::default();
         self.ended_at = self.plans.first().map(|(at, _)| *at);
     }
 
@@ -313,7 +358,7 @@ impl Report {
         let mut next = || dates.next().expect("each end and each transfer has its dates");
         for record in &records {
             let first = record.plans.first().filter(|_| record.takes_place_in.is_none());
-            report.predicted_seconds += first.map_or(0.0, |(_, plan)| plan.makespan_seconds);
+            report.predicted_seconds += first.map_or(0.0, |(_, plan)| record.predicted_s(plan));
             let not_measured = first.into_iter().flat_map(|(_, plan)| plan.not_measured.clone());
             report.not_measured.extend(not_measured);
             report.plans.extend(record.plans.iter().map(|(_, plan)| plan.clone()));
