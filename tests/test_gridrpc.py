@@ -1,7 +1,6 @@
-"""The GridRPC API as C programs see it: the conformance suite, for real and in simulation, and the examples."""
+"""The GridRPC API as C programs see it: the conformance suite, for real and in simulation."""
 
 import os
-import pathlib
 import random
 import re
 import shutil
@@ -10,12 +9,11 @@ import subprocess
 import sys
 
 import pytest
+from c_library import CAPI, ROOT, compile_c, needs_cc, the_library  # noqa: F401 (a fixture)
 from parts import PROGRAM, address_in, parts
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
-CAPI = ROOT / "target" / "capi"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
 CASES = 295
 # Sources that are no part of the suite.
@@ -24,29 +22,12 @@ APART |= {f"lost{what}.c" for what in ("", "_block", "_bound", "_client", "_obje
 # What needs memory that not every machine has.
 LARGE = {"1.2: sizes of 64 bits"}
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler 'cc'")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def the_library():
-    """It belongs to what is tested: without it nothing is shown."""
-    if not (CAPI / "include" / "grpc.h").exists():
-        pytest.fail(f"there is no library in {CAPI}; build it with 'make capi'", pytrace=False)
+pytestmark = needs_cc
 
 
 @pytest.fixture(autouse=True)
-def the_program(monkeypatch):
-    monkeypatch.setenv("GRIDLOOM_PROGRAM", PROGRAM)
-    monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
+def files(monkeypatch):
     monkeypatch.setenv("GRIDLOOM_FILES", ".")
-
-
-def compile_c(sources, target, *more, compiler="cc"):
-    """A program, linked with the library as pkg-config would have it."""
-    flags = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib", "-lm", "-pthread"]
-    warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-O1", "-g"]
-    subprocess.run([compiler, *warnings, *more, *sources, "-o", target, *flags], check=True)
-    return target
 
 
 def sources():
@@ -516,101 +497,3 @@ def test_another_client_finds_what_was_put_on_a_server(suite, served, monkeypatc
     for _ in range(2):
         done = subprocess.run([program], capture_output=True, text=True, check=True, cwd=suite, timeout=120)
         assert done.stdout == "7.998e+06\n"
-
-
-SAYS = {
-    "pi": ([], r"pi is about 3\.1[34]\d\d after 16000000 points"),
-    "workers": ([], r"pi is about 3\.1[34]\d\d after 20 calls on 4 workers"),
-    "dgesv": ([], r"200 equations: info 0, the residual is small"),
-    "remote": ([], r"info 0, mean 24\.75"),
-    "stack": (["1", "2", "3", "4"], r"mean 2\.5, deviation 1\.29099 of 4 numbers"),
-    "cancel": (
-        [],
-        "the trial was first\nthe search: GRPC_SESSION_FAILED, GRPC_CANCELED_NP\n"
-        "with a limit: GRPC_TIMEOUT_NP\nfailed: the first session",
-    ),
-    "progress": ([], r"(\d+ %: \d\.\d{6}\n){10}the integral is 3\.141593"),
-    "objects": (
-        [],
-        r"the largest eigenvalue of the Hilbert matrix of 400 is 2\.353606432, after 20 steps\n"
-        r"4 objects made 80 products",
-    ),
-    "files": (["double", "functions.c", "hits.txt"], r"[1-9]\d* lines have 'double' in them"),
-}
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("examples")
-    for name in ("functions.idl", "language.idl", "functions.c", "grid.toml"):
-        shutil.copy(EXAMPLES / name, folder)
-    source = EXAMPLES / "functions.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", folder / "libexamples.so", "-lm"], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def hydropad(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hydropad")
-    sources = EXAMPLES / "hydropad"
-    for name in ("hydropad.idl", "grid.toml", "sites.toml"):
-        shutil.copy(sources / name, folder)
-    kernels = [sources / name for name in ("fft.c", "gravity.c", "matter.c", "gas.c")]
-    flags = ["-O2", "-ffp-contract=off"]
-    library = ["-shared", "-fPIC", "-o", folder / "libhydropad.so"]
-    subprocess.run(["cc", *flags, *kernels, *library, "-lm"], check=True)
-    more = [sources / "hydropad.c", sources / "cosmology.c"]
-    for name in ("plain", "mapped", "adaptive"):
-        compile_c([sources / f"{name}.c", *more], folder / name, "-std=c11", "-D_POSIX_C_SOURCE=200809L")
-    subprocess.run(["cc", *flags, sources / "check.c", *kernels, more[1], "-o", folder / "check", "-lm"], check=True)
-    return folder
-
-
-def physics(folder, program, *before):
-    done = subprocess.run(
-        [*before, folder / program, "grid.toml"], capture_output=True, text=True, cwd=folder, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return re.search(rf"^{program}: 8 steps of 16\^3 cells .* checksum ([0-9a-f]{{16}})$", done.stdout, re.MULTILINE)[1]
-
-
-def test_hydropad_has_the_same_physics_however_it_is_mapped(hydropad):
-    """Plain, mapped, and mapped with groups of adaptive size: bitwise, for real and in simulation."""
-    simulate = [PROGRAM, "simulate", "-p", SUITE / "platform.toml", "--execute", "--"]
-    programs = ("plain", "mapped", "adaptive")
-    sums = [physics(hydropad, program, *before) for before in ([], simulate) for program in programs]
-    assert len(set(sums)) == 1, sums
-
-
-def test_a_mapped_hydropad_keeps_its_data_off_a_slow_client(hydropad):
-    """Virtual seconds on a grid with a client far away."""
-
-    def simulated(program):
-        command = [PROGRAM, "simulate", "-p", "sites.toml", "--execute", "--", hydropad / program, "grid.toml"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=hydropad, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return float(re.search(r"^simulated ([\d.]+) s$", done.stdout + done.stderr, re.MULTILINE)[1])
-
-    assert simulated("mapped") < simulated("adaptive") < simulated("plain")
-
-
-def test_hydropad_kernels_are_right(hydropad):
-    subprocess.run([hydropad / "check"], check=True, cwd=hydropad, timeout=300)
-
-
-@pytest.mark.parametrize("name", SAYS)
-def test_examples_say_what_their_page_says(examples, name):
-    program = compile_c([EXAMPLES / f"{name}.c"], examples / name, "-std=c99")
-    arguments, expected = SAYS[name]
-    done = subprocess.run([program, "grid.toml", *arguments], capture_output=True, text=True, cwd=examples, timeout=300)
-    assert done.returncode == 0 and re.fullmatch(expected, done.stdout.strip()), done.stdout + done.stderr
-    if name == "files":
-        told = [line for line in (examples / "functions.c").read_text().splitlines() if "double" in line]
-        assert (examples / "hits.txt").read_text().splitlines() == told
-
-
-def test_a_program_with_remote_data_runs_unchanged_in_simulation(examples):
-    program = compile_c([EXAMPLES / "remote.c"], examples / "simulated", "-std=c99")
-    simulate = [PROGRAM, "simulate", "-p", SUITE / "platform.toml", "--execute", "--"]
-    done = subprocess.run([*simulate, program, "grid.toml"], capture_output=True, text=True, cwd=examples, timeout=300)
-    assert done.returncode == 0 and "info 0, mean 24.75" in done.stdout, done.stdout + done.stderr

@@ -1,7 +1,6 @@
 """Shared data in C: the examples after OmniRPC and OmniStorage, functions that put and get, and parts of a grid that are not there."""
 
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -10,28 +9,12 @@ import time
 import gridloom as gl
 import numpy as np
 import pytest
+from c_library import CAPI, LIBRARY, ROOT, compile_c, needs_cc, the_library  # noqa: F401 (a fixture)
 from parts import PROGRAM, address_in, parts
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples" / "omnirpc"
-CAPI = ROOT / "target" / "capi"
-LIBRARY = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler 'cc'")
-
-
-@pytest.fixture(autouse=True)
-def the_program(monkeypatch, tmp_path):
-    if not (CAPI / "include" / "omst.h").exists():
-        pytest.fail(f"there is no library in {CAPI}; build it with 'make capi'", pytrace=False)
-    monkeypatch.setenv("GRIDLOOM_PROGRAM", PROGRAM)
-    monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
-
-
-def compile_c(source, target, *more, compiler="cc"):
-    warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-O1"]
-    subprocess.run([compiler, *warnings, *more, source, "-o", target, *LIBRARY], check=True)
-    return target
+pytestmark = needs_cc
 
 
 def run(program, *arguments, **environment):
@@ -63,7 +46,7 @@ def serve(start, address, *what, name="s0", slots=2):
 @pytest.mark.parametrize("name", ["array", "broadcast"])
 def test_the_examples(tmp_path, name):
     """With a grid of their own."""
-    program = compile_c(EXAMPLES / f"{name}.c", tmp_path / name, "-std=c99")
+    program = compile_c([EXAMPLES / f"{name}.c"], tmp_path / name, "-std=c99")
     done = run(program, GRIDLOOM_GRPC_CONFIG=str(EXAMPLES / f"{name}.toml"))
     assert (done.returncode, done.stdout) == (0, "8 calls: 139998600000\n"), done.stderr
 
@@ -72,7 +55,7 @@ def test_the_examples_leave_nothing_on_a_grid_that_goes_on(tmp_path, start, agen
     """And the hint takes the data to all servers."""
     for number in range(2):
         serve(start, agent[1], EXAMPLES / "array.idl", name=f"a{number}")
-    array = compile_c(EXAMPLES / "array.c", tmp_path / "array", "-std=c99")
+    array = compile_c([EXAMPLES / "array.c"], tmp_path / "array", "-std=c99")
     for _ in range(2):
         assert run(array, GRIDLOOM_AGENT=agent[1]).returncode == 0
     with gl.connect(agent[1]) as grid:
@@ -83,7 +66,7 @@ def test_the_page_on_shared_data(tmp_path):
     page = (ROOT / "docs" / "shared-data.md").read_text()
     (tmp_path / "page.c").write_text(re.search(r"```c\n(#include.*?)```", page, re.DOTALL)[1])
     # Its own grid offers linear algebra.
-    page = compile_c(tmp_path / "page.c", tmp_path / "page")
+    page = compile_c([tmp_path / "page.c"], tmp_path / "page")
     assert run(page, GRIDLOOM_BLAS=gl.blas_library() or "").stdout == "5\n"
 
 
@@ -106,7 +89,7 @@ def test_what_hints_change(tmp_path, start, agent):
     for number in range(3):
         serve(start, agent[1], "--no-functions", name=f"s{number}")
     (tmp_path / "hints.c").write_text(HINTS)
-    program = compile_c(tmp_path / "hints.c", tmp_path / "hints", "-std=c99")
+    program = compile_c([tmp_path / "hints.c"], tmp_path / "hints", "-std=c99")
     assert run(program, GRIDLOOM_AGENT=agent[1]).returncode == 0
     with gl.connect(agent[1]) as grid:
         copies = {one.name: len(one.servers) for one in grid.names()}
@@ -115,7 +98,7 @@ def test_what_hints_change(tmp_path, start, agent):
 
 def test_what_hints_change_takes_virtual_time(tmp_path):
     (tmp_path / "hints.c").write_text(HINTS)
-    program = compile_c(tmp_path / "hints.c", tmp_path / "hints", "-std=c99")
+    program = compile_c([tmp_path / "hints.c"], tmp_path / "hints", "-std=c99")
     done = run(PROGRAM, "simulate", "-p", ROOT / "examples" / "two-sites.toml", "--", program)
     assert done.returncode == 0, done.stderr
     seconds = float(re.search(r"^simulated ([\d.]+) s$", done.stdout, re.MULTILINE)[1])
@@ -125,7 +108,7 @@ def test_what_hints_change_takes_virtual_time(tmp_path):
 
 def test_a_grid_that_is_not_there_ends_the_program(tmp_path):
     (tmp_path / "hints.c").write_text(HINTS)
-    program = compile_c(tmp_path / "hints.c", tmp_path / "hints", "-std=c99")
+    program = compile_c([tmp_path / "hints.c"], tmp_path / "hints", "-std=c99")
     done = run(program, GRIDLOOM_AGENT="127.0.0.1:1")
     assert done.returncode == 1 and done.stderr.startswith("OmniRpcInit: GRPC_"), done.stderr
     assert "127.0.0.1:1" in done.stderr
@@ -270,7 +253,7 @@ def test_functions_get_several_at_the_same_time(start, agent, inside):
 
 def test_durable_data_of_functions_and_programs_are_there_again(tmp_path, start, agent, inside):
     (tmp_path / "durable.c").write_text(DURABLE)
-    program = compile_c(tmp_path / "durable.c", tmp_path / "durable", "-std=c99")
+    program = compile_c([tmp_path / "durable.c"], tmp_path / "durable", "-std=c99")
     disk = ["--durable", tmp_path / "disk"]
     server, _ = serve(start, agent[1], inside, *disk)
     with gl.connect(agent[1]) as grid:
@@ -356,7 +339,7 @@ int main(void) {
 def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
     """One that is linked with libgridloom; an object that is compiled apart; a body in C++; a method of an object."""
     (tmp_path / "beside.c").write_text(BESIDE)
-    compile_c(tmp_path / "beside.c", tmp_path / "libbeside.so", "-shared", "-fPIC")
+    compile_c([tmp_path / "beside.c"], tmp_path / "libbeside.so", "-shared", "-fPIC")
     subprocess.run(["cc", "-c", "-fPIC", f"-I{CAPI}/include", tmp_path / "beside.c", "-o", tmp_path / "beside.o"], check=True)
     # Another name, so that both may be there.
     subprocess.run(["objcopy", "--redefine-sym", "beside=apart", tmp_path / "beside.o"], check=True)
@@ -387,7 +370,7 @@ def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
         grid.put("seven", 7.0)
         assert [grid.function(name)("seven") for name in functions] == [7] * len(functions)
         (tmp_path / "object.c").write_text(OBJECT)
-        done = run(compile_c(tmp_path / "object.c", tmp_path / "object"), GRIDLOOM_AGENT=agent[1])
+        done = run(compile_c([tmp_path / "object.c"], tmp_path / "object"), GRIDLOOM_AGENT=agent[1])
         assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
 
 
@@ -448,7 +431,7 @@ def test_a_module_is_initialised_in_each_process(tmp_path, start, agent):
     (tmp_path / "keeps.idl").write_text(MODULE)
     (tmp_path / "modules.c").write_text(MODULES)
     serve(start, agent[1], tmp_path / "keeps.idl", slots=1)
-    program = compile_c(tmp_path / "modules.c", tmp_path / "modules")
+    program = compile_c([tmp_path / "modules.c"], tmp_path / "modules")
     environment = {**os.environ, "GRIDLOOM_AGENT": agent[1]}
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as running:
         said = [running.stdout.readline() for _ in range(5)]
@@ -531,7 +514,7 @@ int main(void) {
 def test_an_agent_that_is_gone_is_told(tmp_path, start, agent):
     serve(start, agent[1], "--no-functions")
     (tmp_path / "gone.c").write_text(GONE)
-    program = compile_c(tmp_path / "gone.c", tmp_path / "gone")
+    program = compile_c([tmp_path / "gone.c"], tmp_path / "gone")
     environment = {**os.environ, "GRIDLOOM_AGENT": agent[1]}
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stdout.readline() == "put\n"
