@@ -219,6 +219,18 @@ impl Block {
         }
     }
 
+    /// Takes in the edges of this step that came before the rim was sent.
+    fn take_early(&mut self) {
+        let progress = &mut self.progress;
+        progress.there = 0;
+        for (edges, early) in progress.edges.iter_mut().zip(&mut progress.early) {
+            if let Some(cells) = early.take() {
+                *edges = cells;
+                progress.there += 1;
+            }
+        }
+    }
+
     /// Computes while the edges of a step are there.
     fn go_on(&mut self, cx: &mut Context<'_, Block>) {
         let (steps, neighbours) = (self.options.steps, self.neighbours().count());
@@ -240,15 +252,8 @@ impl Block {
                     .contribute(Contribution::barrier(), Callback::to(cx.array().at((0, 0))).tagged(AT_CHECKPOINT));
             }
             self.send_rim(cx);
-            let progress = &mut self.progress;
-            progress.there = 0;
-            for (edges, early) in progress.edges.iter_mut().zip(&mut progress.early) {
-                if let Some(cells) = early.take() {
-                    *edges = cells;
-                    progress.there += 1;
-                }
-            }
-            if self.options.move_every > 0 && progress.step.is_multiple_of(self.options.move_every) {
+            self.take_early();
+            if self.options.move_every > 0 && self.progress.step.is_multiple_of(self.options.move_every) {
                 cx.migrate_to(Pe((cx.element().0 + 1) % cx.elements().count()));
             }
         }
@@ -273,7 +278,8 @@ impl Chare for Block {
                 self.progress.edges = self.mesh.nothing_outside();
                 cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
             }
-            Ask::Edge { step, side, cells } if step == self.progress.step => {
+            // The rim goes out in the memory of the edges before, so what comes sooner stays apart.
+            Ask::Edge { step, side, cells } if step == self.progress.step && self.progress.is_ready => {
                 self.progress.edges[usize::from(side)] = cells;
                 self.progress.there += 1;
                 self.go_on(cx);
@@ -291,6 +297,7 @@ impl Chare for Block {
         }
         self.progress.is_ready = true;
         self.send_rim(cx);
+        self.take_early();
         self.go_on(cx);
     }
 }
