@@ -10,6 +10,7 @@
     python bench/chares.py placement                   # simulated: each placement on two sites of eight elements
     python bench/chares.py sweep                       # simulated, 2 to 64 processors
     python bench/chares.py memory [--rounds 3]         # a mesh larger than what one element may have
+    python bench/chares.py box-simulated --box DIR     # the same on two sites, 2 and 16 elements
     python bench/chares.py box --box DIR [--rounds 3]  # forces in a real box, with its files: see examples/leanmd/box.py
 
 A round runs every case in turn. Each run has the serial loop beside it, in the same process.
@@ -70,7 +71,7 @@ def run(command):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{command}: {done.stderr}")
-    found = re.search(r"([\d.]+) ms a step", done.stdout)
+    found = re.search(r"([\d.]+) m?s a step", done.stdout)
     serial = re.search(r"serial: ([\d.]+) ms", done.stdout)
     return float(found[1]), float(serial[1]) if serial else None
 
@@ -83,12 +84,17 @@ def real(elements, chares, steps, *options):
 
 def simulated(elements, chares, steps, latency_ms, cell_ns, balance="none", skew=1, placement="blocks", bandwidth="10Gbps"):
     """Milliseconds a step in virtual time."""
+    program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns, "--skew", skew, "--placement", placement]
+    return in_simulation(elements, latency_ms, program, balance, bandwidth)
+
+
+def in_simulation(elements, latency_ms, program, balance="none", bandwidth="10Gbps"):
+    """The same, of a program on two sites."""
     with tempfile.TemporaryDirectory() as folder:
         platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
         platform.write_text(PLATFORM.format(half=elements // 2, latency=latency_ms * 1000, bandwidth=bandwidth))
         made = [GRIDLOOM, "chares", "deployment", "-p", platform, "--balance", balance]
         deployment.write_text(subprocess.run(made, check=True, capture_output=True, text=True).stdout)
-        program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns, "--skew", skew, "--placement", placement]
         return run([GRIDLOOM, "simulate", "-p", platform, "-d", deployment, "--", *program])[0]
 
 
@@ -331,22 +337,34 @@ def memory(rounds):
 BOX_LATENCIES_MS = (0, 8, 32, 64, 128, 256)
 
 
+#: Elements, and one way in simulation, ms. A step takes 0.70 s on two elements of 1 Gflop/s.
+BOX_SIMULATED = {2: (0, 32, 128, 256, 384, 512), 16: (0, 8, 32, 64, 128)}
+
+
+def box_program(files, *options):
+    positions, topology = files / "dhfr_pme.gro", files / "dhfr_pme.top"
+    return [sys.executable, ROOT / "examples" / "leanmd" / "box.py", "--gro", positions, "--top", topology, *options]
+
+
+def box_simulated(files):
+    """Seconds a step."""
+    found = {}
+    for elements, latencies in BOX_SIMULATED.items():
+        for ms in latencies:
+            found[f"{elements}, {ms}"] = in_simulation(elements, ms, box_program(files, "--steps", 12))
+            print(f"{elements} elements, {ms} ms: {found[f'{elements}, {ms}']:.3f} s a step", flush=True)
+    return found
+
+
 def box(rounds, files):
     """Forces in a real box: one element, two, and two at two sites. Seconds a step, with those of the serial loop in the same process."""
     cases = [(1, None), (2, None), *((2, ms) for ms in BOX_LATENCIES_MS)]
     found = {case: [] for case in cases}
-    program = [
-        sys.executable,
-        ROOT / "examples" / "leanmd" / "box.py",
-        "--gro",
-        files / "dhfr_pme.gro",
-        "--top",
-        files / "dhfr_pme.top",
-    ]
+    program = box_program(files, "--steps", 6, "--check")
     for _ in range(rounds):
         for elements, ms in cases:
             sites = [] if ms is None else ["--sites", 2, "--latency", f"{ms}ms"]
-            command = [GRIDLOOM, "chares", "run", "-n", elements, *sites, "--", *program, "--steps", 6, "--check"]
+            command = [GRIDLOOM, "chares", "run", "-n", elements, *sites, "--", *program]
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
             found[elements, ms].append(
                 [float(re.search(pattern, done)[1]) for pattern in (r"cells: ([\d.]+) s", r"serial: ([\d.]+) s")]
@@ -392,14 +410,15 @@ def main():
             "sweep",
             "memory",
             "box",
+            "box-simulated",
         ],
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--box", type=pathlib.Path, help="folder of dhfr_pme.gro and dhfr_pme.top")
     options = parser.parse_args()
-    if options.part == "box" and options.box is None:
-        parser.error("box needs --box DIR")
+    if options.part.startswith("box") and options.box is None:
+        parser.error(f"{options.part} needs --box DIR")
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
     subprocess.run(cargo, check=True, cwd=ROOT)
     parts = {
@@ -411,7 +430,7 @@ def main():
         "balance": balance,
     }
     parts |= {"memory": memory, "numpy": numpy, "box": lambda rounds: box(rounds, options.box)}
-    simulations = {"placement": placement, "sweep": sweep}
+    simulations = {"placement": placement, "sweep": sweep, "box-simulated": lambda: box_simulated(options.box)}
     found = simulations[options.part]() if options.part in simulations else parts[options.part](options.rounds)
     if options.json:
         options.json.write_text(json.dumps(found))

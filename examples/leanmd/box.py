@@ -26,8 +26,9 @@ from gridloom import chares
 COULOMB = 332.0636
 #: Where the second cell of a pair is: half of the 26 around the first.
 NEIGHBOURS = [by for by in itertools.product((-1, 0, 1), repeat=3) if by > (0, 0, 0)]
-#: Floating-point operations of two sites whose distance is looked at, and of two within the cutoff beside. They count in simulation.
-LOOKED_AT, ACTING = 12, 60
+#: Floating-point operations of two sites whose distance is looked at, and of two within the cutoff beside; and of a force that is added to a
+#: site's. They count in simulation, and what takes no others has one.
+LOOKED_AT, ACTING, ADDED = 12, 60, 3
 OWN_PAIRS = 1 + len(NEIGHBOURS)
 PAIRS = OWN_PAIRS + len(NEIGHBOURS)
 #: On which of so many elements the first cell's chares are, then the second's, of so many cells.
@@ -161,6 +162,7 @@ class Cell(chares.Chare):
             for _ in range(PAIRS):
                 pair, force = await self.forces.receive(step)
                 came[pair] = force
+                chares.compute(ADDED * len(force))
             total = in_order(came)
         self.contribute(total, "gather", self.array[0].done)
 
@@ -186,6 +188,7 @@ class Pair(chares.Chare):
         (self.first if is_first else self.second)[step] = at
         if self.number == 0:
             self.second[step] = at
+        chares.compute(1)
         if step in self.first and step in self.second:
             on_first, on_second, self.energies = self.box.forces(
                 self.cell, self.number, self.first.pop(step), self.second.pop(step)
