@@ -1,12 +1,14 @@
 //! `gridloom up`, `status`, `drain` and `down`, with a stub in place of `ssh`: its hosts are folders of this machine. The same with a real
 //! `sshd` is in `up_ssh`.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::bounds::{ends, output_of, until, until_so};
 use crate::support::{file, folder, gridloom, idl, library, process_ended, said, skipped, succeeds};
 
 const SECRET: &str = "handed over by a pipe";
@@ -56,7 +58,7 @@ impl Lab {
 
     /// The parts that `status` shows, by name, and its exit status.
     pub fn status(&self) -> (Value, i32) {
-        let output = self.command(&["status", "--json"]).output().unwrap();
+        let output = output_of(&mut self.command(&["status", "--json"]));
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
         let parts = shown["hosts"].as_array().unwrap().iter().flat_map(|host| host["parts"].as_array().unwrap());
         let parts = parts.map(|part| (part["part"].as_str().unwrap().to_string(), part.clone())).collect();
@@ -65,7 +67,7 @@ impl Lab {
 
     /// The lines of JSON that a command prints, and its exit status.
     pub fn json(&self, mut command: Command) -> (Vec<Value>, i32) {
-        let output = command.arg("--json").output().unwrap();
+        let output = output_of(command.arg("--json"));
         let text = String::from_utf8(output.stdout).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         (lines, output.status.code().unwrap())
@@ -212,16 +214,20 @@ Define hold(IN string pipe, OUT int *server) { FILE *end = fopen(pipe, "r"); if 
 Define server(OUT int *server) { *server = getppid(); }
 "#;
 
+/// Has calls of `hold` return.
+pub fn let_go(pipe: &Path) {
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap();
+    until_so("a call holds the pipe", || File::options().write(true).custom_flags(flags).open(pipe).is_ok());
+}
+
 /// The server that runs a call, once one does.
 fn holder(lab: &Lab, agent: &str) -> String {
-    loop {
+    until("a call runs", || {
         let shown = succeeds(lab.command(&["calls", "--agent", agent, "--json"]));
         let shown: Value = serde_json::from_str(&shown).unwrap();
-        let running = shown["calls"].as_array().unwrap().iter().find(|call| call["stage"] == "running");
-        if let Some(call) = running {
-            return call["server"].as_str().unwrap().to_string();
-        }
-    }
+        let running = shown["calls"].as_array().unwrap().iter().find(|call| call["stage"] == "running")?;
+        Some(running["server"].as_str().unwrap().to_string())
+    })
 }
 
 #[test]
@@ -243,12 +249,13 @@ fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
     assert_eq!((code, &parts[&part]["state"], &parts[other]["state"]), (3, &json!("drains"), &json!("runs")));
     // The agent tells its clients a little later; each program asks it anew.
     let elsewhere = pid(&before[other]);
-    while succeeds(call(&["drain/server"])) != format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n") {}
+    let is_elsewhere = || succeeds(call(&["drain/server"])) == format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n");
+    until_so("calls go to the other server", is_elsewhere);
     for _ in 0..5 {
         assert_eq!(succeeds(call(&["drain/server"])), format!("{{\"results\":{{\"server\":{elsewhere}}}}}\n"));
     }
-    drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
-    let held = String::from_utf8(held.wait_with_output().unwrap().stdout).unwrap();
+    let_go(&pipe);
+    let held = String::from_utf8(ends("the call that was held", held).stdout).unwrap();
     assert_eq!(held, format!("{{\"results\":{{\"server\":{}}}}}\n", pid(&before[&part])));
     assert_eq!(succeeds(lab.command(&["drain", &holder])), format!("{holder}: ended {part}\n"));
     process_ended(pid(&before[&part]));
@@ -269,16 +276,16 @@ fn a_server_that_was_started_again_while_another_drains_is_not_forgotten() {
     let pipe = lab.folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut held = lab.command(&["call", "--agent", &agent, "drain/hold", path(&pipe)]);
-    let mut held = held.stdout(Stdio::null()).spawn().unwrap();
+    let held = held.stdout(Stdio::null()).spawn().unwrap();
     let (part, other) = if holder(&lab, &agent) == "a" { ("server-a", "server-b") } else { ("server-b", "server-a") };
-    let mut drain = lab.command(&["drain", "a", "b"]).stdout(Stdio::null()).spawn().unwrap();
-    while lab.status().0[other]["state"] != "ended" {}
+    let drain = lab.command(&["drain", "a", "b"]).stdout(Stdio::null()).spawn().unwrap();
+    until_so("the server that has no call ends", || lab.status().0[other]["state"] == "ended");
     let (lines, code) = lab.json(lab.up());
     let drains =
         |line: &Value| line["error"].as_str().is_some_and(|why| why.contains("start it again when it has ended"));
     assert!(code == 3 && lines.iter().any(drains), "{lines:?}");
-    drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
-    assert!(held.wait().unwrap().success() && drain.wait().unwrap().success());
+    let_go(&pipe);
+    assert!(ends("the call that was held", held).status.success() && ends("drain", drain).status.success());
     let (parts, code) = lab.status();
     assert_eq!((code, &parts[other]["state"], &parts[part]), (0, &json!("runs"), &Value::Null), "{parts}");
 }
@@ -360,7 +367,7 @@ fn an_agent_that_starts_again_is_where_it_was() {
     succeeds(lab.up());
     assert_eq!(succeeds(lab.command(&["status", "--agent"])), agent);
     // The servers connect to it again.
-    while lab.status().1 != 0 {}
+    until_so("all parts run and are registered", || lab.status().1 == 0);
     let (after, _) = lab.status();
     assert_eq!((&after["server-a"], &after["server-b"]), (&before["server-a"], &before["server-b"]));
 }

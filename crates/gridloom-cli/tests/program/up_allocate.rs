@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::up::{Lab, pid};
 use super::up_slurm::{Slurm, up};
+use crate::support::bounds::{Bound, WITHIN, ends, output_of, until_so};
 use crate::support::{process_ended, said, succeeds};
 
 /// A user with a file that asks for that.
@@ -19,15 +19,9 @@ fn lab(slurm: &Slurm, name: &str, sbatch: &str) -> Lab {
     lab
 }
 
-/// Jobs end within.
-const ENDED_WITHIN: Duration = Duration::from_secs(120);
-
 /// Until no more jobs than that wait or run.
 fn wait_for_jobs(slurm: &Slurm, most: usize) {
-    let until = Instant::now() + ENDED_WITHIN;
-    while jobs(slurm).lines().count() > most {
-        assert!(Instant::now() < until, "jobs do not end: {}", jobs(slurm));
-    }
+    until_so(&format!("no more than {most} jobs wait or run"), || jobs(slurm).lines().count() <= most);
 }
 
 /// Numbers and states of the jobs that wait or run.
@@ -53,7 +47,7 @@ fn an_allocation_is_asked_for_and_given_back() {
     succeeds(up(&lab, &[]));
     assert_eq!((lab.status(), jobs(&slurm)), ((parts.clone(), 0), running.clone()));
     let job = running.trim().strip_suffix(" RUNNING").unwrap_or_else(|| panic!("{running}"));
-    let output = lab.command(&["down"]).output().unwrap();
+    let output = output_of(&mut lab.command(&["down"]));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(errors, format!("gridloom: the job {job} of Slurm has ended\n"));
     for part in ["agent", "server-n1", "server-n2"] {
@@ -94,13 +88,15 @@ fn a_job_waits_for_nodes_that_are_down() {
     let lab = lab(&slurm, "down", "--nodes=2 --time=60");
     let mut command = up(&lab, &["--json"]);
     let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let bound = Bound::of(&waiting);
     let errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
     let waits = errors
         .filter(|line| line.contains(" waits since "))
         .find(|line| line.contains("DOWN") || line.ends_with("NodeLimit"));
-    assert!(waits.is_some(), "Slurm has never said so");
+    assert!(waits.is_some(), "Slurm has not said within {} s that nodes are down", WITHIN.as_secs());
+    drop(bound);
     set("RESUME");
-    assert!(waiting.wait().unwrap().success());
+    assert!(ends("'up' starts on the nodes once they are there", waiting).status.success());
     assert_eq!(lab.status().1, 0);
 }
 
@@ -134,6 +130,7 @@ fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
     wait_for_jobs(&slurm, 1);
     let mut command = up(&lab, &["--json"]);
     let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _bound = Bound::of(&waiting);
     let mut errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
     let taken = errors.next().unwrap();
     assert!(taken.contains("run 'gridloom down grid'"), "{taken}");

@@ -1,13 +1,14 @@
 //! The folder of a program goes to hosts with `gridloom up`: with a stub in place of `ssh`, with a real `sshd`, and in Slurm. What Python finds
 //! in it is tested with the package.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 use super::up::{HEAD, Lab, host, pid};
 use super::{up_slurm, up_ssh};
+use crate::support::bounds::output_of;
 use crate::support::{process_ended, said, succeeds};
 
 /// `found` says whether Python would find that file, `version` which folder the server has.
@@ -79,7 +80,7 @@ fn a_folder_goes_to_hosts_that_have_no_copy_and_servers_use_it() {
     let of_json = |code: &Value| [&code["hash"], &code["sent_to"], &code["held_by"]].map(Value::clone);
     assert_eq!(of_json(held), [first["hash"].clone(), json!([]), json!(["a", "b"])]);
     write_folder(&lab, 2);
-    let output = lab.up().output().unwrap();
+    let output = output_of(&mut lab.up());
     let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(text.contains("; sent to a, b\n  large.txt: 19.53 KiB (20000 bytes)\n"), "{text}");
     for server in ["a", "b"] {
@@ -106,12 +107,25 @@ fn copies_are_bounded_and_that_of_a_server_stays() {
     let home = lab.folder.join("hosts/a");
     for version in 1..8 {
         write_folder(&lab, version);
-        assert!(lab.up().output().unwrap().status.success());
+        assert!(output_of(&mut lab.up()).status.success());
     }
     // That of the server, the last one, and four between them.
     assert_eq!(copies(&home), 6);
     let first = lab.status().0["server-a"]["code"].as_str().unwrap().to_string();
     assert!(home.join(".cache/gridloom/code").join(first).join("package/one.py").exists());
+}
+
+/// Where that lab's host `a` keeps its copies.
+fn folder_of_copies(lab: &Lab) -> PathBuf {
+    lab.folder.join("hosts/a/.cache/gridloom/code")
+}
+
+/// A copy as it was sent, but for what Python leaves there.
+fn is_whole(copy: &Path) -> bool {
+    let text = |file: &str| std::fs::read_to_string(copy.join(file)).unwrap_or_default();
+    text("sent.idl").contains("Define version")
+        && text("package/one.py") == "one = 1\n"
+        && !copy.join("package/two.py").exists()
 }
 
 #[test]
@@ -120,24 +134,71 @@ fn a_copy_that_is_damaged_is_replaced() {
     write_folder(&lab, 1);
     let (lines, _) = lab.json(lab.up());
     let home = lab.folder.join("hosts/a");
-    let copy = home.join(".cache/gridloom/code").join(code_of(&lines)["hash"].as_str().unwrap());
-    for damage in [
-        |copy: &Path| std::fs::write(copy.join("sent.idl"), "").unwrap(),
-        |copy: &Path| {
-            std::fs::remove_file(copy.join("package/one.py")).unwrap();
+    let copy = folder_of_copies(&lab).join(code_of(&lines)["hash"].as_str().unwrap());
+    let damages: [fn(&Path); 4] = [
+        |copy| std::fs::write(copy.join("sent.idl"), "").unwrap(),
+        |copy| std::fs::remove_file(copy.join("package/one.py")).unwrap(),
+        |copy| std::fs::write(copy.join("package/two.py"), "two = 2\n").unwrap(),
+        |copy| {
+            std::fs::remove_dir_all(copy).unwrap();
+            std::fs::write(copy, "no folder").unwrap();
         },
-    ] {
+    ];
+    for damage in damages {
+        succeeds(lab.command(&["down"]));
         damage(&copy);
         let (lines, code) = lab.json(lab.up());
         assert_eq!((code, &code_of(&lines)["sent_to"]), (0, &json!(["a"])), "{lines:?}");
-        assert!(copy.join("package/one.py").exists());
-        assert!(std::fs::read_to_string(copy.join("sent.idl")).unwrap().contains("Define version"));
+        assert!(is_whole(&copy) && copies(&home) == 1);
     }
     // What Python leaves there is no damage.
     std::fs::create_dir_all(copy.join("package/__pycache__")).unwrap();
     std::fs::write(copy.join("package/__pycache__/one.cpython-311.pyc"), "").unwrap();
     let (lines, _) = lab.json(lab.up());
     assert_eq!((&code_of(&lines)["held_by"], copies(&home)), (&json!(["a"]), 1));
+}
+
+#[test]
+fn a_damaged_copy_that_a_server_uses_stays_and_gets_another_beside_it() {
+    let lab = Lab::new("code-beside", &[host("head", HEAD), host("a", SERVER)].concat());
+    write_folder(&lab, 1);
+    let (lines, _) = lab.json(lab.up());
+    let agent = lines.last().unwrap()["agent"].as_str().unwrap().to_string();
+    let hash = code_of(&lines)["hash"].clone();
+    let first = folder_of_copies(&lab).join(hash.as_str().unwrap());
+    let second = first.with_file_name(format!("{}.2", hash.as_str().unwrap()));
+    std::fs::remove_file(first.join("package/one.py")).unwrap();
+    let found = |one: &str| {
+        assert_eq!(
+            call(&lab, &agent, &["sent/found", "package/one.py"]),
+            format!("{{\"results\":{{\"found\":{one}}}}}\n")
+        )
+    };
+    for sent in [json!(["a"]), json!([])] {
+        let mut up = lab.up();
+        let output = output_of(up.arg("--json"));
+        let lines: Vec<Value> =
+            String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(code_of(&lines)["sent_to"], sent);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains("'server-a' runs on with a copy of the folder of code that was changed there: --restart"),
+            "{said}"
+        );
+        assert!(!is_whole(&first) && is_whole(&second));
+        found("0");
+    }
+    let mut restart = lab.up();
+    restart.arg("--restart");
+    let (lines, code) = lab.json(restart);
+    assert_eq!((code, &code_of(&lines)["held_by"]), (0, &json!(["a"])), "{lines:?}");
+    found("1");
+    assert_eq!(lab.status().0["server-a"]["code"], hash);
+    // The first one is in nobody's way, and its name is free again.
+    std::fs::write(second.join("package/two.py"), "two = 2\n").unwrap();
+    let (lines, _) = lab.json(lab.up());
+    assert_eq!(code_of(&lines)["sent_to"], json!(["a"]));
+    assert!(is_whole(&first) && !is_whole(&second));
 }
 
 /// What tells other hosts with the same home folder that a server uses a copy.
@@ -168,7 +229,7 @@ fn what_gitignore_leaves_out_is_named_and_no_server_serves_it() {
     let (code, why) = said(lab.up());
     assert!(code == 1 && why.contains("serve names 'sent.idl'") && why.contains("is not sent"), "{why}");
     std::fs::write(lab.folder.join("program/.gridloomignore"), "!sent.idl\n").unwrap();
-    let output = lab.up().output().unwrap();
+    let output = output_of(&mut lab.up());
     assert!(output.status.success());
     std::fs::write(&ignored, "*.idl\nlarge.txt\npackage/\n").unwrap();
     let text = succeeds(lab.up());

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::up::{HEAD, Lab, host, path, pid};
+use crate::support::bounds::output_of;
 use crate::support::succeeds;
 
 /// A file that says what a Python says.
@@ -40,7 +41,7 @@ fn other_versions_on_hosts_are_told_with_host_value_and_remedy() {
     let lab = lab("skew");
     write_python(&venv(&lab, "a"), "3.10.2", &packages("1.26.4"));
     write_python(&venv(&lab, "b"), "3.12.9", &packages("2.3.1"));
-    let output = lab.up().output().unwrap();
+    let output = output_of(&mut lab.up());
     let errors = String::from_utf8(output.stderr).unwrap();
     let python = venv(&lab, "a");
     for told in [

@@ -6,11 +6,12 @@ use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::up::{Lab, path, pid};
+use super::up::{Lab, let_go, path, pid};
+use crate::support::bounds::{WITHIN, ends, output_of, until, until_so};
 use crate::support::{file, process_ended, said, skipped, succeeds};
 
 /// Slurm with the nodes `n1` and `n2`.
@@ -30,7 +31,11 @@ impl Drop for Slurm {
         for job in jobs().lines() {
             let _ = self.command("scancel", &[job]).output();
         }
-        while !jobs().is_empty() {}
+        // Nothing fails here: another panic may be on its way.
+        let end = Instant::now() + WITHIN;
+        while !jobs().is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         for daemon in self.daemons.iter_mut().rev() {
             let _ = daemon.kill();
             let _ = daemon.wait();
@@ -90,7 +95,7 @@ impl Slurm {
         let folder = std::env::temp_dir().join(format!("gridloom-slurm-{}-{}", std::process::id(), free_port()));
         std::fs::create_dir_all(folder.join("state")).unwrap();
         let mut slurm = Slurm { folder: folder.clone(), daemons: Vec::new() };
-        let (host, user) = (output_of("hostname", &[]), output_of("id", &["-un"]));
+        let (host, user) = (printed_by("hostname", &[]), printed_by("id", &["-un"]));
         let mut settings = SETTINGS.replace("FOLDER", path(&folder)).replace("HOST", &host);
         settings = settings.replace("=USER", &format!("={user}")).replace("=PORT", &format!("={}", free_port()));
         for node in ["n1", "n2"] {
@@ -112,7 +117,7 @@ impl Slurm {
             slurm.run(&slurmd, &["-D", "-N", node]);
         }
         slurm.wait(|slurm| {
-            let shown = slurm.command("sinfo", &["--noheader", "--Node", "--format=%T"]).output().unwrap();
+            let shown = output_of(&mut slurm.command("sinfo", &["--noheader", "--Node", "--format=%T"]));
             shown.stdout == b"idle\nidle\n"
         })?;
         Ok(slurm)
@@ -126,10 +131,11 @@ impl Slurm {
         self.daemons.push(command.spawn().unwrap());
     }
 
-    /// Until that is so; gives the logs if a daemon ends before.
+    /// Until that is so; gives the logs if a daemon ends before, or it takes too long.
     fn wait(&mut self, is_so: impl Fn(&Slurm) -> bool) -> Result<(), String> {
+        let end = Instant::now() + WITHIN;
         while !is_so(self) {
-            if self.daemons.iter_mut().any(|daemon| daemon.try_wait().unwrap().is_some()) {
+            if self.daemons.iter_mut().any(|daemon| daemon.try_wait().unwrap().is_some()) || Instant::now() > end {
                 let logs = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
                 let logs = logs.filter(|log| log.extension().is_some_and(|kind| kind == "log"));
                 let logs: Vec<String> = logs.map(|log| std::fs::read_to_string(log).unwrap()).collect();
@@ -152,7 +158,7 @@ impl Slurm {
 
     /// The number of a new allocation.
     pub fn allocate(&self, words: &[&str]) -> String {
-        let output = self.command("salloc", &[&["--no-shell"], words].concat()).output().unwrap();
+        let output = output_of(&mut self.command("salloc", &[&["--no-shell"], words].concat()));
         let said = String::from_utf8(output.stderr).unwrap();
         let job = said.lines().find_map(|line| line.strip_prefix("salloc: Granted job allocation "));
         job.unwrap_or_else(|| panic!("{said}")).to_string()
@@ -170,13 +176,13 @@ impl Slurm {
 
     /// Steps of a job, beside that of its script.
     fn steps(&self, job: &str) -> usize {
-        let shown = self.command("squeue", &["--noheader", "--steps", "--jobs", job, "--format=%i"]).output().unwrap();
+        let shown = output_of(&mut self.command("squeue", &["--noheader", "--steps", "--jobs", job, "--format=%i"]));
         let shown = String::from_utf8(shown.stdout).unwrap();
         shown.lines().filter(|step| !step.ends_with(".batch") && !step.ends_with(".extern")).count()
     }
 }
 
-fn output_of(program: &str, words: &[&str]) -> String {
+fn printed_by(program: &str, words: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(words);
     succeeds(command).trim().to_string()
@@ -216,7 +222,7 @@ fn the_nodes_of_an_allocation_become_a_grid_and_are_free_again() {
     for part in ["agent", "server-n1", "server-n2"] {
         process_ended(pid(&again[part]));
     }
-    while slurm.steps(&job) > 0 {}
+    until_so("the job has no steps any more", || slurm.steps(&job) == 0);
     drop(lab);
 }
 
@@ -243,8 +249,8 @@ fn a_script_has_a_grid_of_its_own_in_each_of_its_jobs() {
         command.arg(output(number)).arg(lab.folder.join("script")).stdout(Stdio::null()).spawn().unwrap()
     };
     let jobs = [1, 2].map(submit);
-    for (number, mut job) in (1..).zip(jobs) {
-        let is_well = job.wait().unwrap().success();
+    for (number, job) in (1..).zip(jobs) {
+        let is_well = ends("the script's job", job).status.success();
         let said = std::fs::read_to_string(output(number)).unwrap();
         assert!(is_well && said.contains("runs with 2 servers") && said.contains("y = [2.0,4.0]"), "{said}");
         assert!(said.contains("n1: ended agent, server-n1\nn2: ended server-n2\n"), "{said}");
@@ -263,9 +269,8 @@ fn servers_drain_before_their_allocation_ends() {
     succeeds(up(&lab, &["--job", &job, "--drain-before", "3585"]));
     let (parts, _) = lab.status();
     for part in ["server-n1", "server-n2"] {
-        while Path::new("/proc").join(pid(&parts[part]).to_string()).exists() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let process = Path::new("/proc").join(pid(&parts[part]).to_string());
+        until_so("servers drain and end before their allocation", || !process.exists());
     }
     let (after, code) = lab.status();
     assert_eq!((code, &after["server-n2"]["state"], &after["agent"]), (3, &json!("ended"), &parts["agent"]));
@@ -280,14 +285,13 @@ Define hold(IN string pipe, OUT int *server) { FILE *end = fopen(pipe, "r"); if 
 
 /// The server that runs a call, once one does that is not `other`.
 fn holder(lab: &Lab, agent: &str, other: &str) -> String {
-    loop {
+    until("a call runs", || {
         let shown = succeeds(lab.command(&["calls", "--agent", agent, "--json"]));
         let shown: Value = serde_json::from_str(&shown).unwrap();
         let mut servers = shown["calls"].as_array().unwrap().iter().filter(|call| call["stage"] == "running");
-        if let Some(server) = servers.find_map(|call| call["server"].as_str().filter(|server| *server != other)) {
-            return server.to_string();
-        }
-    }
+        let server = servers.find_map(|call| call["server"].as_str().filter(|server| *server != other))?;
+        Some(server.to_string())
+    })
 }
 
 #[test]
@@ -315,18 +319,17 @@ fn a_grid_grows_by_an_allocation_and_outlives_it() {
     succeeds(up(&lab, &["--job", &first, "--name", "mine"]));
     succeeds(slurm.command("scancel", &[&second]));
     // Perhaps the other server of that allocation first.
-    while holder(&lab, &agent, &lost) != "n1" {}
+    until_so("the call runs in the other allocation", || holder(&lab, &agent, &lost) == "n1");
     let why = format!("its allocation {second} has ended: CANCELLED");
-    let (mut parts, mut code) = lab.status();
-    while [&shared, "server-n2"].iter().any(|part| parts[part]["why"] != why) {
-        // It ends meanwhile.
-        (parts, code) = lab.status();
-    }
+    let (parts, code) = until("status says that the allocation has ended", || {
+        let (parts, code) = lab.status();
+        [&shared, "server-n2"].iter().all(|part| parts[part]["why"] == why).then_some((parts, code))
+    });
     for part in [&shared, "server-n2"] {
         assert_eq!((code, &parts[part]["state"], &parts[part]["why"]), (3, &json!("ended"), &json!(why)), "{parts}");
     }
-    drop(std::fs::OpenOptions::new().write(true).open(&pipe).unwrap());
-    let held = String::from_utf8(held.wait_with_output().unwrap().stdout).unwrap();
+    let_go(&pipe);
+    let held = String::from_utf8(ends("the call that was held", held).stdout).unwrap();
     assert_eq!(held, format!("{{\"results\":{{\"server\":{}}}}}\n", pid(&parts["server-n1"])));
     let (code, why) = said(up(&lab, &["--job", &second, "--name", "mine"]));
     assert!(code == 1 && why.contains(&format!("the allocation {second} has ended")), "{why}");

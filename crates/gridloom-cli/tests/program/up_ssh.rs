@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 
 use super::up::{Lab, path, pid};
+use crate::support::bounds::Bound;
 use crate::support::{process_ended, said, skipped, succeeds};
 
 /// A host: an `sshd` with a home folder of its own.
@@ -72,10 +73,12 @@ impl Sshd {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut seen = String::new();
+        let bound = Bound::of(&child);
         let is_up = log.by_ref().any(|line| {
             seen.push_str(&line);
             line.contains("Server listening")
         });
+        drop(bound);
         // It goes on to write its log.
         std::thread::spawn(move || log.for_each(drop));
         let sshd = Sshd { child, port };

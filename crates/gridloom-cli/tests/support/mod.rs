@@ -1,10 +1,14 @@
 //! Processes of the program: tests start them, wait for their output, and end them in any case.
 
+pub mod bounds;
+
 use std::io::{BufRead, BufReader, Lines, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bounds::output_of;
 
 const SECRET: &str = "of the tests";
 
@@ -41,7 +45,7 @@ pub fn has_testbeds(platform: &str) -> bool {
 
 /// Runs it to its end; what it printed.
 pub fn succeeds(mut command: Command) -> String {
-    let output = command.output().unwrap();
+    let output = output_of(&mut command);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {error}");
     String::from_utf8(output.stdout).unwrap()
@@ -49,7 +53,7 @@ pub fn succeeds(mut command: Command) -> String {
 
 /// Runs it to its end; its status and what it said on standard error. It printed nothing.
 pub fn said(mut command: impl std::borrow::BorrowMut<Command>) -> (i32, String) {
-    let output = command.borrow_mut().output().unwrap();
+    let output = output_of(command.borrow_mut());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }

@@ -142,9 +142,10 @@ impl Code {
     }
 }
 
-/// The hash of a copy as it is now: that of its name, unless it was changed.
-pub fn hash_of_copy(copy: &Path) -> Result<String> {
-    Ok(Code::pack(copy)?.hash)
+/// Whether a copy is as it was sent. What Python and tools leave there is never sent, and counts for nothing.
+pub fn is_whole(copy: &Path, hash: &str) -> bool {
+    // What is left out of a folder is not in a copy: it has come later.
+    Code::pack(copy).is_ok_and(|found| found.hash == hash && found.left_out.is_empty() && found.ignored.is_empty())
 }
 
 /// What would be sent of folders, each of which is looked through once.
@@ -178,9 +179,18 @@ impl Sent {
 /// Enough digits that no two folders have the same.
 const HASH_DIGITS: usize = 32;
 
-/// Whether that can be the name of a copy: it becomes part of a path.
-pub fn is_hash(text: &str) -> bool {
-    text.len() == HASH_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// Whether that can be the name of a copy, which becomes part of a path: a hash, and a number if there are several.
+pub fn is_copy(name: &str) -> bool {
+    let hash = hash_in(name);
+    let number = name[hash.len()..].strip_prefix('.').map(str::parse::<u32>);
+    hash.len() == HASH_DIGITS
+        && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && (hash == name || matches!(number, Some(Ok(number)) if name == format!("{hash}.{number}")))
+}
+
+/// The hash in the name of a copy.
+pub fn hash_in(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(hash, _)| hash)
 }
 
 /// The hash of an archive.
@@ -360,7 +370,13 @@ mod tests {
             left.sort_unstable();
             let [("broken", broken), ("link", "is a link to a folder")] = left[..] else { panic!("{left:?}") };
             assert!(broken.starts_with("is a link that leads nowhere (No such file"), "{broken}");
-            assert_eq!(hash_of_copy(folder).unwrap(), code.hash);
+            assert!(!is_whole(folder, &code.hash));
+            ["link", "broken"].map(|link| fs::remove_file(folder.join(link)).unwrap());
+            assert!(is_whole(folder, &code.hash));
+            fs::write(folder.join("more.py"), "").unwrap();
+            assert!(!is_whole(folder, &code.hash));
+            fs::write(folder.join(".gitignore"), "more.py").unwrap();
+            assert!(Code::pack(folder).unwrap().hash == code.hash && !is_whole(folder, &code.hash));
             let sent = Sent::default();
             assert!(sent.has(folder, "functions.py").unwrap() && sent.has(folder, "./package/data.txt").unwrap());
             assert!(!sent.has(folder, "--run-code").unwrap() && !sent.has(folder, "../functions.py").unwrap());
@@ -420,7 +436,15 @@ mod tests {
         let hash = with_folder("other", &files, |folder| {
             let same = Code::pack(folder).unwrap().hash;
             assert_eq!(same, one);
-            assert!(is_hash(&same) && !is_hash("../../../../../../../../etc/passwd"));
+            assert!(is_copy(&same) && is_copy(&format!("{same}.2")) && hash_in(&format!("{same}.2")) == same);
+            for name in [
+                "../../../../../../../../etc/passwd".into(),
+                format!("{same}.2/.."),
+                format!("{same}.+2"),
+                format!("{same}."),
+            ] {
+                assert!(!is_copy(&name), "{name}");
+            }
             let program = folder.join("a.py");
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
             let executable = Code::pack(folder).unwrap().hash;

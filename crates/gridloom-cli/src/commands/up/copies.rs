@@ -3,17 +3,19 @@
 //! ```text
 //!  $XDG_CACHE_HOME/gridloom/code/   ~/.cache without the variable; for this user only
 //!    HASH/                          a folder that was sent: whole, and never changed by Gridloom
-//!    .lock                          held while one is received: hosts may share this folder
+//!    HASH.2/                        another copy of the same folder: the first one was changed while a server used it
+//!    .lock                          held while one gets its place: hosts may share this folder
 //!    .part                          one that is being unpacked
-//!    .used-HASH                     locked by each server that uses the copy, also by one on another host
+//!    .used-HASH  .used-HASH.2       locked by each server that uses the copy, also by one on another host
 //! ```
 //!
 //! **Invariants:** a copy gets its name when it is whole, and when its bytes have the hash that it is named by. A copy with another content is
-//! replaced before a server starts with it. A copy that a server uses is not removed. Of the others, the last few stay.
+//! given to no server that starts: it is replaced, or, while a server uses it, stays as it is and gets another one beside it. A copy that a server
+//! uses is not removed. Of the others, the last few stay. No lock is held while the content of a copy is looked through.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,7 +23,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::code::{CODE_BYTES_MAX, hash_of, hash_of_copy, is_hash};
+use super::code::{CODE_BYTES_MAX, hash_in, hash_of, is_copy, is_whole};
 
 /// Copies that stay though no server uses them: the next grid may have the same folder.
 const KEPT: usize = 4;
@@ -30,66 +32,104 @@ const PROGRAMS_KEPT: usize = 2;
 /// Of the archive beside its files: headers, and what fills up blocks.
 const ARCHIVE_BYTES_MAX: u64 = 2 * CODE_BYTES_MAX;
 
-/// The copy of that hash, whether or not it is there.
-pub fn path(hash: &str) -> Result<PathBuf> {
-    ensure!(is_hash(hash), "'{hash}' is no hash of a folder");
-    Ok(folder()?.join(hash))
+/// The copy of that name, whether or not it is there.
+pub fn path(copy: &str) -> Result<PathBuf> {
+    ensure!(is_copy(copy), "'{copy}' is no name of a copy of a folder");
+    Ok(folder()?.join(copy))
 }
 
-/// Takes the folder of that hash, unless it is there; gives whether it was. `bytes` of an archive are in `input`. `used` are copies that
-/// servers use.
-pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> Vec<String>) -> Result<bool> {
-    let copy = path(hash)?;
+/// A copy that a server can use.
+pub struct Received {
+    pub copy: String,
+    pub was_there: bool,
+}
+
+/// Takes the folder of that hash, unless a whole copy is there. `bytes` of an archive are in `input`. `used` are copies that servers use.
+pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> Vec<String>) -> Result<Received> {
     let folder = folder()?;
     let at = || format!("copies of programs in '{}'", folder.display());
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(at)?;
-    let is_there = |how: FlockOperation| {
-        let lock = lock_file(&folder.join(".lock"))?;
-        flock(&lock, how)?;
-        // A disk or a function may have damaged it.
-        let is_there = copy.is_dir() && hash_of_copy(&copy).is_ok_and(|found| found == hash);
-        if is_there {
-            touch(&copy)?;
-        }
-        io::Result::Ok((is_there, lock))
+    let there = |copy: String| -> Result<Received> {
+        touch(&folder.join(&copy)).with_context(at)?;
+        Ok(Received { copy, was_there: true })
     };
-    if is_there(FlockOperation::LockShared).with_context(at)?.0 {
-        return Ok(true);
+    // A copy that is on its way is waited for.
+    let lock = lock(&folder, FlockOperation::LockShared).with_context(at)?;
+    let known = Copies::find(&folder, hash).with_context(at)?;
+    drop(lock);
+    // A disk or a function may have damaged it.
+    if let Some(whole) = known.0.iter().find(|copy| is_whole(&folder.join(&copy.name), hash)) {
+        return there(whole.name.clone());
     }
     ensure!(bytes <= ARCHIVE_BYTES_MAX, "a folder of {bytes} bytes is too large: at most {ARCHIVE_BYTES_MAX}");
     let mut archive = Vec::new();
     input.take(bytes).read_to_end(&mut archive).context("standard input")?;
     ensure!(hash_of(&archive) == hash, "the folder has not come whole: {} of {bytes} bytes", archive.len());
-    // Not while it comes: a client that has gone would keep all others waiting. Another may have brought it meanwhile.
-    let (is_there, _lock) = is_there(FlockOperation::LockExclusive).with_context(at)?;
-    if is_there {
-        return Ok(true);
+    // Not while it comes: a client that has gone would keep all others waiting.
+    let _lock = self::lock(&folder, FlockOperation::LockExclusive).with_context(at)?;
+    let now = Copies::find(&folder, hash).with_context(at)?;
+    // Another may have brought it meanwhile.
+    if let Some(brought) = now.0.into_iter().find(|copy| known.0.iter().all(|known| known.inode != copy.inode)) {
+        return there(brought.name);
     }
     let part = folder.join(".part");
     remove(&part).with_context(at)?;
     fs::DirBuilder::new().mode(0o700).create(&part).with_context(at)?;
-    let unpacked = unpack(&archive, &part).and_then(|()| put(&part, &copy));
-    if unpacked.is_err() {
+    let mut used = used();
+    let placed = unpack(&archive, &part).and_then(|()| place(&part, hash, &known, &used));
+    if placed.is_err() {
         // A disk that is full gets its room back.
         let _ = remove(&part);
     }
-    unpacked.with_context(at)?;
-    let mut used = used();
-    used.push(hash.into());
-    remove_old(&folder, is_hash, &used, KEPT).with_context(at)?;
-    Ok(false)
+    let copy = placed.with_context(at)?;
+    used.push(copy.clone());
+    remove_old(&folder, is_copy, &used, KEPT).with_context(at)?;
+    Ok(Received { copy, was_there: false })
 }
 
-/// In place of one that is damaged, if there is one.
-fn put(part: &Path, copy: &Path) -> io::Result<()> {
-    if copy.exists() {
-        let damaged = part.with_file_name(".damaged");
-        remove(&damaged)?;
-        fs::rename(copy, &damaged)?;
-        fs::rename(part, copy)?;
-        return remove(&damaged);
+/// Copies of one folder, the last one that was used first.
+struct Copies(Vec<Copy>);
+
+struct Copy {
+    name: String,
+    /// No two copies have the same one, also if they had the same name one after the other.
+    inode: u64,
+}
+
+impl Copies {
+    fn find(folder: &Path, hash: &str) -> io::Result<Copies> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (name, metadata) = (entry.file_name(), entry.metadata());
+            // A host with the same home folder may have removed it meanwhile.
+            let (Some(name), Ok(metadata)) = (name.to_str(), metadata) else { continue };
+            if is_copy(name) && hash_in(name) == hash {
+                found.push((metadata.modified()?, Copy { name: name.into(), inode: metadata.ino() }));
+            }
+        }
+        found.sort_by(|(one, copy), (other, another)| other.cmp(one).then_with(|| copy.name.cmp(&another.name)));
+        Ok(Copies(found.into_iter().map(|(_, copy)| copy).collect()))
     }
-    fs::rename(part, copy)
+}
+
+/// Gives the unpacked folder the first name that is free, and gives that. `damaged` copies go, but for those that servers use.
+fn place(part: &Path, hash: &str, damaged: &Copies, used: &[String]) -> io::Result<String> {
+    let free = |copy: &&Copy| !used.contains(&copy.name) && !is_held(&part.with_file_name(&copy.name));
+    for copy in damaged.0.iter().filter(free) {
+        remove(&part.with_file_name(&copy.name))?;
+    }
+    let names = std::iter::once(hash.to_string()).chain((2..).map(|number: u32| format!("{hash}.{number}")));
+    let is_free = |name: &String| part.with_file_name(name).symlink_metadata().is_err();
+    let name = names.into_iter().find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
+    fs::rename(part, part.with_file_name(&name))?;
+    Ok(name)
+}
+
+fn lock(folder: &Path, how: FlockOperation) -> io::Result<File> {
+    let lock = lock_file(&folder.join(".lock"))?;
+    flock(&lock, how)?;
+    Ok(lock)
 }
 
 /// Marks a copy of a folder or of the program as used until the process that inherits this has ended, for all hosts that share it. `None` if
@@ -197,7 +237,7 @@ mod tests {
         // As by a process of another host.
         let held = hold(&folder.join(name(2))).unwrap();
         let left = || {
-            remove_old(&folder, is_hash, &[name(0), name(7)], KEPT).unwrap();
+            remove_old(&folder, is_copy, &[name(0), name(7)], KEPT).unwrap();
             (0..8).filter(|number| folder.join(name(*number)).exists()).collect::<Vec<u64>>()
         };
         assert_eq!(left(), [0, 1, 2, 4, 5, 6, 7]);

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::code::{PYTHON_PATH, python_path};
-use super::copies;
+use super::copies::{self, Received};
 use super::folders::state_folder;
 use super::plan::{AGENT, CPUS};
 use super::process::{Process, stop, wait_for};
@@ -96,9 +96,9 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<Staying>) -> Result<
     let request: Request = serde_json::from_value(whole).map_err(|error| other(anyhow!("no request: {error}")))?;
     let carry_out = || -> Result<Reply> {
         if let Action::Receive { hash, bytes } = &request.action {
-            let was_there =
-                copies::receive(hash, *bytes, rest, || used().into_iter().filter_map(|used| used.code).collect())?;
-            return Ok(Reply::Received { was_there });
+            let used = || used().into_iter().filter_map(|used| used.code).collect();
+            let Received { copy, was_there } = copies::receive(hash, *bytes, rest, used)?;
+            return Ok(Reply::Received { copy, was_there });
         }
         if let Action::Python(Python { asked, code, folder }) = &request.action {
             let (_, found) = look(asked, code.as_deref(), folder.as_deref())?;
@@ -132,7 +132,7 @@ struct Record {
     process: Process,
     /// It was asked to drain.
     drains: bool,
-    /// Hash of the program's folder that it uses.
+    /// The copy of the program's folder that it uses.
     code: Option<String>,
     /// Its program, in records of this release.
     program: Option<PathBuf>,

@@ -47,7 +47,8 @@ use gridloom_net::identity::Secret;
 use serde_json::{Value, json};
 
 use super::{absolute, count, hide_memory, print_json, print_line};
-use code::Code;
+use code::{Code, hash_in};
+use copies::Received;
 use fault::Trouble;
 use plan::{AGENT, Planned, Reach, plan_file};
 use python::{Asked, Environment, LOOK_WITHIN, skews, usual};
@@ -260,8 +261,8 @@ struct Up<'a> {
     secret: String,
     /// Folders of programs that go to hosts.
     codes: Vec<Code>,
-    /// Hosts that have one, its hash, and whether the host had it before.
-    given: Mutex<Vec<(String, String, bool)>>,
+    /// Hosts that have one, and their copies.
+    given: Mutex<Vec<(String, Received)>>,
     /// What the Python of each host has.
     pythons: Mutex<BTreeMap<String, Environment>>,
     options: &'a Options,
@@ -288,9 +289,9 @@ impl Up<'_> {
     }
 
     /// Refuses a Python with which the server would not start.
-    fn check_python(&self, host: &Planned, code: Option<&Code>) -> Result<(), Trouble> {
+    fn check_python(&self, host: &Planned, code: Option<String>) -> Result<(), Trouble> {
         let Some(asked) = host.server.as_ref().and_then(|server| server.python.clone()) else { return Ok(()) };
-        let python = Python { asked, code: code.map(|code| code.hash.clone()), folder: host.folder.clone() };
+        let python = Python { asked, code, folder: host.folder.clone() };
         let limit = LOOK_WITHIN + Duration::from_secs_f64(SLACK_S);
         host.target.python(&host.name, &self.grid.request(Action::Python(python)), limit).map(drop)
     }
@@ -327,7 +328,7 @@ impl Up<'_> {
                 let done = done.clone();
                 scope.spawn(move || {
                     let started = self.give(host).and_then(|code| {
-                        server.code = code.map(|code| code.hash.clone());
+                        server.code = code;
                         self.start(host, Some(server))
                     });
                     let started = started.and_then(|states| address_of(&states, host));
@@ -345,18 +346,19 @@ impl Up<'_> {
         })
     }
 
-    /// Gives the host the folder of the program that its server uses.
-    fn give(&self, host: &Planned) -> Result<Option<&Code>, Trouble> {
+    /// Gives the host the folder of the program that its server uses. Gives the name of the copy there.
+    fn give(&self, host: &Planned) -> Result<Option<String>, Trouble> {
         let is_of_host = |code: &&Code| host.code.as_ref().is_some_and(|folder| *folder == code.folder);
         let Some(code) = self.codes.iter().find(is_of_host) else { return Ok(None) };
         let given = || self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        if given().iter().any(|(name, ..)| *name == host.name) {
-            return Ok(Some(code));
+        if let Some((_, received)) = given().iter().find(|(name, _)| *name == host.name) {
+            return Ok(Some(received.copy.clone()));
         }
         let receive = Action::Receive { hash: code.hash.clone(), bytes: code.archive.len() as u64 };
-        let had = host.target.give(&host.name, &self.grid.request(receive), &code.archive)?;
-        given().push((host.name.clone(), code.hash.clone(), had));
-        Ok(Some(code))
+        let received = host.target.give(&host.name, &self.grid.request(receive), &code.archive)?;
+        let copy = received.copy.clone();
+        given().push((host.name.clone(), received));
+        Ok(Some(copy))
     }
 
     /// What was sent of the program.
@@ -364,8 +366,9 @@ impl Up<'_> {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         for code in &self.codes {
             let hosts = |held: bool| {
-                let of_code = given.iter().filter(|(_, hash, had)| *hash == code.hash && *had == held);
-                let mut hosts: Vec<String> = of_code.map(|(host, ..)| host.clone()).collect();
+                let is_of_code = |of: &Received| hash_in(&of.copy) == code.hash && of.was_there == held;
+                let of_code = given.iter().filter(|(_, received)| is_of_code(received));
+                let mut hosts: Vec<String> = of_code.map(|(host, _)| host.clone()).collect();
                 hosts.sort();
                 hosts
             };
@@ -412,11 +415,12 @@ impl Up<'_> {
         match states.iter().find(|state| state.state != State::Runs) {
             None => {
                 for old in states.iter().filter(|state| state.code != code) {
-                    gridloom_base::say!(
-                        "gridloom: {}: '{}' runs on with the folder of code as it was when it started: --restart brings the new one",
-                        host.name,
-                        old.label
-                    );
+                    let is_same = old.code.as_deref().map(hash_in) == code.as_deref().map(hash_in);
+                    let with = match is_same {
+                        true => "a copy of the folder of code that was changed there: --restart brings a whole one",
+                        false => "the folder of code as it was when it started: --restart brings the new one",
+                    };
+                    gridloom_base::say!("gridloom: {}: '{}' runs on with {with}", host.name, old.label);
                 }
                 let found = states.iter().filter_map(|state| state.python.clone());
                 let found = found.map(|found| (host.name.clone(), found));

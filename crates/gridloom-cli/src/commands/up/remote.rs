@@ -14,6 +14,7 @@ use std::time::Duration;
 use gridloom_net::identity::SECRET_VARIABLE;
 use serde::{Deserialize, Serialize};
 
+use super::copies::Received;
 use super::fault::{Fault, Said, Trouble, last};
 use super::folders::step_log;
 use super::heard::Heard;
@@ -128,10 +129,10 @@ impl Target {
         }
     }
 
-    /// Gives the host the folder of a program, unless it has a copy. Gives whether it had.
-    pub fn give(&self, host: &str, request: &Request, archive: &[u8]) -> Result<bool, Trouble> {
+    /// Gives the host the folder of a program, unless it has a copy.
+    pub fn give(&self, host: &str, request: &Request, archive: &[u8]) -> Result<Received, Trouble> {
         match self.ask_with(host, request, archive, SILENT_AT_MOST)? {
-            Reply::Received { was_there } => Ok(was_there),
+            Reply::Received { copy, was_there } => Ok(Received { copy, was_there }),
             Reply::Parts(_) | Reply::Python(_) => {
                 unreachable!("it was asked about a folder, by a program of this version")
             }

@@ -74,7 +74,7 @@ pub struct Start {
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Python {
     pub asked: Asked,
-    /// Hash of the program's folder.
+    /// The copy of the program's folder.
     pub code: Option<String>,
     /// Working directory; the user's home without it.
     pub folder: Option<String>,
@@ -96,7 +96,7 @@ pub struct Launch {
     pub label: String,
     /// The command line behind `gridloom`.
     pub words: Vec<String>,
-    /// Hash of the program's folder, in which Python finds its modules. Words may have it: see [`CODE`].
+    /// The copy of the program's folder, in which Python finds its modules. Words may have it: see [`CODE`].
     pub code: Option<String>,
     /// The Python that runs its functions, if it has any of Python.
     pub python: Option<Asked>,
@@ -118,7 +118,9 @@ pub struct Answer {
 pub enum Reply {
     Parts(Vec<PartState>),
     Received {
-        /// A copy was there.
+        /// Name of the copy.
+        copy: String,
+        /// It was there, and whole.
         was_there: bool,
     },
     /// What it has.
@@ -137,7 +139,7 @@ pub struct PartState {
     pub log: String,
     /// Why it could not be started, or the last line of the log of one that has ended.
     pub why: Option<String>,
-    /// Hash of the program's folder with which it runs.
+    /// The copy of the program's folder with which it runs.
     pub code: Option<String>,
     /// What its Python has, if that was asked.
     pub python: Option<Environment>,

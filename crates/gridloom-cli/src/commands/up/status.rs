@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use gridloom::Grid as Session;
 use serde_json::json;
 
+use super::code::hash_in;
 use super::fault::Trouble;
 use super::plan::AGENT;
 use super::request::{Action, PartState, State};
@@ -77,7 +78,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                         .map(|part| {
                             json!({ "part": part.label, "state": part.state.word(), "pid": part.pid, "address": part.address,
                                     "registered": is_registered(part), "release": release(part), "log": part.log, "why": part.why,
-                                    "code": part.code })
+                                    "code": part.code.as_deref().map(hash_in) })
                         })
                         .collect();
                     json!({ "host": host.name, "parts": parts })
