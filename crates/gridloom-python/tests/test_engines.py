@@ -335,8 +335,8 @@ def test_a_session_of_ray_that_has_ended_is_told(rays, monkeypatch):
     with pytest.raises(gl.UsageError, match="Ray has no session in this process"):
         gl.connect(ray, functions=[half])
     with monkeypatch.context() as patch:
-        patch.setattr(ray, "__version__", "2.59.0")
-        with pytest.raises(gl.ConnectError, match=r"Version mismatch: .*\n.*Ray: 2.*\n(.*\n)+ *Ray: 2.59.0"):
+        patch.setattr(ray, "__version__", "2.60.99")
+        with pytest.raises(gl.ConnectError, match=r"Version mismatch: .*\n.*Ray: 2.*\n(.*\n)+ *Ray: 2.60.99"):
             RayEngine(rays.address)
     engine = RayEngine(rays.address)
     assert len(engine.workers()) == 2
@@ -433,6 +433,33 @@ def test_workers_of_another_python_are_refused(cluster, monkeypatch):
         monkeypatch.setattr(client, "get_versions", lambda: versions)
         with pytest.raises(gl.ConnectError, match=f"the Dask worker at {worker} has Python 3.9, and this program 3"):
             gl.connect(client, functions=[half])
+
+
+def test_versions_that_were_not_tried_are_told(cluster, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(cluster, set_as_default=False) as client:
+        versions = client.get_versions()
+        ours = versions["client"]["packages"]["distributed"]
+        for about in (versions["client"], versions["scheduler"], *versions["workers"].values()):
+            about["packages"]["distributed"] = "2031.2.0"
+        worker = min(versions["workers"])
+        versions["workers"][worker]["packages"]["distributed"] = ours
+        monkeypatch.setattr(client, "get_versions", lambda: versions)
+        with pytest.warns(gl.UntriedVersionWarning) as told, gl.connect(client, functions=[half]) as grid:
+            assert grid.function(half)(3.0) == 1.5
+    assert [str(one.message) for one in told if one.category is gl.UntriedVersionWarning] == [
+        f"the Dask worker at {worker} has distributed {ours}, and this program 2031.2.0: calls may fail; install one version everywhere",
+        "this program has distributed 2031.2.0, and this version of Gridloom was tried with 2026.8",
+    ]
+    assert all(one.filename == __file__ for one in told if one.category is gl.UntriedVersionWarning)
+
+
+def test_a_ray_that_was_not_tried_is_told(rays, monkeypatch):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "__version__", "2.61.0")
+    with pytest.warns(gl.UntriedVersionWarning, match="this program has Ray 2.61.0, and this version of Gridloom was tried with 2.60") as told:
+        gl.connect(ray, functions=[half]).close()
+    assert told[0].filename == __file__
 
 
 def test_what_cannot_be_meant_is_refused(cluster):

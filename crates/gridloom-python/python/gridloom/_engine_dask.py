@@ -19,13 +19,15 @@ import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
 from ._engine import Measured, ResultLost
-from ._engine_parts import PROBE_BYTES, PROBES, by_value, operations_per_second, worker_name
+from ._engine_parts import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 from ._errors import ConnectError, ServerLost
 
 # Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10
 _CONNECT_SECONDS = 10
 _GATHER_SECONDS = 5.0
+# The release that is known to work.
+_TRIED = "2026.8"
 
 
 class DaskEngine:
@@ -74,8 +76,11 @@ class DaskEngine:
         return ServerLost(f"the Dask scheduler at {address} answers no more: {why}; when it is back, connect anew")
 
     def _check_versions(self) -> None:
-        """Refuse workers of another Python: they cannot read the code of functions. Dask warns of other differences."""
+        """Refuse workers of another Python, which cannot read the code of functions, and warn of versions that were not tried."""
         versions = self._client.get_versions()
+        places = {"this program": versions["client"], "the Dask scheduler": versions["scheduler"]}
+        places |= {f"the Dask worker at {place}": about for place, about in versions["workers"].items()}
+        check_versions("distributed", _TRIED, {place: str(about["packages"]["distributed"]) for place, about in places.items()})
         python = {place: ".".join(str(about["host"]["python"]).split(".")[:2]) for place, about in versions["workers"].items()}
         ours = ".".join(str(versions["client"]["host"]["python"]).split(".")[:2])
         if others := {place: one for place, one in python.items() if one != ours}:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import types
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from . import _gridloom
-from ._errors import TaskError, _make
+from ._errors import TaskError, UntriedVersionWarning, _make
 from ._offered import undeclared
 
 _KIND = "gridloom_kind"
+# The caller of `connect`, seen from `check_versions`.
+_PROGRAM = 6
 #: Of a probe of a link, and how often each is probed: the best counts.
 PROBE_BYTES = 4 << 20
 PROBES = 2
@@ -138,6 +142,34 @@ def operations_per_second() -> float:
         a @ a
         best = max(best, 2 * 256**3 / max(time.perf_counter() - begun, 1e-9))
     return best
+
+
+def check_versions(engine: str, tried: str, found: Mapping[str, str]) -> None:
+    """Warn of an engine whose release was not tried, or is not the same everywhere.
+
+    Parameters
+    ----------
+    engine : str
+        Its name, for messages.
+    tried : str
+        The release that is known to work.
+    found : mapping of str to str
+        The version at each place; first that of the program.
+    """
+    here, ours = next(iter(found.items()))
+    if others := {place: version for place, version in found.items() if version != ours}:
+        place, version = next(iter(others.items()))
+        more = f" (as at {len(others) - 1} more places)" if len(others) > 1 else ""
+        why = f"{place} has {engine} {version}{more}, and {here} {ours}: calls may fail; install one version everywhere"
+        warnings.warn(why, UntriedVersionWarning, stacklevel=_PROGRAM)
+    untried = [(place, version) for place, version in found.items() if _release(version) != _release(tried)]
+    for place, version in untried[:1]:
+        why = f"{place} has {engine} {version}, and this version of Gridloom was tried with {tried}"
+        warnings.warn(why, UntriedVersionWarning, stacklevel=_PROGRAM)
+
+
+def _release(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]
 
 
 def worker_name(number: int, given: str, taken: set[str]) -> str:

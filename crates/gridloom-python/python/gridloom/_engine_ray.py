@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ._engine import Measured, ResultLost
-from ._engine_parts import PROBE_BYTES, PROBES, by_value, operations_per_second, worker_name
+from ._engine_parts import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 from ._errors import ConnectError, ServerLost, UsageError
 
 # Arguments from so many bytes on are put into Ray's store, once for all calls of a group.
@@ -28,6 +28,8 @@ _GET_SECONDS = 5.0
 _RETRIES = 3
 # Sessions that are asked for where Ray starts none.
 _TRIES = 3
+# The release that is known to work.
+_TRIED = "2.60"
 
 
 class _Made:
@@ -47,6 +49,7 @@ class RayEngine:
         self._ray = _imported("ray")
         self._exceptions = _imported("ray.exceptions")
         self._affinity = _imported("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
+        self._check_version()
         self._is_own = isinstance(session, str)
         self._is_lost = False
         self._helper: dict[str, Any] = {}
@@ -68,6 +71,10 @@ class RayEngine:
         # Arguments in Ray's store, with what holds their addresses.
         self._put: dict[int, tuple[Any, Any]] = {}
         self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
+
+    def _check_version(self) -> None:
+        """That of the cluster is the same: Ray refuses others."""
+        check_versions("Ray", _TRIED, {"this program": str(self._ray.__version__)})
 
     def _open(self, address: str) -> None:
         if self._ray.is_initialized():

@@ -207,6 +207,10 @@ class UnreachableWarning(RuntimeWarning):
     """A server that `connect` was given cannot be used, and others can."""
 
 
+class UntriedVersionWarning(RuntimeWarning):
+    """A cluster of Dask or Ray has a version that this version of Gridloom was not tried with, or another one than the program."""
+
+
 class WaitTimedOut(GridloomError, TimeoutError):
     """What was waited for did not come in time. Nothing is cancelled: waiting again works.
 
