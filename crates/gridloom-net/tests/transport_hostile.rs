@@ -111,7 +111,9 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
         stream.write_all(&[&bytes[..], &tag, &bytes, &tag].concat()).unwrap();
         let why = server.expect_lost(raw_id());
         assert!(why.contains(part), "{part}: {why}");
-        expect_closed(&mut stream);
+        // The peer hears it, too.
+        let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+        assert!(said.contains(part), "{part}: {said}");
     }
     server.still_serves();
 }

@@ -1,14 +1,17 @@
-//! What a client keeps and what it says when a lost result cannot be made again.
+//! What a client keeps and what it says when a lost result cannot be made again, or when its agent is lost for what it was asked.
 
 mod lan;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
-use gridloom_core::node::{Command, Event};
+use gridloom_core::node::message::Message;
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::node::{Agent, AgentConfig, Command, Effect, Event, Input, Role};
 use gridloom_idl::Definition;
+use gridloom_platform::HostId;
 use gridloom_sim::Bodies;
 use lan::wait_for;
 
@@ -187,4 +190,46 @@ fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
     }
     outcomes.sort_unstable();
     assert_eq!(outcomes, [(1, false), (5, true), (6, false), (7, true)]);
+}
+
+/// An agent that cannot read requests for plans.
+struct Unreading(Agent);
+
+impl Machine for Unreading {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        let input = match input {
+            Input::Received { from: peer, message: Message::Map(_) } => {
+                out.push(Effect::HangUp { peer });
+                Input::PeerLost { peer, why: "it cannot be read".into() }
+            }
+            input => input,
+        };
+        self.0.handle(now, input, out);
+    }
+}
+
+/// It would be asked again, and lost again, for ever.
+#[test]
+fn a_request_that_the_agent_cannot_read_ends_in_an_error() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let mut sim = lan::hosts(0);
+    sim.add_machine(HostId(0), Role::Agent, "agent", 0, |id, _| {
+        Box::new(Unreading(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true })))
+    });
+    let (name, functions) = ("server-1".to_string(), definitions.clone());
+    sim.add_server(HostId(1), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions });
+    let client = sim.add_client(HostId(3), "client");
+    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 1));
+    let tasks = vec![two(&definitions[0], [1, 2].map(|serial| DatumId { client, serial }))];
+    let group = Group { id: GroupId { client, serial: 1 }, tasks, sources: Default::default(), wanted: Vec::new() };
+    sim.command(client, Command::Run { group, heuristic: "heft".into() });
+    let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+    let Err(TaskError::AgentLost { why, .. }) = report.outcome else { panic!("{:?}", report.outcome) };
+    assert!(why.contains("the peer hung up"), "{why}");
+    // The agent is there again for what it can read.
+    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { .. }));
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Time};
 use gridloom_channel::frame::{self, DataHeader};
-use gridloom_channel::{Inbound, Kind};
+use gridloom_channel::{Dialect, Inbound, Kind};
 use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Category, Effect, Event, Input, LogLine};
 use mio::event::Event as Readiness;
@@ -350,7 +350,7 @@ impl Core {
             let bulk = match self.contacts.next(inbound, stage) {
                 Ok(None) => return,
                 Ok(Some((kind, body))) => match stage {
-                    Stage::Up(peer) => self.on_frame(peer, kind, body.bytes()).map(|()| None),
+                    Stage::Up(peer) => self.on_frame(token, peer, kind, body.bytes()).map(|()| None),
                     Stage::Connecting | Stage::Shaking => {
                         let (contacts, streams, now) = (&mut self.contacts, &self.streams, self.clock.now());
                         contacts.on_handshake(token, kind, body.bytes(), now, |hello| streams.admits(hello))
@@ -367,7 +367,12 @@ impl Core {
                     self.contacts.lose(token, "bulk before the end of the handshake");
                 }
                 Ok(Some((hello, purpose, keys))) => self.contacts.hand_over(token, hello, purpose, keys),
-                Err(why) => self.contacts.lose(token, &why),
+                Err(why) => {
+                    if let Stage::Up(peer) = stage {
+                        self.tell_refused(peer, &why);
+                    }
+                    self.contacts.lose(token, &why);
+                }
             }
             self.settle();
             if self.exit.is_some() {
@@ -376,7 +381,16 @@ impl Core {
         }
     }
 
-    fn on_frame(&mut self, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {
+    /// A connection is to end because of what the peer has sent. It hears why: what waits for an answer there can say so.
+    fn tell_refused(&mut self, peer: NodeId, why: &str) {
+        // One of the last version does not know the word.
+        if self.contacts.dialect(peer) == Dialect::OWN {
+            self.aside(peer, &Aside::Refused { why: why.into() });
+            self.contacts.flush();
+        }
+    }
+
+    fn on_frame(&mut self, token: usize, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {
         let dialect = self.contacts.dialect(from);
         match kind {
             Kind::Message => {
@@ -395,6 +409,9 @@ impl Core {
             }
             Kind::Hello => match frame::parse(body, dialect).map_err(|error| error.to_string())? {
                 Aside::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
+                Aside::Refused { why } => {
+                    self.contacts.lose(token, &format!("it does not take what it was sent: {why}"));
+                }
                 aside => self.streams.on_aside(from, aside)?,
             },
             Kind::Letter => unreachable!("the limits of a control connection have no letters"),

@@ -314,7 +314,7 @@ impl Streams {
                 peer.outgoing.all().for_each(|outgoing| outgoing.released(&serials, retired));
             }
             Aside::Broken { datum, why } => self.input(Input::DatumBroken { from, datum, no_memory: false, why }),
-            Aside::Stored { .. } => unreachable!("the node's core takes it itself"),
+            Aside::Stored { .. } | Aside::Refused { .. } => unreachable!("the node's core takes it itself"),
             Aside::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
         }
         Ok(())

@@ -65,6 +65,8 @@ pub enum Aside {
     Stored { datum: DatumId, meta: Meta, digest: [u8; 32] },
     /// A probe small enough to go the way of small data.
     Probe { bytes: Vec<u8> },
+    /// "I cannot read what you sent, or may not take it, and close this connection." Since version 47.
+    Refused { why: String },
 }
 
 /// What is sent on a bulk connection.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Client;
 use super::contacts::Parcel;
+use super::{Client, GroupRun};
 use crate::node::message::{DirectoryNews, LinkMessage};
 use crate::node::protocol::{Effect, Event, Role};
 use gridloom_base::dial::GONE;
@@ -60,7 +60,9 @@ impl Client {
     }
 
     pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
-        match self.contacts.peer_lost(now, peer) {
+        let is_asked = |run: &GroupRun| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_some());
+        let awaits_plan = self.groups.values().any(is_asked);
+        match self.contacts.peer_lost(now, peer, awaits_plan) {
             Some(true) => {
                 self.links.forget_turns();
                 self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
