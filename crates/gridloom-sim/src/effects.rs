@@ -42,7 +42,7 @@ impl Simulation {
             if let Message::Data(DataMessage::Fetch { datum, .. }) = &message {
                 self.links.tell_partial((node, to), *datum);
             }
-            let bytes = postcard::to_stdvec(&message).expect("postcard into a vector fails for no type of ours");
+            let (message, bytes) = self.passed((node, to), message);
             let (size_bytes, digest) = (bytes.len() as u64, digest(&bytes));
             let effect = Effect::Send { to, message };
             self.kernel.note(|trace, now| trace.effect(now, node, &effect, digest));

@@ -63,6 +63,8 @@ pub struct SimConfig {
     pub slow_mappings_of: u64,
     /// What part of its host's speed a function makes use of, by name; others use it all.
     pub efficiencies: BTreeMap<String, f64>,
+    /// Hosts whose nodes speak no higher version of the protocol than that; others speak all of this build.
+    pub versions: BTreeMap<HostId, u16>,
 }
 
 impl Default for SimConfig {
@@ -78,6 +80,7 @@ impl Default for SimConfig {
             parts: PARTS,
             slow_mappings_of: 0,
             efficiencies: BTreeMap::new(),
+            versions: BTreeMap::new(),
         }
     }
 }
@@ -104,6 +107,9 @@ pub struct Simulation {
     pub(crate) mappings: Mappings,
     pub(crate) durable: Durable,
     pub(crate) storages: Storages,
+    pub(crate) versions: BTreeMap<HostId, u16>,
+    /// Messages that went without the fields that one of the two ends does not know.
+    pub(crate) messages_in_old_versions: u64,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
@@ -141,6 +147,8 @@ impl Simulation {
             durable: Durable::new(config.disks),
             storages: Storages::new(config.storages),
             effects: Vec::new(),
+            versions: config.versions,
+            messages_in_old_versions: 0,
             platform,
         };
         simulation.kernel.begin_changes(0.0);

@@ -343,7 +343,10 @@ impl Run {
     }
 
     fn outcome(&self) -> Outcome {
-        let mut reached = BTreeMap::from([("a mapping took long", self.sim.mappings.slow())]);
+        let mut reached = BTreeMap::from([
+            ("a mapping took long", self.sim.mappings.slow()),
+            ("a message passed in the last version of the protocol", self.sim.messages_in_old_versions),
+        ]);
         reached.retain(|_, times| *times > 0);
         for (_, check) in &self.checks {
             for (state, times) in check.reached() {

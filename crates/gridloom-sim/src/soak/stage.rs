@@ -1,9 +1,11 @@
-//! The grid of a run: four servers, one to three clients, each on a host of its own.
+//! The grid of a run: four servers, one to three clients, each on a host of its own. In one run of three some nodes speak the last version of the
+//! protocol and not this one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, Parts, SplitMix64, Time};
+use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
@@ -21,6 +23,7 @@ use crate::simulation::{SimConfig, Simulation};
 
 /// Tells its draws from others.
 const INSIDER: u64 = 0x696e_7369_6465_7221;
+const OLD_HOSTS: u64 = 0x6f6c_6420_686f_7374;
 
 /// The larger arrays of the workload have several parts: servers pass them on while they come.
 const PARTS: Parts = Parts { least_bytes: 768, most_bytes: 12 << 10 };
@@ -50,7 +53,8 @@ impl Stage {
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
         let storages = (1..=SERVERS as u32).map(|number| (HostId(number), HostId(AGENT_HOST))).collect();
-        let config = SimConfig { seed, parts: PARTS, slow_mappings_of: 16, storages, ..SimConfig::default() };
+        let versions = Stage::versions(seed, &platform);
+        let config = SimConfig { seed, parts: PARTS, slow_mappings_of: 16, storages, versions, ..SimConfig::default() };
         let mut sim = Simulation::new(platform.clone(), config);
         sim.kernel.instruments_mut().trace.take_events();
         sim.set_bodies(Box::<Mix>::default());
@@ -87,6 +91,16 @@ impl Stage {
         while !sim.next_event(first_client, Some(Time::NEVER)).as_ref().is_some_and(all) {}
         Stage::add_insider(&mut sim, seed, ledger, elements, hashes);
         Stage { sim, field, first_client, later, elements, hashes }
+    }
+
+    /// In one seed of three half the hosts have not been updated. They are drawn apart, so that all else is as it is without them.
+    fn versions(seed: u64, platform: &Platform) -> BTreeMap<HostId, u16> {
+        let mut random = SplitMix64::new(seed ^ OLD_HOSTS);
+        if random.below(3) > 0 {
+            return BTreeMap::new();
+        }
+        let hosts = (0..).zip(platform.hosts()).map(|(number, _)| HostId(number));
+        hosts.filter(|_| random.below(2) == 0).map(|host| (host, VERSIONS.0)).collect()
     }
 
     /// One seed of four has a client that means ill. It is drawn apart, so that all else is as it is without it.
