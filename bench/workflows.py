@@ -1,12 +1,13 @@
 """Recorded workflows that run: `gridloom map`'s prediction beside the makespan measured with stand-ins for the programs.
 
-    python bench/workflows.py --data DIR [--world testbed|simulate] [--seconds 12] [--rounds 3] [--out FILE] [WORKFLOW…]
+    python bench/workflows.py --data DIR [--world testbed|simulate] [--seconds 12] [--rounds 3] [--start SECONDS] [--out FILE] [WORKFLOW…]
 
 DIR holds recorded workflows as `gridloom map` reads them, WORKFLOW is the name of one without `.json`. Times and sizes of each are scaled by one
 number, so that `gridloom map` (model m2) predicts about so many seconds on four servers of different speeds, whose links to the client are
 narrower than those among them. That plan runs as it is, by examples/workflow/run.py: on a testbed with real processes, or simulated.
 
-On a testbed the network's headers take 3.5 % of the bandwidth, which is added to it.
+On a testbed the network's headers take 3.5 % of the bandwidth, which is added to it. What the start of a stand-in takes is measured on this machine
+before, unless --start says it, and is part of each task. A simulated start takes as long as without a description.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import gridloom as gl
 
@@ -31,17 +33,39 @@ SPEEDS = [1.0, 1.5, 2.0, 3.0]
 CLIENT_BYTES_PER_S = 12.5e6
 DIRECT_BYTES_PER_S = 25e6
 LATENCY_S = 1e-4
+# A host's `program_start` where nothing is said.
+SIMULATED_START_S = 0.002
 # Payload of a full packet, of 1500 bytes.
 PAYLOAD = 1448 / 1500
 
 
-def map_platform():
+def start_seconds():
+    """What a call of a stand-in takes that neither waits nor writes, seconds."""
+    os.environ.setdefault("WORKFLOW", str(EXAMPLE / "small.json"))
+    import stand_ins
+
+    nothing = stand_ins.stand_in({"id": "nothing", "inputs": [], "outputs": ["one"]}, {"one": 1})
+    with gl.local(servers=1, functions=[nothing]) as grid:
+        call, times = grid.function(nothing), []
+        for _ in range(20):
+            begun = time.perf_counter()
+            call(0.0)
+            times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def map_platform(start):
     count = len(SPEEDS)
     pairs = {f"{i}-{j}": DIRECT_BYTES_PER_S for i in range(count) for j in range(i + 1, count)}
-    return {"speed": SPEEDS, "client_bytes_per_s": [CLIENT_BYTES_PER_S] * count, "direct_bytes_per_s": pairs}
+    return {
+        "speed": SPEEDS,
+        "client_bytes_per_s": [CLIENT_BYTES_PER_S] * count,
+        "direct_bytes_per_s": pairs,
+        "program_start_seconds": [start] * count,
+    }
 
 
-def grid_platform(world):
+def grid_platform(world, start):
     """The same in TOML: cards of the hosts, and between them links that are narrower or as wide. Hosts are alike: times have the speeds."""
     part = PAYLOAD if world == "testbed" else 1.0
     names = ["client", *(f"s{number}" for number in range(len(SPEEDS)))]
@@ -49,7 +73,8 @@ def grid_platform(world):
     for name in names:
         role = "client,agent" if name == "client" else "server"
         wide = CLIENT_BYTES_PER_S if name == "client" else max(CLIENT_BYTES_PER_S, DIRECT_BYTES_PER_S)
-        lines.append(f'[[host]]\nname = "{name}"\nspeed = "1Gf"\nproperties = {{ role = "{role}", memory = "100GiB", slots = 1 }}')
+        properties = f'role = "{role}", memory = "100GiB", slots = 1, program_start = "{start}s"'
+        lines.append(f'[[host]]\nname = "{name}"\nspeed = "1Gf"\nproperties = {{ {properties} }}')
         lines.append(f'[[link]]\nname = "card-{name}"\nbandwidth = {wide / part}\nlatency = {LATENCY_S}\nsharing = "splitduplex"')
     for at, one in enumerate(names):
         for other in names[at + 1 :]:
@@ -60,10 +85,10 @@ def grid_platform(world):
     return "\n".join(lines) + "\n"
 
 
-def mapped(folder, workflow):
+def mapped(folder, workflow, start):
     """The plan of `gridloom map`, with the speeds."""
     (folder / "scaled.json").write_text(json.dumps(workflow))
-    (folder / "platform.json").write_text(json.dumps(map_platform()))
+    (folder / "platform.json").write_text(json.dumps(map_platform(start)))
     command = [PROGRAM, "map", "--workflow", folder / "scaled.json", "--platform", folder / "platform.json", "--model", "m2", "--json"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
@@ -91,20 +116,25 @@ def main():
     parser.add_argument("--world", choices=["testbed", "simulate"], default="testbed")
     parser.add_argument("--seconds", type=float, default=12.0, help="what the plan is scaled to")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--start", type=float, help="seconds that the start of a stand-in takes, in place of what is measured")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("workflow", nargs="*", default=DEFAULT)
     options = parser.parse_args()
     found = []
+    start = options.start
+    if start is None:
+        start = start_seconds() if options.world == "testbed" else SIMULATED_START_S
+    print(f"the start of a stand-in takes {start * 1e3:.1f} ms")
     print(f"{'workflow':28}{'tasks':>6}{'scale':>10}{'MB':>8}{'predicted':>11}{'measured':>10}{'ratio':>8}  (least..most)")
     for name in options.workflow:
         path = options.data / f"{name}.json"
         with tempfile.TemporaryDirectory() as place:
             folder = pathlib.Path(place)
-            scale = options.seconds / mapped(folder, recorded.read(path))["makespan_seconds"]
+            scale = options.seconds / mapped(folder, recorded.read(path), 0.0)["makespan_seconds"]
             workflow = recorded.read(path, scale)
-            plan = mapped(folder, workflow)
+            plan = mapped(folder, workflow, start)
             (folder / "plan.json").write_text(json.dumps(plan))
-            (folder / "platform.toml").write_text(grid_platform(options.world))
+            (folder / "platform.toml").write_text(grid_platform(options.world, start))
             runs = [run(folder, options.world, path, scale) for _ in range(1 if options.world == "simulate" else options.rounds)]
         times = [seconds for seconds, _ in runs]
         predicted = plan["makespan_seconds"]
@@ -119,7 +149,7 @@ def main():
         )
         found.append({"workflow": name, "scale": scale, "predicted_seconds": predicted, "measured_seconds": times})
     if options.out:
-        options.out.write_text(json.dumps({"world": options.world, "runs": found}, indent=1))
+        options.out.write_text(json.dumps({"world": options.world, "start_seconds": start, "runs": found}, indent=1))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ pub struct Files {
     pub args: Vec<usize>,
     /// Among all `OUT`, `INOUT` and `VAROUT` parameters.
     pub outputs: Vec<usize>,
-    /// Whether its worker keeps the arguments until the next call.
-    pub kept: bool,
+    /// Whether it runs a program of the command line, in a worker of Python: the program is started, and its worker keeps the arguments
+    /// until the next call.
+    pub are_of_a_program: bool,
 }
 
 impl Files {
@@ -40,7 +41,7 @@ impl Files {
         Files {
             args: places(&[Mode::In, Mode::InOut]),
             outputs: places(&[Mode::Out, Mode::InOut, Mode::VarOut]),
-            kept: matches!(definition.body, Body::Python { .. }),
+            are_of_a_program: matches!(definition.body, Body::Python { .. }),
         }
     }
 
@@ -78,7 +79,7 @@ pub(crate) struct KeptFiles(BTreeMap<NodeId, VecDeque<Vec<DatumId>>>);
 impl KeptFiles {
     /// A task begins: what it writes and reads.
     pub(crate) fn begin(&mut self, server: NodeId, slots: u32, files: &Files, task: &Task, store: &Store) -> u64 {
-        if !files.kept {
+        if !files.are_of_a_program {
             return files.bytes(task, store, &[]);
         }
         let calls = self.0.entry(server).or_default();
@@ -106,8 +107,11 @@ mod tests {
 
     #[test]
     fn files_are_those_that_the_description_says() {
-        let of =
-            |args: &[usize], outputs: &[usize]| Files { args: args.to_vec(), outputs: outputs.to_vec(), kept: false };
+        let of = |args: &[usize], outputs: &[usize]| Files {
+            args: args.to_vec(),
+            outputs: outputs.to_vec(),
+            are_of_a_program: false,
+        };
         let text = "Module m; Define f(IN int n, IN filename a, INOUT filename b, OUT double x[n], OUT filename c) \
                     Calls \"C\" f(n, a, b, x, c);";
         assert_eq!(files(text), of(&[1, 2], &[0, 2]));

@@ -270,8 +270,7 @@ impl Simulation {
 
     /// A task's files are written and read.
     pub(crate) fn on_files_done(&mut self, started: StartedTask) {
-        let host = HostIndex(self.node(started.node).host.0);
-        self.tasks.files_done(&mut self.kernel, host, started);
+        self.at(started.node, |tasks, kernel, place| tasks.files_done(kernel, &place, started));
     }
 
     /// A task's time is over.
@@ -301,6 +300,7 @@ impl Simulation {
             slots: server.slots,
             host: HostIndex(server.host.0),
             disk: self.hosts.disk(server.host),
+            start_flops: self.hosts.start_flops(server.host),
             store: &mut server.store,
         };
         act(&mut self.tasks, &mut self.kernel, place)

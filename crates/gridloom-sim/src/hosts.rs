@@ -11,11 +11,16 @@ use crate::kernel::Kernel;
 
 /// Rate of a disk that is not described, bytes per second.
 pub(crate) const DISK_RATE_DEFAULT: f64 = 1e9;
+/// What a call of a program takes before the program does anything, seconds: a process, its folder, its files. As measured with `true`
+/// (`bench/README.md`).
+const PROGRAM_START_S_DEFAULT: f64 = 2e-3;
 
 #[derive(Debug)]
 pub(crate) struct Hosts {
     /// As described, by number.
     speeds_flops: Vec<f64>,
+    /// As described, seconds.
+    program_starts_s: BTreeMap<HostId, f64>,
     /// By what faults slowed hosts down.
     slowed: BTreeMap<HostId, f64>,
     /// What profiles multiply the speeds of hosts by.
@@ -25,7 +30,12 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     /// Those of a platform, which become the engine's processors; all are on.
-    pub(crate) fn new(platform: &Platform, disks: &BTreeMap<HostId, f64>, resources: &mut Resources) -> Hosts {
+    pub(crate) fn new(
+        platform: &Platform,
+        disks: &BTreeMap<HostId, f64>,
+        program_starts_s: BTreeMap<HostId, f64>,
+        resources: &mut Resources,
+    ) -> Hosts {
         for host in platform.hosts() {
             resources.add_host(host.speed_flops, host.cores);
         }
@@ -33,7 +43,8 @@ impl Hosts {
             resources.add_host(disks.get(&HostId(number)).copied().unwrap_or(DISK_RATE_DEFAULT), 1);
         }
         let speeds_flops = platform.hosts().iter().map(|host| host.speed_flops).collect();
-        Hosts { speeds_flops, slowed: BTreeMap::new(), profiled: BTreeMap::new(), off: BTreeSet::new() }
+        let (slowed, profiled, off) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Hosts { speeds_flops, program_starts_s, slowed, profiled, off }
     }
 
     /// From now on a host computes at that factor of its described speed.
@@ -60,6 +71,12 @@ impl Hosts {
     /// The engine's processor that stands for the disk of a host.
     pub(crate) fn disk(&self, host: HostId) -> HostIndex {
         HostIndex(self.speeds_flops.len() as u32 + host.0)
+    }
+
+    /// What the start of a program costs on a host, in operations: a host that is slowed starts programs slowly, too.
+    pub(crate) fn start_flops(&self, host: HostId) -> f64 {
+        let start_s = self.program_starts_s.get(&host).copied().unwrap_or(PROGRAM_START_S_DEFAULT);
+        start_s * self.speeds_flops[host.0 as usize]
     }
 
     /// What a server measures as the speed of its host.
@@ -115,7 +132,7 @@ mod tests {
         let text = "[[host]]\nname = 'a'\nspeed = '1Gf'\n[[host]]\nname = 'b'\nspeed = '2Gf'\n";
         let platform = Platform::parse(text, "two.toml", &mut |_| Err("no files".into())).unwrap();
         let mut resources = Resources::new();
-        let mut hosts = Hosts::new(&platform, &BTreeMap::new(), &mut resources);
+        let mut hosts = Hosts::new(&platform, &BTreeMap::new(), BTreeMap::new(), &mut resources);
         let engine = FlowEngine::new(resources, NetworkModel::default());
         let mut kernel = Kernel::new(engine, Timeline::new(), Instruments::new(0, 0));
         let b = HostId(1);

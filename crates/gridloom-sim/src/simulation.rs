@@ -53,6 +53,8 @@ pub struct SimConfig {
     pub reference_flops: f64,
     /// Rates of disks, bytes per second; those of other hosts are 1 GB/s.
     pub disks: BTreeMap<HostId, f64>,
+    /// How long the start of a program takes on hosts, seconds; on others it takes 2 ms.
+    pub program_starts_s: BTreeMap<HostId, f64>,
     /// Hosts that send data in bulk to others at no more than so many bytes per second, all of them together.
     pub upload_limits: BTreeMap<HostId, f64>,
     /// On whose hosts servers of these hosts share files.
@@ -75,6 +77,7 @@ impl Default for SimConfig {
             message_overhead_bytes: 64,
             reference_flops: 1e9,
             disks: BTreeMap::new(),
+            program_starts_s: BTreeMap::new(),
             upload_limits: BTreeMap::new(),
             storages: BTreeMap::new(),
             parts: PARTS,
@@ -129,7 +132,7 @@ impl Simulation {
             (*host, resources.add_link(upload_bandwidth(&config.network, *rate), 0.0, Policy::Shared))
         });
         let uploads = uploads.collect();
-        let hosts = Hosts::new(&platform, &config.disks, &mut resources);
+        let hosts = Hosts::new(&platform, &config.disks, config.program_starts_s, &mut resources);
         let engine = FlowEngine::new(resources, config.network);
         let instruments = Instruments::new(config.seed, platform.links().len());
         let mut simulation = Simulation {

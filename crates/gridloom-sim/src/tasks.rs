@@ -69,6 +69,8 @@ pub(crate) struct OnServer<'a> {
     /// The engine's processors that stand for its host and for the host's disk.
     pub(crate) host: HostIndex,
     pub(crate) disk: HostIndex,
+    /// What the start of a program costs there, in operations of its host.
+    pub(crate) start_flops: f64,
     pub(crate) store: &'a mut Store,
 }
 
@@ -181,7 +183,7 @@ impl Tasks {
         };
         let started = StartedTask { node: place.node, task };
         Stage::Moves(match size_bytes {
-            0 => self.compute(kernel, place.host, started),
+            0 => self.compute(kernel, place, started),
             _ => kernel.start_execution(place.disk, size_bytes as f64, Purpose::Files(started)),
         })
     }
@@ -222,17 +224,19 @@ impl Tasks {
     }
 
     /// A task's files are written and read: it computes.
-    pub(crate) fn files_done(&mut self, kernel: &mut Kernel, host: HostIndex, started: StartedTask) {
+    pub(crate) fn files_done(&mut self, kernel: &mut Kernel, place: &OnServer<'_>, started: StartedTask) {
         let key = (started.node, started.task.id);
-        let action = self.compute(kernel, host, started);
+        let action = self.compute(kernel, place, started);
         self.running.get_mut(&key).expect("a task with files was started").stage = Stage::Moves(action);
     }
 
-    fn compute(&self, kernel: &mut Kernel, host: HostIndex, started: StartedTask) -> ActionId {
+    fn compute(&self, kernel: &mut Kernel, place: &OnServer<'_>, started: StartedTask) -> ActionId {
         let efficiency = self.efficiencies.get(started.task.name()).copied().unwrap_or(1.0);
         let work_flops =
             started.task.work_flops.filter(|work| is_work(*work)).unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
-        kernel.start_execution(host, work_flops, Purpose::Task(started))
+        let is_program = self.files.get(started.task.name()).is_some_and(|files| files.are_of_a_program);
+        let start_flops = if is_program { place.start_flops } else { 0.0 };
+        kernel.start_execution(place.host, start_flops + work_flops, Purpose::Task(started))
     }
 
     /// Stops a task; what its machine hears. A task that has ended already has had its `TaskEnded`.
@@ -420,7 +424,8 @@ mod tests {
     }
 
     fn place(store: &mut Store) -> OnServer<'_> {
-        OnServer { node: NodeId(2), name: "s", slots: 2, host: HostIndex(0), disk: HostIndex(1), store }
+        let (host, disk) = (HostIndex(0), HostIndex(1));
+        OnServer { node: NodeId(2), name: "s", slots: 2, host, disk, start_flops: 5e8, store }
     }
 
     #[test]
@@ -440,6 +445,14 @@ mod tests {
             assert!(matches!(input, Input::TaskEnded { outcome: Ok(_), run_ns: 4_000_000_000, .. }), "{input:?}");
         }
         assert!(tasks.are_idle(NodeId(2)) && tasks.stop(&mut kernel, NodeId(2), task(1).id).is_none());
+    }
+
+    #[test]
+    fn a_program_has_to_be_started() {
+        let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
+        tasks.set_files("m/f", Files { outputs: vec![0], are_of_a_program: true, ..Files::default() });
+        tasks.start(&mut kernel, &place(&mut store), task(1), false);
+        assert!(matches!(kernel.next(), Some(Happening::Ended(_))) && kernel.now() == Time(1_500_000_000));
     }
 
     #[test]

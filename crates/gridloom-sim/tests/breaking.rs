@@ -176,7 +176,7 @@ fn a_slow_disk_delays_tasks_with_files_only() {
         let node = grid.node("a", vec![(0, start(1, 1e9))]);
         if has_files {
             let function = task(1, 0.0, &[]).name().to_string();
-            grid.sim.set_files(&function, Files { args: vec![], outputs: vec![0], kept: false });
+            grid.sim.set_files(&function, Files { outputs: vec![0], ..Files::default() });
         }
         let grid = with_faults(grid, faults);
         grid.when(node, "t1")

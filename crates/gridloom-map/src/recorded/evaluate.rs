@@ -137,7 +137,7 @@ impl Case<'_> {
     }
 
     fn end_s(&self, plan: &RecordedPlan, task: usize) -> f64 {
-        plan.start_s[task] + self.workflow.tasks[task].work_s / self.servers.speed(plan.servers[task] as usize)
+        plan.start_s[task] + self.servers.task_s(plan.servers[task] as usize, self.workflow.tasks[task].work_s)
     }
 
     /// Without contention: the makers of a task's inputs, the client as `None`, and when each input is there.

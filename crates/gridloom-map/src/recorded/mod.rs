@@ -32,14 +32,16 @@ use std::str::FromStr;
 
 use crate::outline::{Outline, OutlineDatum, OutlineTask};
 use gridloom_base::{Method, NodeId};
-use gridloom_perf::{FunctionModel, GridView, LinkEstimate, ServerView};
+use gridloom_perf::{Curve, FunctionModel, GridView, LinkEstimate, Point, ServerView};
 
 /// The client's identifier in outlines and grids of recorded workflows; servers have the numbers from [`FIRST_SERVER`].
 pub const CLIENT: NodeId = NodeId(1);
 /// The identifier of server 0.
 pub const FIRST_SERVER: u64 = 2;
-/// What every task calls: its work is in seconds on a server of speed 1.
+/// What every task calls: its work is in seconds on a server of speed 1, or in [`STEPS`] of it.
 const FUNCTION: &str = "recorded/task";
+/// Of a second, where programs take time to start: models count no work below 1.
+const STEPS: f64 = 1e9;
 /// Bandwidth where nothing is said of a client's link because nothing crosses it.
 const BANDWIDTH_UNUSED: f64 = 1e12;
 
@@ -84,6 +86,26 @@ impl Case<'_> {
         }
     }
 
+    /// Units of work for each second on a server of speed 1.
+    fn steps(&self) -> f64 {
+        let servers = 0..self.servers.len();
+        if servers.into_iter().any(|server| self.servers.start_s(server) > 0.0) { STEPS } else { 1.0 }
+    }
+
+    /// The time of a task on that server against its work: a line that begins with the start of its program.
+    fn task_model(&self, server: usize) -> FunctionModel {
+        let steps = self.steps();
+        if steps == 1.0 {
+            return FunctionModel::default();
+        }
+        let most_s = self.workflow.tasks.iter().map(|task| task.work_s).fold(1.0, f64::max);
+        let seconds = |work_s: f64| self.servers.task_s(server, work_s);
+        let point = |size: f64, seconds: f64| Point { size, seconds, spread_s: 0.0, calls: 1 };
+        let by_work =
+            Curve::new(vec![point(1.0, seconds(1.0 / steps)), point(2.0 * most_s * steps, seconds(2.0 * most_s))]);
+        FunctionModel { by_work, ..FunctionModel::default() }
+    }
+
     pub fn grid(&self) -> GridView {
         let servers = self.servers;
         let count = servers.len();
@@ -95,9 +117,9 @@ impl Case<'_> {
             slots: 1,
             plain: false,
             memory_bytes: u64::MAX,
-            speed_flops: Some(servers.speed(server)),
+            speed_flops: Some(servers.speed(server) * self.steps()),
             pace: 1.0,
-            functions: BTreeMap::from([(FUNCTION.to_owned(), FunctionModel::default())]),
+            functions: BTreeMap::from([(FUNCTION.to_owned(), self.task_model(server))]),
             busy_s: vec![0.0],
             release: String::new(),
             protocol: 0,
@@ -124,7 +146,13 @@ impl Case<'_> {
     /// all speeds. But for [`Model::M0`], outside inputs and results count in the critical path, over the client's best link.
     pub fn lower_bound_s(&self) -> f64 {
         let (workflow, servers) = (self.workflow, self.servers);
-        let fastest = servers.speeds().iter().copied().fold(0.0, f64::max);
+        let shortest_s = |work_s: f64| {
+            let on = (0..servers.len()).map(|server| servers.task_s(server, work_s));
+            on.fold(f64::INFINITY, f64::min)
+        };
+        // On each server, the start of a program is as long as at least so much work.
+        let start_work_s = (0..servers.len()).map(|server| servers.start_s(server) * servers.speed(server));
+        let start_work_s = start_work_s.fold(f64::INFINITY, f64::min);
         let best_link = (0..servers.len()).map(|server| servers.client(server)).fold(0.0, f64::max);
         let per_byte = if self.model == Model::M0 { 0.0 } else { 1.0 / best_link };
         let mut end_s = vec![0.0f64; workflow.tasks.len()];
@@ -133,9 +161,9 @@ impl Case<'_> {
             let makers = task.inputs.iter().filter_map(|file| workflow.files[*file as usize].producer);
             let ready_s = makers.map(|maker| end_s[maker as usize]).fold(0.0, f64::max);
             let ready_s = ready_s.max(workflow.outside_bytes(number) as f64 * per_byte);
-            end_s[number] = ready_s + task.work_s / fastest;
+            end_s[number] = ready_s + shortest_s(task.work_s);
             bound_s = bound_s.max(end_s[number] + workflow.unread_bytes(number) as f64 * per_byte);
-            work_s += task.work_s;
+            work_s += start_work_s + task.work_s;
         }
         bound_s.max(work_s / servers.speeds().iter().sum::<f64>())
     }
@@ -144,7 +172,7 @@ impl Case<'_> {
     fn outline_of_pairs(&self) -> Outline {
         let workflow = self.workflow;
         let mut data: Vec<OutlineDatum> = Vec::new();
-        let mut tasks: Vec<OutlineTask> = workflow.tasks.iter().map(outline_task).collect();
+        let mut tasks: Vec<OutlineTask> = workflow.tasks.iter().map(|task| outline_task(task, self.steps())).collect();
         for (number, task) in workflow.tasks.iter().enumerate() {
             let mut from: BTreeMap<u32, u64> = BTreeMap::new();
             for file in &task.inputs {
@@ -207,7 +235,7 @@ impl Case<'_> {
         let task = |task: &WorkflowTask| OutlineTask {
             inputs: task.inputs.clone(),
             outputs: task.outputs.clone(),
-            ..outline_task(task)
+            ..outline_task(task, self.steps())
         };
         Outline {
             functions: vec![FUNCTION.to_owned()],
@@ -217,6 +245,12 @@ impl Case<'_> {
     }
 }
 
-fn outline_task(task: &WorkflowTask) -> OutlineTask {
-    OutlineTask { function: 0, work_flops: Some(task.work_s), only: None, inputs: Vec::new(), outputs: Vec::new() }
+fn outline_task(task: &WorkflowTask, steps: f64) -> OutlineTask {
+    OutlineTask {
+        function: 0,
+        work_flops: Some(task.work_s * steps),
+        only: None,
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    }
 }

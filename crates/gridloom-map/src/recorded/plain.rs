@@ -33,7 +33,7 @@ pub(super) fn plan(case: &Case<'_>) -> (RecordedPlan, f64) {
         let (input_bytes, output_bytes) = (bytes(&tasks[task].inputs), bytes(&tasks[task].outputs));
         let on = |server: usize| {
             let start_s = free_s[server].max(ready_s[task] + input_bytes / servers.client(server));
-            let end_s = start_s + tasks[task].work_s / servers.speed(server);
+            let end_s = start_s + servers.task_s(server, tasks[task].work_s);
             (end_s + output_bytes / servers.client(server), server, start_s, end_s)
         };
         let best = (0..servers.len()).map(on).min_by(|a, b| a.0.total_cmp(&b.0));

@@ -14,6 +14,8 @@ pub struct Servers {
     client: Vec<f64>,
     /// By pair, 0 where there is no direct link.
     direct: Vec<f64>,
+    /// Seconds by server.
+    starts_s: Vec<f64>,
 }
 
 #[derive(Deserialize)]
@@ -23,6 +25,7 @@ struct Text {
     client_bytes_per_s: Vec<f64>,
     #[serde(default)]
     direct_bytes_per_s: BTreeMap<String, f64>,
+    program_start_seconds: Option<Vec<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -44,8 +47,8 @@ const SHAPE: &str =
     "a platform: {\"speed\": [...], \"client_bytes_per_s\": [...], \"direct_bytes_per_s\": {\"0-1\": BYTES}}";
 
 impl Servers {
-    /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`, also as the value of
-    /// `platform`; what else it has is left alone.
+    /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`, and
+    /// `"program_start_seconds": [...]` if it is there, also as the value of `platform`; what else it has is left alone.
     ///
     /// # Errors
     /// What is wrong, with `name` of the file and, for what is no JSON, line and column.
@@ -86,7 +89,16 @@ impl Servers {
             direct[a * count + b] = *bandwidth;
             direct[b * count + a] = *bandwidth;
         }
-        Ok(Servers { speeds: text.speeds, client: text.client_bytes_per_s, direct })
+        let starts_s = text.program_start_seconds.unwrap_or_else(|| vec![0.0; count]);
+        if starts_s.len() != count {
+            let starts = starts_s.len();
+            return Err(wrong(format!("'speed' has {count} servers and 'program_start_seconds' {starts}")));
+        }
+        if let Some(at) = starts_s.iter().position(|start_s| !(start_s.is_finite() && *start_s >= 0.0)) {
+            let value = starts_s[at];
+            return Err(wrong(format!("'program_start_seconds' of server {at} is {value}; it must be 0 or above")));
+        }
+        Ok(Servers { speeds: text.speeds, client: text.client_bytes_per_s, direct, starts_s })
     }
 
     pub fn len(&self) -> usize {
@@ -105,6 +117,16 @@ impl Servers {
 
     pub fn speed(&self, server: usize) -> f64 {
         self.speeds[server]
+    }
+
+    /// What the start of a task's program takes on a server, seconds, whatever its speed.
+    pub fn start_s(&self, server: usize) -> f64 {
+        self.starts_s[server]
+    }
+
+    /// How long a task runs on a server, seconds.
+    pub fn task_s(&self, server: usize, work_s: f64) -> f64 {
+        self.starts_s[server] + work_s / self.speeds[server]
     }
 
     /// Bandwidth between the client and a server, bytes per second.

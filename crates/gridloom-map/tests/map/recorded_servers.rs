@@ -1,5 +1,6 @@
 //! Files of recorded platforms.
 
+use gridloom_map::Spec;
 use gridloom_map::recorded::*;
 
 #[test]
@@ -23,6 +24,14 @@ fn what_is_wrong_is_named() {
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": 1e7, "1-0": 1e6}}"#,
             "the link '1-0' has 1000000 bytes/s, and '0-1' 10000000: links are alike both ways",
         ),
+        (
+            r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "program_start_seconds": [0.01]}"#,
+            "'speed' has 2 servers and 'program_start_seconds' 1",
+        ),
+        (
+            r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "program_start_seconds": [0, -1]}"#,
+            "'program_start_seconds' of server 1 is -1; it must be 0 or above",
+        ),
     ];
     for (text, expected) in cases {
         let said = Servers::parse(text, "servers.json").unwrap_err().to_string();
@@ -41,4 +50,29 @@ fn links_are_alike_both_ways() {
     // A platform that has a name.
     let named = text.replace("\"k\": 0", "\"platform\": \"desk\"");
     assert_eq!(Servers::parse(&named, "servers.json").unwrap().len(), 2);
+}
+
+/// Ten short tasks without files on two servers: each takes its work and the start of its program.
+#[test]
+fn the_start_of_a_program_is_part_of_each_task() {
+    let tasks: Vec<String> = (0..10)
+        .map(|task| format!(r#"{{"id": "t{task}", "work_seconds": 0.03, "inputs": [], "outputs": []}}"#))
+        .collect();
+    let workflow = Workflow::parse(&format!(r#"{{"tasks": [{}], "files": {{}}}}"#, tasks.join(", ")), "w").unwrap();
+    let case = |starts: &str, model: Model| {
+        let servers = format!(r#"{{"speed": [1, 3], "client_bytes_per_s": [1, 1]{starts}}}"#);
+        let servers = Servers::parse(&servers, "s").unwrap();
+        let case = Case { workflow: &workflow, servers: &servers, model };
+        let plan = case.map(&Spec::parse("auto").unwrap()).unwrap();
+        (case.evaluate(plan).unwrap().makespan_s, case.lower_bound_s())
+    };
+    for model in [Model::M0, Model::M1, Model::M2] {
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected} {model:?}");
+        // Two on the slow server, eight on the fast one; or three and seven.
+        near(case("", model).0, 0.08);
+        // 0.05 s on the slow one, and 0.02 s on the fast one with a start of 0.01 s: three and seven.
+        let (makespan_s, bound_s) = case(r#", "program_start_seconds": [0.02, 0.01]"#, model);
+        near(makespan_s, 0.15);
+        assert!(bound_s <= makespan_s && bound_s > case("", model).1, "{bound_s}");
+    }
 }

@@ -60,7 +60,7 @@ impl Stage {
         sim.set_bodies(Box::<Mix>::default());
         let definitions = offered();
         let hashes = std::array::from_fn(|index| definitions[index].signature.hash());
-        sim.set_files(super::workload::WITH_FILES, Files { args: vec![1], outputs: vec![0], kept: false });
+        sim.set_files(super::workload::WITH_FILES, Files { args: vec![1], outputs: vec![0], ..Files::default() });
         sim.add_agent(HostId(AGENT_HOST), AGENT);
         let mut field = Field { agent: (AGENT.into(), host(AGENT_HOST)), ..Field::default() };
         ledger.is_tight = random.below(3) == 0;

@@ -166,10 +166,20 @@ impl SimulateConfig {
         let network = network_model(self.network.as_deref())?;
         let efficiencies = self.efficiencies.clone();
         let disks = rates(platform, ("disk", "the rate of its disk, such as 200MBps"))?;
+        let program_starts_s = times(platform, ("program_start", "the time to start a program, such as 4ms"))?;
         let upload_limits = rates(platform, ("upload_limit", "what its server sends at most, such as 100Mbps"))?;
         let storages = storages(platform)?;
         let seed = self.seed;
-        Ok(SimConfig { seed, network, efficiencies, disks, upload_limits, storages, ..SimConfig::default() })
+        Ok(SimConfig {
+            seed,
+            network,
+            efficiencies,
+            disks,
+            program_starts_s,
+            upload_limits,
+            storages,
+            ..SimConfig::default()
+        })
     }
 
     /// Which host has which role.
@@ -202,16 +212,29 @@ fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
 }
 
 /// Rates that a property of hosts says, bytes per second.
-fn rates(platform: &Platform, (key, expected): (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
+fn rates(platform: &Platform, property: (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
+    figures(platform, property, |text| units::bandwidth(text).ok().filter(|rate| *rate > 0.0))
+}
+
+/// Times that a property of hosts says, seconds.
+fn times(platform: &Platform, property: (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
+    figures(platform, property, |text| units::time(text).ok().filter(|seconds| *seconds >= 0.0))
+}
+
+fn figures(
+    platform: &Platform,
+    (key, expected): (&str, &str),
+    read: impl Fn(&str) -> Option<f64>,
+) -> Result<BTreeMap<HostId, f64>, Error> {
     let described =
         (0..).zip(platform.hosts()).filter_map(|(number, host)| Some((HostId(number), host.properties.get(key)?)));
-    let rate = |(host, text): (HostId, &String)| match units::bandwidth(text) {
-        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok((host, rate)),
-        _ => {
+    let figure = |(host, text): (HostId, &String)| match read(text).filter(|figure| figure.is_finite()) {
+        Some(figure) => Ok((host, figure)),
+        None => {
             let name = &platform.hosts()[host.0 as usize].name;
             let why = format!("host '{name}' has {key} = '{text}'; expected {expected}");
             Err(Error::Input(platform.error_of(host, why).to_string()))
         }
     };
-    described.map(rate).collect()
+    described.map(figure).collect()
 }

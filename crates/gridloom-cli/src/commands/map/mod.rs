@@ -30,7 +30,8 @@ pub struct Options {
     /// Tasks and files: {"tasks": [{"id", "work_seconds", "inputs", "outputs"}], "files": {NAME: BYTES}}
     #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
     workflow: Option<PathBuf>,
-    /// Servers: {"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": BYTES}}
+    /// Servers: {"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": BYTES}}, perhaps with
+    /// "program_start_seconds": [...]
     #[arg(long, value_name = "FILE", required_unless_present = "baseline")]
     platform: Option<PathBuf>,
     /// Model of transfers: m0, m1 or m2
