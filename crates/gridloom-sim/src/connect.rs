@@ -12,23 +12,12 @@
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
-use gridloom_channel::Dialect;
-use gridloom_core::graph::Task;
 use gridloom_core::node::Input;
-use gridloom_core::node::message::{Message, TaskMessage, TaskToServer};
-use gridloom_core::node::version::{VERSIONS, unknown_to};
+use gridloom_core::node::message::Message;
 
 use crate::kernel::Occurrence;
 use crate::nodes::Life;
 use crate::simulation::Simulation;
-
-fn tasks_of(message: &mut Message) -> &mut [Task] {
-    match message {
-        Message::Task(TaskMessage::ToServer(TaskToServer::Call { task, .. })) => std::slice::from_mut(task),
-        Message::Task(TaskMessage::ToServer(TaskToServer::RunTasks { tasks, .. })) => tasks,
-        _ => &mut [],
-    }
-}
 
 impl Simulation {
     /// What is found at the other end is decided when the dial has come back.
@@ -98,30 +87,15 @@ impl Simulation {
         }
     }
 
-    /// The version in which two nodes talk: the highest that both speak.
+    /// The version in which two nodes talk.
     fn version_between(&self, one: NodeId, other: NodeId) -> u16 {
-        let highest = |node| self.versions.get(&self.node(node).host).copied().unwrap_or(VERSIONS.1);
-        highest(one).min(highest(other))
+        self.versions.between(self.node(one).host, self.node(other).host)
     }
 
-    /// A message as its receiver reads it, and its bytes on the way: fields that one of the two does not know are left out, and have their
-    /// defaults.
-    pub(crate) fn passed(&mut self, (from, to): (NodeId, NodeId), mut message: Message) -> (Message, Vec<u8>) {
-        let (version, mut bytes) = (self.version_between(from, to), Vec::new());
-        if version == VERSIONS.1 {
-            Dialect::OWN.append(&message, &mut bytes);
-            return (message, bytes);
-        }
-        self.messages_in_old_versions += 1;
-        let dialect = Dialect::without(unknown_to(version));
-        dialect.append(&message, &mut bytes);
-        // A node that means ill says what no node reads: it passes as in this version.
-        let Ok(mut read) = dialect.parse(&bytes) else { return (message, bytes) };
-        // What simulated servers have of tasks that is no part of a message.
-        for (read, task) in tasks_of(&mut read).iter_mut().zip(tasks_of(&mut message)) {
-            read.terms.uses = std::mem::take(&mut task.terms.uses);
-        }
-        (read, bytes)
+    /// A message as its receiver reads it, and its bytes on the way.
+    pub(crate) fn passed(&mut self, (from, to): (NodeId, NodeId), message: Message) -> (Message, Vec<u8>) {
+        let version = self.version_between(from, to);
+        self.versions.pass(version, message)
     }
 
     pub(crate) fn on_lost(&mut self, node: NodeId, peer: NodeId, connection: u64, why: String) {

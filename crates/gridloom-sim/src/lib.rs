@@ -48,6 +48,7 @@ mod storing;
 mod tasks;
 mod timeline;
 mod trace;
+mod versions;
 mod world;
 
 pub use disk::Files;

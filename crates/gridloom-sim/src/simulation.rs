@@ -39,6 +39,7 @@ use crate::store::StoredValue;
 use crate::tasks::{Bodies, Tasks};
 use crate::timeline::timeline;
 use crate::trace::{Interval, Record};
+use crate::versions::Versions;
 
 /// What a simulation is told besides the platform.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ pub struct SimConfig {
     pub slow_mappings_of: u64,
     /// What part of its host's speed a function makes use of, by name; others use it all.
     pub efficiencies: BTreeMap<String, f64>,
-    /// Hosts whose nodes speak no higher version of the protocol than that; others speak all of this build.
+    /// Hosts that have not been updated: their nodes speak no higher version of the protocol than that.
     pub versions: BTreeMap<HostId, u16>,
 }
 
@@ -110,9 +111,7 @@ pub struct Simulation {
     pub(crate) mappings: Mappings,
     pub(crate) durable: Durable,
     pub(crate) storages: Storages,
-    pub(crate) versions: BTreeMap<HostId, u16>,
-    /// Messages that went without the fields that one of the two ends does not know.
-    pub(crate) messages_in_old_versions: u64,
+    pub(crate) versions: Versions,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
@@ -150,8 +149,7 @@ impl Simulation {
             durable: Durable::new(config.disks),
             storages: Storages::new(config.storages),
             effects: Vec::new(),
-            versions: config.versions,
-            messages_in_old_versions: 0,
+            versions: Versions::new(config.versions),
             platform,
         };
         simulation.kernel.begin_changes(0.0);

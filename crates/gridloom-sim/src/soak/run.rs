@@ -345,7 +345,7 @@ impl Run {
     fn outcome(&self) -> Outcome {
         let mut reached = BTreeMap::from([
             ("a mapping took long", self.sim.mappings.slow()),
-            ("a message passed in the last version of the protocol", self.sim.messages_in_old_versions),
+            ("a message passed in the last version of the protocol", self.sim.versions.messages_in_old),
         ]);
         reached.retain(|_, times| *times > 0);
         for (_, check) in &self.checks {
