@@ -182,7 +182,9 @@ fn a_damaged_copy_that_a_server_uses_stays_and_gets_another_beside_it() {
         assert_eq!(code_of(&lines)["sent_to"], sent);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
-            said.contains("'server-a' runs on with a copy of the folder of code that was changed there: --restart"),
+            said.contains(
+                "'server-a' runs on with another copy of the folder of code, which may be damaged: --restart"
+            ),
             "{said}"
         );
         assert!(!is_whole(&first) && is_whole(&second));
@@ -194,7 +196,7 @@ fn a_damaged_copy_that_a_server_uses_stays_and_gets_another_beside_it() {
     assert_eq!((code, &code_of(&lines)["held_by"]), (0, &json!(["a"])), "{lines:?}");
     found("1");
     assert_eq!(lab.status().0["server-a"]["code"], hash);
-    // The first one is in nobody's way, and its name is free again.
+    // No server uses the first one any more: it is removed, and the next copy gets its name.
     std::fs::write(second.join("package/two.py"), "two = 2\n").unwrap();
     let (lines, _) = lab.json(lab.up());
     assert_eq!(code_of(&lines)["sent_to"], json!(["a"]));

@@ -48,11 +48,13 @@ pub struct Code {
 struct LeftOut {
     path: PathBuf,
     why: String,
+    /// Reading it failed.
+    is_unread: bool,
 }
 
 impl LeftOut {
     fn unreadable(path: PathBuf, error: &io::Error) -> LeftOut {
-        LeftOut { path, why: format!("cannot be read ({error})") }
+        LeftOut { path, why: format!("cannot be read ({error})"), is_unread: true }
     }
 }
 
@@ -125,7 +127,7 @@ impl Code {
                 print_line(&format!("  and {more} more, which are no larger; --json lists all"))?;
             }
         }
-        for LeftOut { path, why } in &self.left_out {
+        for LeftOut { path, why, .. } in &self.left_out {
             gridloom_base::say!("gridloom: code: '{}' {why}, and was left out", path.display());
         }
         if !sent.is_empty() && !self.ignored.is_empty() {
@@ -142,10 +144,24 @@ impl Code {
     }
 }
 
-/// Whether a copy is as it was sent. What Python and tools leave there is never sent, and counts for nothing.
-pub fn is_whole(copy: &Path, hash: &str) -> bool {
+/// Whether a copy is as it was sent. What is never sent of any folder counts for nothing: `__pycache__`, say, which Python leaves there.
+///
+/// # Errors
+/// If something in it cannot be read, now at least.
+pub fn is_whole(copy: &Path, hash: &str) -> Result<bool> {
+    if !fs::metadata(copy)?.is_dir() {
+        return Ok(false);
+    }
+    let found = match Code::pack(copy) {
+        // It has too much, or nothing.
+        Err(error) if !error.root_cause().is::<io::Error>() => return Ok(false),
+        found => found?,
+    };
+    if let Some(LeftOut { path, why, .. }) = found.left_out.iter().find(|left| left.is_unread) {
+        bail!("'{}' {why}", path.display());
+    }
     // What is left out of a folder is not in a copy: it has come later.
-    Code::pack(copy).is_ok_and(|found| found.hash == hash && found.left_out.is_empty() && found.ignored.is_empty())
+    Ok(found.hash == hash && found.left_out.is_empty() && found.ignored.is_empty())
 }
 
 /// What would be sent of folders, each of which is looked through once.
@@ -274,15 +290,19 @@ impl Walk<'_> {
             let metadata = match fs::metadata(entry.path()) {
                 Ok(metadata) => metadata,
                 Err(error) => {
-                    let why = if is_link { "is a link that leads nowhere" } else { "cannot be read" };
-                    self.left_out.push(LeftOut { path, why: format!("{why} ({error})") });
+                    let dead = |path| LeftOut {
+                        path,
+                        why: format!("is a link that leads nowhere ({error})"),
+                        is_unread: false,
+                    };
+                    self.left_out.push(if is_link { dead(path) } else { LeftOut::unreadable(path, &error) });
                     continue;
                 }
             };
             if self.is_ignored(&path, metadata.is_dir()) {
                 self.ignored.push(path);
             } else if metadata.is_dir() && is_link {
-                self.left_out.push(LeftOut { path, why: "is a link to a folder".into() });
+                self.left_out.push(LeftOut { path, why: "is a link to a folder".into(), is_unread: false });
             } else if metadata.is_dir() && !entry.path().join("pyvenv.cfg").exists() {
                 self.enter(&path)?;
             } else if metadata.is_file() {
@@ -330,8 +350,8 @@ fn rules_of(folder: &Path) -> Result<Gitignore> {
     let mut rules = GitignoreBuilder::new(folder);
     for file in IGNORE_FILES.map(|name| folder.join(name)).iter().filter(|file| file.is_file()) {
         // A line that means nothing to git is left out, as by git.
-        if let Some(error) = rules.add(file).filter(ignore::Error::is_io) {
-            bail!("code: {}: {error}", file.display());
+        if let Some(error) = rules.add(file).and_then(ignore::Error::into_io_error) {
+            return Err(error).with_context(|| format!("code: {}", file.display()));
         }
     }
     rules.build().with_context(|| format!("code: what {} leaves out", folder.display()))
@@ -370,15 +390,22 @@ mod tests {
             left.sort_unstable();
             let [("broken", broken), ("link", "is a link to a folder")] = left[..] else { panic!("{left:?}") };
             assert!(broken.starts_with("is a link that leads nowhere (No such file"), "{broken}");
-            assert!(!is_whole(folder, &code.hash));
+            assert!(!is_whole(folder, &code.hash).unwrap());
             for link in ["link", "broken"] {
                 fs::remove_file(folder.join(link)).unwrap();
             }
-            assert!(is_whole(folder, &code.hash));
+            assert!(is_whole(folder, &code.hash).unwrap());
             fs::write(folder.join("more.py"), "").unwrap();
-            assert!(!is_whole(folder, &code.hash));
+            assert!(!is_whole(folder, &code.hash).unwrap());
             fs::write(folder.join(".gitignore"), "more.py").unwrap();
-            assert!(Code::pack(folder).unwrap().hash == code.hash && !is_whole(folder, &code.hash));
+            assert!(Code::pack(folder).unwrap().hash == code.hash && !is_whole(folder, &code.hash).unwrap());
+            fs::remove_file(folder.join(".gitignore")).unwrap();
+            assert!(!is_whole(&folder.join("more.py"), &code.hash).unwrap());
+            assert!(!is_whole(&folder.join("__pycache__"), &code.hash).unwrap());
+            // A file that cannot be read, also by root.
+            std::os::unix::fs::symlink("/proc/self/mem", folder.join("unread.py")).unwrap();
+            assert!(is_whole(folder, &code.hash).is_err());
+            fs::remove_file(folder.join("unread.py")).unwrap();
             let sent = Sent::default();
             assert!(sent.has(folder, "functions.py").unwrap() && sent.has(folder, "./package/data.txt").unwrap());
             assert!(!sent.has(folder, "--run-code").unwrap() && !sent.has(folder, "../functions.py").unwrap());

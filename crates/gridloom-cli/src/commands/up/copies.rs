@@ -3,17 +3,18 @@
 //! ```text
 //!  $XDG_CACHE_HOME/gridloom/code/   ~/.cache without the variable; for this user only
 //!    HASH/                          a folder that was sent: whole, and never changed by Gridloom
-//!    HASH.2/                        another copy of the same folder: the first one was changed while a server used it
+//!    HASH.2/                        another copy of the same folder: the first one was changed while a server used it, say
 //!    .lock                          held while one gets its place: hosts may share this folder
 //!    .part                          one that is being unpacked
 //!    .used-HASH  .used-HASH.2       locked by each server that uses the copy, also by one on another host
 //! ```
 //!
-//! **Invariants:** a copy gets its name when it is whole, and when its bytes have the hash that it is named by. A copy with another content is
-//! given to no server that starts: it is replaced, or, while a server uses it, stays as it is and gets another one beside it. A copy that a server
-//! uses is not removed. Of the others, the last few stay. No lock is held while the content of a copy is looked through.
+//! **Invariants:** a copy gets its name when it is whole, and when its bytes have the hash that it is named by. A server that starts gets no copy
+//! with another content. Such a copy is replaced. While a server uses it, or if it cannot be read or removed, it stays as it is, and the whole one
+//! gets the next name. A copy that a server uses is not removed. Of the others, the last few stay. No lock is held while the content of a copy is
+//! looked through: the copy may be removed meanwhile. It is given to a server if it is still there, under the lock.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -46,58 +47,83 @@ pub struct Received {
 
 /// Takes the folder of that hash, unless a whole copy is there. `bytes` of an archive are in `input`. `used` are copies that servers use.
 pub fn receive(hash: &str, bytes: u64, input: impl Read, used: impl FnOnce() -> Vec<String>) -> Result<Received> {
-    let folder = folder()?;
+    receive_in(&folder()?, hash, bytes, input, used, |copy| is_whole(copy, hash))
+}
+
+fn receive_in(
+    folder: &Path,
+    hash: &str,
+    bytes: u64,
+    input: impl Read,
+    used: impl FnOnce() -> Vec<String>,
+    is_whole: impl Fn(&Path) -> Result<bool>,
+) -> Result<Received> {
     let at = || format!("copies of programs in '{}'", folder.display());
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(at)?;
-    let there = |copy: String| -> Result<Received> {
-        touch(&folder.join(&copy)).with_context(at)?;
-        Ok(Received { copy, was_there: true })
-    };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(at)?;
     // A copy that is on its way is waited for.
-    let lock = lock(&folder, FlockOperation::LockShared).with_context(at)?;
-    let known = Copies::find(&folder, hash).with_context(at)?;
-    drop(lock);
-    // A disk or a function may have damaged it.
-    if let Some(whole) = known.0.iter().find(|copy| is_whole(&folder.join(&copy.name), hash)) {
-        return there(whole.name.clone());
+    let shared = lock(folder, FlockOperation::LockShared).with_context(at)?;
+    let known = Copy::find(folder, hash).with_context(at)?;
+    drop(shared);
+    let mut damaged = Vec::new();
+    for copy in &known {
+        match is_whole(&folder.join(&copy.name)) {
+            Ok(true) => {
+                if take(folder, copy).with_context(at)? {
+                    return Ok(Received { copy: copy.name.clone(), was_there: true });
+                }
+            }
+            // By a disk or a function.
+            Ok(false) => damaged.push(copy),
+            // It may be whole: another command can be about to start a server with it.
+            Err(_) => {}
+        }
     }
     ensure!(bytes <= ARCHIVE_BYTES_MAX, "a folder of {bytes} bytes is too large: at most {ARCHIVE_BYTES_MAX}");
     let mut archive = Vec::new();
     input.take(bytes).read_to_end(&mut archive).context("standard input")?;
     ensure!(hash_of(&archive) == hash, "the folder has not come whole: {} of {bytes} bytes", archive.len());
     // Not while it comes: a client that has gone would keep all others waiting.
-    let _lock = self::lock(&folder, FlockOperation::LockExclusive).with_context(at)?;
-    let now = Copies::find(&folder, hash).with_context(at)?;
+    let _lock = lock(folder, FlockOperation::LockExclusive).with_context(at)?;
+    let now = Copy::find(folder, hash).with_context(at)?;
     // Another may have brought it meanwhile.
-    if let Some(brought) = now.0.into_iter().find(|copy| known.0.iter().all(|known| known.inode != copy.inode)) {
-        return there(brought.name);
+    if let Some(brought) = now.into_iter().find(|copy| known.iter().all(|known| known.made != copy.made)) {
+        touch(&folder.join(&brought.name)).with_context(at)?;
+        return Ok(Received { copy: brought.name, was_there: true });
     }
     let part = folder.join(".part");
     remove(&part).with_context(at)?;
     fs::DirBuilder::new().mode(0o700).create(&part).with_context(at)?;
     let mut used = used();
-    let placed = unpack(&archive, &part).and_then(|()| place(&part, hash, &known, &used));
+    let placed = unpack(&archive, &part).and_then(|()| place(&part, hash, &damaged, &used));
     if placed.is_err() {
         // A disk that is full gets its room back.
         let _ = remove(&part);
     }
     let copy = placed.with_context(at)?;
     used.push(copy.clone());
-    remove_old(&folder, is_copy, &used, KEPT).with_context(at)?;
+    remove_old(folder, is_copy, &used, KEPT).with_context(at)?;
     Ok(Received { copy, was_there: false })
 }
 
-/// Copies of one folder, the last one that was used first.
-struct Copies(Vec<Copy>);
-
 struct Copy {
     name: String,
-    /// No two copies have the same one, also if they had the same name one after the other.
-    inode: u64,
+    made: Made,
 }
 
-impl Copies {
-    fn find(folder: &Path, hash: &str) -> io::Result<Copies> {
+/// Tells a copy from a later one of the same name. One that takes its place has another inode, as both are there for a while. A file system may
+/// use the inode of one that was removed again: then the time when the folder was made differs, if the file system knows it.
+#[derive(PartialEq, Eq)]
+struct Made(u64, Option<SystemTime>);
+
+impl Made {
+    fn of(metadata: &Metadata) -> Made {
+        Made(metadata.ino(), metadata.created().ok())
+    }
+}
+
+impl Copy {
+    /// Those of one folder, the last one that was used first.
+    fn find(folder: &Path, hash: &str) -> io::Result<Vec<Copy>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -105,19 +131,31 @@ impl Copies {
             // A host with the same home folder may have removed it meanwhile.
             let (Some(name), Ok(metadata)) = (name.to_str(), metadata) else { continue };
             if is_copy(name) && hash_in(name) == hash {
-                found.push((metadata.modified()?, Copy { name: name.into(), inode: metadata.ino() }));
+                found.push((metadata.modified()?, Copy { name: name.into(), made: Made::of(&metadata) }));
             }
         }
         found.sort_by(|(one, copy), (other, another)| other.cmp(one).then_with(|| copy.name.cmp(&another.name)));
-        Ok(Copies(found.into_iter().map(|(_, copy)| copy).collect()))
+        Ok(found.into_iter().map(|(_, copy)| copy).collect())
     }
 }
 
+/// Has a copy count as the last one that was used, so that nobody removes it, if it is still there.
+fn take(folder: &Path, copy: &Copy) -> io::Result<bool> {
+    let _lock = lock(folder, FlockOperation::LockShared)?;
+    let path = folder.join(&copy.name);
+    let is_there = path.symlink_metadata().is_ok_and(|metadata| Made::of(&metadata) == copy.made);
+    if is_there {
+        touch(&path)?;
+    }
+    Ok(is_there)
+}
+
 /// Gives the unpacked folder the first name that is free, and gives that. `damaged` copies go, but for those that servers use.
-fn place(part: &Path, hash: &str, damaged: &Copies, used: &[String]) -> io::Result<String> {
-    let free = |copy: &&Copy| !used.contains(&copy.name) && !is_held(&part.with_file_name(&copy.name));
-    for copy in damaged.0.iter().filter(free) {
-        remove(&part.with_file_name(&copy.name))?;
+fn place(part: &Path, hash: &str, damaged: &[&Copy], used: &[String]) -> io::Result<String> {
+    let free = |copy: &&&Copy| !used.contains(&copy.name) && !is_held(&part.with_file_name(&copy.name));
+    for copy in damaged.iter().filter(free) {
+        // If that fails, its name is not free.
+        let _ = remove(&part.with_file_name(&copy.name));
     }
     let names = std::iter::once(hash.to_string()).chain((2..).map(|number: u32| format!("{hash}.{number}")));
     let is_free = |name: &String| part.with_file_name(name).symlink_metadata().is_err();
@@ -194,8 +232,8 @@ fn remove_old(folder: &Path, is_copy: impl Fn(&str) -> bool, used: &[String], ke
     unused.sort();
     let old = unused.len().saturating_sub(kept);
     for (_, copy) in unused[..old].iter().filter(|(_, copy)| !is_held(copy)) {
-        remove(copy)?;
-        used_file(copy).iter().try_for_each(|file| remove(file))?;
+        // One that cannot be removed keeps no server from its start.
+        let _ = remove(copy).and_then(|()| used_file(copy).iter().try_for_each(|file| remove(file)));
     }
     Ok(())
 }
@@ -220,7 +258,85 @@ fn folder() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use anyhow::bail;
+
+    use super::super::code::Code;
     use super::*;
+
+    /// A place for copies that has one, removed with the guard.
+    struct Place {
+        folder: PathBuf,
+        code: Code,
+    }
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let folder = std::env::temp_dir().join(format!("gridloom-copies-{}-{name}", std::process::id()));
+            fs::create_dir_all(folder.join("program")).unwrap();
+            fs::write(folder.join("program/a.py"), "x = 1\n").unwrap();
+            let place = Place { code: Code::pack(&folder.join("program")).unwrap(), folder };
+            assert_eq!(place.receive(|_| unreachable!()), (place.code.hash.clone(), false));
+            place
+        }
+
+        /// The name of the copy, and whether it was there.
+        fn receive(&self, is_whole: impl Fn(&Path) -> Result<bool>) -> (String, bool) {
+            let archive = &self.code.archive[..];
+            let received =
+                receive_in(&self.folder, &self.code.hash, archive.len() as u64, archive, Vec::new, is_whole).unwrap();
+            (received.copy, received.was_there)
+        }
+
+        /// The first copy, and the name of the second.
+        fn names(&self) -> (PathBuf, String) {
+            (self.folder.join(&self.code.hash), format!("{}.2", self.code.hash))
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_removed_while_it_is_looked_through_is_received_anew() {
+        let place = Place::new("gone");
+        let received = place.receive(|copy| {
+            fs::remove_dir_all(copy)?;
+            Ok(true)
+        });
+        assert_eq!(received, (place.code.hash.clone(), false));
+        assert!(is_whole(&place.names().0, &place.code.hash).unwrap());
+    }
+
+    #[test]
+    fn a_copy_that_cannot_be_read_stays_and_gets_another_beside_it() {
+        let place = Place::new("unread");
+        let (first, second) = place.names();
+        assert_eq!(place.receive(|_| bail!("too many open files")), (second.clone(), false));
+        assert!(first.join("a.py").exists());
+        assert_eq!(place.receive(|copy| Ok(copy != first)), (second, true));
+        assert_eq!(place.receive(|_| Ok(false)), (place.code.hash.clone(), false));
+    }
+
+    #[test]
+    fn a_damaged_copy_that_cannot_be_removed_gets_another_beside_it() {
+        let place = Place::new("fixed");
+        let (first, second) = place.names();
+        let set = |mode| fs::set_permissions(&first, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o500);
+        let can_remove = fs::write(first.join("b.py"), "").is_ok();
+        let received = place.receive(|_| Ok(false));
+        if can_remove {
+            // Of root.
+            return;
+        }
+        set(0o700);
+        assert_eq!(received, (second, false));
+    }
 
     #[test]
     fn copies_that_are_used_stay_and_of_the_others_the_last() {

@@ -417,7 +417,9 @@ impl Up<'_> {
                 for old in states.iter().filter(|state| state.code != code) {
                     let is_same = old.code.as_deref().map(hash_in) == code.as_deref().map(hash_in);
                     let with = match is_same {
-                        true => "a copy of the folder of code that was changed there: --restart brings a whole one",
+                        true => {
+                            "another copy of the folder of code, which may be damaged: --restart brings a whole one"
+                        }
                         false => "the folder of code as it was when it started: --restart brings the new one",
                     };
                     gridloom_base::say!("gridloom: {}: '{}' runs on with {with}", host.name, old.label);
