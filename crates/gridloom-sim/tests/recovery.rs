@@ -5,14 +5,15 @@ mod lan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
-use gridloom_core::node::message::Message;
+use gridloom_core::node::message::{MapMessage, MapToAgent, Message};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, AgentConfig, Command, Effect, Event, Input, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::HostId;
-use gridloom_sim::Bodies;
+use gridloom_sim::{Bodies, Simulation};
 use lan::wait_for;
 
 const IDL: &str = "Module t;
@@ -192,7 +193,7 @@ fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
     assert_eq!(outcomes, [(1, false), (5, true), (6, false), (7, true)]);
 }
 
-/// An agent that cannot read requests for plans.
+/// An agent that cannot read requests for plans of the first group.
 struct Unreading(Agent);
 
 impl Machine for Unreading {
@@ -201,7 +202,10 @@ impl Machine for Unreading {
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         let input = match input {
-            Input::Received { from: peer, message: Message::Map(_) } => {
+            Input::Received {
+                from: peer,
+                message: Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(request))),
+            } if request.group.serial == 1 => {
                 out.push(Effect::HangUp { peer });
                 Input::PeerLost { peer, why: "it cannot be read".into() }
             }
@@ -223,13 +227,26 @@ fn a_request_that_the_agent_cannot_read_ends_in_an_error() {
     sim.add_server(HostId(1), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions });
     let client = sim.add_client(HostId(3), "client");
     wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 1));
-    let tasks = vec![two(&definitions[0], [1, 2].map(|serial| DatumId { client, serial }))];
-    let group = Group { id: GroupId { client, serial: 1 }, tasks, sources: Default::default(), wanted: Vec::new() };
-    sim.command(client, Command::Run { group, heuristic: "heft".into() });
-    let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
-    let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
-    let Err(TaskError::AgentLost { why, .. }) = report.outcome else { panic!("{:?}", report.outcome) };
+    let run = |sim: &mut Simulation, serial: u64| {
+        let data = [10 * serial, 10 * serial + 1].map(|serial| DatumId { client, serial });
+        let task = Task { id: TaskId { client, serial }, ..two(&definitions[0], data) };
+        let (id, sources) = (GroupId { client, serial }, Default::default());
+        let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
+        sim.command(client, Command::Run { group, heuristic: "heft".into() });
+    };
+    run(&mut sim, 1);
+    for _ in 1..TASK_ATTEMPTS_MAX {
+        wait_for(&mut sim, client, |event| matches!(event, Event::AgentLost { .. }));
+    }
+    // What waits beside it does not fail with it.
+    run(&mut sim, 2);
+    let mut outcomes = [(); 2].map(|()| {
+        let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        (report.task.serial, report.outcome)
+    });
+    outcomes.sort_by_key(|(serial, _)| *serial);
+    let Err(TaskError::AgentLost { why, .. }) = &outcomes[0].1 else { panic!("{outcomes:?}") };
     assert!(why.contains("the peer hung up"), "{why}");
-    // The agent is there again for what it can read.
-    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { .. }));
+    assert!(outcomes[1].1.is_ok(), "{outcomes:?}");
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::member::{Beat, Members};
 use crate::node::message::{DirectoryToAgent, Message};
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::limits::{RETURN_NS_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 
 /// What waits for a connection.
@@ -33,8 +33,6 @@ pub(super) struct Contacts {
     agent_was_lost: bool,
     /// Why it was lost last.
     agent_fault: String,
-    /// How often it was lost in a row before it had made a plan that was asked of it.
-    vain_losses: u32,
     members: Members<Role>,
     names: BTreeMap<NodeId, String>,
     addresses: BTreeMap<NodeId, String>,
@@ -228,29 +226,15 @@ impl Contacts {
         at.chain(without).filter(|node| !self.members.is_up(*node)).collect()
     }
 
-    /// A connection is gone. `None` if it was not there, else whether it was the agent's. `awaits_plan`: the agent was to make one.
-    ///
-    /// An agent that is lost again and again with the same request may be lost because of it: after [`TASK_ATTEMPTS_MAX`] times nothing
-    /// waits for the agent.
-    pub(super) fn peer_lost(&mut self, now: Time, peer: NodeId, awaits_plan: bool) -> Option<bool> {
+    /// A connection is gone. `None` if it was not there, else whether it was the agent's.
+    pub(super) fn peer_lost(&mut self, now: Time, peer: NodeId) -> Option<bool> {
         self.members.lost(peer)?;
         let was_agent = self.agent == Some(peer);
         if was_agent {
             self.agent = None;
-            self.vain_losses += u32::from(awaits_plan);
-            if self.vain_losses < TASK_ATTEMPTS_MAX {
-                self.expect_nodes(now);
-            } else {
-                self.vain_losses = 0;
-                self.expected_until = now;
-            }
+            self.expect_nodes(now);
         }
         Some(was_agent)
-    }
-
-    /// The agent has made a plan, or said why there is none.
-    pub(super) fn agent_planned(&mut self) {
-        self.vain_losses = 0;
     }
 
     /// The agent is gone, or cannot be reached. False if that was known.
@@ -363,7 +347,7 @@ mod tests {
         contacts.agent_up(Time(0), AGENT, vec![SERVER], &mut out);
         assert!(!contacts.awaits_list(Time(0)), "it was not lost");
         assert_eq!(out, [Effect::Send { to: AGENT, message: DirectoryToAgent::Subscribe.into() }]);
-        assert_eq!((contacts.peer_lost(Time(0), AGENT, false), contacts.agent()), (Some(true), None));
+        assert_eq!((contacts.peer_lost(Time(0), AGENT), contacts.agent()), (Some(true), None));
         assert!(contacts.agent_lost("silent") && !contacts.agent_lost("silent") && contacts.agent_was_lost());
         contacts.agent_up(Time(1), AGENT, vec![SERVER], &mut out);
         assert!(contacts.awaits_list(Time(1)) && contacts.may_return(Time(1), SERVER));

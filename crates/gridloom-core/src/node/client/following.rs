@@ -76,7 +76,8 @@ impl Client {
             lower_bound_s: 0.0,
             guesses: Vec::new(),
         };
-        let mapping = Mapping { round: 0, asked: None, tasks, names: outlined.names(), data: outlined.data };
+        let mapping =
+            Mapping { round: 0, asked: None, tasks, names: outlined.names(), data: outlined.data, vain_losses: 0 };
         self.dispatch(now, &plan, &mapping, out);
         self.after_dispatch(now, out);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::remapping::{Remapping, is_steadfast};
-use super::{Client, GroupRun, LostServer, Mapping, Status, TaskRun, send};
+use super::{Client, GroupRun, LostServer, Mapping, Question, Status, TaskRun, send};
 use crate::graph::{Group, Outlined, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
 use crate::node::protocol::{Effect, Event};
@@ -19,16 +19,14 @@ impl Client {
     pub(super) fn plan_only(
         &mut self,
         now: Time,
-        mut group: Group,
-        heuristic: MapBy,
-        purpose: Purpose,
+        Question { mut group, heuristic, purpose, vain_losses }: Question,
         out: &mut Vec<Effect>,
     ) {
         self.want_links(out);
         let has_agent = self.contacts.agent().is_some() && !self.contacts.awaits_list(now);
         let is_early = has_agent && (!self.links.are_known() || self.reads_unplaced(&group));
         if is_early || !has_agent && self.contacts.awaits_nodes(now) {
-            self.early_plans.push((group, heuristic, purpose));
+            self.early_plans.push(Question { group, heuristic, purpose, vain_losses });
             if !self.links.are_known() {
                 self.links.wait(now, out);
             }
@@ -41,7 +39,8 @@ impl Client {
         let tasks = group.tasks.iter().map(|task| task.id).collect();
         self.round += 1;
         let names = outlined.names();
-        let mapping = Mapping { round: self.round, asked: Some(now), tasks, data: outlined.data, names };
+        let (round, asked, data) = (self.round, Some(now), outlined.data);
+        let mapping = Mapping { round, asked, tasks, data, names, vain_losses };
         let run = GroupRun {
             heuristic: heuristic.clone(),
             is_given: false,
@@ -53,7 +52,8 @@ impl Client {
             follows: None,
         };
         let id = group.id;
-        let run = GroupRun { question: Some(Box::new((group, heuristic.clone(), purpose))), ..run };
+        let question = Question { group, heuristic: heuristic.clone(), purpose, vain_losses };
+        let run = GroupRun { question: Some(Box::new(question)), ..run };
         self.groups.insert(id, run);
         match self.contacts.agent() {
             Some(agent) => {
@@ -108,10 +108,11 @@ impl Client {
         }
         if let Some(run) = self.groups.get_mut(&group) {
             // A plan that is on its way is void: what waits for it waits for this one.
-            let waiting = run.mapping.take().map_or_else(Vec::new, |mapping| mapping.tasks);
+            let (waiting, vain_losses) =
+                run.mapping.take().map_or_else(Default::default, |mapping| (mapping.tasks, mapping.vain_losses));
             let tasks: BTreeSet<TaskId> = tasks.into_iter().chain(waiting).collect();
             let (tasks, data, names) = (tasks.into_iter().collect(), Vec::new(), BTreeMap::new());
-            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data, names });
+            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data, names, vain_losses });
         }
         self.try_map(now, group, out);
     }
@@ -125,8 +126,8 @@ impl Client {
     /// Sends requests for plans that had to wait.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.place_waiting(now, out);
-        for (group, heuristic, purpose) in std::mem::take(&mut self.early_plans) {
-            self.plan_only(now, group, heuristic, purpose, out);
+        for question in std::mem::take(&mut self.early_plans) {
+            self.plan_only(now, question, out);
         }
         let waiting: Vec<GroupId> = self
             .groups
@@ -310,7 +311,7 @@ impl Client {
             seen: seen.map(Arc::from),
         }));
         if let Some(question) = &self.groups[&group].question {
-            if question.2 == Purpose::Follow && !is_steadfast(&question.1) {
+            if question.purpose == Purpose::Follow && !is_steadfast(&question.heuristic) {
                 self.following.groups.insert(group);
             }
             self.groups.remove(&group);

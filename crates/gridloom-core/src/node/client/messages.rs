@@ -22,10 +22,7 @@ impl Client {
             Message::Directory(DirectoryMessage::ToClient(message)) => {
                 self.on_directory_message(now, from, message, out)
             }
-            Message::Map(MapMessage::ToClient(message)) => {
-                self.contacts.agent_planned();
-                self.on_map_message(now, message, out);
-            }
+            Message::Map(MapMessage::ToClient(message)) => self.on_map_message(now, message, out),
             Message::Task(TaskMessage::ToClient(message)) => self.on_task_message(now, from, message, out),
             Message::Data(message) => self.on_data_message(now, from, message, out),
             Message::Catalog(CatalogMessage::ToClient(message)) if self.contacts.agent() == Some(from) => {

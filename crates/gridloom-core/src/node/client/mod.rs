@@ -138,6 +138,18 @@ struct Mapping {
     data: Vec<DatumId>,
     /// Of shared data that functions get and put, by place in `data`.
     names: BTreeMap<u32, String>,
+    /// Losses of the agent while this plan was asked for, since the last answer.
+    vain_losses: u32,
+}
+
+/// A group that is not run, only planned.
+#[derive(Debug)]
+struct Question {
+    group: Group,
+    heuristic: MapBy,
+    purpose: Purpose,
+    /// As of its [`Mapping`].
+    vain_losses: u32,
 }
 
 #[derive(Debug)]
@@ -151,7 +163,7 @@ struct GroupRun {
     remembered: usize,
     mapping: Option<Mapping>,
     /// It is not run, only planned; the question may have to be asked again.
-    question: Option<Box<(Group, MapBy, Purpose)>>,
+    question: Option<Box<Question>>,
     remapping: Remapping,
     /// The described group in whose plan it takes its place.
     follows: Option<GroupId>,
@@ -171,7 +183,7 @@ pub struct Client {
     /// Calls made before the first directory came, and such as no server can run until one is back.
     waiting_calls: WaitingCalls,
     /// Groups to be planned once the links are measured and what they read has a place.
-    early_plans: Vec<(Group, MapBy, Purpose)>,
+    early_plans: Vec<Question>,
     following: Following,
     names: Names,
     tasks: BTreeMap<TaskId, TaskRun>,
@@ -258,7 +270,7 @@ impl Client {
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, (None, None), out),
             Command::Plan { group, heuristic, is_followed } => {
                 let purpose = if is_followed { Purpose::Follow } else { Purpose::Look };
-                self.plan_only(now, group, heuristic, purpose, out);
+                self.plan_only(now, Question { group, heuristic, purpose, vain_losses: 0 }, out);
             }
             Command::Follow { group, server, from, heuristic, plan } => {
                 self.on_run(now, group, heuristic, (Some(Placed { server, from }), plan), out);

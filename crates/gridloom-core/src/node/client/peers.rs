@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::Client;
 use super::contacts::Parcel;
-use super::{Client, GroupRun};
 use crate::node::message::{DirectoryNews, LinkMessage};
 use crate::node::protocol::{Effect, Event, Role};
 use gridloom_base::dial::GONE;
@@ -60,9 +60,7 @@ impl Client {
     }
 
     pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
-        let is_asked = |run: &GroupRun| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_some());
-        let awaits_plan = self.groups.values().any(is_asked);
-        match self.contacts.peer_lost(now, peer, awaits_plan) {
+        match self.contacts.peer_lost(now, peer) {
             Some(true) => {
                 self.links.forget_turns();
                 self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
@@ -77,7 +75,7 @@ impl Client {
             let address = self.config.agent.clone();
             out.push(Effect::Emit(Event::AgentLost { address, why: why.into() }));
         }
-        self.ask_anew();
+        self.ask_anew(now, out);
         if !self.contacts.awaits_nodes(now) {
             self.end_waiting(now, out);
         }

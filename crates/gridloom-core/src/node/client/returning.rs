@@ -8,9 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Client;
+use super::{Client, GroupRun, Question};
 use crate::call::{Limit, Request};
 use crate::node::protocol::Effect;
+use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{GroupId, TaskError, TaskId, Time};
 
 /// Calls that wait for a server.
@@ -84,22 +85,38 @@ impl Client {
     }
 
     /// Requests for plans that the agent will not answer, as it is gone, are to be made again.
-    pub(super) fn ask_anew(&mut self) {
-        let questions: Vec<GroupId> =
-            self.groups.iter().filter(|(_, run)| run.question.is_some()).map(|(id, _)| *id).collect();
-        for id in questions {
-            let run = self.groups.remove(&id).expect("found above");
-            self.early_plans.extend(run.question.map(|question| *question));
-        }
-        for mapping in self.groups.values_mut().filter_map(|run| run.mapping.as_mut()) {
+    ///
+    /// An agent that is lost again and again with the same request may be lost because of it: a group that was asked for
+    /// [`TASK_ATTEMPTS_MAX`] times fails.
+    pub(super) fn ask_anew(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let is_asked = |run: &GroupRun| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_some());
+        let asked = self.groups.iter().filter(|(_, run)| is_asked(run)).map(|(id, _)| *id);
+        let mut given_up = Vec::new();
+        for id in asked.collect::<Vec<_>>() {
+            let run = self.groups.get_mut(&id).expect("found above");
+            let mapping = run.mapping.as_mut().expect("it is asked for");
             mapping.asked = None;
+            mapping.vain_losses += 1;
+            let vain_losses = mapping.vain_losses;
+            if vain_losses == TASK_ATTEMPTS_MAX {
+                given_up.push(id);
+            } else if let Some(question) = run.question.take() {
+                self.groups.remove(&id);
+                self.early_plans.push(Question { vain_losses, ..*question });
+            }
+        }
+        for id in given_up {
+            self.mapping_failed(now, id, self.agent_lost(), out);
         }
     }
 
     /// The agent cannot map a group on the servers that are there.
     pub(super) fn not_mapped(&mut self, now: Time, group: GroupId, why: String, out: &mut Vec<Effect>) {
         match self.groups.get_mut(&group).filter(|run| run.question.is_none()).and_then(|run| run.mapping.as_mut()) {
-            Some(mapping) if self.contacts.awaits_nodes(now) => mapping.asked = None,
+            Some(mapping) if self.contacts.awaits_nodes(now) => {
+                mapping.asked = None;
+                mapping.vain_losses = 0;
+            }
             _ => self.mapping_failed(now, group, TaskError::NotMapped { why }, out),
         }
     }
