@@ -338,6 +338,16 @@ fn versions_without_one_in_common_are_named_on_both_sides() {
     }
 }
 
+/// It does not know `Aside::Refused`.
+#[test]
+fn nothing_is_said_to_a_peer_of_the_last_version_whose_messages_cannot_be_read() {
+    let node = transport_support::server();
+    let mut peer =
+        OldPeer::dial(node.node.address(), SECRET, [46; 32], RECORDED, &bytes_of(&read_lines("conversation.jsonl")[0]));
+    peer.send(1, &[0xff; 40]);
+    assert!(peer.rest().is_empty());
+}
+
 /// The body of a first frame of now.
 fn hello_now(says: &Value) -> Vec<u8> {
     let version = version().to_le_bytes();

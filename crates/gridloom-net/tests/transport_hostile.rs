@@ -5,14 +5,17 @@ mod transport_support;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use gridloom_channel::Kind;
+use gridloom_base::{DatumId, Dtype, Meta, NodeId};
 use gridloom_channel::frame::Encoder;
 use gridloom_channel::tags::Tagger;
+use gridloom_channel::{Dialect, Kind};
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
+use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Purpose, framed};
+use gridloom_net::transport::{Aside, REFUSAL_CHARS_MAX};
 use transport_support::*;
 
 /// The node closes the connection, whatever it says before.
@@ -116,6 +119,34 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
         assert!(said.contains(part), "{part}: {said}");
     }
     server.still_serves();
+}
+
+#[test]
+fn a_node_hears_why_its_peer_closes_the_connection() {
+    let (server, client) = (server(), client());
+    client.dial(&server);
+    let datum = DatumId { client: NodeId(7), serial: 1 };
+    assert!(client.node.store().put(datum, Meta::array(Dtype::Uint8, &[3]), Payload::copied(&[1, 2, 3])));
+    client.perform([Effect::SendDatum { to: server.id(), datum }]);
+    let why = client.expect_lost(server.id());
+    assert!(
+        why.starts_with("it does not take what it was sent: it sent") && why.ends_with("another client's"),
+        "{why}"
+    );
+    server.still_serves();
+}
+
+#[test]
+fn the_reason_of_a_peer_is_cut() {
+    let server = server();
+    let mut body = Vec::new();
+    Dialect::OWN.append(&Aside::Refused { why: "é".repeat(1 << 20) }, &mut body);
+    let bytes = raw_frame(next_number(&server), 3, &body);
+    let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
+    let tag = Tagger::new(keys.send).tag(&[&bytes]);
+    stream.write_all(&[&bytes[..], &tag].concat()).unwrap();
+    let why = server.expect_lost(raw_id());
+    assert_eq!(why, format!("it does not take what it was sent: {}", "é".repeat(REFUSAL_CHARS_MAX)));
 }
 
 #[test]

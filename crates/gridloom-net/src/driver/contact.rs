@@ -10,6 +10,7 @@ use mio::{Interest, Registry, Token};
 use crate::transport::handshake::Handshake;
 use crate::transport::held::Held;
 use crate::transport::stream::Stream;
+use crate::transport::{Aside, REFUSAL_CHARS_MAX};
 
 /// A connection and how far it is.
 pub(super) struct Contact {
@@ -60,6 +61,20 @@ impl Contact {
                 return Ok(due);
             }
         }
+    }
+
+    /// Says as its last word why the connection ends.
+    pub(super) fn refuse(&mut self, why: &str, buffers: &mut Buffers) {
+        let why = why.chars().take(REFUSAL_CHARS_MAX).collect();
+        let queued = self.channel.outbound.message(Kind::Hello, &Aside::Refused { why });
+        queued.expect("so few characters fit into a frame");
+        self.say_all(buffers);
+    }
+
+    /// Writes what was said as far as the socket takes it: the connection ends either way.
+    pub(super) fn say_all(&mut self, buffers: &mut Buffers) {
+        let _ = self.channel.flush(buffers);
+        self.channel.stream_mut().let_all_go();
     }
 
     /// Queues a frame of the handshake.

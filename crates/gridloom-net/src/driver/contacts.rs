@@ -396,12 +396,20 @@ impl Contacts {
 
     pub(super) fn hang_up(&mut self, peer: NodeId) {
         if let Some(token) = self.peers.get(&peer).map(|peer| token_of(peer.link)) {
-            // What was said before goes out if the socket takes it; the connection ends either way.
             let contact = self.connections.get_mut(&token).expect("a peer's connection is kept while it is up");
-            let _ = contact.channel.flush(&mut self.buffers);
-            contact.channel.stream_mut().let_all_go();
+            contact.say_all(&mut self.buffers);
             self.forget(token);
         }
+    }
+
+    /// Closes a connection for what the peer has sent. The peer hears why: what waits for an answer there can say so.
+    pub(super) fn refuse(&mut self, token: usize, why: &str) {
+        // One of the last version does not know the word.
+        let is_told = matches!(self.stage(token), Some(Stage::Up(peer)) if self.dialect(peer) == Dialect::OWN);
+        if let Some(contact) = self.connections.get_mut(&token).filter(|_| is_told) {
+            contact.refuse(why, &mut self.buffers);
+        }
+        self.lose(token, why);
     }
 
     /// Closes that connection to a peer, if it still stands, and says so to the machine.

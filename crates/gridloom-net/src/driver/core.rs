@@ -19,7 +19,7 @@ use std::sync::Arc;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Time};
 use gridloom_channel::frame::{self, DataHeader};
-use gridloom_channel::{Dialect, Inbound, Kind};
+use gridloom_channel::{Inbound, Kind};
 use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Category, Effect, Event, Input, LogLine};
 use mio::event::Event as Readiness;
@@ -36,8 +36,8 @@ use crate::log::{said_of, warning};
 use crate::payload::Payload;
 use crate::storage::{Files, Stored};
 use crate::store::Store;
-use crate::transport::Aside;
 use crate::transport::notice::{Inbox, Link, Notice};
+use crate::transport::{Aside, REFUSAL_CHARS_MAX};
 
 pub(crate) const WAKER: Token = Token(0);
 pub(crate) const LISTENER: Token = Token(1);
@@ -367,26 +367,12 @@ impl Core {
                     self.contacts.lose(token, "bulk before the end of the handshake");
                 }
                 Ok(Some((hello, purpose, keys))) => self.contacts.hand_over(token, hello, purpose, keys),
-                Err(why) => {
-                    if let Stage::Up(peer) = stage {
-                        self.tell_refused(peer, &why);
-                    }
-                    self.contacts.lose(token, &why);
-                }
+                Err(why) => self.contacts.refuse(token, &why),
             }
             self.settle();
             if self.exit.is_some() {
                 return;
             }
-        }
-    }
-
-    /// A connection is to end because of what the peer has sent. It hears why: what waits for an answer there can say so.
-    fn tell_refused(&mut self, peer: NodeId, why: &str) {
-        // One of the last version does not know the word.
-        if self.contacts.dialect(peer) == Dialect::OWN {
-            self.aside(peer, &Aside::Refused { why: why.into() });
-            self.contacts.flush();
         }
     }
 
@@ -410,6 +396,7 @@ impl Core {
             Kind::Hello => match frame::parse(body, dialect).map_err(|error| error.to_string())? {
                 Aside::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
                 Aside::Refused { why } => {
+                    let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();
                     self.contacts.lose(token, &format!("it does not take what it was sent: {why}"));
                 }
                 aside => self.streams.on_aside(from, aside)?,

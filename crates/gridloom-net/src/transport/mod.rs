@@ -127,6 +127,8 @@ pub const TAKEN_EVERY: u64 = 32;
 pub const CHANGED_IN_A_ROW_MAX: u32 = 8;
 /// Bytes that may wait for one peer to read its control connection; past it the peer counts as lost.
 pub const CONTROL_BACKLOG_BYTES_MAX: usize = 256 << 20;
+/// Characters of the reason with which a peer closes a connection; more are cut off. Errors of reading have less than a hundred.
+pub const REFUSAL_CHARS_MAX: usize = 512;
 /// Connections of strangers that may be in the handshake at a time. A further one takes the place of the oldest: a node that knows the
 /// secret needs milliseconds. When a grid starts, hundreds of servers dial its agent at once.
 pub const HANDSHAKES_MAX: usize = 1024;

@@ -71,6 +71,13 @@ impl OldPeer {
         self.socket.write_all(&frame).unwrap();
     }
 
+    /// All bytes that come until the node closes the connection.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.socket.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
     /// Kind and body of the next frame.
     pub fn receive(&mut self) -> (u64, Vec<u8>) {
         let (number, tagger) = &mut self.receives;
