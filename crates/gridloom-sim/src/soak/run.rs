@@ -347,7 +347,6 @@ impl Run {
             ("a mapping took long", self.sim.mappings.slow()),
             ("a message passed in the last version of the protocol", self.sim.versions.messages_in_old),
         ]);
-        reached.retain(|_, times| *times > 0);
         for (_, check) in &self.checks {
             for (state, times) in check.reached() {
                 *reached.entry(state).or_default() += times;
