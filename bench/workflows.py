@@ -7,7 +7,7 @@ number, so that `gridloom map` (model m2) predicts about so many seconds on four
 narrower than those among them. That plan runs as it is, by examples/workflow/run.py: on a testbed with real processes, or simulated.
 
 On a testbed the network's headers take 3.5 % of the bandwidth, which is added to it. What the start of a stand-in takes is measured on this machine
-before, unless --start says it, and is part of each task. A simulated start takes as long as without a description.
+before, unless --start says it, and is part of each task: the time of a whole remote call, messages included. A simulated start takes as long as without a description.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PAYLOAD = 1448 / 1500
 
 
 def start_seconds():
-    """What a call of a stand-in takes that neither waits nor writes, seconds."""
+    """What a call of a stand-in takes that neither waits nor writes, seconds: the whole remote call, with its messages."""
     os.environ.setdefault("WORKFLOW", str(EXAMPLE / "small.json"))
     import stand_ins
 

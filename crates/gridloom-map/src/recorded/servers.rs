@@ -43,8 +43,9 @@ fn read(text: &str) -> Result<Text, JsonError> {
 }
 
 /// What a file has at its top.
-const SHAPE: &str =
-    "a platform: {\"speed\": [...], \"client_bytes_per_s\": [...], \"direct_bytes_per_s\": {\"0-1\": BYTES}}";
+const SHAPE: &str = "a platform: \
+    {\"speed\": [...], \"client_bytes_per_s\": [...], \"direct_bytes_per_s\": {\"0-1\": BYTES}}, \
+    perhaps with \"program_start_seconds\": [...]";
 
 impl Servers {
     /// Reads `{"speed": [...], "client_bytes_per_s": [...], "direct_bytes_per_s": {"0-1": ...}}`, and
@@ -92,7 +93,8 @@ impl Servers {
         let starts_s = text.program_start_seconds.unwrap_or_else(|| vec![0.0; count]);
         if starts_s.len() != count {
             let starts = starts_s.len();
-            return Err(wrong(format!("'speed' has {count} servers and 'program_start_seconds' {starts}")));
+            let remedy = format!("give it {count} numbers, or leave it out");
+            return Err(wrong(format!("'speed' has {count} servers and 'program_start_seconds' {starts}: {remedy}")));
         }
         if let Some(at) = starts_s.iter().position(|start_s| !(start_s.is_finite() && *start_s >= 0.0)) {
             let value = starts_s[at];

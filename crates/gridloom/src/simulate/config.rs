@@ -14,6 +14,9 @@ use super::roles::{GRID_ROLES, Roles, read_deployment};
 use crate::process::Deployment;
 use crate::{Error, LocalConfig, read_text};
 
+/// Longest start of a program, seconds: a day, so that virtual time holds the starts of a long run.
+const PROGRAM_START_S_MAX: f64 = 86_400.0;
+
 /// Set by `gridloom simulate` for the program that it runs.
 const VARIABLE: &str = "GRIDLOOM_SIMULATE";
 
@@ -166,7 +169,7 @@ impl SimulateConfig {
         let network = network_model(self.network.as_deref())?;
         let efficiencies = self.efficiencies.clone();
         let disks = rates(platform, ("disk", "the rate of its disk, such as 200MBps"))?;
-        let program_starts_s = times(platform, ("program_start", "the time to start a program, such as 4ms"))?;
+        let program_starts_s = program_starts(platform)?;
         let upload_limits = rates(platform, ("upload_limit", "what its server sends at most, such as 100Mbps"))?;
         let storages = storages(platform)?;
         let seed = self.seed;
@@ -216,9 +219,12 @@ fn rates(platform: &Platform, property: (&str, &str)) -> Result<BTreeMap<HostId,
     figures(platform, property, |text| units::bandwidth(text).ok().filter(|rate| *rate > 0.0))
 }
 
-/// Times that a property of hosts says, seconds.
-fn times(platform: &Platform, property: (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
-    figures(platform, property, |text| units::time(text).ok().filter(|seconds| *seconds >= 0.0))
+/// How long the start of a program takes, by hosts that say it, seconds.
+fn program_starts(platform: &Platform) -> Result<BTreeMap<HostId, f64>, Error> {
+    let expected = format!("the time to start a program, such as 4ms, and at most {PROGRAM_START_S_MAX}s");
+    figures(platform, ("program_start", &expected), |text| {
+        units::time(text).ok().filter(|start_s| (0.0..=PROGRAM_START_S_MAX).contains(start_s))
+    })
 }
 
 fn figures(
@@ -237,4 +243,22 @@ fn figures(
         }
     };
     described.map(figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_of_a_program_has_a_limit() {
+        let starts = |start: &str| {
+            let text = format!("[[host]]\nname = 'a'\nspeed = '1Gf'\nproperties = {{ program_start = '{start}' }}\n");
+            program_starts(&Platform::parse(&text, "a.toml", &mut |_| Err("no files".into())).unwrap())
+        };
+        assert_eq!(starts("15ms").unwrap(), BTreeMap::from([(HostId(0), 0.015)]));
+        for start in ["1e300s", "-1s", "soon"] {
+            let why = starts(start).unwrap_err().to_string();
+            assert!(why.contains(start) && why.contains("at most 86400s"), "{why}");
+        }
+    }
 }
