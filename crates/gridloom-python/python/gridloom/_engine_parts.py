@@ -164,7 +164,7 @@ def check_versions(engine: str, tried: str, found: Mapping[str, str]) -> None:
         warnings.warn(why, UntriedVersionWarning, stacklevel=_PROGRAM)
     untried = [(place, version) for place, version in found.items() if _release(version) != _release(tried)]
     for place, version in untried[:1]:
-        why = f"{place} has {engine} {version}, and this version of Gridloom was tried with {tried}"
+        why = f"{place} has {engine} {version}, and this version of Gridloom was tried with {tried}: if calls fail, install that one"
         warnings.warn(why, UntriedVersionWarning, stacklevel=_PROGRAM)
 
 
