@@ -5,10 +5,9 @@ use super::time::{MILLISECOND_NS, SECOND_NS};
 
 /// Largest control frame. Graphs and plans are cut into parts well below it; a longer one is an error or an attack.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
-/// Connections over which the filter `stripe` spreads letters: one is none, and more than these gain nothing.
+/// Least and most connections over which the filter `stripe` spreads letters. One connection spreads nothing, and a seventeenth makes
+/// nothing faster.
 pub const STRIPES: (usize, usize) = (2, 16);
-/// Bytes of letters that wait for one before them, which goes over another connection: more than buffers of the system hold.
-pub const STRIPE_EARLY_BYTES_MAX: usize = 256 << 20;
 /// Bytes of letters of one connection that may be on their way before its sender waits.
 pub const SEND_BYTES_MAX: u64 = 4 << 20;
 /// Latest time of a deployment, seconds: thirty years, which clocks and virtual time both hold.

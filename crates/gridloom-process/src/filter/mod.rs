@@ -97,8 +97,6 @@ pub enum FilterError {
     TooLarge { filter: &'static str, length: usize, says: u64, limit: u64 },
     #[error("filter {filter}: {length} bytes are damaged: {why}")]
     Damaged { filter: &'static str, length: usize, why: String },
-    #[error("filter {filter}: {says} bytes of letters wait for letter {number}, at most {limit} may")]
-    Behind { filter: &'static str, number: u64, says: u64, limit: u64 },
 }
 
 type Made = Result<Box<dyn Filter>, String>;

@@ -8,11 +8,12 @@
 //! owner of a chain makes the connections that [`Chain::connections`](super::Chain::connections) says, and numbers what they carry by [`Stripes`].
 //!
 //! **Promise:** letters come out once each, in the order in which they were numbered, from whichever connections they come.
-//! **Limit:** [`STRIPE_EARLY_BYTES_MAX`] of letters wait for one before them. More is a sender that leaves one out.
+//! **Limit:** none here. A letter of 1 GiB may still come while all that follow it have, so those wait as long as it does. The owner
+//! of the connections bounds what is under way. After their end, [`Stripes::missing`] tells of a letter that was left out.
 
 use std::collections::BTreeMap;
 
-use gridloom_base::limits::{STRIPE_EARLY_BYTES_MAX, STRIPES};
+use gridloom_base::limits::STRIPES;
 
 use super::{Filter, FilterError, FilterKind};
 
@@ -49,7 +50,6 @@ pub struct Stripes {
     came: u64,
     /// Those that came before one that was sent before them.
     early: BTreeMap<u64, Vec<u8>>,
-    early_bytes: usize,
 }
 
 impl Stripes {
@@ -74,19 +74,19 @@ impl Stripes {
             let why = format!("letter {number} has come before");
             return Err(FilterError::Damaged { filter: NAME, length, why });
         }
-        self.early_bytes += length;
         self.early.insert(number, payload);
         let mut all = Vec::new();
         while let Some(payload) = self.early.remove(&self.came) {
             self.came += 1;
-            self.early_bytes -= payload.len() + 8;
             all.push(payload);
         }
-        if self.early_bytes > STRIPE_EARLY_BYTES_MAX {
-            let (says, limit) = (self.early_bytes as u64, STRIPE_EARLY_BYTES_MAX as u64);
-            return Err(FilterError::Behind { filter: NAME, number: self.came, says, limit });
-        }
         Ok(all)
+    }
+
+    /// The number of a letter that has not come, while a later one has.
+    #[must_use]
+    pub fn missing(&self) -> Option<u64> {
+        (!self.early.is_empty()).then_some(self.came)
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
             }
             let all: Vec<Vec<u8>> = (0..100_u8).map(|number| vec![number; usize::from(number % 3)]).collect();
             assert_eq!(came, all, "seed {seed}");
-            assert_eq!((receiver.early_bytes, receiver.early.len()), (0, 0));
+            assert_eq!(receiver.missing(), None);
         }
     }
 
@@ -134,10 +134,17 @@ mod tests {
         assert!(receiver.arrange(second.clone()).unwrap_err().to_string().contains("letter 1 has come before"));
         assert_eq!(receiver.arrange(first).unwrap(), [b"a", b"b"]);
         assert!(receiver.arrange(second).is_err());
-        // The one before them never comes.
-        let _lost = numbered(&mut sender, b"");
-        let part = vec![0; 1 << 20];
-        let why = (0..=STRIPE_EARLY_BYTES_MAX >> 20).find_map(|_| receiver.arrange(numbered(&mut sender, &part)).err());
-        assert!(why.unwrap().to_string().contains("wait for letter 2"), "it keeps all");
+    }
+
+    #[test]
+    fn letters_wait_for_one_that_is_longer_than_all_of_them() {
+        let (mut sender, mut receiver) = <(Stripes, Stripes)>::default();
+        let long = numbered(&mut sender, &vec![1; 1 << 20]);
+        for _ in 0..300 {
+            assert_eq!(receiver.arrange(numbered(&mut sender, &vec![2; 1 << 20])).unwrap().len(), 0);
+        }
+        assert_eq!(receiver.missing(), Some(0));
+        assert_eq!(receiver.arrange(long).unwrap().len(), 301);
+        assert_eq!(receiver.missing(), None);
     }
 }

@@ -4,9 +4,10 @@
 //! **Promises:** nothing here waits for a peer to take what is sent: what a connection does not take is kept, and offered again.
 //! Letters of one element come in their order, also through filters.
 //! **Limit:** elements give one another credit for messages (`gridloom_chare`), so not more of these is kept. Parts and results of reductions,
-//! and chares that move, take no credit: of them, all that a connection does not take is kept.
+//! and chares that move, take no credit: of them, all that a connection does not take is kept. With `stripe` a letter that comes early is kept
+//! until those before it have come.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::Time;
@@ -21,7 +22,7 @@ use crate::Error;
 
 mod ways;
 
-use ways::Ways;
+use ways::{GOODBYE, Ways};
 
 /// Type of the letter by which a dialler says which element it is, of which epoch, and which of its connections this is.
 const HELLO: &str = "chares:element";
@@ -58,8 +59,6 @@ pub(super) struct Links {
     /// By element; none for this one.
     ways: Vec<Ways>,
     elements: BTreeMap<PeerId, Pe>,
-    /// Those that have closed some of several connections, and not all.
-    closing: BTreeSet<Pe>,
     backlogs: Vec<Backlog>,
     backlog_bytes: usize,
     /// By element: the filters between that one and this.
@@ -88,7 +87,6 @@ impl Links {
             kind: RECORDS.into(),
             ways: chains.iter().map(|chain| Ways::of(chain.connections())).collect(),
             elements: BTreeMap::new(),
-            closing: BTreeSet::new(),
             backlogs: (0..count).map(|_| Backlog::default()).collect(),
             backlog_bytes: 0,
             chains,
@@ -128,7 +126,7 @@ impl Links {
             }
         }
         let count = self.ways.len() as u32;
-        while let Some(missing) = (me.0 + 1..count).find(|number| !self.ways[*number as usize].are_made()) {
+        while let Some(missing) = (me.0 + 1..count).find(|number| self.ways[*number as usize].are_awaited()) {
             let Some(incoming) = world.receive(Some(until))? else {
                 if may_come()? {
                     until = world.now() + DIAL_NS;
@@ -185,9 +183,6 @@ impl Links {
     pub(super) fn on_incoming(&mut self, world: &mut dyn ProcessWorld, incoming: Incoming) -> Result<(), Error> {
         let Some(element) = self.elements.get(&incoming.peer()).copied() else { return self.on_hello(world, incoming) };
         let ways = &mut self.ways[element.0 as usize];
-        if ways.stripes.is_some() {
-            ways.hears(world.now());
-        }
         let wrong = |error: FilterError| ChareError::Letter { from: element, why: error.to_string() };
         let letter = match incoming {
             Incoming::Letter { letter, .. } if &*letter.kind == NOTES => {
@@ -195,12 +190,14 @@ impl Links {
                 self.notes.push_back((element, postcard::from_bytes(&letter.payload).map_err(wrong)?));
                 return Ok(());
             }
+            Incoming::Letter { from, letter } if ways.stripes.is_some() && &*letter.kind == GOODBYE => {
+                ways.parts(from);
+                return Ok(());
+            }
             Incoming::Letter { letter, .. } => letter.payload,
-            Incoming::Closed { why, .. } => {
-                // Letters that were sent before the end may be on their way in another connection.
-                match ways.closes() {
-                    true => self.has_closed(world, element, why),
-                    false => _ = self.closing.insert(element),
+            Incoming::Closed { peer, why } => {
+                if let Some(why) = ways.closes(peer, why) {
+                    self.has_ended(world, element, why);
                 }
                 return Ok(());
             }
@@ -227,9 +224,8 @@ impl Links {
         Ok(())
     }
 
-    /// The element has closed all of its connections.
-    fn has_closed(&mut self, world: &mut dyn ProcessWorld, element: Pe, why: String) {
-        self.closing.remove(&element);
+    /// No more letters of that element are waited for.
+    fn has_ended(&mut self, world: &mut dyn ProcessWorld, element: Pe, why: String) {
         let chain = &self.chains[element.0 as usize];
         // Letters that were sent before it may be held.
         let due = if chain.is_empty() { Time(0) } else { chain.closed(world.now()) };
@@ -242,18 +238,6 @@ impl Links {
         } else {
             self.came += 1;
             self.held.insert((due, self.came), (element, arrival));
-        }
-    }
-
-    /// One of several connections may break alone: then what it carried never comes.
-    fn check_closing(&mut self, world: &mut dyn ProcessWorld) {
-        if self.closing.is_empty() {
-            return;
-        }
-        let now = world.now();
-        while let Some(element) = self.closing.iter().copied().find(|of| self.ways[of.0 as usize].gives_up_at() <= now)
-        {
-            self.has_closed(world, element, "one of its connections has ended, and the others have not".into());
         }
     }
 
@@ -294,7 +278,6 @@ impl Links {
     /// # Errors
     /// If a letter is wrong, or an element is gone before the program has ended.
     pub(super) fn deliver(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
-        self.check_closing(world);
         while let Some((from, arrival)) = self.due.pop_front().or_else(|| self.take_held(world)) {
             match arrival {
                 Arrival::Letter(bytes) => {
@@ -426,8 +409,7 @@ impl Links {
     pub(super) fn next_due(&self, now: Time) -> Option<Time> {
         let due = self.due.front().map(|_| Time(0));
         let held = self.held.first_key_value().map(|((due, _), _)| *due);
-        let closing = self.closing.iter().map(|of| self.ways[of.0 as usize].gives_up_at());
-        due.or(held).into_iter().chain(self.next_offer(now)).chain(closing).min()
+        due.or(held).into_iter().chain(self.next_offer(now)).min()
     }
 
     /// When a letter that waits is to be offered.
@@ -451,6 +433,10 @@ impl Links {
                     Ok(()) | Err(ProcessError::Closed { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
+            }
+            match ways.part(world) {
+                Ok(()) | Err(ProcessError::Closed { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

@@ -99,24 +99,60 @@ fn an_element_may_end_before_all_have_connected_if_its_letters_have_come() {
 }
 
 #[test]
-fn an_element_is_lost_that_closes_one_of_several_connections_and_no_other() {
+fn an_element_is_lost_as_soon_as_one_of_several_connections_ends_without_a_goodbye() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
     let filters = vec!["stripe=2".parse().unwrap()];
     let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
-    let mut world = Slow { spec: ProcessSpec::default(), now: Time(5), waits: 1 };
+    let mut world = Slow { spec: ProcessSpec::default(), now: Time(5), waits: 0 };
     let mut element = Element::new(Pe(0), std::sync::Arc::new(links.places.elements()));
     (0..2).for_each(|way| links.join(Pe(1), way, PeerId(way as u64)));
-    let closed = |peer| Incoming::Closed { peer: PeerId(peer), why: "it has closed".into() };
-    links.on_incoming(&mut world, closed(0)).unwrap();
-    links.deliver(&mut world, &mut element).unwrap();
-    world.now = links.next_due(world.now).expect("the other one is waited for");
+    links.on_incoming(&mut world, Incoming::Closed { peer: PeerId(1), why: "reset by peer".into() }).unwrap();
+    // Code that waits for a note ends, too.
+    let note = links.next_note(&mut world, |_| false).map(|_| ()).unwrap_err().to_string();
     let why = links.deliver(&mut world, &mut element).unwrap_err().to_string();
-    assert!(why.contains("element 1 was lost") && why.contains("the others have not"), "{why}");
-    // If both have, it is lost at once.
-    (0..2).for_each(|way| links.join(Pe(1), way, PeerId(2 + way as u64)));
-    links.ways[1] = ways::Ways::of(2);
-    (2..4).for_each(|peer| links.on_incoming(&mut world, closed(peer)).unwrap());
-    assert!(links.deliver(&mut world, &mut element).unwrap_err().to_string().contains("it has closed"));
+    let lost = "element 1 was lost before the program ended: connection 2 of 2 ended early: reset by peer";
+    assert_eq!((note, why), (lost.to_string(), format!("{lost} (on host )")));
+    links.on_incoming(&mut world, Incoming::Closed { peer: PeerId(0), why: "reset by peer".into() }).unwrap();
+    links.deliver(&mut world, &mut element).unwrap();
+}
+
+#[test]
+fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
+    let elements = vec![(String::new(), 0), (String::new(), 1)];
+    let filters = vec!["stripe=2".parse().unwrap()];
+    let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
+    let mut world = Slow { spec: ProcessSpec::default(), now: Time(5), waits: 0 };
+    (0..2).for_each(|way| links.join(Pe(1), way, PeerId(way as u64)));
+    let letter = |peer, kind: &str, payload: &[u8]| Incoming::Letter {
+        from: PeerId(peer),
+        letter: Letter { kind: kind.into(), payload: payload.to_vec() },
+    };
+    let closed = |peer| Incoming::Closed { peer: PeerId(peer), why: "it has closed it".into() };
+    // Letter 1 comes before letter 0, which is long. Each has a time and a number.
+    let number = |number: u64| [[0; 8], number.to_le_bytes()].concat();
+    for incoming in [letter(1, RECORDS, &number(1)), letter(1, GOODBYE, b""), closed(1)] {
+        links.on_incoming(&mut world, incoming).unwrap();
+        assert!(links.due.is_empty() && links.next_due(Time(5)).is_none());
+    }
+    for incoming in [letter(0, RECORDS, &number(0)), letter(0, GOODBYE, b""), closed(0)] {
+        links.on_incoming(&mut world, incoming).unwrap();
+    }
+    let came = links.due.iter().chain(links.held.values());
+    let are_letters: Vec<bool> = came.map(|(_, came)| matches!(came, Arrival::Letter(_))).collect();
+    assert_eq!(are_letters, [true, true, false]);
+    let why = links.check_open(|_| false).unwrap_err().to_string();
+    assert_eq!(why, "element 1 was lost before the program ended: it has closed it");
+}
+
+#[test]
+fn an_element_that_leaves_a_letter_out_is_lost() {
+    let mut ways = Ways::of(2);
+    (0..2).for_each(|way| ways.peers[way] = Some(PeerId(way as u64)));
+    ways.stripes.as_mut().unwrap().arrange(1_u64.to_le_bytes().to_vec()).unwrap();
+    (0..2).for_each(|peer| ways.parts(PeerId(peer)));
+    assert_eq!(ways.closes(PeerId(0), "its end".into()), None);
+    let why = ways.closes(PeerId(1), "its end".into()).unwrap();
+    assert_eq!(why, "it has not sent its letter 0, and later ones: its end");
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! The connections of an element with another one: one of them, or with the filter `stripe` several, over which letters go in turn.
+//!
+//! An element that ends sends a goodbye over each of several connections, behind its last letter there. So the end of a connection without
+//! a goodbye is a loss, and after a goodbye letters may still come over the others, however long that takes.
 
-use gridloom_base::Time;
-use gridloom_base::time::SECOND_NS;
+use std::collections::BTreeSet;
+
 use gridloom_process::filter::Stripes;
 use gridloom_process::{Letter, PeerId, ProcessError, ProcessWorld};
 
 use super::NOTES;
 
-/// From the end of one of several connections, and what came last since, to the end of the others.
-const CLOSING_NS: u64 = 30 * SECOND_NS;
+/// Type of the letter that is the last of one of several connections.
+pub(super) const GOODBYE: &str = "chares:goodbye";
 
 pub(super) struct Ways {
     pub(super) peers: Vec<Option<PeerId>>,
@@ -16,36 +19,52 @@ pub(super) struct Ways {
     turn: usize,
     /// None where there is one.
     pub(super) stripes: Option<Stripes>,
+    /// Those with a goodbye.
+    parting: BTreeSet<PeerId>,
     /// How many have closed.
     closed: usize,
-    /// When something last came.
-    heard: Time,
+    /// Whether one of several has closed without a goodbye.
+    is_broken: bool,
 }
 
 impl Ways {
     pub(super) fn of(connections: usize) -> Ways {
         let stripes = (connections > 1).then(Stripes::default);
-        Ways { peers: vec![None; connections], turn: 0, stripes, closed: 0, heard: Time::ZERO }
+        let peers = vec![None; connections];
+        Ways { peers, turn: 0, stripes, parting: BTreeSet::new(), closed: 0, is_broken: false }
     }
 
     pub(super) fn are_made(&self) -> bool {
         self.peers.iter().all(Option::is_some)
     }
 
-    /// Something has come.
-    pub(super) fn hears(&mut self, now: Time) {
-        self.heard = now;
+    /// Whether the other element may still make some of them.
+    pub(super) fn are_awaited(&self) -> bool {
+        !self.are_made() && self.closed == 0
     }
 
-    /// One of them has closed. Whether all have.
-    pub(super) fn closes(&mut self) -> bool {
+    /// The last letter of that one of several has come.
+    pub(super) fn parts(&mut self, peer: PeerId) {
+        self.parting.insert(peer);
+    }
+
+    /// That one has closed. If the other element has ended by that: why, in words. It ends once.
+    pub(super) fn closes(&mut self, peer: PeerId, why: String) -> Option<String> {
         self.closed += 1;
-        self.closed == self.peers.len()
-    }
-
-    /// If some have closed and others have not: until then these are waited for.
-    pub(super) fn gives_up_at(&self) -> Time {
-        self.heard + CLOSING_NS
+        let Some(stripes) = &self.stripes else { return Some(why) };
+        if self.is_broken {
+            return None;
+        }
+        if !self.parting.contains(&peer) {
+            self.is_broken = true;
+            let at = self.peers.iter().position(|way| *way == Some(peer)).map_or(0, |at| at + 1);
+            return Some(format!("connection {at} of {} ended early: {why}", self.peers.len()));
+        }
+        match (self.closed == self.peers.len(), stripes.missing()) {
+            (false, _) => None,
+            (true, None) => Some(why),
+            (true, Some(number)) => Some(format!("it has not sent its letter {number}, and later ones: {why}")),
+        }
     }
 
     /// Offers a letter to the next connection in turn that takes it.
@@ -68,6 +87,16 @@ impl Ways {
             }
         }
         Ok(Some(letter))
+    }
+
+    /// Sends a goodbye over each of several, and waits until they have gone.
+    pub(super) fn part(&self, world: &mut dyn ProcessWorld) -> Result<(), ProcessError> {
+        // Where some were never made, or have ended, the other element waits for no more letters.
+        if self.stripes.is_none() || !self.are_made() || self.closed > 0 {
+            return Ok(());
+        }
+        let goodbye = || Letter { kind: GOODBYE.into(), payload: Vec::new() };
+        self.peers.iter().flatten().try_for_each(|peer| world.send(*peer, goodbye()))
     }
 
     /// Sends a letter, and waits until it has gone.
