@@ -41,8 +41,8 @@ pub enum ChareError {
     )]
     TooMuch { element: Pe, to: Pe, limit: u64 },
     #[error(
-        "not more than {bytes} bytes of messages may wait at element {}, and {other_bytes} at element {}: state the same \
-         mailbox_bytes on every element, or on none", .element.0, .other.0
+        "the elements have different limits for messages that wait: {bytes} bytes at element {}, {other_bytes} bytes at element {}. \
+         State the same mailbox_bytes on every element, or on none", .element.0, .other.0
     )]
     Mailboxes { element: Pe, bytes: u64, other: Pe, other_bytes: u64 },
     /// Its process ended, or its connection broke.

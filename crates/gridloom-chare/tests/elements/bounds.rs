@@ -206,9 +206,9 @@ fn elements_with_other_limits_are_refused_and_not_waited_for() {
     let mut second = other();
     second.bound_mailbox(1 << 20);
     let why = told(Some(8 << 20), &mut second).unwrap().unwrap_err().to_string();
-    assert!(why.contains("1048576 bytes of messages may wait at element 1, and 8388608 at element 0"), "{why}");
+    assert!(why.contains("1048576 bytes at element 1, 8388608 bytes at element 0"), "{why}");
     let why = told(Some(8 << 20), &mut other()).unwrap().unwrap_err().to_string();
-    assert!(why.contains("268435456 bytes of messages may wait at element 1, and 8388608 at element 0"), "{why}");
+    assert!(why.contains("268435456 bytes at element 1, 8388608 bytes at element 0"), "{why}");
     assert_eq!(told(Some(1 << 20), &mut second), Some(Ok(())));
     assert_eq!(told(None, &mut second), None, "the usual limit needs no letter");
 }

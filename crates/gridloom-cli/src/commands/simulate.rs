@@ -221,7 +221,7 @@ pub(super) fn run_simulated(
 ) -> Result<ExitStatus> {
     let (name, value) = config.to_environment()?;
     let mut command = Command::new(&words[0]);
-    // A process of a deployment or a gang may start a simulation, of which the program is none.
+    // The simulated program is no process of the outer deployment or gang.
     PROCESS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
     command.args(&words[1..]).env(name, value).envs(variables.iter().cloned());
     if matches!(output, Output::ToStandardError) {

@@ -183,18 +183,21 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn what_a_process_is_itself_it_does_not_hand_on() {
-    let gang = [("GRIDLOOM_GANG", "{}"), ("GRIDLOOM_PROCESSOR", "0")];
-    let script = "echo ${GRIDLOOM_GANG-no} ${GRIDLOOM_PROCESSOR-no}";
-    let mut command = deploy("inside", "[[process]]\nhost = 'x'\nfunction = 'a'\n", script);
-    assert_eq!(succeeds_with(&mut command, gang), "a@x| no no\n");
+    let gang = [("GRIDLOOM_GANG", "{}"), ("GRIDLOOM_PROCESSOR", "0"), ("GRIDLOOM_DEPLOYMENT", "outer.toml")];
+    let script = "echo ${GRIDLOOM_GANG-no} ${GRIDLOOM_PROCESSOR-no} ${GRIDLOOM_DEPLOYMENT-no}";
+    // Programs differ, so the first process does not check the file.
+    let other = "function = 'b'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_ASKED\"']\n";
+    let deployment = format!("[[process]]\nhost = 'x'\nfunction = 'a'\n[[process]]\nhost = 'x'\n{other}");
+    let mut command = deploy("inside", &deployment, script);
+    assert_eq!(succeeds_with(&mut command, gang), "a@x| no no no\n");
     let hosts = "[[host]]\nname = 'a'\nspeed = '1Gf'\n[[host]]\nname = 'b'\nspeed = '1Gf'\n";
     let lan = "[[star]]\nname = 'lan'\nhosts = ['a', 'b']\nbandwidth = '1GBps'\nlatency = '50us'\n";
     let platform = file("inside.platform.toml", &format!("{hosts}{lan}"));
     let mut command = gridloom(&["simulate", "-p", &platform, "--", "sh", "-c", script]);
-    assert_eq!(succeeds_with(&mut command, gang), "no no\n");
+    assert_eq!(succeeds_with(&mut command, gang), "no no no\n");
 }
 
-fn succeeds_with(command: &mut Command, variables: [(&str, &str); 2]) -> String {
+fn succeeds_with(command: &mut Command, variables: [(&str, &str); 3]) -> String {
     let output = command.envs(variables).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

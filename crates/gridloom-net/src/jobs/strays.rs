@@ -7,6 +7,7 @@
 //! **Limits:** processes that have cleared their environment, that are of another user, or that another machine runs, are not found. Nothing is
 //! looked for after the server itself was killed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -18,7 +19,7 @@ use crate::identity::random;
 
 /// In the environment of a worker, and of what its functions start: which worker it is.
 const WORKER_VARIABLE: &str = "GRIDLOOM_WORKER";
-/// So often a look follows that has found some: what was found may have started others meanwhile.
+/// So often a look follows that has found new ones: these may have started others before they were killed.
 const LOOKS_MAX: usize = 16;
 
 /// A worker's process, with a word of its own.
@@ -36,15 +37,18 @@ impl MarkedChild {
         Ok(MarkedChild { child, word })
     }
 
-    /// Kills all that have its word.
+    /// Kills all that have its word. It does not wait for their end: one that is killed starts no other.
     pub(super) fn end_all(&self) {
         let own = format!("{WORKER_VARIABLE}={}", self.word).into_bytes();
+        let mut killed = BTreeSet::new();
         for _ in 0..LOOKS_MAX {
             let Ok(all) = fs::read_dir("/proc") else { return };
             let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-            if pids.filter(|pid| end(*pid, &own)).count() == 0 {
+            let new: Vec<i32> = pids.filter(|pid| !killed.contains(pid) && end(*pid, &own)).collect();
+            if new.is_empty() {
                 return;
             }
+            killed.extend(new);
         }
     }
 }

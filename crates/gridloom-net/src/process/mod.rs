@@ -35,8 +35,13 @@ pub const ASKED_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
 /// Set beside it where each process is to use one processor alone: its number; those of threads have commas between.
 pub const PROCESSOR_VARIABLE: &str = "GRIDLOOM_PROCESSOR";
 
-/// All that say what a process is. What it starts itself is something else: whoever starts processes takes these out of their environment.
-pub const PROCESS_VARIABLES: [&str; 4] = [DEPLOY_VARIABLE, ASKED_VARIABLE, PROCESSOR_VARIABLE, GANG_VARIABLE];
+/// Set for the process that is started first: the deployment file, which it looks at before any other is started.
+pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
+
+/// All that say what a process is. A program that the process starts is none. So the commands that start programs take these out of their
+/// environment.
+pub const PROCESS_VARIABLES: [&str; 5] =
+    [DEPLOY_VARIABLE, ASKED_VARIABLE, CHECK_VARIABLE, PROCESSOR_VARIABLE, GANG_VARIABLE];
 
 pub use gang::{GANG_VARIABLE, Gang};
 pub use system::{end_with_parent, processors};

@@ -5,11 +5,12 @@
 //! DIR/7/element-1
 //! DIR/7/complete    how many files there are, and which run; written when all of them are
 //! ```
-//! **Promises:** a checkpoint is taken for complete only if every element has written its file, to the disk. Older ones are deleted only
-//! then. Files of two runs are never taken for one checkpoint: a run does not write over another one's file, and reads none of its.
+//! **Promises:** a checkpoint is marked complete only when every element's file is on the disk, and all files are of one run. Older ones
+//! are deleted only then, also those of another run. Of two runs in one folder, one ends with an error: a run writes no file where another one has
+//! written, nor below a checkpoint of another one that has a greater number.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use gridloom_base::Fnv;
@@ -22,6 +23,8 @@ use crate::Error;
 const LINE: &[u8] = b"gridloom: chares of an element, 2\n";
 /// Bytes before what an element saves.
 const HEAD_BYTES: usize = LINE.len() + 16;
+/// Of two runs in one folder.
+const OF_ANOTHER: &str = "another run keeps its checkpoints there; give each a folder or a name of its own";
 
 /// The folder of a program's checkpoints.
 #[derive(Debug)]
@@ -46,11 +49,15 @@ impl CheckpointFolder {
             let why = "it is complete, and of another run; keep these checkpoints elsewhere, or delete those";
             return Err(error("write into", &folder, why));
         }
+        // The other run deletes those below its own, and may have deleted files of this checkpoint.
+        let greater = self.numbers()?.into_iter().filter(|other| *other > number);
+        if let Some(other) = greater.map(|other| self.0.join(other.to_string())).find(|other| has_another(other, run)) {
+            return Err(error("write below", &other, OF_ANOTHER));
+        }
         fs::create_dir_all(&folder).map_err(|why| error("make", &folder, why))?;
         let file = folder.join(format!("element-{}", element.0));
-        if file.exists() && read_whole(&file).is_ok_and(|(other, _)| other != run) {
-            let why = "another run keeps its checkpoints there; give each a folder or a name of its own";
-            return Err(error("write", &file, why));
+        if run_of(&file).is_ok_and(|other| other != run) {
+            return Err(error("write", &file, OF_ANOTHER));
         }
         write_whole(&file, &[LINE, &run.to_le_bytes(), &hash(bytes).to_le_bytes(), bytes])
     }
@@ -58,10 +65,23 @@ impl CheckpointFolder {
     /// All elements have written theirs. Earlier checkpoints are deleted.
     ///
     /// # Errors
-    /// If that cannot be written.
+    /// If that cannot be written, or another run has deleted a file, or written one.
     pub(super) fn complete(&self, number: u64, elements: u32, run: u64) -> Result<(), Error> {
-        let file = self.0.join(number.to_string()).join(COMPLETE);
+        let folder = self.0.join(number.to_string());
+        let check = || {
+            (0..elements).map(|element| folder.join(format!("element-{element}"))).try_for_each(|file| {
+                match run_of(&file) {
+                    Ok(of) if of == run => Ok(()),
+                    Ok(_) => Err(error("complete", &file, OF_ANOTHER)),
+                    Err(why) => Err(error("complete", &file, format!("{why}: maybe {OF_ANOTHER}"))),
+                }
+            })
+        };
+        check()?;
+        let file = folder.join(COMPLETE);
         write_whole(&file, &[Complete { elements, run }.to_text().as_bytes()])?;
+        // Another run may have begun to delete them before the mark was there.
+        check().inspect_err(|_| _ = fs::remove_file(&file))?;
         for earlier in self.numbers()?.into_iter().filter(|earlier| *earlier < number) {
             let folder = self.0.join(earlier.to_string());
             delete(&folder).map_err(|why| error("delete", &folder, why))?;
@@ -123,10 +143,7 @@ fn delete(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     // Without its mark it is none, however far the deletion comes.
-    match fs::remove_file(folder.join(COMPLETE)) {
-        Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
-        _ => {}
-    }
+    unmark(folder)?;
     let is_own = |path: &PathBuf| {
         let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.strip_prefix("element-"));
         name.is_some_and(|number| number.parse::<u32>().is_ok())
@@ -137,10 +154,25 @@ fn delete(folder: &Path) -> io::Result<()> {
     if own.is_empty() {
         return Ok(());
     }
+    // Another run may have written it meanwhile.
+    unmark(folder)?;
     match fs::remove_dir(folder) {
         Err(why) if why.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
         removed => removed,
     }
+}
+
+fn unmark(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(COMPLETE)) {
+        Err(why) if why.kind() != ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// Whether another run has written a file of that checkpoint.
+fn has_another(folder: &Path, run: u64) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| run_of(&entry.path()).is_ok_and(|other| other != run))
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -161,6 +193,14 @@ fn write_whole(path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         fs::File::open(folder)?.sync_all()
     };
     written().map_err(|why| error("write", path, why))
+}
+
+/// The run that has written it.
+fn run_of(path: &Path) -> io::Result<u64> {
+    let mut head = [0; HEAD_BYTES];
+    fs::File::open(path)?.read_exact(&mut head)?;
+    let run = head.strip_prefix(LINE).and_then(<[u8]>::first_chunk::<8>);
+    run.map(|run| u64::from_le_bytes(*run)).ok_or_else(|| io::Error::other("it is not as it was written"))
 }
 
 /// The run that has written it, and what it saved.
@@ -226,10 +266,33 @@ mod tests {
         assert!(why.contains("another run keeps its checkpoints there"), "{why}");
         folder.write(0, (Pe(0), 5), &[3]).unwrap();
         // As if both had looked before either wrote.
-        folder.complete(0, 2, 5).unwrap();
+        let why = folder.complete(0, 2, 5).unwrap_err().to_string();
+        assert!(why.contains("element-1: another run keeps its checkpoints there"), "{why}");
+        assert_eq!(folder.last(None).unwrap(), None);
+        // A mark of before that was checked.
+        write_whole(&path.join("0").join(COMPLETE), &[Complete { elements: 2, run: 5 }.to_text().as_bytes()]).unwrap();
         let why = folder.read(None).unwrap_err().to_string();
         assert!(why.contains("element-1: it is of another run than the others"), "{why}");
         assert_eq!((folder.last(Some(5)).unwrap(), folder.last(Some(6)).unwrap()), (Some(0), None));
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn of_two_runs_in_a_folder_the_one_with_the_lesser_number_ends() {
+        let path = std::env::temp_dir().join(format!("gridloom-two-runs-{}", std::process::id()));
+        let folder = CheckpointFolder::new(&path);
+        folder.write(5, (Pe(0), 1), &[1]).unwrap();
+        (0..2).for_each(|element| folder.write(6, (Pe(element), 2), &[2]).unwrap());
+        folder.complete(6, 2, 2).unwrap();
+        assert!(!path.join("5").exists());
+        let why = folder.write(5, (Pe(1), 1), &[1]).unwrap_err().to_string();
+        assert!(why.contains("write below") && why.contains("6: another run keeps its checkpoints there"), "{why}");
+        // If it had looked before.
+        fs::create_dir(path.join("5")).unwrap();
+        write_whole(&path.join("5/element-1"), &[LINE, &1_u64.to_le_bytes(), &hash(&[1]).to_le_bytes(), &[1]]).unwrap();
+        let why = folder.complete(5, 2, 1).unwrap_err().to_string();
+        assert!(why.contains("5/element-0: ") && why.contains("another run"), "{why}");
+        assert_eq!((folder.last(Some(1)).unwrap(), folder.last(None).unwrap()), (None, Some(6)));
         fs::remove_dir_all(path).unwrap();
     }
 }

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gridloom_chare::ChareError;
+use gridloom_process::ProcessError;
 
 use crate::Error;
 
@@ -67,7 +68,11 @@ pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
 
 /// Whether it has failed since another one had: it may have ended before that one has closed its connections.
 fn is_of_another(failure: &Ended) -> bool {
-    matches!(failure, Ok(Err(Error::Chares(ChareError::Elsewhere { .. } | ChareError::Lost { .. }))))
+    matches!(
+        failure,
+        Ok(Err(Error::Chares(ChareError::Elsewhere { .. } | ChareError::Lost { .. })
+            | Error::Process(ProcessError::Closed { .. })))
+    )
 }
 
 #[cfg(test)]
@@ -89,21 +94,24 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_told_though_another_thread_computes() {
-        let elsewhere = || Error::Chares(ChareError::Elsewhere { element: Pe(1), why: "why".into() });
+        let elsewhere = Error::Chares(ChareError::Elsewhere { element: Pe(1), why: "why".into() });
+        let closed = Error::Process(ProcessError::Closed { peer: "b@x".into(), why: "why".into() });
         let own = || Error::Chares(ChareError::Failed("its own".into()));
         let told = |parts| run_beside(parts).unwrap_err().to_string();
         assert_eq!(told(vec![computes(), fails(own())]), "its own");
-        // Those that were told of it have ended before.
-        let (told_first, was_told) = channel::<()>();
-        let after: Part = Box::new(move || {
-            drop(told_first);
-            Err(elsewhere())
-        });
-        let later: Part = Box::new(move || {
-            _ = was_told.recv();
-            Err(own())
-        });
-        assert_eq!(told(vec![after, later, computes()]), "its own");
+        // Those that were told of it, or whose connection it has closed, have ended before.
+        for error in [elsewhere, closed] {
+            let (told_first, was_told) = channel::<()>();
+            let after: Part = Box::new(move || {
+                drop(told_first);
+                Err(error)
+            });
+            let later: Part = Box::new(move || {
+                _ = was_told.recv();
+                Err(own())
+            });
+            assert_eq!(told(vec![after, later, computes()]), "its own");
+        }
         assert!(run_beside(vec![Box::new(|| Ok(())), Box::new(|| Ok(()))]).is_ok());
     }
 

@@ -25,14 +25,11 @@ use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
-pub use gridloom_net::process::{ASKED_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE};
+pub use gridloom_net::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE};
 
 /// For a program in a language that runs one thread at a time.
 const NO_THREADS: &str = "a program in Python runs each element in a process of its own, since one interpreter runs one thread at a \
      time: leave --ppn out";
-
-/// Set for the process that is started first: the deployment file, which it looks at before any other is started.
-pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -108,7 +108,7 @@ impl Complete {
     /// Of the checkpoint in that folder; none if it is not complete.
     ///
     /// # Errors
-    /// If it cannot be read, or is something else.
+    /// If it cannot be read. [`ErrorKind::InvalidData`] if it is something else.
     pub fn read(folder: &Path) -> io::Result<Option<Complete>> {
         let text = match fs::read_to_string(folder.join(COMPLETE)) {
             Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
@@ -117,19 +117,26 @@ impl Complete {
         let parts = text.split_once(' ').and_then(|(elements, run)| {
             Some(Complete { elements: elements.parse().ok()?, run: u64::from_str_radix(run, 16).ok()? })
         });
-        parts.map(Some).ok_or_else(|| io::Error::other(format!("'{COMPLETE}' says '{text}', which is no checkpoint")))
+        let wrong =
+            || format!("'{COMPLETE}' says '{text}', which no checkpoint has: delete the folder, or go on from another");
+        parts.map(Some).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, wrong()))
     }
 }
 
-/// The number of the last complete checkpoint, if there is one; of that run, if one is given.
+/// The number of the last complete checkpoint, if there is one; of that run, if one is given. A folder that is no checkpoint may have such
+/// a name, and a file of its own with the name of the mark.
 ///
 /// # Errors
-/// If the folder cannot be read.
+/// If the folder, or a mark, cannot be read.
 pub fn last_complete(folder: &Path, run: Option<u64>) -> io::Result<Option<u64>> {
     let mut all = numbers(folder)?;
     all.sort_unstable();
     for number in all.into_iter().rev() {
-        if Complete::read(&folder.join(number.to_string()))?.is_some_and(|mark| run.is_none_or(|run| run == mark.run)) {
+        let mark = match Complete::read(&folder.join(number.to_string())) {
+            Err(why) if matches!(why.kind(), ErrorKind::InvalidData | ErrorKind::IsADirectory) => None,
+            mark => mark?,
+        };
+        if mark.is_some_and(|mark| run.is_none_or(|run| run == mark.run)) {
             return Ok(Some(number));
         }
     }
@@ -198,5 +205,12 @@ mod tests {
         let last = |run| last_complete(folder.path(), run).unwrap();
         assert_eq!((last(None), last(Some(1)), last(Some(3))), (Some(10), Some(9), None));
         assert_eq!(next_number(folder.path()).unwrap(), 12);
+        // Folders of the user.
+        fs::create_dir_all(folder.path().join("2025").join(COMPLETE)).unwrap();
+        fs::create_dir(folder.path().join("2026")).unwrap();
+        fs::write(folder.path().join("2026").join(COMPLETE), "all done").unwrap();
+        assert_eq!((last(None), last(Some(1))), (Some(10), Some(9)));
+        let why = Complete::read(&folder.path().join("2026")).unwrap_err().to_string();
+        assert!(why.contains("'all done'") && why.contains("go on from another"), "{why}");
     }
 }
