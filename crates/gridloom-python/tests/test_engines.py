@@ -449,7 +449,7 @@ def test_versions_that_were_not_tried_are_told(cluster, monkeypatch):
             assert grid.function(half)(3.0) == 1.5
     assert [str(one.message) for one in told if one.category is gl.UntriedVersionWarning] == [
         f"the Dask worker at {worker} has distributed {ours}, and this program 2031.2.0: calls may fail; install one version everywhere",
-        "this program has distributed 2031.2.0, and this version of Gridloom was tried with 2026.8",
+        "this program has distributed 2031.2.0, and this version of Gridloom was tried with 2026.8: if calls fail, install that one",
     ]
     assert all(one.filename == __file__ for one in told if one.category is gl.UntriedVersionWarning)
 
