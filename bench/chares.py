@@ -3,13 +3,14 @@
     python bench/chares.py stencil [--rounds 5]        # after make build; builds the example
     python bench/chares.py numpy [--rounds 5]          # the same mesh in Python on two elements, beside mpi4py; see bench/mpi.py
     python bench/chares.py processor [--rounds 4]      # the same in processor time, which other programs change less
-    python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it
+    python bench/chares.py sites [--rounds 3]          # real on two processes, and simulated beside it; --testbed: on two hosts of a testbed
     python bench/chares.py filters [--rounds 7]        # each filter between two sites; needs gridloom-bench, too
     python bench/chares.py python [--rounds 5]         # a message between two chares of one element in Python, plain and awaited
     python bench/chares.py balance [--rounds 3]        # a skewed stencil with each load balancer, real and simulated
     python bench/chares.py placement                   # simulated: each placement on two sites of eight elements
     python bench/chares.py sweep                       # simulated, 2 to 64 processors
     python bench/chares.py memory [--rounds 3]         # a mesh larger than what one element may have
+    python bench/chares.py leanmd [--rounds 5]         # molecular dynamics on one element, two, and two sites
     python bench/chares.py box-simulated --box DIR     # the same on two sites, 2 and 16 elements
     python bench/chares.py box --box DIR [--rounds 3]  # forces in a real box, with its files: see examples/leanmd/box.py
 
@@ -36,6 +37,8 @@ SIZE = 2048
 CELLS = SIZE * SIZE
 #: One way, ms. The last is that of the wide-area link of the field's experiments.
 LATENCIES_MS = [0, 0.5, 1, 2, 4, 8, 16, 29.37]
+#: Of each host, and between the sites.
+BANDWIDTH = "10Gbps"
 #: The published one, injected there.
 PUBLISHED_MS = 1.725
 PLATFORM = """[[cluster]]
@@ -67,12 +70,17 @@ links = ["wan:up"]
 """
 
 
-def run(command):
+def output(command):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{command}: {done.stderr}")
-    found = re.search(r"([\d.]+) m?s a step", done.stdout)
-    serial = re.search(r"serial: ([\d.]+) ms", done.stdout)
+    return done.stdout
+
+
+def run(command):
+    said = output(command)
+    found = re.search(r"([\d.]+) m?s a step", said)
+    serial = re.search(r"serial: ([\d.]+) ms", said)
     return float(found[1]), float(serial[1]) if serial else None
 
 
@@ -82,13 +90,13 @@ def real(elements, chares, steps, *options):
     return run([GRIDLOOM, "chares", "run", "-n", elements, *options, "--", *program])
 
 
-def simulated(elements, chares, steps, latency_ms, cell_ns, balance="none", skew=1, placement="blocks", bandwidth="10Gbps"):
+def simulated(elements, chares, steps, latency_ms, cell_ns, balance="none", skew=1, placement="blocks", bandwidth=BANDWIDTH):
     """Milliseconds a step in virtual time."""
     program = [STENCIL, "--chares", chares, "--steps", steps, "--cell-ns", cell_ns, "--skew", skew, "--placement", placement]
     return in_simulation(elements, latency_ms, program, balance, bandwidth)
 
 
-def in_simulation(elements, latency_ms, program, balance="none", bandwidth="10Gbps"):
+def in_simulation(elements, latency_ms, program, balance="none", bandwidth=BANDWIDTH):
     """The same, of a program on two sites."""
     with tempfile.TemporaryDirectory() as folder:
         platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
@@ -171,23 +179,45 @@ def processor(rounds):
     return {str(case): runs for case, runs in found.items()}
 
 
-def sites(rounds):
+def on_testbed(chares, steps, latency_ms):
+    """Milliseconds a step of two elements on two hosts whose link has that latency one way."""
+    with tempfile.TemporaryDirectory() as folder:
+        platform, deployment = pathlib.Path(folder) / "platform.toml", pathlib.Path(folder) / "elements.toml"
+        platform.write_text(PLATFORM.format(half=1, latency=latency_ms * 1000, bandwidth=BANDWIDTH))
+        made = subprocess.run([GRIDLOOM, "chares", "deployment", "-p", platform], check=True, capture_output=True, text=True)
+        deployment.write_text(made.stdout)
+        run_there = [GRIDLOOM, "testbed", "run", "--no-grid", "--quiet", "--speeds", "none", "-p", platform, "-d", deployment, "--"]
+        return run([*run_there, STENCIL, "--chares", chares, "--steps", steps])[0]
+
+
+def calibrated(chares, real_ms):
+    """Nanoseconds a cell with which the simulation takes what the real run took without latency."""
+    cell_ns = 0
+    for _ in range(2):
+        cell_ns += (real_ms - (simulated(2, chares, 30, 0, cell_ns) if cell_ns else 0)) * 2e6 / CELLS
+    return cell_ns
+
+
+def sites(rounds, is_testbed):
     all_chares = (4, 16, 64, 256)
     found = {(chares, latency): [] for latency in LATENCIES_MS for chares in all_chares}
     for _ in range(rounds):
         for chares, latency in found:
             steps = 100 if latency <= 4 else 60
-            far = real(2, chares, steps, "--sites", 2, "--latency", f"{latency}ms")
-            found[chares, latency].append(far[0])
+            far = ["--sites", 2, "--latency", f"{latency}ms"]
+            found[chares, latency].append(on_testbed(chares, steps, latency) if is_testbed else real(2, chares, steps, *far)[0])
+    cell_ns = {chares: calibrated(chares, statistics.median(found[chares, 0])) for chares in all_chares}
     print("| one way, ms | " + " | ".join(f"{chares} chares: real; simulated" for chares in all_chares) + " |")
     print("|---" * (1 + len(all_chares)) + "|")
+    ratios = {}
     for latency in LATENCIES_MS:
         row = f"| {latency} |"
         for chares in all_chares:
-            # A cell takes what it took on two processors without latency, of that many chares.
-            cell_ns = statistics.median(found[chares, 0]) * 2e6 / CELLS
-            row += f" {spread(found[chares, latency])}; {simulated(2, chares, 30, latency, cell_ns):.2f} |"
+            expected = simulated(2, chares, 30, latency, cell_ns[chares])
+            ratios[expected / statistics.median(found[chares, latency])] = f"{chares} chares, {latency} ms"
+            row += f" {spread(found[chares, latency])}; {expected:.2f} |"
         print(row, flush=True)
+    print("simulated over real: " + " to ".join(f"{ratio:.3f} ({ratios[ratio]})" for ratio in (min(ratios), max(ratios))))
     return {str(case): runs for case, runs in found.items()}
 
 
@@ -337,6 +367,8 @@ def memory(rounds):
 BOX_LATENCIES_MS = (0, 8, 32, 64, 128, 256)
 
 
+#: One way, ms: up to more than a step of two elements.
+LEANMD_LATENCIES_MS = (0, 1, 2, 4, 8, 16)
 #: Elements, and one way in simulation, ms. A step takes 0.70 s on two elements of 1 Gflop/s.
 BOX_SIMULATED = {2: (0, 32, 128, 256, 384, 512), 16: (0, 8, 32, 64, 128)}
 
@@ -356,28 +388,35 @@ def box_simulated(files):
     return found
 
 
-def box(rounds, files):
-    """Forces in a real box: one element, two, and two at two sites. Seconds a step, with those of the serial loop in the same process."""
-    cases = [(1, None), (2, None), *((2, ms) for ms in BOX_LATENCIES_MS)]
+def molecules(rounds, program, latencies_ms, unit):
+    """One element, two, and two at two sites. Time a step, with that of the serial loop in the same process."""
+    cases = [(1, None), (2, None), *((2, ms) for ms in latencies_ms)]
     found = {case: [] for case in cases}
-    program = box_program(files, "--steps", 6, "--check")
     for _ in range(rounds):
         for elements, ms in cases:
             sites = [] if ms is None else ["--sites", 2, "--latency", f"{ms}ms"]
-            command = [GRIDLOOM, "chares", "run", "-n", elements, *sites, "--", *program]
-            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
-            found[elements, ms].append(
-                [float(re.search(pattern, done)[1]) for pattern in (r"cells: ([\d.]+) s", r"serial: ([\d.]+) s")]
-            )
-    print(
-        "| elements | one way between two sites, ms | s a step | serial, s | times serial / elements |\n|---|---|---|---|---|"
-    )
+            said = output([GRIDLOOM, "chares", "run", "-n", elements, *sites, "--", *program])
+            step, serial = re.findall(rf": ([\d.]+) {unit} a step", said)
+            found[elements, ms].append((float(step), float(serial)))
+    head = ["elements", "one way between two sites, ms", f"{unit} a step", f"serial, {unit}", "times serial / elements"]
+    print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
     for (elements, ms), runs in found.items():
         ratios = [step * elements / serial for step, serial in runs]
-        print(
-            f"| {elements} | {'' if ms is None else ms} | {spread([s for s, _ in runs])} | {spread([s for _, s in runs])} | {spread(ratios)} |"
-        )
+        cells = [elements, "" if ms is None else ms, spread([s for s, _ in runs]), spread([s for _, s in runs]), spread(ratios)]
+        print(f"| {' | '.join(map(str, cells))} |")
     return {str(case): runs for case, runs in found.items()}
+
+
+def box(rounds, files):
+    """Forces in a real box."""
+    return molecules(rounds, box_program(files, "--steps", 6, "--check"), BOX_LATENCIES_MS, "s")
+
+
+def leanmd(rounds):
+    """A Lennard-Jones fluid of 13,824 atoms."""
+    cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "leanmd"]
+    subprocess.run(cargo, check=True, cwd=ROOT)
+    return molecules(rounds, [STENCIL.with_name("leanmd"), "--steps", 30, "--check"], LEANMD_LATENCIES_MS, "ms")
 
 
 def sweep():
@@ -409,12 +448,14 @@ def main():
             "placement",
             "sweep",
             "memory",
+            "leanmd",
             "box",
             "box-simulated",
         ],
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--testbed", action="store_true", help="of sites: shaped links in place of messages that are held back")
     parser.add_argument("--box", type=pathlib.Path, help="folder of dhfr_pme.gro and dhfr_pme.top")
     options = parser.parse_args()
     if options.part.startswith("box") and options.box is None:
@@ -424,12 +465,12 @@ def main():
     parts = {
         "stencil": stencil,
         "processor": processor,
-        "sites": sites,
+        "sites": lambda rounds: sites(rounds, options.testbed),
         "filters": filters,
         "python": python,
         "balance": balance,
     }
-    parts |= {"memory": memory, "numpy": numpy, "box": lambda rounds: box(rounds, options.box)}
+    parts |= {"memory": memory, "numpy": numpy, "leanmd": leanmd, "box": lambda rounds: box(rounds, options.box)}
     simulations = {"placement": placement, "sweep": sweep, "box-simulated": lambda: box_simulated(options.box)}
     found = simulations[options.part]() if options.part in simulations else parts[options.part](options.rounds)
     if options.json:
