@@ -1,0 +1,21 @@
+//! Real sockets and worker processes. One binary: each file of tests of its own would link the same crates anew.
+
+mod channel_conformance;
+#[path = "../common/mod.rs"]
+mod common;
+mod process_conformance;
+mod transport_bulk;
+mod transport_contract;
+mod transport_hostile;
+mod transport_passing;
+mod transport_relay;
+mod transport_resume;
+mod transport_sites;
+mod transport_stripes;
+#[path = "../transport_support/mod.rs"]
+mod transport_support;
+mod transport_uploads;
+mod transport_workers;
+mod worker_failures;
+mod worker_objects;
+mod worker_values;

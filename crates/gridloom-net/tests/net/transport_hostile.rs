@@ -1,0 +1,223 @@
+//! Garbage from strangers and from peers: the worst is that their own connection is closed.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use crate::transport_support::*;
+use gridloom_base::{DatumId, Dtype, Meta, NodeId};
+use gridloom_channel::frame::Encoder;
+use gridloom_channel::tags::Tagger;
+use gridloom_channel::{Dialect, Kind};
+use gridloom_core::node::message::{LinkMessage, Message};
+use gridloom_core::node::version::VERSIONS;
+use gridloom_core::node::{Effect, Input, Role};
+use gridloom_net::driver::NetConfig;
+use gridloom_net::payload::Payload;
+use gridloom_net::transport::handshake::{Handshake, Purpose, framed};
+use gridloom_net::transport::{Aside, REFUSAL_CHARS_MAX};
+
+/// The node closes the connection, whatever it says before.
+fn expect_closed(stream: &mut std::net::TcpStream) -> Vec<u8> {
+    let mut said = Vec::new();
+    // A reset is a way to close, too.
+    let _ = stream.read_to_end(&mut said).inspect_err(|error| assert!(error.kind() != std::io::ErrorKind::WouldBlock));
+    said
+}
+
+#[test]
+fn strangers_who_talk_garbage_are_turned_away() {
+    let server = server();
+    let mut random = 88172645463325252u64;
+    let garbage: Vec<u8> = std::iter::repeat_with(|| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as u8
+    })
+    .take(100_000)
+    .collect();
+    for cut in [1, 9, 10, 100, 5000, 100_000] {
+        let mut stream = connect(&server);
+        // It may be closed before all is written.
+        let _ = stream.write_all(&garbage[..cut]);
+        let _ = stream.shutdown(Shutdown::Write);
+        expect_closed(&mut stream);
+    }
+    server.still_serves();
+}
+
+#[test]
+fn oversized_and_untimely_frames_of_strangers_are_turned_away() {
+    let server = server();
+    let too_long = [&[0x01, 0x20, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0][..], &[0; 100]].concat();
+    let message = raw_frame(0, 1, &[0, 0]);
+    let data = raw_frame(0, 2, &[0; 20]);
+    let replayed = raw_frame(1, 3, &[1]);
+    let empty = raw_frame(0, 3, &[]);
+    let proof_first = raw_frame(0, 3, &[&[2u8][..], &[0; 32]].concat());
+    let hello_garbage = raw_frame(0, 3, b"\x01GRLM\x01\x00\x01\x00garbage");
+    for bytes in [too_long, message, data, replayed, empty, proof_first, hello_garbage] {
+        let mut stream = connect(&server);
+        stream.write_all(&bytes).unwrap();
+        expect_closed(&mut stream);
+    }
+    server.still_serves();
+}
+
+#[test]
+fn another_version_is_refused_in_words() {
+    let server = server();
+    let mut stream = connect(&server);
+    let (low, high) = (VERSIONS.1 + 1, VERSIONS.1 + 2);
+    let offer = [&b"\x01GRLM"[..], &low.to_le_bytes(), &high.to_le_bytes()].concat();
+    stream.write_all(&raw_frame(0, 3, &offer)).unwrap();
+    let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+    assert!(said.contains(&format!("protocol versions {low} to {high} were offered")), "{said}");
+}
+
+#[test]
+fn a_wrong_proof_is_refused() {
+    let server = server();
+    let mut stream = connect(&server);
+    let hello = gridloom_net::transport::handshake::Handshake::dial(raw_credentials(), hello(Purpose::Control, 0));
+    let mut encoder = Encoder::default();
+    stream.write_all(&framed(&mut encoder, &hello.unwrap().1)).unwrap();
+    stream.write_all(&framed(&mut encoder, &[&[2u8][..], &[7; 96]].concat())).unwrap();
+    let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+    assert!(said.contains("grid secret does not match"), "{said}");
+    server.still_serves();
+}
+
+#[test]
+fn peers_that_break_the_rules_are_lost_with_the_reason() {
+    let server = server();
+    let first = next_number(&server);
+    let message = Message::from(LinkMessage::Pong { token: 1 });
+    let mut good = Vec::new();
+    let mut encoder = Encoder::default();
+    (0..first).for_each(|_| encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap());
+    encoder.message(Kind::Message, &message, &mut good).unwrap();
+    let twice = format!("frame number {first} where {} was due", first + 1);
+    let cases: [(Vec<u8>, &str); 6] = [
+        (good, &twice),
+        (raw_frame(first, 1, &[0xff; 40]), "malformed"),
+        (raw_frame(first, 9, &[]), "unknown frame kind 9"),
+        (raw_frame(first, 2, &[0xff; 40]), "malformed"),
+        (raw_frame(first, 3, &[0xff; 40]), "malformed"),
+        (vec![0xff; 16], "exceeds the limit"),
+    ];
+    for (bytes, part) in cases {
+        let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
+        let tag = Tagger::new(keys.send).tag(&[&bytes]);
+        stream.write_all(&[&bytes[..], &tag, &bytes, &tag].concat()).unwrap();
+        let why = server.expect_lost(raw_id());
+        assert!(why.contains(part), "{part}: {why}");
+        // The peer hears it, too.
+        let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    server.still_serves();
+}
+
+#[test]
+fn a_node_hears_why_its_peer_closes_the_connection() {
+    let (server, client) = (server(), client());
+    client.dial(&server);
+    let datum = DatumId { client: NodeId(7), serial: 1 };
+    assert!(client.node.store().put(datum, Meta::array(Dtype::Uint8, &[3]), Payload::copied(&[1, 2, 3])));
+    client.perform([Effect::SendDatum { to: server.id(), datum }]);
+    let why = client.expect_lost(server.id());
+    assert!(
+        why.starts_with("it does not take what it was sent: it sent") && why.ends_with("another client's"),
+        "{why}"
+    );
+    server.still_serves();
+}
+
+#[test]
+fn the_reason_of_a_peer_is_cut() {
+    let server = server();
+    let mut body = Vec::new();
+    Dialect::OWN.append(&Aside::Refused { why: "é".repeat(1 << 20) }, &mut body);
+    let bytes = raw_frame(next_number(&server), 3, &body);
+    let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
+    let tag = Tagger::new(keys.send).tag(&[&bytes]);
+    stream.write_all(&[&bytes[..], &tag].concat()).unwrap();
+    let why = server.expect_lost(raw_id());
+    assert_eq!(why, format!("it does not take what it was sent: {}", "é".repeat(REFUSAL_CHARS_MAX)));
+}
+
+#[test]
+fn a_truncated_frame_and_a_sudden_end_are_a_loss() {
+    let server = server();
+    let mut stream = shaken(&server, Purpose::Control, 0);
+    stream.write_all(&[1, 0]).unwrap();
+    drop(stream);
+    server.expect_lost(raw_id());
+    server.still_serves();
+}
+
+#[test]
+fn bulk_of_a_stranger_is_refused() {
+    let server = server();
+    let mut stream = connect(&server);
+    let (handshake, first) =
+        gridloom_net::transport::handshake::Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
+    let done =
+        gridloom_net::transport::handshake::run_blocking(&mut stream, handshake, Some(first), |_| unreachable!());
+    assert!(done.unwrap_err().to_string().contains("of no peer"));
+    server.still_serves();
+}
+
+#[test]
+fn a_flood_of_half_handshakes_leaves_the_node_serving_its_peers() {
+    let server = server();
+    let peer = client();
+    peer.dial(&server);
+    let half: Vec<_> = (0..400).map(|_| connect(&server)).collect();
+    peer.perform([gridloom_core::node::Effect::Send {
+        to: server.id(),
+        message: LinkMessage::Ping { token: 5 }.into(),
+    }]);
+    peer.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
+    drop(half);
+}
+
+/// As many half-open connections as this process has descriptors for: each takes two of them, as the server is in it too.
+fn flood(server: &TestNode) -> Vec<std::net::TcpStream> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(100_000);
+    let count = (limit.saturating_sub(1000) / 2).min(4000);
+    assert!(count > 1500, "at least one more than fit: {limit} descriptors");
+    (0..count).map(|_| connect(server)).collect()
+}
+
+#[test]
+fn a_newcomer_gets_in_through_a_flood_and_who_is_in_is_served() {
+    let over_tcp = |config| NetConfig { shared_memory: false, ..config };
+    let server = start(Role::Server, over_tcp(listening()));
+    let inside = start(Role::Client, over_tcp(NetConfig::new(secret())));
+    inside.dial(&server);
+    let half = flood(&server);
+    // A bulk connection of a peer.
+    let datum = inside.put(1, 3 << 20);
+    inside.perform([Effect::SendDatum { to: server.id(), datum }]);
+    assert!(server.expect_datum(datum).bytes() == pattern(1, 3 << 20));
+    let newcomer = start(Role::Client, over_tcp(NetConfig::new(secret())));
+    newcomer.dial(&server);
+    inside.perform([Effect::Send { to: server.id(), message: LinkMessage::Ping { token: 5 }.into() }]);
+    inside.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));
+    drop(half);
+}
+
+#[test]
+fn a_bulk_connection_without_the_pass_of_a_peer_is_refused_at_its_first_frame() {
+    let server = server();
+    let _control = shaken(&server, Purpose::Control, 0);
+    let mut stream = connect(&server);
+    let (_, first) = Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
+    stream.write_all(&framed(&mut Encoder::default(), &first)).unwrap();
+    let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+    assert!(said.contains("a bulk connection of no peer"), "{said}");
+    let _bulk = shaken(&server, Purpose::BulkSend, 1);
+    server.still_serves();
+}

@@ -1,0 +1,223 @@
+//! Data that a server passes on while they come: the far end gets what has come, and nothing whole of what breaks off.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+
+use crate::transport_support::*;
+use gridloom_base::limits;
+use gridloom_base::{DatumId, Dtype, Meta};
+use gridloom_channel::tags::Tagger;
+use gridloom_channel::{Dialect, Keys};
+use gridloom_core::node::{Effect, Input, Role};
+use gridloom_net::driver::NetConfig;
+use gridloom_net::transport::handshake::Purpose;
+use gridloom_net::transport::sink::encode_header;
+use gridloom_net::transport::{Cargo, CargoHeader};
+
+const SIZE_BYTES: u64 = 2 * limits::PARTS.passed_on_bytes_min();
+const PART_BYTES: u64 = limits::PARTS.of(SIZE_BYTES);
+const PARTS: u64 = SIZE_BYTES / PART_BYTES;
+
+fn datum() -> DatumId {
+    DatumId { client: raw_id(), serial: 1 }
+}
+
+/// A raw client that sends a datum to a server, which passes it on to another and that to a third.
+struct Chain {
+    servers: [TestNode; 3],
+    _control: TcpStream,
+    bulk: TcpStream,
+    tagger: Tagger,
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Chain {
+    fn new(shared_memory: bool) -> Chain {
+        let servers = [(); 3].map(|()| start(Role::Server, NetConfig { shared_memory, ..listening() }));
+        servers[0].dial(&servers[1]);
+        servers[1].dial(&servers[2]);
+        let control = shaken(&servers[0], Purpose::Control, 0);
+        let (bulk, Keys { send, .. }) = shaken_with_keys(&servers[0], Purpose::BulkSend, 1);
+        let bytes = pattern(1, SIZE_BYTES);
+        Chain { servers, _control: control, bulk, tagger: Tagger::new(send), bytes, sent: 0 }
+    }
+
+    /// The first part has come to the second server.
+    fn passing() -> Chain {
+        let mut chain = Chain::new(false);
+        chain.begin();
+        chain.send(1);
+        chain.expect_begun(0);
+        chain.pass_on(0);
+        chain.expect_begun(1);
+        chain
+    }
+
+    fn pass_on(&self, from: usize) {
+        self.servers[from].perform([Effect::SendDatum { to: self.servers[from + 1].id(), datum: datum() }]);
+    }
+
+    /// Sends the header.
+    fn begin(&mut self) {
+        let meta = Meta::array(Dtype::Uint8, &[SIZE_BYTES]);
+        let cargo = Cargo::Datum { datum: datum(), meta };
+        let header = CargoHeader { serial: 1, cargo, size_bytes: SIZE_BYTES, goes_on: None };
+        let head = encode_header(&header, Dialect::OWN);
+        self.bulk.write_all(&[&head[..], &self.tagger.tag(&[&head])].concat()).unwrap();
+    }
+
+    /// Sends so many of the next parts; each server but the last passes on what comes.
+    fn send(&mut self, parts: u64) {
+        for _ in 0..parts {
+            let part = &self.bytes[self.sent..self.sent + PART_BYTES as usize];
+            self.bulk.write_all(part).unwrap();
+            self.bulk.write_all(&self.tagger.tag(&[part])).unwrap();
+            self.sent += PART_BYTES as usize;
+        }
+    }
+
+    fn expect_begun(&self, at: usize) {
+        let begun = |input: &Input| matches!(input, Input::DatumBegun { datum: d, .. } if *d == datum()).then_some(());
+        self.servers[at].expect("DatumBegun", begun);
+    }
+
+    fn expect_broken(&self, at: usize) {
+        let broken = |input: &Input| match input {
+            Input::DatumBroken { datum: d, no_memory: false, .. } if *d == datum() => Some(()),
+            Input::DatumArrived { .. } => panic!("a datum that broke off has arrived"),
+            _ => None,
+        };
+        self.servers[at].expect("DatumBroken", broken);
+    }
+
+    fn expect_nothing(&self) {
+        for server in &self.servers {
+            let store = server.node.store();
+            assert!(store.get(&datum()).is_none() && store.held_bytes() == 0);
+            // Its threads let go of the memory when they have noticed. What has come is kept for a while.
+            while store.pool().kept_bytes() < SIZE_BYTES || store.coming(&datum()).is_some() {
+                store.partials().forget(datum());
+                std::thread::yield_now();
+            }
+            server.still_serves();
+        }
+    }
+}
+
+#[test]
+fn each_server_has_the_first_part_before_the_last_is_sent_and_all_get_every_byte() {
+    let mut chain = Chain::new(false);
+    chain.begin();
+    chain.send(2);
+    for at in 0..3 {
+        chain.expect_begun(at);
+        if at < 2 {
+            chain.pass_on(at);
+        }
+    }
+    chain.send(PARTS - 3);
+    let last = chain.bytes[chain.sent..].to_vec();
+    chain.bulk.write_all(&last).unwrap();
+    for server in &chain.servers {
+        assert!(server.node.store().get(&datum()).is_none(), "it has no tag yet");
+    }
+    chain.bulk.write_all(&chain.tagger.tag(&[&last])).unwrap();
+    for server in &chain.servers {
+        assert!(server.expect_datum(datum()).bytes() == chain.bytes);
+    }
+}
+
+#[test]
+fn what_comes_slowly_holds_nothing_up() {
+    let mut chain = Chain::passing();
+    let whole = chain.servers[0].put(5, SIZE_BYTES);
+    chain.servers[0].perform([Effect::SendDatum { to: chain.servers[1].id(), datum: whole }]);
+    assert!(chain.servers[1].expect_datum(whole).bytes() == pattern(5, SIZE_BYTES));
+    chain.send(PARTS - 1);
+    assert!(chain.servers[1].expect_datum(datum()).bytes() == chain.bytes);
+}
+
+#[test]
+fn a_node_of_the_same_host_gets_what_comes_when_it_is_whole() {
+    let mut chain = Chain::new(true);
+    chain.begin();
+    chain.send(1);
+    chain.expect_begun(0);
+    chain.pass_on(0);
+    chain.send(PARTS - 1);
+    assert!(chain.servers[0].expect_datum(datum()).bytes() == chain.bytes);
+    assert!(chain.servers[1].expect_datum(datum()).bytes() == chain.bytes);
+}
+
+#[test]
+fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
+    let mut chain = Chain::new(false);
+    chain.begin();
+    chain.send(3);
+    for at in 0..3 {
+        chain.expect_begun(at);
+        if at < 2 {
+            chain.pass_on(at);
+        }
+    }
+    chain.bulk.shutdown(Shutdown::Both).unwrap();
+    chain.expect_broken(1);
+    chain.expect_broken(2);
+    chain.expect_nothing();
+    // The connections between them still carry data.
+    let next = chain.servers[0].put(5, SIZE_BYTES);
+    chain.servers[0].perform([Effect::SendDatum { to: chain.servers[1].id(), datum: next }]);
+    assert!(chain.servers[1].expect_datum(next).bytes() == pattern(5, SIZE_BYTES));
+}
+
+#[test]
+fn a_changed_part_is_not_passed_on() {
+    let mut chain = Chain::new(false);
+    chain.begin();
+    chain.send(2);
+    for at in 0..3 {
+        chain.expect_begun(at);
+        if at < 2 {
+            chain.pass_on(at);
+        }
+    }
+    // Its bytes are at the first server, and at no other.
+    let done = |server: &TestNode, is_sent| {
+        let moving = server.node.store().moving().list();
+        moving.iter().filter(|one| one.is_sent == is_sent).map(|one| one.done_bytes).max()
+    };
+    while done(&chain.servers[2], false) != Some(2 * PART_BYTES) {
+        std::thread::yield_now();
+    }
+    let part = vec![7; PART_BYTES as usize];
+    let mut tag = chain.tagger.tag(&[&part]);
+    tag[3] ^= 1;
+    chain.bulk.write_all(&part).unwrap();
+    assert_eq!(done(&chain.servers[0], true), Some(2 * PART_BYTES));
+    chain.bulk.write_all(&tag).unwrap();
+    chain.expect_broken(0);
+    chain.expect_broken(1);
+    chain.expect_broken(2);
+    chain.expect_nothing();
+}
+
+#[test]
+fn what_breaks_off_on_one_host_is_told_too() {
+    let mut chain = Chain::new(true);
+    chain.begin();
+    chain.send(1);
+    chain.expect_begun(0);
+    chain.pass_on(0);
+    chain.bulk.shutdown(Shutdown::Both).unwrap();
+    chain.expect_broken(1);
+}
+
+#[test]
+fn a_lost_receiver_holds_nothing_up() {
+    let mut chain = Chain::passing();
+    chain.servers[1].node.stop();
+    chain.servers[0].expect_lost(chain.servers[1].id());
+    chain.send(PARTS - 1);
+    assert!(chain.servers[0].expect_datum(datum()).bytes() == chain.bytes);
+}

@@ -1,0 +1,223 @@
+//! Data that a program has taken to servers of its choice, kept there, given up, or erased.
+
+use crate::lan;
+use std::collections::BTreeMap;
+
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskError, TaskId};
+use gridloom_core::graph::{Argument, Copies, Group, Output, Source, Task, TaskKind};
+use gridloom_core::node::{Command, Event};
+use gridloom_idl::Definition;
+use gridloom_sim::Simulation;
+
+const IDL: &str = "Module t;
+Define make(IN int n, OUT double a[n]) CalcOrder 1e9 Calls \"C\" make(n, a);
+Define change(IN int n, IN double a[n], OUT double b[n]) CalcOrder 1e6 Calls \"C\" change(n, a, b);";
+/// Of every datum.
+const ELEMENTS: u64 = 20_000;
+/// Room for two data on each server.
+const MEMORY_BYTES: u64 = 16 * ELEMENTS + 8;
+
+struct Stage {
+    sim: Simulation,
+    client: NodeId,
+    servers: Vec<NodeId>,
+    definitions: Vec<Definition>,
+    next: u64,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+        let (sim, client, servers) = lan::grid(&definitions, MEMORY_BYTES);
+        Stage { sim, client, servers, definitions, next: 100 }
+    }
+
+    fn wait(&mut self, is_it: impl Fn(&Event) -> bool) -> Event {
+        lan::wait_for(&mut self.sim, self.client, is_it)
+    }
+
+    fn datum(&self, serial: u64) -> DatumId {
+        DatumId { client: self.client, serial }
+    }
+
+    fn meta() -> Meta {
+        Meta::array(Dtype::Float64, &[ELEMENTS])
+    }
+
+    /// A value of the program in a group of its own, as `Grid::hold` has it.
+    fn hold(&mut self, serial: u64) -> DatumId {
+        let datum = self.datum(serial);
+        self.sim.put(self.client, datum, Stage::meta(), None);
+        let group = self.group(Vec::new(), &[datum]);
+        self.sim.command(self.client, Command::Run { group, heuristic: "heft".into() });
+        datum
+    }
+
+    fn group(&mut self, tasks: Vec<Task>, reads: &[DatumId]) -> Group {
+        self.next += 1;
+        let source = |datum: &DatumId| (*datum, Source { meta: Stage::meta(), at: Vec::new() });
+        let id = GroupId { client: self.client, serial: self.next };
+        Group { id, tasks, sources: reads.iter().map(source).collect(), wanted: Vec::new() }
+    }
+
+    fn task(&mut self, function: &str, reads: &[DatumId], makes: Option<DatumId>) -> Task {
+        self.next += 1;
+        let of = |definition: &&Definition| definition.signature.name == function;
+        let definition = self.definitions.iter().find(of);
+        let bytes = (ELEMENTS as i32).to_ne_bytes().to_vec();
+        let n = definition.map(|_| Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes });
+        Task {
+            id: TaskId { client: self.client, serial: self.next },
+            kind: TaskKind::call(function, definition.map_or(0, |definition| definition.signature.hash())),
+            args: n.into_iter().chain(reads.iter().map(|datum| Argument::Datum(*datum))).collect(),
+            outputs: makes.into_iter().map(|datum| Output { datum, meta: Stage::meta() }).collect(),
+            work_flops: Some(if function == "t/make" { 1e9 } else { 1e6 }),
+            terms: Default::default(),
+        }
+    }
+
+    /// Has it run on that server, and gives its name.
+    fn on(&mut self, server: NodeId, function: &str, reads: &[DatumId], makes: Option<DatumId>) -> TaskId {
+        let task = self.task(function, reads, makes);
+        self.follow(server, task, reads)
+    }
+
+    /// Has a copy taken there.
+    fn copy(&mut self, server: NodeId, copies: Copies, datum: DatumId) -> TaskId {
+        self.next += 1;
+        let task = Task {
+            id: TaskId { client: self.client, serial: self.next },
+            kind: TaskKind::Replicate(copies),
+            args: vec![Argument::Datum(datum)],
+            outputs: Vec::new(),
+            work_flops: None,
+            terms: Default::default(),
+        };
+        self.follow(server, task, &[datum])
+    }
+
+    fn follow(&mut self, server: NodeId, task: Task, reads: &[DatumId]) -> TaskId {
+        let id = task.id;
+        let group = self.group(vec![task], reads);
+        let from = BTreeMap::new();
+        self.sim.command(self.client, Command::Follow { group, server, from, heuristic: "heft".into(), plan: None });
+        id
+    }
+
+    fn end(&mut self, task: TaskId) -> Result<(), TaskError> {
+        let ended = self.wait(|event| matches!(event, Event::TaskEnded { report, .. } if report.task == task));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        report.outcome.map(drop)
+    }
+
+    fn get(&mut self, datum: DatumId) -> Result<(), TaskError> {
+        self.sim.command(self.client, Command::Get { datum });
+        let is_it = |event: &Event| match event {
+            Event::DatumHere { datum: other, .. } | Event::DatumLost { datum: other, .. } => *other == datum,
+            _ => false,
+        };
+        match self.wait(is_it) {
+            Event::DatumLost { error, .. } => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a node has it once all messages have come.
+    fn has(&mut self, node: NodeId, datum: DatumId) -> bool {
+        let soon = self.sim.now() + 1_000_000_000;
+        while self.sim.next_event(self.client, Some(soon)).is_some() {}
+        self.sim.value(node, datum).is_some()
+    }
+}
+
+#[test]
+fn a_kept_copy_stays_when_others_make_way() {
+    let mut stage = Stage::new();
+    let there = stage.servers[0];
+    let [kept, copied, third, fourth] = [1, 2, 3, 4].map(|serial| stage.hold(serial));
+    for (copies, datum) in [(Copies::Kept, kept), (Copies::Cached, copied), (Copies::Cached, third)] {
+        let placed = stage.copy(there, copies, datum);
+        stage.end(placed).unwrap();
+    }
+    assert_eq!([kept, copied, third].map(|datum| stage.has(there, datum)), [true, false, true]);
+    // Two that are kept leave no room for a third.
+    let placed = stage.copy(there, Copies::Kept, fourth);
+    stage.end(placed).unwrap();
+    let refused = stage.copy(there, Copies::Kept, third);
+    assert!(matches!(stage.end(refused), Err(TaskError::StoreFull { .. })));
+    stage.sim.command(stage.client, Command::Release { data: vec![kept] });
+    assert!(!stage.has(there, kept));
+    let placed = stage.copy(there, Copies::Kept, third);
+    stage.end(placed).unwrap();
+}
+
+#[test]
+fn it_is_placed_although_all_slots_are_taken_and_before_it_has_a_maker() {
+    let mut stage = Stage::new();
+    let [first, second] = [stage.servers[0], stage.servers[1]];
+    let held = stage.hold(1);
+    let busy = stage.on(first, "t/make", &[], Some(stage.datum(50)));
+    let placed = stage.copy(first, Copies::Cached, held);
+    stage.end(placed).unwrap();
+    stage.end(busy).unwrap();
+    // The agent is asked where it is to be made; until it answers, its place is not known.
+    let made = stage.datum(51);
+    let task = stage.task("t/make", &[], Some(made));
+    let group = stage.group(vec![task], &[]);
+    stage.sim.command(stage.client, Command::Run { group, heuristic: "heft".into() });
+    let placed = stage.copy(second, Copies::Kept, made);
+    stage.end(placed).unwrap();
+    assert!(stage.has(second, made));
+}
+
+#[test]
+fn a_lost_server_is_told_and_no_other_takes_its_place() {
+    let mut stage = Stage::new();
+    let [first, second] = [stage.servers[0], stage.servers[1]];
+    let held = stage.hold(1);
+    stage.sim.kill(first);
+    let placed = stage.copy(first, Copies::Kept, held);
+    assert!(matches!(stage.end(placed), Err(TaskError::ServerLost { server, .. }) if server == "server-1"));
+    let placed = stage.copy(first, Copies::Kept, held);
+    assert!(matches!(stage.end(placed), Err(TaskError::NotMapped { .. })));
+    assert!(!stage.has(second, held) && stage.get(held).is_ok());
+}
+
+#[test]
+fn what_is_given_up_here_is_on_its_server_alone() {
+    let mut stage = Stage::new();
+    let there = stage.servers[0];
+    let held = stage.hold(1);
+    let at = stage.client;
+    // The only copy is not given up.
+    stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
+    assert!(stage.has(stage.client, held));
+    let placed = stage.copy(there, Copies::Kept, held);
+    stage.end(placed).unwrap();
+    stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
+    assert!(!stage.has(stage.client, held) && stage.has(there, held));
+    stage.get(held).unwrap();
+    stage.sim.command(stage.client, Command::GiveUp { datum: held, at });
+    stage.sim.kill(there);
+    assert!(matches!(stage.get(held), Err(TaskError::DatumLost { .. })));
+}
+
+#[test]
+fn what_is_erased_goes_after_its_readers_and_is_made_no_more() {
+    let mut stage = Stage::new();
+    let [first, second] = [stage.servers[0], stage.servers[1]];
+    let (made, read) = (stage.datum(50), stage.datum(51));
+    let maker = stage.on(first, "t/make", &[], Some(made));
+    let reader = stage.on(first, "t/change", &[made], Some(read));
+    stage.sim.command(stage.client, Command::Erase { datum: made });
+    stage.end(maker).unwrap();
+    stage.end(reader).unwrap();
+    assert!(!stage.has(first, made) && stage.has(first, read));
+    let again = stage.on(second, "t/change", &[made], Some(stage.datum(52)));
+    assert!(matches!(stage.end(again), Err(TaskError::DatumLost { .. } | TaskError::DependencyFailed { .. })));
+    // What was made of it cannot be made again.
+    stage.sim.kill(first);
+    assert!(stage.get(read).is_err());
+    let others = stage.on(second, "t/make", &[], Some(stage.datum(53)));
+    stage.end(others).unwrap();
+}

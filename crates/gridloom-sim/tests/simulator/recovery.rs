@@ -1,0 +1,251 @@
+//! What a client keeps and what it says when a lost result cannot be made again, or when its agent is lost for what it was asked.
+
+use crate::lan;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::lan::wait_for;
+use gridloom_base::limits::TASK_ATTEMPTS_MAX;
+use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, TaskError, TaskId, Time};
+use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
+use gridloom_core::node::message::{MapMessage, MapToAgent, Message};
+use gridloom_core::node::world::ServerSpec;
+use gridloom_core::node::{Agent, AgentConfig, Command, Effect, Event, Input, Role};
+use gridloom_idl::Definition;
+use gridloom_platform::HostId;
+use gridloom_sim::{Bodies, Simulation};
+
+const IDL: &str = "Module t;
+Define two(IN int n, OUT double a[n], OUT double b[n]) CalcOrder 1e6 Calls \"C\" two(n, a, b);
+Define sum(IN int n, IN double x[n], OUT double *s) CalcOrder 1e6 Calls \"C\" sum(n, x, s);";
+const ELEMENTS: u64 = 20_000;
+
+/// `two` works once and then fails.
+struct FailsLater {
+    runs: Arc<AtomicU32>,
+}
+
+impl Bodies for FailsLater {
+    fn run(&mut self, task: &Task, _: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
+        if task.name() == "t/two" && self.runs.fetch_add(1, Ordering::Relaxed) > 0 {
+            let (function, server) = (task.name().to_string(), "it".to_string());
+            return Err(TaskError::CannotRun { function, server, why: "it runs only once".into() });
+        }
+        let results = task.outputs.iter();
+        Ok(results.map(|output| (output.meta.clone(), vec![1; output.meta.size_bytes() as usize])).collect())
+    }
+}
+
+fn array() -> Meta {
+    Meta::array(Dtype::Float64, &[ELEMENTS])
+}
+
+fn number_of_elements() -> Argument {
+    Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: (ELEMENTS as i32).to_ne_bytes().to_vec() }
+}
+
+/// The client's first task, which makes these two.
+fn two(definition: &Definition, made: [DatumId; 2]) -> Task {
+    Task {
+        id: TaskId { client: made[0].client, serial: 1 },
+        kind: TaskKind::call("t/two", definition.signature.hash()),
+        args: vec![number_of_elements()],
+        outputs: made.map(|datum| Output { datum, meta: array() }).to_vec(),
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    }
+}
+
+#[test]
+fn a_failed_second_run_leaves_what_the_first_has_made() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
+    let runs = Arc::new(AtomicU32::new(0));
+    sim.set_bodies(Box::new(FailsLater { runs: runs.clone() }));
+    let [a, b, s] = [1, 2, 3].map(|serial| DatumId { client, serial });
+    let n = number_of_elements();
+    let two = two(&definitions[0], [a, b]);
+    let sum = |serial, datum| Task {
+        id: TaskId { client, serial },
+        kind: TaskKind::call("t/sum", definitions[1].signature.hash()),
+        args: vec![n.clone(), Argument::Datum(datum)],
+        outputs: vec![Output {
+            datum: DatumId { client, serial: s.serial + serial },
+            meta: Meta::scalar(Dtype::Float64),
+        }],
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    };
+    let group = |serial, tasks| Group {
+        id: GroupId { client, serial },
+        tasks,
+        sources: Default::default(),
+        wanted: Vec::new(),
+    };
+    sim.command(client, Command::Run { group: group(1, vec![two]), heuristic: "heft".into() });
+    let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    let Event::TaskEnded { server: Some(server), .. } = ended else { panic!("{ended:?}") };
+    sim.command(client, Command::Get { datum: a });
+    wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. }));
+    sim.kill(server);
+    // Only b is lost with its server; what it is made by fails now.
+    sim.command(client, Command::Get { datum: b });
+    let lost = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
+    assert!(matches!(lost, Event::DatumLost { datum, .. } if datum == b), "{lost:?}");
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    // a stays: for the program, and for later calls.
+    sim.command(client, Command::Get { datum: a });
+    let here = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
+    assert!(matches!(here, Event::DatumHere { datum, .. } if datum == a), "{here:?}");
+    sim.command(client, Command::Run { group: group(2, vec![sum(5, a), sum(6, b)]), heuristic: "heft".into() });
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 2 {
+        let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        outcomes.push((report.task.serial, report.outcome.is_ok()));
+    }
+    outcomes.sort_unstable();
+    assert_eq!(outcomes, [(5, true), (6, false)]);
+    assert!(sim.now() < Time(120_000_000_000));
+}
+
+/// Where there is no memory for what has to come, the error says so and where; nothing is lost.
+#[test]
+fn a_node_without_memory_is_named() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
+    sim.set_bodies(Box::new(FailsLater { runs: Arc::default() }));
+    let strike = |sim: &mut gridloom_sim::Simulation, faults: &str| {
+        let scenario = gridloom_sim::faults::Scenario::parse(faults, "f").unwrap();
+        let strikes = scenario.strikes(&Default::default(), &mut gridloom_base::SplitMix64::new(0), sim.now());
+        sim.schedule(strikes);
+    };
+    let [a, b, s] = [1, 2, 3].map(|serial| DatumId { client, serial });
+    let (array, n) = (array(), number_of_elements());
+    let two = two(&definitions[0], [a, b]);
+    let group =
+        Group { id: GroupId { client, serial: 1 }, tasks: vec![two], sources: Default::default(), wanted: Vec::new() };
+    sim.command(client, Command::Run { group, heuristic: "heft".into() });
+    wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    strike(&mut sim, "at 0s full client for 30s");
+    sim.command(client, Command::Get { datum: a });
+    let lost = wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { .. } | Event::DatumLost { .. }));
+    let Event::DatumLost { error: TaskError::OutOfMemory { place, .. }, .. } = &lost else { panic!("{lost:?}") };
+    assert_eq!(place, "in this program");
+    while sim.now() < Time(60_000_000_000) && sim.step() {}
+    sim.command(client, Command::Get { datum: a });
+    wait_for(&mut sim, client, |event| matches!(event, Event::DatumHere { datum, .. } if *datum == a));
+    // A call by itself, and its argument.
+    strike(&mut sim, "at 0s full server-1 for 60s\nat 0s full server-2 for 60s");
+    let argument = DatumId { client, serial: 10 };
+    sim.put(client, argument, array.clone(), Some(vec![1; array.size_bytes() as usize].into()));
+    let sum = Task {
+        id: TaskId { client, serial: 2 },
+        kind: TaskKind::call("t/sum", definitions[1].signature.hash()),
+        args: vec![n, Argument::Datum(argument)],
+        outputs: vec![Output { datum: s, meta: Meta::scalar(Dtype::Float64) }],
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    };
+    sim.command(client, Command::Call { task: sum, sources: vec![(argument, array)], limits: Default::default() });
+    let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    let Event::TaskEnded { report, .. } = &ended else { unreachable!("waited for") };
+    let Err(TaskError::OutOfMemory { place, .. }) = &report.outcome else { panic!("{ended:?}") };
+    assert!(place.starts_with("on server 'server-"), "{place}");
+}
+
+/// A group that reads what another makes waits for that one's plan. There is none: what does not depend on it is mapped all the same.
+#[test]
+fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
+    // By then links are measured, and no news have it looked at anew.
+    sim.advance(120_000_000_000);
+    let datum = |serial| DatumId { client, serial };
+    let group = |serial, tasks| Group {
+        id: GroupId { client, serial },
+        tasks,
+        sources: Default::default(),
+        wanted: Vec::new(),
+    };
+    let sum = |serial: u64, read: DatumId| Task {
+        id: TaskId { client, serial },
+        kind: TaskKind::call("t/sum", definitions[1].signature.hash()),
+        args: vec![number_of_elements(), Argument::Datum(read)],
+        outputs: vec![Output { datum: datum(10 + serial), meta: Meta::scalar(Dtype::Float64) }],
+        work_flops: Some(1e6),
+        terms: Default::default(),
+    };
+    let nobody_has = Task { kind: TaskKind::call("t/nothing", 0), ..two(&definitions[0], [datum(1), datum(2)]) };
+    let made_here = two(&definitions[0], [datum(3), datum(4)]);
+    let made_here = Task { id: TaskId { client, serial: 5 }, ..made_here };
+    sim.command(client, Command::Run { group: group(1, vec![nobody_has]), heuristic: "heft".into() });
+    let tasks = vec![sum(6, datum(1)), made_here, sum(7, datum(3))];
+    sim.command(client, Command::Run { group: group(2, tasks), heuristic: "heft".into() });
+    let mut outcomes = Vec::new();
+    while outcomes.len() < 4 {
+        let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        outcomes.push((report.task.serial, report.outcome.is_ok()));
+    }
+    outcomes.sort_unstable();
+    assert_eq!(outcomes, [(1, false), (5, true), (6, false), (7, true)]);
+}
+
+/// An agent that cannot read requests for plans of the first group.
+struct Unreading(Agent);
+
+impl Machine for Unreading {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        let input = match input {
+            Input::Received {
+                from: peer,
+                message: Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(request))),
+            } if request.group.serial == 1 => {
+                out.push(Effect::HangUp { peer });
+                Input::PeerLost { peer, why: "it cannot be read".into() }
+            }
+            input => input,
+        };
+        self.0.handle(now, input, out);
+    }
+}
+
+/// It would be asked again, and lost again, for ever.
+#[test]
+fn a_request_that_the_agent_cannot_read_ends_in_an_error() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let mut sim = lan::hosts(0);
+    sim.add_machine(HostId(0), Role::Agent, "agent", 0, |id, _| {
+        Box::new(Unreading(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true })))
+    });
+    let (name, functions) = ("server-1".to_string(), definitions.clone());
+    sim.add_server(HostId(1), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions });
+    let client = sim.add_client(HostId(3), "client");
+    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 1));
+    let run = |sim: &mut Simulation, serial: u64| {
+        let data = [10 * serial, 10 * serial + 1].map(|serial| DatumId { client, serial });
+        let task = Task { id: TaskId { client, serial }, ..two(&definitions[0], data) };
+        let (id, sources) = (GroupId { client, serial }, Default::default());
+        let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
+        sim.command(client, Command::Run { group, heuristic: "heft".into() });
+    };
+    run(&mut sim, 1);
+    for _ in 1..TASK_ATTEMPTS_MAX {
+        wait_for(&mut sim, client, |event| matches!(event, Event::AgentLost { .. }));
+    }
+    // What waits beside it does not fail with it.
+    run(&mut sim, 2);
+    let mut outcomes = [(); 2].map(|()| {
+        let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        (report.task.serial, report.outcome)
+    });
+    outcomes.sort_by_key(|(serial, _)| *serial);
+    let Err(TaskError::AgentLost { why, .. }) = &outcomes[0].1 else { panic!("{outcomes:?}") };
+    assert!(why.contains("the peer hung up"), "{why}");
+    assert!(outcomes[1].1.is_ok(), "{outcomes:?}");
+}
