@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lan::wait_for;
 use gridloom_base::limits::TASK_ATTEMPTS_MAX;
-use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
-use gridloom_core::node::message::{MapMessage, MapToAgent, Message};
+use gridloom_core::node::message::{CatalogMessage, ClientToCatalog, MapMessage, MapToAgent, Message};
 use gridloom_core::node::world::ServerSpec;
-use gridloom_core::node::{Agent, AgentConfig, Command, Effect, Event, Input, Role};
+use gridloom_core::node::{Agent, AgentConfig, Command, Effect, Event, Input, NameCommand, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::HostId;
-use gridloom_sim::{Bodies, Simulation};
+use gridloom_sim::{Bodies, BoxedMachine, Simulation};
 
 const IDL: &str = "Module t;
 Define two(IN int n, OUT double a[n], OUT double b[n]) CalcOrder 1e6 Calls \"C\" two(n, a, b);
@@ -192,8 +192,11 @@ fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
     assert_eq!(outcomes, [(1, false), (5, true), (6, false), (7, true)]);
 }
 
-/// An agent that cannot read requests for plans of the first group.
-struct Unreading(Agent);
+/// An agent that cannot read some messages.
+struct Unreading {
+    agent: Agent,
+    is_unreadable: fn(&Message) -> bool,
+}
 
 impl Machine for Unreading {
     type Input = Input;
@@ -201,51 +204,148 @@ impl Machine for Unreading {
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         let input = match input {
-            Input::Received {
-                from: peer,
-                message: Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(request))),
-            } if request.group.serial == 1 => {
+            Input::Received { from: peer, message } if (self.is_unreadable)(&message) => {
                 out.push(Effect::HangUp { peer });
                 Input::PeerLost { peer, why: "it cannot be read".into() }
             }
             input => input,
         };
-        self.0.handle(now, input, out);
+        self.agent.handle(now, input, out);
     }
+}
+
+/// An agent from which a client is cut off some seconds after it has asked for a plan, so often.
+struct CutOff {
+    agent: Agent,
+    times: u32,
+    asked: Option<(NodeId, Time)>,
+}
+
+impl Machine for CutOff {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        match (&input, self.asked) {
+            (Input::Received { from, message: Message::Map(_) }, _) if self.times > 0 => {
+                self.asked = Some((*from, now));
+                return;
+            }
+            (_, Some((peer, since))) if now.since(since) > 3_000_000_000 => {
+                (self.asked, self.times) = (None, self.times - 1);
+                out.push(Effect::HangUp { peer });
+                self.agent.handle(now, Input::PeerLost { peer, why: "the cable is out".into() }, out);
+            }
+            _ => {}
+        }
+        self.agent.handle(now, input, out);
+    }
+}
+
+/// That agent, a server of one slot, and a client that knows it.
+fn grid_of(definitions: &[Definition], wrap: impl FnOnce(Agent) -> BoxedMachine) -> (Simulation, NodeId) {
+    let mut sim = lan::hosts(0);
+    sim.add_machine(HostId(0), Role::Agent, "agent", 0, move |id, _| {
+        wrap(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true }))
+    });
+    let (name, functions) = ("server-1".to_string(), definitions.to_vec());
+    sim.add_server(HostId(1), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions });
+    let client = sim.add_client(HostId(3), "client");
+    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 1));
+    (sim, client)
+}
+
+/// Runs a group of one task, which has its number.
+fn run(sim: &mut Simulation, definitions: &[Definition], client: NodeId, serial: u64) {
+    let data = [10 * serial, 10 * serial + 1].map(|serial| DatumId { client, serial });
+    let task = Task { id: TaskId { client, serial }, ..two(&definitions[0], data) };
+    let (id, sources) = (GroupId { client, serial }, Default::default());
+    let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
+    sim.command(client, Command::Run { group, heuristic: "heft".into() });
+}
+
+/// What became of the next two tasks, in order of number.
+fn two_outcomes(sim: &mut Simulation, client: NodeId) -> [(u64, Result<(), TaskError>); 2] {
+    let mut outcomes = [(); 2].map(|()| {
+        let ended = wait_for(sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        (report.task.serial, report.outcome.map(|_| ()))
+    });
+    outcomes.sort_by_key(|(serial, _)| *serial);
+    outcomes
+}
+
+fn is_plan_of_first(message: &Message) -> bool {
+    matches!(message, Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(request))) if request.group.serial == 1)
 }
 
 /// It would be asked again, and lost again, for ever.
 #[test]
 fn a_request_that_the_agent_cannot_read_ends_in_an_error() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
-    let mut sim = lan::hosts(0);
-    sim.add_machine(HostId(0), Role::Agent, "agent", 0, |id, _| {
-        Box::new(Unreading(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true })))
-    });
-    let (name, functions) = ("server-1".to_string(), definitions.clone());
-    sim.add_server(HostId(1), ServerSpec { name, slots: 1, plain: false, memory_bytes: 1 << 30, functions });
-    let client = sim.add_client(HostId(3), "client");
-    wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 1));
-    let run = |sim: &mut Simulation, serial: u64| {
-        let data = [10 * serial, 10 * serial + 1].map(|serial| DatumId { client, serial });
-        let task = Task { id: TaskId { client, serial }, ..two(&definitions[0], data) };
-        let (id, sources) = (GroupId { client, serial }, Default::default());
-        let group = Group { id, tasks: vec![task], sources, wanted: Vec::new() };
-        sim.command(client, Command::Run { group, heuristic: "heft".into() });
-    };
-    run(&mut sim, 1);
+    let (mut sim, client) =
+        grid_of(&definitions, |agent| Box::new(Unreading { agent, is_unreadable: is_plan_of_first }));
+    run(&mut sim, &definitions, client, 1);
     for _ in 1..TASK_ATTEMPTS_MAX {
         wait_for(&mut sim, client, |event| matches!(event, Event::AgentLost { .. }));
     }
     // What waits beside it does not fail with it.
-    run(&mut sim, 2);
-    let mut outcomes = [(); 2].map(|()| {
-        let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
-        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
-        (report.task.serial, report.outcome)
-    });
-    outcomes.sort_by_key(|(serial, _)| *serial);
+    run(&mut sim, &definitions, client, 2);
+    let outcomes = two_outcomes(&mut sim, client);
     let Err(TaskError::AgentLost { why, .. }) = &outcomes[0].1 else { panic!("{outcomes:?}") };
     assert!(why.contains("the peer hung up"), "{why}");
     assert!(outcomes[1].1.is_ok(), "{outcomes:?}");
+}
+
+/// The second request stands behind the one that cannot be read, and must get before it once.
+#[test]
+fn a_request_that_is_lost_with_one_that_the_agent_cannot_read_is_read() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client) =
+        grid_of(&definitions, |agent| Box::new(Unreading { agent, is_unreadable: is_plan_of_first }));
+    run(&mut sim, &definitions, client, 1);
+    run(&mut sim, &definitions, client, 2);
+    let outcomes = two_outcomes(&mut sim, client);
+    assert!(matches!(outcomes[0].1, Err(TaskError::AgentLost { .. })), "{outcomes:?}");
+    assert!(outcomes[1].1.is_ok(), "{outcomes:?}");
+}
+
+/// The agent had read the request each time.
+#[test]
+fn losses_of_the_connection_do_not_end_a_group_that_is_being_mapped() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let times = TASK_ATTEMPTS_MAX + 2;
+    let (mut sim, client) = grid_of(&definitions, move |agent| Box::new(CutOff { agent, times, asked: None }));
+    run(&mut sim, &definitions, client, 1);
+    for _ in 0..times {
+        wait_for(&mut sim, client, |event| matches!(event, Event::AgentLost { .. }));
+    }
+    let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+    assert!(report.outcome.is_ok(), "{:?}", report.outcome);
+}
+
+#[test]
+fn a_question_that_the_catalog_cannot_read_ends_in_an_error() {
+    let is_unreadable = |message: &Message| {
+        let Message::Catalog(CatalogMessage::FromClient(ClientToCatalog::Find { name, .. })) = message else {
+            return false;
+        };
+        name == "bad"
+    };
+    let (mut sim, client) = grid_of(&[], move |agent| Box::new(Unreading { agent, is_unreadable }));
+    // The second is lost with the first.
+    for (ask, name) in [(1, "bad"), (2, "good")] {
+        let command = NameCommand::Find { name: name.into(), waits: false };
+        sim.command(client, Command::Name { ask, command });
+    }
+    let mut answers = [(); 2].map(|()| {
+        let named = wait_for(&mut sim, client, |event| matches!(event, Event::Named { .. }));
+        let Event::Named { ask, answer } = named else { unreachable!("asked for") };
+        (ask, answer.expect_err("nothing is there"))
+    });
+    answers.sort_by_key(|(ask, _)| *ask);
+    let NameError::NoAgent { why } = &answers[0].1 else { panic!("{answers:?}") };
+    assert!(why.starts_with("asked this, it was lost 5 times, at last: ") && why.contains("the peer hung up"), "{why}");
+    assert!(matches!(answers[1].1, NameError::Unknown { .. }), "{answers:?}");
 }

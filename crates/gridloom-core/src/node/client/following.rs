@@ -76,8 +76,14 @@ impl Client {
             lower_bound_s: 0.0,
             guesses: Vec::new(),
         };
-        let mapping =
-            Mapping { round: 0, asked: None, tasks, names: outlined.names(), data: outlined.data, vain_losses: 0 };
+        let mapping = Mapping {
+            round: 0,
+            asked: None,
+            tasks,
+            names: outlined.names(),
+            data: outlined.data,
+            vain: Default::default(),
+        };
         self.dispatch(now, &plan, &mapping, out);
         self.after_dispatch(now, out);
     }

@@ -26,6 +26,9 @@ impl Client {
     }
 
     pub(super) fn on_pong(&mut self, now: Time, from: NodeId, token: u64, out: &mut Vec<Effect>) {
+        if self.contacts.agent() == Some(from) {
+            self.agent_has_read(token);
+        }
         let members = self.contacts.members_mut();
         if let Some(rtt_ns) = members.pong(now, from, token) {
             self.links.on_pong(now, (from, rtt_ns), members, out);

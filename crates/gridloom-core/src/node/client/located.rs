@@ -42,14 +42,14 @@ impl Client {
                 self.fetch_here(datum, out);
             }
             if !self.is_sought_here(datum) {
-                self.names.sought.remove(&datum);
+                self.names.not_sought(datum);
             } else if sought_ns.is_some_and(|ns| ns >= SEARCH_NS_MAX) {
-                self.names.sought.remove(&datum);
+                self.names.not_sought(datum);
                 self.datum_lost(now, datum, why, out);
             }
             self.supply_waiting(now, datum, out);
         } else if sought_ns.is_some_and(|ns| ns >= RETURN_NS_MAX) {
-            self.names.sought.remove(&datum);
+            self.names.not_sought(datum);
             self.datum_lost(now, datum, why, out);
         }
         // Groups that could not be mapped without its place.

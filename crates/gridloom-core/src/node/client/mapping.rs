@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::remapping::{Remapping, is_steadfast};
+use super::vain::in_turn;
 use super::{Client, GroupRun, LostServer, Mapping, Question, Status, TaskRun, send};
 use crate::graph::{Group, Outlined, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
@@ -19,14 +20,14 @@ impl Client {
     pub(super) fn plan_only(
         &mut self,
         now: Time,
-        Question { mut group, heuristic, purpose, vain_losses }: Question,
+        Question { mut group, heuristic, purpose, mut vain }: Question,
         out: &mut Vec<Effect>,
     ) {
         self.want_links(out);
         let has_agent = self.contacts.agent().is_some() && !self.contacts.awaits_list(now);
         let is_early = has_agent && (!self.links.are_known() || self.reads_unplaced(&group));
         if is_early || !has_agent && self.contacts.awaits_nodes(now) {
-            self.early_plans.push(Question { group, heuristic, purpose, vain_losses });
+            self.early_plans.push(Question { group, heuristic, purpose, vain });
             if !self.links.are_known() {
                 self.links.wait(now, out);
             }
@@ -40,7 +41,8 @@ impl Client {
         self.round += 1;
         let names = outlined.names();
         let (round, asked, data) = (self.round, Some(now), outlined.data);
-        let mapping = Mapping { round, asked, tasks, data, names, vain_losses };
+        let is_asked = self.contacts.agent().is_some_and(|agent| vain.asks(agent));
+        let mapping = Mapping { round, asked, tasks, data, names, vain };
         let run = GroupRun {
             heuristic: heuristic.clone(),
             is_given: false,
@@ -52,14 +54,16 @@ impl Client {
             follows: None,
         };
         let id = group.id;
-        let question = Question { group, heuristic: heuristic.clone(), purpose, vain_losses };
+        let question = Question { group, heuristic: heuristic.clone(), purpose, vain };
         let run = GroupRun { question: Some(Box::new(question)), ..run };
         self.groups.insert(id, run);
-        match self.contacts.agent() {
+        match self.contacts.agent().filter(|_| is_asked) {
             Some(agent) => {
                 let request = self.map_request(id, outlined.outline, heuristic);
                 let busy = self.busy_following(now, id);
                 send(out, agent, MapToAgent::MapGroup(Box::new(MapRequest { purpose, busy, ..request })));
+                let vain = self.follow_with_ping(now, vain, out);
+                self.groups.get_mut(&id).and_then(|run| run.mapping.as_mut()).expect("inserted above").vain = vain;
             }
             None => {
                 self.mapping_failed(now, id, self.agent_lost(), out);
@@ -108,11 +112,11 @@ impl Client {
         }
         if let Some(run) = self.groups.get_mut(&group) {
             // A plan that is on its way is void: what waits for it waits for this one.
-            let (waiting, vain_losses) =
-                run.mapping.take().map_or_else(Default::default, |mapping| (mapping.tasks, mapping.vain_losses));
+            let (waiting, vain) =
+                run.mapping.take().map_or_else(Default::default, |mapping| (mapping.tasks, mapping.vain));
             let tasks: BTreeSet<TaskId> = tasks.into_iter().chain(waiting).collect();
             let (tasks, data, names) = (tasks.into_iter().collect(), Vec::new(), BTreeMap::new());
-            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data, names, vain_losses });
+            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data, names, vain });
         }
         self.try_map(now, group, out);
     }
@@ -129,13 +133,9 @@ impl Client {
         for question in std::mem::take(&mut self.early_plans) {
             self.plan_only(now, question, out);
         }
-        let waiting: Vec<GroupId> = self
-            .groups
-            .iter()
-            .filter(|(_, run)| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_none()))
-            .map(|(id, _)| *id)
-            .collect();
-        for group in waiting {
+        let waiting = self.groups.iter().filter_map(|(id, run)| Some((*id, run.mapping.as_ref()?)));
+        let waiting = waiting.filter(|(_, mapping)| mapping.asked.is_none());
+        for group in in_turn(waiting.map(|(id, mapping)| (id, mapping.vain.count()))) {
             self.try_map(now, group, out);
         }
     }
@@ -162,6 +162,10 @@ impl Client {
         if mapping.tasks.is_empty() {
             return;
         }
+        if !mapping.vain.asks(agent) {
+            self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
+            return self.mapping_failed(now, group, self.agent_lost(), out);
+        }
         let part = self.part(group, &mapping.tasks);
         let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
         if let Some(part) = part {
@@ -175,6 +179,7 @@ impl Client {
             let request = self.map_request(group, outlined.outline, heuristic);
             let request = MapRequest { busy: self.busy(now, group), ..request };
             send(out, agent, MapToAgent::MapGroup(Box::new(request)));
+            mapping.vain = self.follow_with_ping(now, mapping.vain, out);
         }
         self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
         for datum in lost {

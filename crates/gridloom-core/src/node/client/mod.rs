@@ -28,6 +28,7 @@ mod room;
 mod stealing;
 mod supplies;
 mod unoffered;
+mod vain;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,6 +53,7 @@ use queues::Queues;
 use remapping::Remapping;
 use returning::WaitingCalls;
 use supplies::Supplies;
+use vain::VainLosses;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -139,7 +141,7 @@ struct Mapping {
     /// Of shared data that functions get and put, by place in `data`.
     names: BTreeMap<u32, String>,
     /// Losses of the agent while this plan was asked for, since the last answer.
-    vain_losses: u32,
+    vain: VainLosses,
 }
 
 /// A group that is not run, only planned.
@@ -149,7 +151,7 @@ struct Question {
     heuristic: MapBy,
     purpose: Purpose,
     /// As of its [`Mapping`].
-    vain_losses: u32,
+    vain: VainLosses,
 }
 
 #[derive(Debug)]
@@ -270,7 +272,7 @@ impl Client {
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, (None, None), out),
             Command::Plan { group, heuristic, is_followed } => {
                 let purpose = if is_followed { Purpose::Follow } else { Purpose::Look };
-                self.plan_only(now, Question { group, heuristic, purpose, vain_losses: 0 }, out);
+                self.plan_only(now, Question { group, heuristic, purpose, vain: VainLosses::default() }, out);
             }
             Command::Follow { group, server, from, heuristic, plan } => {
                 self.on_run(now, group, heuristic, (Some(Placed { server, from }), plan), out);

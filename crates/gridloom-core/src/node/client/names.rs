@@ -5,15 +5,18 @@
 //!
 //! **Invariant:** each question of the program has one answer. An agent that is back is asked again.
 
+mod agent;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::following::Placed;
 use super::puts::{Put, Stage};
+use super::vain::{Asked, Suspects};
 use super::{Client, Status, datum_run};
 use crate::graph::{Argument, Group, Source, Task, TaskKind, Terms};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
-use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{DatumId, Method, NameError, Named, NodeId, TaskError, TaskId, Time};
 
 #[derive(Debug, Default)]
@@ -32,6 +35,7 @@ pub(super) struct Names {
     found: BTreeMap<DatumId, Found>,
     /// Data of which no holder is known, and since when.
     pub(super) sought: BTreeMap<DatumId, Time>,
+    pub(super) suspects: Suspects,
 }
 
 /// A datum that was found.
@@ -105,6 +109,7 @@ impl Names {
     /// A question has its answer, or needs none. Gives a datum that is to be released with it.
     fn remove(&mut self, ask: u64) -> Option<(Ask, Option<DatumId>)> {
         let question = self.asks.remove(&ask)?;
+        self.suspects.remove(Asked::Question(ask));
         let mut released = None;
         match &question {
             Ask::Put(put) => {
@@ -155,14 +160,19 @@ impl Names {
 
     /// Nothing here reads a datum any more. What the catalog is to be told, if it has this client for a reader.
     pub(super) fn forget_found(&mut self, datum: DatumId) -> Option<ClientToCatalog> {
-        self.sought.remove(&datum);
+        self.not_sought(datum);
         let times = self.found.remove(&datum)?.told;
         Some(ClientToCatalog::Release { datum, times })
     }
 
     /// A datum has come here.
     pub(super) fn arrived(&mut self, datum: DatumId) {
+        self.not_sought(datum);
+    }
+
+    pub(super) fn not_sought(&mut self, datum: DatumId) {
         self.sought.remove(&datum);
+        self.suspects.remove(Asked::Place(datum));
     }
 }
 
@@ -416,81 +426,5 @@ impl Client {
         }
         put.attempts += 1;
         put.stage = Stage::Failed;
-    }
-
-    // ---- time, and the agent
-
-    /// Asks again what has waited; without an agent nothing waits for long.
-    pub(super) fn names_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.contacts.agent().is_none() {
-            if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
-                self.end_asks(out);
-                let lost: Vec<DatumId> = std::mem::take(&mut self.names.sought).into_keys().collect();
-                for datum in lost {
-                    self.datum_lost(now, datum, "no server that is known has it, and the agent is not there", out);
-                }
-                self.map_waiting(now, out);
-            }
-            return;
-        }
-        let (mut again, mut unsure) = (Vec::new(), Vec::new());
-        for (ask, question) in &self.names.asks {
-            let Ask::Put(put) = question else { continue };
-            match &put.stage {
-                Stage::Failed => again.push(*ask),
-                Stage::There { named, server, since } if now.since(*since) >= RETURN_NS_MAX => {
-                    let why = "the agent has forgotten it".into();
-                    let server = self.contacts.name_of(*server);
-                    let error = NameError::NotStored { name: named.name.clone(), server, why };
-                    unsure.push((*ask, named.datum, Some(error)));
-                }
-                Stage::There { named, since, .. } if now.since(*since) >= HEARTBEAT_NS => {
-                    unsure.push((*ask, named.datum, None));
-                }
-                _ => {}
-            }
-        }
-        again.into_iter().for_each(|ask| self.ask_catalog(ask, out));
-        for (ask, datum, error) in unsure {
-            match error {
-                Some(error) => {
-                    self.contacts.tell_agent(ClientToCatalog::Withdraw { datum }, out);
-                    self.put_again(ask, error, out);
-                }
-                None => self.contacts.tell_agent(ClientToCatalog::AskPut { ask, datum }, out),
-            }
-        }
-        for datum in self.names.sought.keys() {
-            self.contacts.tell_agent(ClientToCatalog::Locate { datum: *datum }, out);
-        }
-    }
-
-    /// An agent is there: it is told what is read here, and asked what no earlier one has answered.
-    pub(super) fn names_agent_up(&mut self, out: &mut Vec<Effect>) {
-        let found: Vec<(DatumId, u64)> = self.names.found.iter().map(|(datum, found)| (*datum, found.told)).collect();
-        for data in found.chunks(SHARED_DATA_TOLD_MAX) {
-            self.contacts.tell_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
-        }
-        for ask in self.names.asks.keys().copied().collect::<Vec<_>>() {
-            match &self.names.asks[&ask] {
-                Ask::Find { name, is_forgotten: true, .. } => {
-                    let unknown = NameError::Unknown { name: name.clone(), near: Vec::new() };
-                    self.answer(ask, Err(unknown), out);
-                }
-                // It has a place, or is tried again at the next heartbeat.
-                Ask::Put(put) if put.stage != Stage::Asked => {}
-                _ => self.ask_catalog(ask, out),
-            }
-        }
-    }
-
-    fn no_agent(&self) -> NameError {
-        NameError::NoAgent { why: self.contacts.agent_fault().to_string() }
-    }
-
-    fn end_asks(&mut self, out: &mut Vec<Effect>) {
-        let error = self.no_agent();
-        let asks: Vec<u64> = self.names.asks.keys().copied().collect();
-        asks.into_iter().for_each(|ask| self.answer(ask, Err(error.clone()), out));
     }
 }

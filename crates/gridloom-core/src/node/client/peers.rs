@@ -23,7 +23,7 @@ impl Client {
         if role == Role::Agent {
             let known = self.directory.grid.servers.iter().map(|server| server.node).collect();
             self.contacts.agent_up(now, peer, known, out);
-            self.names_agent_up(out);
+            self.names_agent_up(now, out);
             return;
         }
         if address == self.config.agent && self.contacts.agent().is_none() {
@@ -64,6 +64,7 @@ impl Client {
             Some(true) => {
                 self.links.forget_turns();
                 self.on_agent_lost(now, &format!("{GONE} ({why})"), out);
+                self.names_agent_lost(now, out);
             }
             Some(false) => self.on_server_lost(now, peer, why, out),
             None => {}

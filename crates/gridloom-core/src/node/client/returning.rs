@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::vain::VainLosses;
 use super::{Client, GroupRun, Question};
 use crate::call::{Limit, Request};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{GroupId, TaskError, TaskId, Time};
 
 /// Calls that wait for a server.
@@ -86,8 +86,7 @@ impl Client {
 
     /// Requests for plans that the agent will not answer, as it is gone, are to be made again.
     ///
-    /// An agent that is lost again and again with the same request may be lost because of it: a group that was asked for
-    /// [`TASK_ATTEMPTS_MAX`] times fails.
+    /// An agent that is lost again and again with the same request may be lost because of it: in the end the group fails.
     pub(super) fn ask_anew(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_asked = |run: &GroupRun| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_some());
         let asked = self.groups.iter().filter(|(_, run)| is_asked(run)).map(|(id, _)| *id);
@@ -96,13 +95,13 @@ impl Client {
             let run = self.groups.get_mut(&id).expect("found above");
             let mapping = run.mapping.as_mut().expect("it is asked for");
             mapping.asked = None;
-            mapping.vain_losses += 1;
-            let vain_losses = mapping.vain_losses;
-            if vain_losses == TASK_ATTEMPTS_MAX {
+            let is_given_up = mapping.vain.lose();
+            let vain = mapping.vain;
+            if is_given_up {
                 given_up.push(id);
             } else if let Some(question) = run.question.take() {
                 self.groups.remove(&id);
-                self.early_plans.push(Question { vain_losses, ..*question });
+                self.early_plans.push(Question { vain, ..*question });
             }
         }
         for id in given_up {
@@ -115,7 +114,7 @@ impl Client {
         match self.groups.get_mut(&group).filter(|run| run.question.is_none()).and_then(|run| run.mapping.as_mut()) {
             Some(mapping) if self.contacts.awaits_nodes(now) => {
                 mapping.asked = None;
-                mapping.vain_losses = 0;
+                mapping.vain = VainLosses::default();
             }
             _ => self.mapping_failed(now, group, TaskError::NotMapped { why }, out),
         }

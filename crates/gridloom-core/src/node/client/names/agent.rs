@@ -1,0 +1,122 @@
+//! Questions to the catalog as time goes by, and as the agent comes and goes.
+
+use super::{Ask, Stage};
+use crate::node::client::Client;
+use crate::node::client::vain::{Asked, in_turn};
+use crate::node::message::ClientToCatalog;
+use crate::node::protocol::Effect;
+use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
+use gridloom_base::{DatumId, NameError, Time};
+
+impl Client {
+    /// Asks again what has waited; without an agent nothing waits for long.
+    pub(in crate::node::client) fn names_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.contacts.agent().is_none() {
+            if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
+                self.end_asks(out);
+                for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
+                    self.names.not_sought(datum);
+                    self.datum_lost(now, datum, "no server that is known has it, and the agent is not there", out);
+                }
+                self.map_waiting(now, out);
+            }
+            return;
+        }
+        let (mut again, mut unsure) = (Vec::new(), Vec::new());
+        for (ask, question) in &self.names.asks {
+            let Ask::Put(put) = question else { continue };
+            match &put.stage {
+                Stage::Failed => again.push(*ask),
+                Stage::There { named, server, since } if now.since(*since) >= RETURN_NS_MAX => {
+                    let why = "the agent has forgotten it".into();
+                    let server = self.contacts.name_of(*server);
+                    let error = NameError::NotStored { name: named.name.clone(), server, why };
+                    unsure.push((*ask, named.datum, Some(error)));
+                }
+                Stage::There { named, since, .. } if now.since(*since) >= HEARTBEAT_NS => {
+                    unsure.push((*ask, named.datum, None));
+                }
+                _ => {}
+            }
+        }
+        again.into_iter().for_each(|ask| self.ask_catalog(ask, out));
+        for (ask, datum, error) in unsure {
+            match error {
+                Some(error) => {
+                    self.contacts.tell_agent(ClientToCatalog::Withdraw { datum }, out);
+                    self.put_again(ask, error, out);
+                }
+                None => self.contacts.tell_agent(ClientToCatalog::AskPut { ask, datum }, out),
+            }
+        }
+        for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
+            self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
+            self.ping_behind(now, Asked::Place(datum), out);
+        }
+    }
+
+    /// An agent is there: it is told what is read here, and asked what no earlier one has answered.
+    pub(in crate::node::client) fn names_agent_up(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let found: Vec<(DatumId, u64)> = self.names.found.iter().map(|(datum, found)| (*datum, found.told)).collect();
+        for data in found.chunks(SHARED_DATA_TOLD_MAX) {
+            self.contacts.tell_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
+        }
+        let asks = self.names.asks.keys().map(|ask| (*ask, self.names.suspects.count(Asked::Question(*ask))));
+        for ask in in_turn(asks) {
+            match &self.names.asks[&ask] {
+                Ask::Find { name, is_forgotten: true, .. } => {
+                    let unknown = NameError::Unknown { name: name.clone(), near: Vec::new() };
+                    self.answer(ask, Err(unknown), out);
+                }
+                // It has a place, or is tried again at the next heartbeat.
+                Ask::Put(put) if put.stage != Stage::Asked => {}
+                _ => {
+                    self.ask_catalog(ask, out);
+                    self.ping_behind(now, Asked::Question(ask), out);
+                }
+            }
+        }
+    }
+
+    fn ping_behind(&mut self, now: Time, asked: Asked, out: &mut Vec<Effect>) {
+        if self.names.suspects.count(asked) > 0
+            && let Some(token) = self.ping_agent(now, out)
+        {
+            self.names.suspects.pinged(asked, token);
+        }
+    }
+
+    /// The agent is lost, perhaps for something that it was asked.
+    pub(in crate::node::client) fn names_agent_lost(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let is_asked = |ask: &Ask| !matches!(ask, Ask::Put(put) if put.stage != Stage::Asked);
+        let asks = self.names.asks.iter().filter(|(_, ask)| is_asked(ask)).map(|(ask, _)| Asked::Question(*ask));
+        let asked: Vec<Asked> = asks.chain(self.names.sought.keys().map(|datum| Asked::Place(*datum))).collect();
+        let why =
+            format!("asked this, it was lost {TASK_ATTEMPTS_MAX} times, at last: {}", self.contacts.agent_fault());
+        for one in asked {
+            match one {
+                _ if !self.names.suspects.lose(one) => {}
+                Asked::Question(ask) => self.answer(ask, Err(NameError::NoAgent { why: why.clone() }), out),
+                Asked::Place(datum) => {
+                    self.names.not_sought(datum);
+                    self.datum_lost(
+                        now,
+                        datum,
+                        &format!("no server that is known has it, and the agent cannot be asked: {why}"),
+                        out,
+                    );
+                }
+            }
+        }
+    }
+
+    pub(super) fn no_agent(&self) -> NameError {
+        NameError::NoAgent { why: self.contacts.agent_fault().to_string() }
+    }
+
+    pub(super) fn end_asks(&mut self, out: &mut Vec<Effect>) {
+        let error = self.no_agent();
+        let asks: Vec<u64> = self.names.asks.keys().copied().collect();
+        asks.into_iter().for_each(|ask| self.answer(ask, Err(error.clone()), out));
+    }
+}
