@@ -3,16 +3,20 @@
 import builtins
 import contextlib
 import os
+import pathlib
+import re
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import types
 
 import cloudpickle
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom._engine import EngineGrid, Measured, ResultLost
+from gridloom._engine import EngineGrid, Measured, NotYet, ResultLost
 from gridloom._engine_ray import RayEngine
 from numpy.typing import NDArray
 
@@ -47,6 +51,11 @@ def fails(x: float) -> float:
     raise KeyError(f"no {x}")
 
 
+@gl.function(work="1")
+def is_late(x: float) -> float:
+    raise TimeoutError(f"{x} is late")
+
+
 @gl.function(work="1e9")
 def dies_once(path: str, x: float) -> float:
     import os
@@ -78,7 +87,7 @@ def reshaped(a: Square) -> gl.Array[NDArray[np.float64], "n"]:
     return a
 
 
-FUNCTIONS = [product, sums, half, process, fails, dies_once, needs_more, wrong, reshaped]
+FUNCTIONS = [product, sums, half, process, fails, is_late, dies_once, needs_more, wrong, reshaped]
 
 
 class Fake:
@@ -89,6 +98,7 @@ class Fake:
 
     def __init__(self):
         self.there, self.ran, self.ahead, self.dying = ["w0", "w1"], {}, [], None
+        self.noted, self.launches, self.waits = [], 0, 0
 
     def workers(self):
         return list(self.there)
@@ -98,17 +108,36 @@ class Fake:
         return Measured(dict.fromkeys(self.there, 1), both, both, {("w0", "w1"): 1e9}, 1e-4)
 
     def submit(self, key, body, args, worker, rank):
-        return {"key": key, "body": body, "args": args, "worker": worker, "rank": rank}
+        assert all("body" in one for one in args if isinstance(one, dict))
+        self.noted.append({"key": key, "body": body, "args": args, "worker": worker, "rank": rank, "is_sent": False})
+        return self.noted[-1]
 
     def prefetch(self, key, result, worker, rank):
         self.ahead.append((result["key"], worker))
 
-    def collect(self, result, timeout, brings=True):
+    def launch(self):
+        self.launches += 1
+        while self.noted:
+            self.noted.pop()["is_sent"] = True
+
+    def wait(self, results, timeout):
+        self.waits += 1
+        for place, one in enumerate(results):
+            try:
+                self.collect(one, timeout)
+            except (NotYet, ResultLost):
+                raise
+            except Exception:
+                return place
+        return None
+
+    def collect(self, result, timeout):
         waiting = [result]
         while waiting:
             call = waiting[-1]
+            assert call["is_sent"]
             if call["worker"] not in self.there:
-                raise TimeoutError
+                raise NotYet
             if self.dying == call["worker"]:
                 self.there.remove(self.dying)
                 raise ResultLost("it died")
@@ -124,9 +153,6 @@ class Fake:
 
     def times(self, keys):
         return {key: self.ran[key] for key in keys}
-
-    def launched(self):
-        pass
 
     def close(self):
         self.there = []
@@ -255,6 +281,9 @@ def test_errors_are_told_as_on_a_grid(grid):
     for attempt in (failed.get, group.wait):
         with pytest.raises(KeyError, match="no 2.0"):
             attempt()
+    # Not that the wait has ended.
+    with pytest.raises(TimeoutError, match="2.0 is late"):
+        grid.function(is_late)(2.0)
     for name in ("run", "map", "put", "get"):
         with pytest.raises(gl.UsageError, match=f"Grid.{name} is not there on an engine"):
             getattr(grid, name)(half, 1)
@@ -345,6 +374,26 @@ def test_a_session_of_ray_that_has_ended_is_told(rays, monkeypatch):
     ray.init(rays.address, log_to_driver=False)
 
 
+def test_many_calls_are_sent_and_waited_for_together(grid):
+    with grid.group() as group:
+        many = [grid.function(half)(float(n)) for n in range(2_500)]
+        last = grid.function(half)(many[-1])
+    group.wait()
+    assert [one.get() for one in (*many[::500], last)] == [0.0, 250.0, 500.0, 750.0, 1000.0, 2499 / 4]
+    if isinstance(grid._engine, Fake):
+        assert (grid._engine.launches, grid._engine.waits) == (1, 3)
+
+
+def test_a_hundred_thousand_calls_are_run():
+    engine = Fake()
+    with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
+        with grid.group() as group:
+            many = [grid.function(half)(float(n)) for n in range(100_000)]
+        group.wait()
+        assert many[-1].get() == 99_999 / 2 and len(engine.ran) == 100_000
+        assert (engine.launches, engine.waits) == (1, 100)
+
+
 def test_a_long_chain_is_made_again():
     engine = Fake()
     with EngineGrid(engine, engine.probe(), FUNCTIONS) as grid:
@@ -379,9 +428,7 @@ def test_large_results_are_sent_before_all_inputs_exist():
 
 def test_a_cluster_of_dask_that_dies_and_comes_back(tmp_path):
     pytest.importorskip("distributed", reason="distributed is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
     worker = [*dask, "worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
@@ -414,6 +461,81 @@ def test_a_cluster_of_dask_that_dies_and_comes_back(tmp_path):
                 grid.function(half)(1.0)
         with connected() as grid:
             assert grid.function(half)(1.0) == 0.5
+
+
+# A program of its own: a process has one session of Ray.
+LOSES_RAY = """
+import sys
+
+import gridloom as gl
+import test_engines
+
+address, gate = sys.argv[1:]
+with gl.connect(address, functions=[test_engines.waits_for, test_engines.half]) as grid:
+    with grid.group():
+        held = grid.function(test_engines.waits_for)(gate, test_engines.np.ones((2, 2)))
+    print("held", flush=True)
+    for call in (held.get, lambda: grid.function(test_engines.half)(1.0)):
+        try:
+            print("no error", call())
+        except gl.ServerLost as error:
+            print(" ".join(str(error).split()), flush=True)
+input()
+with gl.connect(address, functions=[test_engines.half]) as grid:
+    print(grid.function(test_engines.half)(1.0))
+"""
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as taken:
+        sockets = [taken.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def test_a_cluster_of_ray_that_dies_and_comes_back(tmp_path, tmp_path_factory):
+    pytest.importorskip("ray", reason="ray is not installed")
+    ports = free_ports(2)
+    # Names of sockets have a limit.
+    with contextlib.ExitStack() as parts, tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as place:
+        ray = [os.fspath(pathlib.Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--disable-usage-stats"]
+        ray += ["--port", str(ports[0]), "--ray-client-server-port", str(ports[1]), "--node-ip-address", "127.0.0.1"]
+        ray += ["--include-dashboard=false", "--num-cpus", "1", "--object-store-memory", str(100 << 20), "--temp-dir", place]
+        # Else the program and the cluster wait half a minute for each other.
+        soon = {"RAY_CLIENT_RECONNECT_GRACE_PERIOD": "3", "RAY_AUTH_MODE": "disabled"}
+
+        def killed(part):
+            # Its processes are in its group, but for workers, which end with them.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(part.pid, signal.SIGKILL)
+            part.wait()
+
+        def started():
+            with bare(tmp_path_factory):
+                quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+                part = subprocess.Popen(ray, env={**os.environ, **soon}, start_new_session=True, **quiet)
+            parts.callback(killed, part)
+            said = ""
+            while "Ray runtime started" not in said:
+                line = part.stdout.readline()
+                assert line, said
+                said += line
+            return part
+
+        first = started()
+        path = os.pathsep.join([os.fspath(pathlib.Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+        words = [sys.executable, "-c", LOSES_RAY, f"ray://127.0.0.1:{ports[1]}", os.fspath(tmp_path / "open")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        program = parts.enter_context(subprocess.Popen(words, env={**os.environ, **soon, "PYTHONPATH": path}, **pipes))
+        parts.callback(program.kill)
+        assert program.stdout.readline() == "held\n"
+        killed(first)
+        assert re.match("the Ray cluster answers no more: .*; when it is back, connect anew", program.stdout.readline())
+        assert program.stdout.readline() == "the session of Ray has ended: connect anew, when the cluster is there\n"
+        started()
+        assert program.communicate("\n")[0] == "0.5\n"
+        assert program.returncode == 0
 
 
 def test_an_open_client_is_taken_and_stays_open(cluster):

@@ -38,6 +38,8 @@ _PREFETCHED_BYTES_MIN = 1 << 20
 _LOOKS_SECONDS = 1.0
 # How often calls run again, as workers are lost.
 _GENERATIONS_MAX = 10
+# So many calls are waited for at a time: what an engine does anew at each look is bounded.
+_WAITED_MAX = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +53,10 @@ class Measured:
     client_bytes_per_s: dict[str, float]
     direct_bytes_per_s: dict[tuple[str, str], float]
     latency_seconds: float
+
+
+class NotYet(Exception):
+    """A result has not come so far."""
 
 
 class ResultLost(Exception):
@@ -73,19 +79,25 @@ class Engine(Protocol):
         """Pickle a function for the workers."""
 
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
-        """Have a call run on that worker, those of lower rank first; gives what stands for its result in `args` of others."""
+        """Have a call run on that worker, those of lower rank first; gives what stands for its result in `args` of others.
+
+        It is sent at the latest by `launch`: many calls go in one message.
+        """
 
     def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
         """Have a result sent to a worker as soon as it is made."""
 
-    def collect(self, result: Any, timeout: float, brings: bool = True) -> Any:
-        """Wait for a result and bring it here: `TimeoutError` after so many seconds, `ResultLost`, or the function's own exception."""
+    def launch(self) -> None:
+        """Send what was submitted, and forget which arguments were sent: all calls of a group have been submitted, or a worker was lost."""
+
+    def wait(self, results: list[Any], timeout: float) -> int | None:
+        """Wait for the end of launched calls, and give the place of one that failed: `NotYet` after so many seconds, or `ResultLost`."""
+
+    def collect(self, result: Any, timeout: float) -> Any:
+        """Wait for a result and bring it here: `NotYet` after so many seconds, `ResultLost`, or the function's own exception."""
 
     def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
         """When calls ran, seconds of the workers' clocks, and on which worker."""
-
-    def launched(self) -> None:
-        """Forget which arguments were sent: all calls of a group have been submitted, or a worker was lost."""
 
     def close(self) -> None:
         """End the connection; the cluster goes on."""
@@ -127,16 +139,20 @@ class _Call:
             if not isinstance(value, EngineHandle):
                 args.append(value)
                 continue
-            read = value._made_by.result
+            made_at, part = self.grid._alive(value._made_by.worker), f"{value._made_by.key}-{value._number}"
+            read, ahead = value._made_by.result, f"{part}-to-{worker}"
             if value._made_by.outputs > 1:
-                part = f"{value._made_by.key}-{value._number}-for-{next(self.grid._numbers)}"
-                read = engine.submit(part, part_of(value._number), [read], self.grid._alive(value._made_by.worker), self.rank)
-            if self.grid._alive(value._made_by.worker) != worker and value._size_bytes() >= _PREFETCHED_BYTES_MIN and len(self.args) > 1:
-                engine.prefetch(f"{value._made_by.key}-{value._number}-to-{worker}", read, worker, self.rank)
+                if part not in self.grid._parts:
+                    key = f"{part}-for-{next(self.grid._numbers)}"
+                    self.grid._parts[part] = engine.submit(key, part_of(value._number), [read], made_at, self.rank)
+                read = self.grid._parts[part]
+            if made_at != worker and value._size_bytes() >= _PREFETCHED_BYTES_MIN and len(self.args) > 1 and ahead not in self.grid._ahead:
+                self.grid._ahead.add(ahead)
+                engine.prefetch(ahead, read, worker, self.rank)
             args.append(read)
         self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.grid._numbers)}"
         self.result = engine.submit(self.key, self.grid._sent[self.name], args, worker, self.rank)
-        self.generation = self.grid._generation
+        self.generation, self.grid._has_submitted = self.grid._generation, True
 
 
 class EngineHandle(Handle):
@@ -225,14 +241,11 @@ class EngineGroup(Group):
         order = sorted(range(len(records)), key=lambda number: records[number].start_seconds)
         for rank, number in enumerate(order):
             self._made()[number].rank = rank
-        for number in order:
-            self._made()[number].submitted()
-        self._grid._engine.launched()
+        self._grid._submit(self._made()[number] for number in order)
 
     def wait(self) -> None:
         """Wait for all calls; the first exception of one is raised."""
-        for call in self._made():
-            self._grid._collect(call, None, brings=False)
+        self._grid._wait(self._made())
 
     def report(self) -> EngineReport:  # type: ignore[override]
         """Tell what was predicted and what the engine measured, after the end of all calls.
@@ -307,6 +320,10 @@ class EngineGrid(Grid):
         self._engine, self.measured = engine, measured
         self._generation, self._workers = 0, engine.workers()
         self._numbers = itertools.count()
+        # Of what is being submitted: single ones of several results, and results that are sent ahead, once to each worker.
+        self._parts: dict[str, Any] = {}
+        self._ahead: set[str] = set()
+        self._has_submitted = False
 
     def function(
         self,
@@ -339,12 +356,43 @@ class EngineGrid(Grid):
         known = sorted(self.measured.slots)
         return sorted(self._workers)[known.index(worker) % len(self._workers)]
 
-    def _collect(self, call: _Call, limit: float | None, brings: bool = True) -> Any:
+    def _submit(self, calls: Iterable[_Call]) -> list[Any]:
+        """What stands for the results of calls, after they were sent, again if workers were lost since."""
+        results = [call.submitted() for call in calls]
+        if self._has_submitted:
+            self._engine.launch()
+            self._parts.clear()
+            self._ahead.clear()
+            self._has_submitted = False
+        return results
+
+    def _wait(self, calls: list[_Call]) -> None:
+        """Wait for calls; the first exception of one is raised."""
+        done, generation = 0, -1
+        results: list[Any] = []
+        while done < len(calls):
+            if generation != self._generation:
+                done, generation, results = 0, self._generation, self._submit(calls)
+            some = slice(done, done + _WAITED_MAX)
+            try:
+                failed = self._engine.wait(results[some], _LOOKS_SECONDS)
+            except NotYet:
+                self._look(False)
+            except ResultLost as error:
+                self._lost(calls[done], error)
+            else:
+                if failed is None:
+                    done += _WAITED_MAX
+                else:
+                    self._collect(calls[done + failed], None)
+                    done += failed + 1
+
+    def _collect(self, call: _Call, limit: float | None) -> Any:
         until = None if limit is None else time.monotonic() + limit
         while True:
             try:
-                return self._engine.collect(call.submitted(), _LOOKS_SECONDS, brings)
-            except TimeoutError:
+                return self._engine.collect(self._submit([call])[0], _LOOKS_SECONDS)
+            except NotYet:
                 if until is not None and time.monotonic() > until:
                     raise WaitTimedOut(
                         f"no result of {call.name} within {limit} s; it goes on, and a later get() finds what it gives"
@@ -355,9 +403,12 @@ class EngineGrid(Grid):
                     raise known from error
                 raise
             except ResultLost as error:
-                if self._generation >= _GENERATIONS_MAX:
-                    raise ServerLost(f"{call.name}: its result was lost {_GENERATIONS_MAX} times: {error}") from error
-                self._look(True)
+                self._lost(call, error)
+
+    def _lost(self, call: _Call, error: ResultLost) -> None:
+        if self._generation >= _GENERATIONS_MAX:
+            raise ServerLost(f"{call.name}: its result was lost {_GENERATIONS_MAX} times: {error}") from error
+        self._look(True)
 
     def _look(self, is_lost: bool) -> None:
         """If workers or a result are lost, what was not collected runs again on the workers that are left."""
@@ -368,7 +419,7 @@ class EngineGrid(Grid):
             self._workers = now
             if is_lost or not self._engine.recovers:
                 self._generation += 1
-                self._engine.launched()
+                self._engine.launch()
 
 
 def _platform(measured: Measured) -> str:

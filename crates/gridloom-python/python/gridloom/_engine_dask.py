@@ -1,33 +1,53 @@
 """Dask as an engine: ``gridloom.connect("dask://scheduler:8786", functions=[...])`` runs groups on a Dask cluster that stays as it is.
 
-Calls are pinned by ``workers=``, which switches off that Dask moves them, and get priorities in the order of the plan. Large arguments go straight
-to their worker (``scatter(direct=True)``), results from worker to worker. A pinned call without effect that reads a result has it sent before
-other inputs of its reader exist. When a worker dies, what was not collected runs again with new keys: a pinned call would wait for ever.
+Calls go to the scheduler in graphs of up to some thousand. They are pinned by ``workers``, which switches off that Dask moves them, and get priorities
+in the order of the plan. Each function lies on each worker that runs it, unpickled once. Large arguments go straight to their worker
+(``scatter(direct=True)``), results from worker to worker. A pinned call without effect that reads a result has it sent before other inputs of its
+reader exist. When a worker dies, what was not collected runs again with new keys: a pinned call would wait for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import itertools
 import os
+import pickle
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
-from ._engine import Measured, ResultLost
+from ._engine import Measured, NotYet, ResultLost
 from ._engine_parts import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 from ._errors import ConnectError, ServerLost
 
 # Arguments from so many bytes on are sent straight to their worker, not by the scheduler.
 _SCATTERED_BYTES_MIN = 64 << 10
+# Of one graph. Dask warns from 10 MB on, and what the scheduler reads at once must fit into its memory.
+_GRAPH_TASKS_MAX = 5_000
+_GRAPH_BYTES_MAX = 4 << 20
 _CONNECT_SECONDS = 10
 _GATHER_SECONDS = 5.0
+# States of a future that do not change by themselves.
+_ENDED = ("finished", "error", "cancelled")
+# The rank of what calls need.
+_FIRST = -(1 << 40)
 # The release that is known to work.
 _TRIED = "2026.8"
+
+
+class _Sent:
+    """A call that is sent with the next graph, or was sent."""
+
+    __slots__ = ("future", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.future: Any = None
 
 
 class DaskEngine:
@@ -56,11 +76,19 @@ class DaskEngine:
             raise ConnectError("the Dask cluster has no workers: start some by 'dask worker'")
         self._check_versions()
         self._scattered: dict[tuple[int, str], tuple[Any, Any]] = {}
+        # What the next graph has: tasks, their workers and priorities, by key.
+        self._graph: dict[str, tuple[Any, str, int]] = {}
+        self._graph_bytes = 0
+        # Calls of which the futures are to come, and all since the last launch: what a later graph reads must not be forgotten before.
+        self._noted: list[_Sent] = []
+        self._kept: list[_Sent] = []
+        # Functions on their workers.
+        self._functions: dict[tuple[Callable[..., Any], str], _Sent] = {}
         # How long results were waited for, by key, seconds.
         self._gathers: dict[str, float] = {}
         # Calls that send results ahead: of the last group, and of that which is being submitted.
-        self._held: list[Any] = []
-        self._ahead: list[Any] = []
+        self._held: list[_Sent] = []
+        self._ahead: list[_Sent] = []
 
     def _info(self) -> dict[str, Any]:
         why: Exception | str = "its connection is lost"
@@ -142,47 +170,106 @@ class DaskEngine:
 
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
         """Have a call run on that worker."""
+        if (body, worker) not in self._functions:
+            # Before all calls that need it.
+            pickled = self.dumps(body)
+            self._functions[body, worker] = self._note(f"gridloom-{os.urandom(8).hex()}", (pickle.loads, pickled), worker, _FIRST)
+        return self._note(key, (_apply(), self._functions[body, worker], *args), worker, rank)
+
+    def _note(self, key: str, what: tuple[Any, ...], worker: str, rank: int) -> _Sent:
+        """Put a call into the next graph: a function and its arguments."""
+        from dask._task_spec import Task  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
         if self._client.status == "closed":
             raise self._gone("the session has ended")
         where = self._address[worker]
-        passed = [self._sent(one, where) for one in args]
-        return self._client.submit(body, *passed, key=key, workers=[where], allow_other_workers=False, priority=-rank, pure=False)
+        function, *args = what
+        passed = [self._passed(one, where) for one in args]
+        if len(self._graph) >= _GRAPH_TASKS_MAX or self._graph_bytes >= _GRAPH_BYTES_MAX:
+            self._send()
+        self._graph[key] = Task(key, function, *passed), where, -rank
+        self._graph_bytes += sum(map(_size, passed))
+        sent = _Sent(key)
+        self._noted.append(sent)
+        self._kept.append(sent)
+        return sent
 
-    def _sent(self, value: Any, where: str) -> Any:
-        size = value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, bytes) else 0
-        if size < _SCATTERED_BYTES_MIN:
+    def _passed(self, value: Any, where: str) -> Any:
+        from dask._task_spec import TaskRef  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        if isinstance(value, _Sent):
+            return TaskRef(value.key)
+        if _size(value) < _SCATTERED_BYTES_MIN:
             return value
         if (id(value), where) not in self._scattered:
+            # Calls that have all that they need do not wait for this argument.
+            self._send()
             self._scattered[id(value), where] = value, self._client.scatter(value, workers=[where], direct=True, hash=False)
-        return self._scattered[id(value), where][1]
+        return TaskRef(self._scattered[id(value), where][1].key)
+
+    def _send(self) -> None:
+        """Send the graph that has been made."""
+        from dask._expr import LLGExpr  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        from dask.base import annotate  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        graph, noted = self._graph, self._noted
+        if not graph:
+            return
+        self._graph, self._graph_bytes, self._noted = {}, 0, []
+        # Without a token of ours, Dask would look through all arguments for one.
+        tasks, token = {key: task for key, (task, _, _) in graph.items()}, os.urandom(16).hex()
+        expression = LLGExpr(tasks, _determ_token=token)  # type: ignore[no-untyped-call, unused-ignore]
+        workers, priority = {key: [where] for key, (_, where, _) in graph.items()}, {key: first for key, (_, _, first) in graph.items()}
+        # Methods of dicts, which the scheduler can unpickle without code of ours. `workers=` of `get` takes no function.
+        with annotate(workers=workers.__getitem__, priority=priority.__getitem__):
+            futures = self._client.get(expression, [one.key for one in noted], sync=False)
+        for one, future in zip(noted, futures):
+            one.future = future
 
     def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
         """Have a result sent to a worker as soon as it is made."""
-        where = [self._address[worker]]
-        self._ahead.append(
-            self._client.submit(by_value(_nothing), result, key=f"{key}-{os.urandom(4).hex()}", workers=where, priority=-rank, pure=False)
-        )
+        self._ahead.append(self._note(f"{key}-{os.urandom(4).hex()}", (id, result), worker, rank))
 
-    def collect(self, result: Any, timeout: float, brings: bool = True) -> Any:
+    def launch(self) -> None:
+        """Send what was submitted, and forget which arguments were sent, and what was sent ahead for earlier groups."""
+        self._send()
+        self._scattered.clear()
+        self._kept.clear()
+        self._held, self._ahead = self._ahead, []
+
+    def wait(self, results: list[Any], timeout: float) -> int | None:
+        """Wait for the end of calls."""
+        from distributed import wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        with self._telling(timeout):
+            if pending := [one.future for one in results if one.future.status not in _ENDED]:
+                with self._client.as_current():
+                    wait(pending, timeout=timeout)  # type: ignore[no-untyped-call, unused-ignore]
+        return next((place for place, one in enumerate(results) if one.future.status != "finished"), None)
+
+    def collect(self, result: Any, timeout: float) -> Any:
         """Wait for a result and bring it here."""
-        from distributed import KilledWorker, wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        from distributed import KilledWorker  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        self.wait([result], timeout)
+        if result.future.status == "error" and not isinstance(error := result.future.exception(), KilledWorker):
+            # That of the function, which may be of a class that waiting raises, too.
+            raise error
+        # A result whose only worker has died would be waited for forever. A large one takes its time: the next try gets twice as long.
+        seconds = self._gathers[result.key] = 2 * self._gathers.get(result.key, _GATHER_SECONDS / 2)
+        with self._telling(seconds):
+            return result.future.result(timeout=seconds)
+
+    @contextlib.contextmanager
+    def _telling(self, seconds: float) -> Iterator[None]:
+        """Tells Dask's errors as those of an engine, and those of functions as they are."""
+        from distributed import KilledWorker  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         try:
-            with self._client.as_current():
-                wait(result, timeout=timeout)  # type: ignore[no-untyped-call, unused-ignore]
+            yield
         except asyncio.TimeoutError:  # before Python 3.11 a class of its own
-            raise TimeoutError(f"no result within {timeout} s") from None
-        except (concurrent.futures.CancelledError, asyncio.CancelledError) as error:  # the scheduler is gone
-            raise ResultLost(str(error)) from error
-        try:
-            if not brings and result.status == "finished":
-                return None
-            # A result whose only worker has died would be waited for forever. A large one takes its time: the next try gets twice as long.
-            self._gathers[result.key] = 2 * self._gathers.get(result.key, _GATHER_SECONDS / 2)
-            return result.result(timeout=self._gathers[result.key])
-        except asyncio.TimeoutError:
-            raise TimeoutError("the result has not come") from None
-        except (concurrent.futures.CancelledError, asyncio.CancelledError, KilledWorker) as error:
+            raise NotYet(f"no result within {seconds} s") from None
+        except (concurrent.futures.CancelledError, asyncio.CancelledError, KilledWorker) as error:  # also if the scheduler is gone
             raise ResultLost(str(error)) from error
 
     def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
@@ -194,18 +281,20 @@ class DaskEngine:
                 found[one["key"]] = spans[0]["start"], spans[-1]["stop"], names.get(one["worker"], one["worker"])
         return found
 
-    def launched(self) -> None:
-        """Forget which arguments were sent, and what was sent ahead for earlier groups."""
-        self._scattered.clear()
-        self._held, self._ahead = self._ahead, []
-
     def close(self) -> None:
         """End the connection, unless the client was given."""
-        self._scattered.clear()
-        self._held.clear()
+        for held in (self._scattered, self._functions, self._graph, self._noted, self._kept, self._held, self._ahead):
+            held.clear()
         if self._is_own:
             self._client.close()
 
 
-def _nothing(_: Any) -> None:
-    """Has its argument brought to a worker."""
+def _size(value: Any) -> int:
+    return value.nbytes if isinstance(value, np.ndarray) else len(value) if isinstance(value, (bytes, str)) else 0
+
+
+def _apply() -> Callable[..., Any]:
+    """Calls its first argument with the others: it is there with any Dask."""
+    from toolz import apply  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    return apply  # type: ignore[no-any-return]

@@ -103,6 +103,7 @@ def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., 
         made = tuple(fitting(*about, shape, value) for about, shape, value in zip(results, shapes, values))
         return made if len(results) > 1 else made[0] if made else None
 
+    run.__name__ = name
     return run
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ._engine import Measured, ResultLost
+from ._engine import Measured, NotYet, ResultLost
 from ._engine_parts import PROBE_BYTES, PROBES, by_value, check_versions, operations_per_second, worker_name
 from ._errors import ConnectError, ServerLost, UsageError
 
@@ -67,7 +67,9 @@ class RayEngine:
         except BaseException:
             self.close()
             raise
-        self._functions: dict[Callable[..., Any], Any] = {}
+        self._remote: dict[Callable[..., Any], Any] = {}
+        # Those as each worker is asked to run them.
+        self._functions: dict[tuple[Callable[..., Any], str], Any] = {}
         # Arguments in Ray's store, with what holds their addresses.
         self._put: dict[int, tuple[Any, Any]] = {}
         self._made: weakref.WeakValueDictionary[str, _Made] = weakref.WeakValueDictionary()
@@ -149,12 +151,14 @@ class RayEngine:
 
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
         """Have a call run on that worker."""
-        if body not in self._functions:
-            self._functions[body] = self._ray.remote(num_cpus=1, num_returns=2, max_retries=_RETRIES)(_timed(body))
+        if body not in self._remote:
+            self._remote[body] = self._ray.remote(num_cpus=1, num_returns=2, max_retries=_RETRIES)(_timed(body))
+        if (body, worker) not in self._functions:
+            strategy = self._affinity(self._node[worker], soft=True)
+            self._functions[body, worker] = self._remote[body].options(name=body.__name__, scheduling_strategy=strategy)
         with self._telling():
             passed = [self._sent(one) for one in args]
-            strategy = self._affinity(self._node[worker], soft=True)
-            made = _Made(*self._functions[body].options(name=key, scheduling_strategy=strategy).remote(*passed))
+            made = _Made(*self._functions[body, worker].remote(*passed))
         self._made[key] = made
         return made
 
@@ -173,14 +177,30 @@ class RayEngine:
         with self._telling():
             self._helper[worker].fetched.remote([result.value])
 
-    def collect(self, result: Any, timeout: float, brings: bool = True) -> Any:
+    def wait(self, results: list[Any], timeout: float) -> int | None:
+        """Wait for the end of calls."""
+        with self._telling():
+            if self._ray.wait([one.value for one in results], num_returns=len(results), timeout=timeout, fetch_local=False)[1]:
+                raise NotYet(f"no results within {timeout} s")
+        if self._have_run(results):
+            return None
+        return next((place for place, one in enumerate(results) if not self._have_run([one])), None)
+
+    def _have_run(self, results: list[Any]) -> bool:
+        """Whether calls that have ended told where they ran: those that failed did not."""
+        with contextlib.suppress(Exception), self._telling():
+            self._ray.get([one.ran for one in results], timeout=_GET_SECONDS)
+            return True
+        return False
+
+    def collect(self, result: Any, timeout: float) -> Any:
         """Wait for a result and bring it here."""
         with self._telling():
             if not self._ray.wait([result.value], timeout=timeout, fetch_local=False)[0]:
-                raise TimeoutError(f"no result within {timeout} s")
+                raise NotYet(f"no result within {timeout} s")
             # A large one takes its time, and what was lost is made again: the next try gets twice as long.
             result.get_seconds *= 2
-            return self._ray.get(result.value if brings else result.ran, timeout=result.get_seconds / 2)
+            return self._ray.get(result.value, timeout=result.get_seconds / 2)
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
@@ -193,7 +213,7 @@ class RayEngine:
         try:
             yield
         except known.GetTimeoutError as error:
-            raise TimeoutError(f"the result has not come: {error}") from None
+            raise NotYet(f"the result has not come: {error}") from None
         except known.RayTaskError as error:
             cause = error
             while isinstance(cause, known.RayTaskError):
@@ -215,8 +235,8 @@ class RayEngine:
             found = zip(made, self._ray.get(list(made.values())))
             return {key: (begun, end, names.get(node, node)) for key, (begun, end, node) in found}
 
-    def launched(self) -> None:
-        """Forget which arguments were put into the store: calls hold what they read."""
+    def launch(self) -> None:
+        """Forget which arguments were put into the store: calls have been sent, and hold what they read."""
         self._put.clear()
 
     def close(self) -> None:
