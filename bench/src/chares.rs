@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use gridloom::Message;
-use gridloom::chares::{self, AsyncChare, AsyncContext, Callback, Chare, Context, Contribution, Job, Placement, Value};
+use gridloom::chares::{self, AsyncContext, Callback, Chare, Context, Contribution, Job, Placement, Value};
 
 use crate::Figure;
 use crate::limits::Peer;
@@ -63,10 +63,12 @@ fn play(messages: u32) -> impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> {
 /// Waits for the ball, and sends it back.
 struct Waiter;
 
-impl AsyncChare for Waiter {
+impl Chare for Waiter {
     type Message = Ask;
+}
 
-    async fn run(self, cx: AsyncContext<Waiter>) {
+impl Waiter {
+    async fn run(cx: AsyncContext<Waiter>) {
         let own = cx.index()[0];
         let other = cx.array().at(1 - own);
         if own == 0 {
@@ -89,7 +91,11 @@ fn each(program: impl Fn(&mut Job<'_>) -> Result<(), gridloom::Error> + Send + S
 }
 
 fn awaited_within_an_element() -> Figure {
-    let waiting = |job: &mut Job<'_>| job.async_array(2, Placement::Blocks, |_| Waiter).map(drop);
+    let waiting = |job: &mut Job<'_>| {
+        let waiters = job.array(2, Placement::Blocks, |_| Waiter)?;
+        job.spawn(waiters, Waiter::run);
+        Ok(())
+    };
     let both = (0..ROUNDS).map(|_| (each(waiting), each(play(LOCAL))));
     let (awaited, plain): (Vec<f64>, Vec<f64>) = both.unzip();
     Figure {

@@ -9,6 +9,7 @@ use super::packing::Packing;
 use super::payload::Payload;
 use super::record;
 use super::roster::Place;
+use super::waits::{TAGS, name_of, parted};
 
 pub(crate) struct Array<C> {
     /// By slot. A chare that has moved away leaves an empty one.
@@ -29,13 +30,13 @@ pub(crate) trait AnyArray {
     ///
     /// # Errors
     /// If one cannot be saved.
-    fn save(&mut self, core: &Core, array: ArrayId) -> Result<Vec<(u32, u32, Vec<u8>)>, ChareError>;
+    fn save(&mut self, core: &mut Core, array: ArrayId) -> Result<Vec<(u32, u32, Vec<u8>)>, ChareError>;
 
     /// The chare in that slot is what was saved of it.
     ///
     /// # Errors
     /// If that is no state of it.
-    fn restore(&mut self, core: &Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError>;
+    fn restore(&mut self, core: &mut Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError>;
 
     /// The chare in that slot goes to another element, if it can.
     fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe);
@@ -75,6 +76,7 @@ impl<C: Chare> AnyArray for Array<C> {
         if core.account.is_named() {
             let name = match &work {
                 Work::Message(message) => message.entry_method(),
+                Work::Outcome(outcome) if outcome.tag >= TAGS => name_of(outcome.tag),
                 Work::Outcome(outcome) => chare.name_of_outcome(outcome.tag),
             };
             let number = core.roster(array).number(slot);
@@ -86,8 +88,14 @@ impl<C: Chare> AnyArray for Array<C> {
             Work::Message(message) => chare.entry(message, &mut cx),
             Work::Outcome(outcome) => {
                 let Outcome { tag, value } = *outcome;
-                chare.outcome(tag, value, &mut cx);
+                match tag < TAGS {
+                    true => chare.outcome(tag, value, &mut cx),
+                    false => cx.bring(tag, value),
+                }
             }
+        }
+        if core.waits.is_woken() {
+            core.resume(array, slot, &mut self.chares[slot as usize]);
         }
         let is_over = core.outbound.credits.is_over();
         core.repay(debt);
@@ -100,40 +108,38 @@ impl<C: Chare> AnyArray for Array<C> {
         true
     }
 
-    fn save(&mut self, core: &Core, array: ArrayId) -> Result<Vec<(u32, u32, Vec<u8>)>, ChareError> {
-        let (roster, reduction) = (core.roster(array), &core.reductions[array.0 as usize]);
-        let mut packing = self.packing.as_mut();
-        let here = (0..).zip(&self.chares).filter_map(|(slot, chare)| Some((slot, chare.as_ref()?)));
-        here.map(|(slot, chare)| {
+    fn save(&mut self, core: &mut Core, array: ArrayId) -> Result<Vec<(u32, u32, Vec<u8>)>, ChareError> {
+        let here = (0..self.chares.len() as u32).filter(|slot| self.chares[*slot as usize].is_some());
+        let here: Vec<u32> = here.collect();
+        let saved = here.into_iter().map(|slot| {
+            let packed = self.pack(core, array, slot);
+            let (roster, reduction) = (core.roster(array), &core.reductions[array.0 as usize]);
             let number = roster.number(slot);
-            let packed = match &mut packing {
-                Some(packing) => (packing.pack)(chare),
-                None => Err("its array is not migratable".into()),
-            };
             let state = packed.map_err(|why| {
                 let (array, index) = (roster.name.clone(), roster.shape.index(number));
                 ChareError::Save { array, index, why }
             })?;
             Ok((number, reduction.round(slot), state))
-        })
-        .collect()
+        });
+        saved.collect()
     }
 
-    fn restore(&mut self, core: &Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError> {
+    fn restore(&mut self, core: &mut Core, array: ArrayId, slot: u32, state: &[u8]) -> Result<(), ChareError> {
         let roster = core.roster(array);
-        let index = roster.shape.index(roster.number(slot));
+        let (name, index) = (roster.name.clone(), roster.shape.index(roster.number(slot)));
+        let wrong = |why| ChareError::Restore { array: name.clone(), why: format!("chare {index}: {why}") };
+        let (state, kept) = parted(state).map_err(wrong)?;
         let restored = match &mut self.packing {
             Some(packing) => (packing.unpack)(index, state),
             None => Err("its array is not migratable".into()),
         };
-        let wrong = |why| ChareError::Restore { array: roster.name.clone(), why: format!("chare {index}: {why}") };
         self.chares[slot as usize] = Some(restored.map_err(wrong)?);
-        Ok(())
+        core.unpack_kept::<C>(array, slot, kept).map_err(wrong)
     }
 
     fn obey(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) {
         let can_move = self.packing.as_ref().is_some_and(|packing| match &self.chares[slot as usize] {
-            Some(chare) => (packing.can_move)(chare),
+            Some(chare) => core.waits.waits_for(array, slot).is_none() && (packing.can_move)(chare),
             None => false,
         });
         if can_move && self.depart(core, array, slot, to).is_err() {
@@ -143,8 +149,14 @@ impl<C: Chare> AnyArray for Array<C> {
     }
 
     fn waits(&self, core: &Core, array: ArrayId) -> Vec<(u32, String)> {
-        let here = (0..).zip(&self.chares).filter_map(|(slot, chare)| Some((slot, chare.as_ref()?.waits_for()?)));
-        here.map(|(slot, waits)| (core.roster(array).number(slot), waits)).collect()
+        let here = (0..).zip(&self.chares).filter_map(|(slot, chare)| Some((slot, chare.as_ref()?)));
+        let waits = |(slot, chare): (u32, &C)| {
+            let kept = |count| format!("a method that receives what it keeps ({count} messages)");
+            let kept = Some(core.waits.kept(array, slot)).filter(|count| *count > 0).map(kept);
+            let waits = chare.waits_for().or_else(|| core.waits.waits_for(array, slot)).or(kept)?;
+            Some((core.roster(array).number(slot), waits))
+        };
+        here.filter_map(waits).collect()
     }
 
     fn arrive(
@@ -157,7 +169,8 @@ impl<C: Chare> AnyArray for Array<C> {
     ) -> Result<(), ChareError> {
         let wrong = |why| ChareError::Letter { from, why };
         let (moves, rest) = record::number(body).map_err(wrong)?;
-        let (round, state) = record::number(rest).map_err(wrong)?;
+        let (round, rest) = record::number(rest).map_err(wrong)?;
+        let (state, kept) = parted(rest).map_err(wrong)?;
         let roster = core.roster(array);
         let Some(packing) = self.packing.as_mut() else {
             return Err(wrong(format!("a chare of array {}, whose chares do not move", roster.name)));
@@ -167,12 +180,14 @@ impl<C: Chare> AnyArray for Array<C> {
         }
         let (index, name) = (roster.shape.index(number), roster.name.clone());
         let chare = core.timed(|| (packing.unpack)(index, state));
-        let chare = chare.map_err(|why| ChareError::Migration { array: name, index, why })?;
+        let fails = |why| ChareError::Migration { array: name.clone(), index, why };
+        let chare = chare.map_err(fails)?;
         let slot = core.arrive(array, number, moves, round);
         if slot as usize == self.chares.len() {
             self.chares.push(None);
         }
         self.chares[slot as usize] = Some(chare);
+        core.unpack_kept::<C>(array, slot, kept).map_err(fails)?;
         core.release(array, number, slot)
     }
 }
@@ -193,11 +208,25 @@ impl<C: Chare> Array<C> {
     /// # Errors
     /// Why the chare cannot be packed. It stays then.
     fn depart(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) -> Result<(), String> {
-        let packing = self.packing.as_mut().expect("only chares of a migratable array leave");
-        let chare = self.chares[slot as usize].as_ref().expect("the chare is here");
-        let state = core.timed(|| (packing.pack)(chare))?;
+        let state = self.pack(core, array, slot)?;
         core.depart(array, slot, to, &state);
+        core.waits.forget(array, slot);
         self.chares[slot as usize] = None;
         Ok(())
+    }
+
+    /// The state of a chare, with what goes along.
+    ///
+    /// # Errors
+    /// Why the chare cannot be packed.
+    fn pack(&mut self, core: &mut Core, array: ArrayId, slot: u32) -> Result<Vec<u8>, String> {
+        let Some(packing) = &mut self.packing else { return Err("its array is not migratable".into()) };
+        if let Some(what) = core.waits.waits_for(array, slot) {
+            return Err(format!("a method of it waits for {what}; let such methods end before"));
+        }
+        let chare = self.chares[slot as usize].as_ref().expect("the chare is here");
+        let mut state = core.timed(|| (packing.pack)(chare))?;
+        core.pack_kept::<C>(array, slot, &mut state)?;
+        Ok(state)
     }
 }

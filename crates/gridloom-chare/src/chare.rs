@@ -14,13 +14,15 @@ use super::value::Value;
 
 /// A message-driven object. Its entry methods are the variants of its message type.
 ///
-/// An entry method runs to its end, with no other of its element beside it. It never waits: a chare that needs something notes
-/// that in its state, and returns.
+/// An entry method runs to its end, with no other of its element beside it. A chare that needs something notes that in its state and
+/// returns, or has a method begin that waits ([`Context::spawn`]).
 pub trait Chare: Sized + 'static {
     type Message: Payload;
 
-    /// A message has come.
-    fn entry(&mut self, message: Self::Message, cx: &mut Context<'_, Self>);
+    /// A message has come. Without an entry method of its own, the chare [keeps](Context::keep) it for methods that wait.
+    fn entry(&mut self, message: Self::Message, cx: &mut Context<'_, Self>) {
+        cx.keep(message);
+    }
 
     /// The result of a reduction, or that all is quiet: what a [`Callback`] to this chare brings.
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Self>) {
@@ -46,8 +48,8 @@ pub enum Start {}
 /// What an entry method may do.
 pub struct Context<'a, C> {
     pub(crate) core: &'a mut Core,
-    array: ArrayId,
-    slot: u32,
+    pub(crate) array: ArrayId,
+    pub(crate) slot: u32,
     of: PhantomData<fn(&C)>,
 }
 

@@ -26,6 +26,7 @@ use super::reduction::{Complete, Partial, Reduction};
 use super::roster::{Place, Roster};
 use super::transit::Transit;
 use super::value::Value;
+use super::waits::Waits;
 
 /// What an entry method acts on.
 pub(crate) struct Core {
@@ -43,7 +44,14 @@ pub(crate) struct Core {
     pub(crate) quiescence: Quiescence,
     pub(crate) account: Account,
     pub(crate) clock: Rc<dyn Fn() -> Time>,
-    pub(crate) end: Option<Value>,
+    pub(crate) waits: Waits,
+    pub(crate) ending: Ending,
+}
+
+/// How the program ends.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    pub(crate) value: Option<Value>,
     pub(crate) failure: Option<ChareError>,
 }
 
@@ -51,7 +59,7 @@ impl Core {
     pub(crate) fn new(me: Pe, elements: Arc<Elements>) -> Core {
         let (rosters, mails, reductions, reducers) = Default::default();
         let (ready, transit, balancing, checkpoints, quiescence) = Default::default();
-        let (account, end, failure) = Default::default();
+        let (account, waits, ending) = Default::default();
         let outbound = Outbound::new(elements.count());
         Core {
             me,
@@ -68,14 +76,14 @@ impl Core {
             quiescence,
             account,
             clock: Rc::new(|| Time(0)),
-            end,
-            failure,
+            waits,
+            ending,
         }
     }
 
     /// The program ends with that; only the first counts.
     pub(crate) fn fail(&mut self, failure: ChareError) {
-        self.failure.get_or_insert(failure);
+        self.ending.failure.get_or_insert(failure);
     }
 
     pub(crate) fn roster(&self, array: ArrayId) -> &Roster {
@@ -270,11 +278,11 @@ impl Core {
 
     /// The program ends, on all elements.
     pub(crate) fn exit(&mut self, value: Value) {
-        if self.end.is_none() {
+        if self.ending.value.is_none() {
             for element in self.others() {
                 self.tell(element, Control::End(value.clone()));
             }
-            self.end = Some(value);
+            self.ending.value = Some(value);
         }
     }
 

@@ -163,13 +163,13 @@ impl Element {
     #[inline]
     pub fn step(&mut self) -> Result<Step, ChareError> {
         loop {
-            if let Some(failure) = &self.core.failure {
+            if let Some(failure) = &self.core.ending.failure {
                 return Err(match failure {
                     ChareError::Stalled { .. } => self.stalled(),
                     other => other.clone(),
                 });
             }
-            if self.core.end.is_some() {
+            if self.core.ending.value.is_some() {
                 return Ok(Step::Ended);
             }
             if let Some((array, priority)) = self.core.ready.pop() {
@@ -351,7 +351,7 @@ impl Element {
 
     /// The value with which the program ended.
     pub fn end(&self) -> Option<&Value> {
-        self.core.end.as_ref()
+        self.core.ending.value.as_ref()
     }
 
     /// The name of an array.

@@ -43,7 +43,7 @@
 //! | `checkpoint`, `saving` | what all chares are when all is quiet, to begin again from |
 //! | `buddies` | checkpoints in the memory of elements, and how they agree on one after a loss |
 //! | `account` | what steps tell the element's owner: work, entry methods by name |
-//! | `awaits` | chares that are futures, which wait for messages |
+//! | `waits`, `awaits` | what methods that wait have, by chare; these methods, as futures |
 //! | `core`, `receive` | what entry methods act on; what letters bring |
 //! | `chare`, `array`, `element` | what an entry method may do; the chares; the whole |
 
@@ -84,9 +84,10 @@ mod saving;
 mod shape;
 mod transit;
 mod value;
+mod waits;
 
 pub use account::Ran;
-pub use awaits::{AsyncChare, AsyncContext, Channel, Receive, ReceiveOnChannel, Reply, ReplyTo, Running};
+pub use awaits::{AsyncContext, Channel, Receive, ReceiveOnChannel, Reply, ReplyTo};
 pub use buddies::{Agreed, Buddies, Note};
 pub use chare::{Chare, Context, Start};
 pub use contribution::{Combine, Contribution, Reducer};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::id::{ArrayId, Index};
+use super::waits::TAGS;
 
 /// An array of chares of type `C`, on any element.
 pub struct Proxy<C: ?Sized> {
@@ -105,8 +106,16 @@ impl Callback {
     }
 
     /// Tells this result from others of the same chare.
+    ///
+    /// # Panics
+    /// If the tag is not below 2^31. Greater ones are those of replies.
     #[must_use]
-    pub fn tagged(mut self, tag: u32) -> Callback {
+    pub fn tagged(self, tag: u32) -> Callback {
+        assert!(tag < TAGS, "the tag of a result is below {TAGS}, not {tag}");
+        self.with_tag(tag)
+    }
+
+    pub(crate) fn with_tag(mut self, tag: u32) -> Callback {
         self.tag = tag;
         self
     }

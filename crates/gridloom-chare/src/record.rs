@@ -15,7 +15,7 @@
 //! | control | | a `Control` in postcard |
 //! | message to one that has moved | of the chare | how often it has moved to where the sender knows it (u32 LE), the message |
 //! | result for one | of the chare | how often it has moved, an `Outcome` in postcard |
-//! | chare that moves here | of the chare | how often it has moved then, its next round of reductions (u32 LE), its state |
+//! | chare that moves here | of the chare | how often it has moved then, its next round of reductions (u32 LE), its state, what its methods will need, the length of that (u32 LE) |
 //!
 //! **Promise:** no bytes make the reader panic or allocate.
 

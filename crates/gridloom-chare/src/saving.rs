@@ -45,7 +45,7 @@ impl Element {
         let Some(number) = self.core.checkpoints.asked.take() else { return Ok(None) };
         let mut arrays = Vec::new();
         for (at, array) in (0..).map(ArrayId).zip(&mut self.arrays) {
-            let chares = array.save(&self.core, at)?;
+            let chares = array.save(&mut self.core, at)?;
             let roster = self.core.roster(at);
             let rounds = self.core.reductions[at.0 as usize].parts();
             arrays.push(SavedArray { name: roster.name.clone(), count: roster.shape.len() as u32, chares, rounds });
@@ -146,7 +146,7 @@ impl Element {
         let mut restored = 0;
         for (number, round, state) in chares {
             if let Some(Place::Here { slot }) = self.core.roster(at).place(number) {
-                self.arrays[at.0 as usize].restore(&self.core, at, slot, &state)?;
+                self.arrays[at.0 as usize].restore(&mut self.core, at, slot, &state)?;
                 self.core.reductions[at.0 as usize].go_on(slot, round);
                 restored += 1;
             }

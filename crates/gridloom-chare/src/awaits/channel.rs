@@ -6,21 +6,22 @@ use std::rc::Rc;
 use super::leaves::ReceiveOnChannel;
 use super::pipes::{self, Key};
 use super::shared::Shared;
-use super::{AsyncChare, ON_CHANNEL};
+use crate::chare::Chare;
 use crate::proxy::Callback;
 use crate::value::Value;
+use crate::waits::ON_CHANNEL;
 
 /// One end of a channel. Made by [`AsyncContext::channel`](super::AsyncContext::channel).
-pub struct Channel<C: AsyncChare> {
+pub struct Channel<C: Chare> {
     shared: Rc<Shared<C>>,
     other: Callback,
     key: Key,
     sent: Cell<i64>,
 }
 
-impl<C: AsyncChare> Channel<C> {
+impl<C: Chare> Channel<C> {
     pub(super) fn new(shared: &Rc<Shared<C>>, other: Callback, key: Key) -> Channel<C> {
-        Channel { shared: shared.clone(), other: other.tagged(ON_CHANNEL), key, sent: Cell::new(0) }
+        Channel { shared: shared.clone(), other: other.with_tag(ON_CHANNEL), key, sent: Cell::new(0) }
     }
 
     /// Sends a value. Never waits.

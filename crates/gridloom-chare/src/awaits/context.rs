@@ -1,11 +1,10 @@
-//! What a chare that waits may do.
+//! What a method that waits may do.
 
 use std::rc::Rc;
 
 use super::channel::Channel;
 use super::leaves::{Receive, Reply};
 use super::shared::Shared;
-use super::{AsyncChare, Running};
 use crate::chare::Chare;
 use crate::contribution::Contribution;
 use crate::id::{ChareId, Index, Pe, Priority};
@@ -13,21 +12,34 @@ use crate::placement::Elements;
 use crate::proxy::{Callback, Proxy, Target, To};
 use crate::value::Value;
 
-/// What [`AsyncChare::run`] may do. Clones are of the same chare.
-pub struct AsyncContext<C: AsyncChare>(Rc<Shared<C>>);
+/// What a method that waits may do: see [`Context::spawn`](crate::Context::spawn). Clones are of the same chare.
+pub struct AsyncContext<C: Chare>(Rc<Shared<C>>);
 
-impl<C: AsyncChare> Clone for AsyncContext<C> {
+impl<C: Chare> Clone for AsyncContext<C> {
     fn clone(&self) -> AsyncContext<C> {
         AsyncContext(self.0.clone())
     }
 }
 
-impl<C: AsyncChare> AsyncContext<C> {
+impl<C: Chare> AsyncContext<C> {
     pub(super) fn new(shared: Rc<Shared<C>>) -> AsyncContext<C> {
         AsyncContext(shared)
     }
 
-    /// The earliest message for this chare.
+    /// The chare itself. Its other entry methods may change it whenever this method waits.
+    ///
+    /// # Panics
+    /// Within another such closure, and where its chare does not run the method, such as in another thread of control.
+    pub fn with<T>(&self, run: impl FnOnce(&mut C) -> T) -> T {
+        self.0.with(run)
+    }
+
+    /// As [`Context::spawn`](crate::Context::spawn): it begins when this method waits again.
+    pub fn spawn<F: Future<Output = ()> + 'static>(&self, method: impl FnOnce(AsyncContext<C>) -> F + 'static) {
+        self.0.then(move |cx| cx.spawn(method));
+    }
+
+    /// The earliest message that this chare keeps ([`Context::keep`](crate::Context::keep)).
     pub fn receive(&self) -> Receive<C, impl FnMut(&C::Message) -> bool + use<C>> {
         self.receive_if(|_| true)
     }
@@ -46,23 +58,23 @@ impl<C: AsyncChare> AsyncContext<C> {
     /// Takes part in the array's next reduction, at once. Each chare of the array gets the result.
     pub fn all_reduce(&self, contribution: Contribution) -> Reply<C> {
         let tag = self.0.replies.borrow_mut().shared();
-        self.contribute(contribution, Callback::to(self.array().all()).tagged(tag));
+        self.contribute(contribution, Callback::to(self.array().all()).with_tag(tag));
         Reply::new(&self.0, tag)
     }
 
-    /// Comes once no message waits or is on its way, on any element. Messages that chares keep for later do not count.
+    /// Comes once no message waits or is on its way, on any element. Messages that chares keep do not count.
     pub fn quiet(&self) -> Reply<C> {
         let reply = self.reply();
         self.when_quiet(reply.to());
         reply
     }
 
-    /// A channel to another chare that waits, which makes one to this chare, too. The first channel that one of them makes to the other
+    /// A channel to another chare, which makes one to this chare, too. The first channel that one of them makes to the other
     /// belongs to the other's first, and so on. It carries values, as reductions do.
     ///
     /// # Panics
     /// If the target is not one chare.
-    pub fn channel<D: AsyncChare>(&self, other: Target<Running<D>>) -> Channel<C> {
+    pub fn channel<D: Chare>(&self, other: Target<D>) -> Channel<C> {
         let To::One(index) = other.to else { panic!("a channel joins two chares: give one, such as cx.array().at(1)") };
         let key = self.0.pipes.borrow_mut().make(other.array, index);
         Channel::new(&self.0, Callback::to(other), key)
@@ -94,6 +106,17 @@ impl<C: AsyncChare> AsyncContext<C> {
     pub fn when_quiet(&self, callback: impl Into<Callback>) {
         let callback = callback.into();
         self.0.then(move |cx| cx.when_quiet(callback));
+    }
+
+    /// As [`Context::checkpoint`](crate::Context::checkpoint). This method has to end before all is quiet, as any other one that waits.
+    pub fn checkpoint(&self, callback: impl Into<Callback>) {
+        let callback = callback.into();
+        self.0.then(move |cx| cx.checkpoint(callback));
+    }
+
+    /// As [`Context::migrate_to`](crate::Context::migrate_to), as the last thing that this method does. No other one may wait.
+    pub fn migrate_to(&self, element: Pe) {
+        self.0.then(move |cx| cx.migrate_to(element));
     }
 
     /// As [`Context::compute`](crate::Context::compute).
@@ -128,12 +151,12 @@ impl<C: AsyncChare> AsyncContext<C> {
     }
 
     /// The array of this chare.
-    pub fn array(&self) -> Proxy<Running<C>> {
+    pub fn array(&self) -> Proxy<C> {
         Proxy::new(self.0.array)
     }
 
     /// This chare.
-    pub fn this(&self) -> Target<Running<C>> {
+    pub fn this(&self) -> Target<C> {
         self.array().at(self.0.index)
     }
 

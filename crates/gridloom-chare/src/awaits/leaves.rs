@@ -4,30 +4,30 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use super::AsyncChare;
 use super::pipes::Key;
 use super::replies::ReplyTo;
 use super::shared::{Awaited, Looked, Shared};
+use crate::chare::Chare;
 use crate::value::Value;
 
 /// The earliest message that fits: see [`AsyncContext::receive_if`](super::AsyncContext::receive_if).
 #[must_use = "await it"]
-pub struct Receive<C: AsyncChare, F> {
+pub struct Receive<C: Chare, F> {
     shared: Rc<Shared<C>>,
     fits: F,
     looked: Looked,
 }
 
-impl<C: AsyncChare, F> Receive<C, F> {
+impl<C: Chare, F> Receive<C, F> {
     pub(super) fn new(shared: &Rc<Shared<C>>, fits: F) -> Receive<C, F> {
         Receive { shared: shared.clone(), fits, looked: Looked::default() }
     }
 }
 
 // It is never pinned in place: nothing of it refers to itself.
-impl<C: AsyncChare, F> Unpin for Receive<C, F> {}
+impl<C: Chare, F> Unpin for Receive<C, F> {}
 
-impl<C: AsyncChare, F: FnMut(&C::Message) -> bool> Future for Receive<C, F> {
+impl<C: Chare, F: FnMut(&C::Message) -> bool> Future for Receive<C, F> {
     type Output = C::Message;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Message> {
@@ -39,12 +39,12 @@ impl<C: AsyncChare, F: FnMut(&C::Message) -> bool> Future for Receive<C, F> {
 
 /// A value that will come, once. Await it, and let others have its [`Reply::to`].
 #[must_use = "await it, or drop it to ignore the value"]
-pub struct Reply<C: AsyncChare> {
+pub struct Reply<C: Chare> {
     shared: Rc<Shared<C>>,
     tag: u32,
 }
 
-impl<C: AsyncChare> Reply<C> {
+impl<C: Chare> Reply<C> {
     pub(super) fn new(shared: &Rc<Shared<C>>, tag: u32) -> Reply<C> {
         Reply { shared: shared.clone(), tag }
     }
@@ -55,7 +55,7 @@ impl<C: AsyncChare> Reply<C> {
     }
 }
 
-impl<C: AsyncChare> Future for Reply<C> {
+impl<C: Chare> Future for Reply<C> {
     type Output = Value;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Value> {
@@ -64,7 +64,7 @@ impl<C: AsyncChare> Future for Reply<C> {
     }
 }
 
-impl<C: AsyncChare> Drop for Reply<C> {
+impl<C: Chare> Drop for Reply<C> {
     fn drop(&mut self) {
         self.shared.replies.borrow_mut().forget(self.tag);
     }
@@ -72,12 +72,12 @@ impl<C: AsyncChare> Drop for Reply<C> {
 
 /// The next value of a channel: see [`Channel::receive`](super::Channel::receive).
 #[must_use = "await it"]
-pub struct ReceiveOnChannel<'a, C: AsyncChare> {
+pub struct ReceiveOnChannel<'a, C: Chare> {
     pub(super) shared: &'a Shared<C>,
     pub(super) key: Key,
 }
 
-impl<C: AsyncChare> Future for ReceiveOnChannel<'_, C> {
+impl<C: Chare> Future for ReceiveOnChannel<'_, C> {
     type Output = Value;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Value> {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{ArrayId, Index};
 use crate::value::Value;
 
@@ -10,7 +12,7 @@ use crate::value::Value;
 pub(super) type Key = (ArrayId, Index, u32);
 
 /// The channels of one chare.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pipes {
     pipes: BTreeMap<Key, Pipe>,
     /// How many it has made to each chare.
@@ -18,7 +20,7 @@ pub(super) struct Pipes {
 }
 
 /// What has come on a channel, by number, and the number that is received next.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Pipe {
     early: BTreeMap<i64, Value>,
     next: i64,

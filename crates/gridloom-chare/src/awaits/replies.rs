@@ -5,23 +5,25 @@ use std::collections::BTreeMap;
 use gridloom_layout::error::Fault;
 use gridloom_layout::rust::{Data, Declare, Reader, Writer};
 use gridloom_layout::types::Type;
+use serde::{Deserialize, Serialize};
 
 use crate::id::{ArrayId, INDEX_DIMENSIONS_MAX, Index};
 use crate::proxy::{Callback, Proxy};
 use crate::value::Value;
+use crate::waits::TAGS;
 
-/// Numbers of replies, doubled, stay below the tags of what begins a chare and comes on channels.
-const NUMBERS: u32 = 1 << 30;
+/// Numbers of replies, doubled, stay between the tags of programs and those of what begins a method and comes on channels.
+const NUMBERS: u32 = 1 << 29;
 
 /// The replies of one chare that were not received, by tag. Odd ones are of reductions, which all chares of the array number alike.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Replies {
     made: BTreeMap<u32, State>,
     own: u32,
     shared: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum State {
     Waits,
     Came(Value),
@@ -32,12 +34,12 @@ enum State {
 impl Replies {
     pub(super) fn own(&mut self) -> u32 {
         self.own = (self.own + 1) % NUMBERS;
-        self.make(2 * self.own)
+        self.make(TAGS | (2 * self.own))
     }
 
     pub(super) fn shared(&mut self) -> u32 {
         self.shared = (self.shared + 1) % NUMBERS;
-        self.make(2 * self.shared + 1)
+        self.make(TAGS | (2 * self.shared + 1))
     }
 
     fn make(&mut self, tag: u32) -> u32 {
@@ -70,6 +72,12 @@ impl Replies {
             self.made.insert(tag, State::Dropped);
         }
     }
+
+    /// What goes along with a chare when no method of it waits: nobody there waits for what has still to come.
+    pub(super) fn packed(&self) -> Replies {
+        let comes = self.made.iter().filter(|(_, state)| !matches!(state, State::Came(_)));
+        Replies { made: comes.map(|(tag, _)| (*tag, State::Dropped)).collect(), own: self.own, shared: self.shared }
+    }
 }
 
 /// Where a chare waits for a value: a field of messages. Any chare gives the value, once, by
@@ -83,7 +91,7 @@ pub struct ReplyTo {
 
 impl From<ReplyTo> for Callback {
     fn from(to: ReplyTo) -> Callback {
-        Callback::to(Proxy::<()>::new(to.array).at(to.index)).tagged(to.tag)
+        Callback::to(Proxy::<()>::new(to.array).at(to.index)).with_tag(to.tag)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a chare that waits shares with its future.
+//! What a chare shares with its methods that wait.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,15 +10,15 @@ use gridloom_base::Time;
 
 use super::pipes::{Key, Pipes};
 use super::replies::Replies;
-use super::{AsyncChare, Running};
-use crate::chare::Context;
+use crate::chare::{Chare, Context};
+use crate::core::Core;
 use crate::id::{ArrayId, Index, Pe};
 use crate::placement::Elements;
 
-/// What a future has a chare do.
-type Action<C> = Box<dyn FnOnce(&mut Context<'_, Running<C>>)>;
+/// What a method has its chare do.
+type Action<C> = Box<dyn FnOnce(&mut Context<'_, C>)>;
 
-/// What a future waits for.
+/// What a method waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Awaited {
     Message,
@@ -26,7 +26,7 @@ pub(super) enum Awaited {
     OnChannel(Key),
 }
 
-pub(super) struct Shared<C: AsyncChare> {
+pub(super) struct Shared<C: Chare> {
     pub(super) array: ArrayId,
     pub(super) index: Index,
     pub(super) element: Pe,
@@ -35,22 +35,26 @@ pub(super) struct Shared<C: AsyncChare> {
     pub(super) inbox: RefCell<Inbox<C::Message>>,
     pub(super) replies: RefCell<Replies>,
     pub(super) pipes: RefCell<Pipes>,
+    /// The chare, while its methods are polled.
+    chare: RefCell<Option<C>>,
     actions: RefCell<Vec<Action<C>>>,
-    /// The leaves of its future that wait. All of them look again when anything has come.
+    /// The leaves of its futures that wait. All of them look again when anything has come.
     waits: RefCell<Vec<(Waker, Awaited)>>,
 }
 
-impl<C: AsyncChare> Shared<C> {
-    pub(super) fn new(cx: &mut Context<'_, Running<C>>) -> Shared<C> {
+impl<C: Chare> Shared<C> {
+    pub(super) fn new(core: &Core, array: ArrayId, slot: u32) -> Shared<C> {
+        let roster = core.roster(array);
         Shared {
-            array: cx.array().id(),
-            index: cx.index(),
-            element: cx.element(),
-            elements: cx.core.elements.clone(),
-            clock: cx.core.clock.clone(),
+            array,
+            index: roster.shape.index(roster.number(slot)),
+            element: core.me,
+            elements: core.elements.clone(),
+            clock: core.clock.clone(),
             inbox: RefCell::default(),
             replies: RefCell::default(),
             pipes: RefCell::default(),
+            chare: RefCell::default(),
             actions: RefCell::default(),
             waits: RefCell::default(),
         }
@@ -60,11 +64,23 @@ impl<C: AsyncChare> Shared<C> {
         (self.clock)()
     }
 
-    pub(super) fn then(&self, action: impl FnOnce(&mut Context<'_, Running<C>>) + 'static) {
+    /// Gives the chare to its methods, or takes it back.
+    pub(super) fn exchange(&self, chare: &mut Option<C>) {
+        std::mem::swap(chare, &mut *self.chare.borrow_mut());
+    }
+
+    /// # Panics
+    /// Out of a method that waits, and within itself.
+    pub(super) fn with<T>(&self, run: impl FnOnce(&mut C) -> T) -> T {
+        let mut chare = self.chare.try_borrow_mut().expect("a closure of AsyncContext::with calls no other one");
+        run(chare.as_mut().expect("AsyncContext::with is called by a method that its chare runs"))
+    }
+
+    pub(super) fn then(&self, action: impl FnOnce(&mut Context<'_, C>) + 'static) {
         self.actions.borrow_mut().push(Box::new(action));
     }
 
-    pub(super) fn act(&self, cx: &mut Context<'_, Running<C>>) {
+    pub(super) fn act(&self, cx: &mut Context<'_, C>) {
         // None of them adds another.
         self.actions.borrow_mut().drain(..).for_each(|action| action(cx));
     }
@@ -98,7 +114,7 @@ impl<C: AsyncChare> Shared<C> {
 
 /// Messages that were not received yet, the earliest first.
 pub(super) struct Inbox<M> {
-    messages: VecDeque<M>,
+    pub(super) messages: VecDeque<M>,
     /// How many were taken. Those that one has looked at are where they were as long as it is the same.
     taken: u64,
 }

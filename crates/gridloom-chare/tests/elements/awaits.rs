@@ -9,8 +9,8 @@ use gridloom_derive::Message;
 
 use super::network::Network;
 use gridloom_chare::{
-    AsyncChare, AsyncContext, Chare, ChareError, Context, Contribution, Element, Elements, Pe, Placement, Priority,
-    Proxy, ReplyTo, Running, Shape, Step, Value,
+    AsyncContext, Callback, Chare, ChareError, Context, Contribution, Element, Elements, Migrate, Packing, Pe,
+    Placement, Priority, Proxy, ReplyTo, Shape, Step, Value,
 };
 
 const CELLS: u32 = 7;
@@ -52,15 +52,18 @@ fn neighbour(cx: &AsyncContext<Cell>, by: i32) -> i32 {
     (cx.index()[0] + by).rem_euclid(CELLS as i32)
 }
 
-impl AsyncChare for Cell {
+impl Chare for Cell {
     type Message = Edge;
+}
 
-    async fn run(mut self, cx: AsyncContext<Cell>) {
+impl Cell {
+    async fn run(cx: AsyncContext<Cell>) {
+        let (oracle, steps) = cx.with(|cell| (cell.oracle, cell.steps));
         let (left, right) = (neighbour(&cx, -1), neighbour(&cx, 1));
         // The right one is its first channel to this, the left one its second where both are the same.
         let channel = (cx.channel(cx.array().at(right)), cx.channel(cx.array().at(left)));
-        for step in 0..self.steps {
-            let value = self.value;
+        for step in 0..steps {
+            let value = cx.with(|cell| cell.value);
             cx.send(cx.array().at(left), Edge::Right { step, value });
             cx.send_with(Priority(step as i32 % 3), cx.array().at(right), Edge::Left { step, value });
             // In the other order as they are sent.
@@ -71,15 +74,15 @@ impl AsyncChare for Cell {
             else {
                 unreachable!("only those fit")
             };
-            self.value = (value + from_left + from_right) / 3.0;
+            cx.with(|cell| cell.value = (value + from_left + from_right) / 3.0);
             channel.0.send(i64::from(step));
         }
-        for step in 0..self.steps {
+        for step in 0..steps {
             assert_eq!(channel.1.receive().await, Value::Integers(vec![i64::from(step)]), "in their order");
         }
         let (first, second) = (cx.reply(), cx.reply());
         for (number, reply) in [(5, &second), (4, &first)] {
-            cx.send(self.oracle.at(0), Ask { number, to: reply.to() });
+            cx.send(oracle.at(0), Ask { number, to: reply.to() });
         }
         let answers = [first.await, second.await].map(|value| value.integer().unwrap());
         assert_eq!(answers, [12, 15]);
@@ -87,7 +90,7 @@ impl AsyncChare for Cell {
         drop(cx.all_reduce(Contribution::sum(1.0)));
         let count = cx.all_reduce(Contribution::sum(1.0)).await;
         assert_eq!(count.float(), Some(f64::from(CELLS)));
-        let sum = cx.all_reduce(Contribution::sum(self.value).ordered()).await;
+        let sum = cx.all_reduce(Contribution::sum(cx.with(|cell| cell.value)).ordered()).await;
         if cx.index()[0] == 0 {
             cx.quiet().await;
             cx.exit(sum);
@@ -121,7 +124,8 @@ async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 fn make(element: &mut Element) {
     let oracle = element.array("oracle", Shape::from(1), &Placement::Blocks, |_| Oracle).unwrap();
     let cell = |index: gridloom_chare::Index| Cell { value: f64::from(index[0]), oracle, steps: STEPS };
-    element.async_array("cells", Shape::from(CELLS as usize), &Placement::RoundRobin, cell).unwrap();
+    let cells = element.array("cells", Shape::from(CELLS as usize), &Placement::RoundRobin, cell).unwrap();
+    element.spawn(cells, Cell::run);
 }
 
 /// The same, in a loop.
@@ -163,16 +167,22 @@ struct Number {
 }
 
 /// Waits for a message that never comes, for a channel, or gives a reply twice.
+#[derive(Clone, Copy)]
 enum Wrong {
     ForMessage,
     ForChannel,
     Twice,
     ForOther,
+    /// It does not wait, and keeps a message.
+    Keeps,
+    Nests,
 }
 
-impl AsyncChare for Wrong {
+impl Chare for Wrong {
     type Message = Number;
+}
 
+impl Wrong {
     async fn run(self, cx: AsyncContext<Wrong>) {
         cx.send(cx.this(), Number { number: 1 });
         match self {
@@ -186,30 +196,116 @@ impl AsyncChare for Wrong {
                 cx.receive_if(|message| message.number == 2).await;
             }
             Wrong::ForOther => std::future::pending().await,
+            Wrong::Keeps => {}
+            Wrong::Nests => cx.with(|_| cx.with(|_| {})),
         }
     }
 }
 
-fn wrongs(element: &mut Element, count: usize, of: fn() -> Wrong) -> Proxy<Running<Wrong>> {
-    element.async_array("wrongs", Shape::from(count), &Placement::Blocks, |_| of()).unwrap()
+fn wrongs(element: &mut Element, count: usize, of: Wrong) {
+    let wrongs = element.array("wrongs", Shape::from(count), &Placement::Blocks, |_| of).unwrap();
+    element.spawn(wrongs, move |cx| of.run(cx));
 }
 
 #[test]
 fn what_can_never_end_says_what_waits_for_what() {
-    let told = |count, of| alone(|element| _ = wrongs(element, count, of)).unwrap_err().to_string();
-    let message = told(1, || Wrong::ForMessage);
+    let told = |count, of| alone(|element| wrongs(element, count, of)).unwrap_err().to_string();
+    let message = told(1, Wrong::ForMessage);
     assert!(
         message.ends_with("wrongs(0) waits for a message, and 1 that it does not wait for have come."),
         "{message}"
     );
-    let channel = told(10, || Wrong::ForChannel);
+    let channel = told(10, Wrong::ForChannel);
     assert!(channel.contains("wrongs(7) waits for the channel to (1); and 2 more."), "{channel}");
-    let other = told(1, || Wrong::ForOther);
+    let other = told(1, Wrong::ForOther);
     assert!(other.ends_with("wrongs(0) waits for what its context does not bring."), "{other}");
+    let keeps = told(1, Wrong::Keeps);
+    assert!(keeps.ends_with("wrongs(0) waits for a method that receives what it keeps (1 messages)."), "{keeps}");
 }
 
 #[test]
 fn a_second_value_for_a_reply_is_an_error() {
-    let told = alone(|element| _ = wrongs(element, 1, || Wrong::Twice)).unwrap_err();
+    let told = alone(|element| wrongs(element, 1, Wrong::Twice)).unwrap_err();
     assert_eq!(told, ChareError::Failed("chare (0) of array wrongs got a second value for a reply".into()));
+}
+
+#[test]
+#[should_panic(expected = "a closure of AsyncContext::with calls no other one")]
+fn the_chare_is_lent_to_one_closure_at_a_time() {
+    let _ = alone(|element| wrongs(element, 1, Wrong::Nests));
+}
+
+#[test]
+#[should_panic(expected = "the tag of a result is below 2147483648, not 2147483648")]
+fn tags_of_replies_are_not_the_program_s() {
+    let _ = Callback::exit().tagged(1 << 31);
+}
+
+#[derive(Clone, Debug, Message)]
+#[message(crate = "gridloom_layout")]
+enum Order {
+    Wait,
+    Move { to: u32 },
+    Save,
+    Number { number: i64 },
+}
+
+/// Has a method that waits for a number, and is to move or to be saved meanwhile.
+struct Held;
+
+impl Migrate for Held {
+    type State = ();
+
+    fn pack(&self) {}
+}
+
+impl Chare for Held {
+    type Message = Order;
+
+    fn entry(&mut self, order: Order, cx: &mut Context<'_, Held>) {
+        match order {
+            Order::Wait => cx.spawn(async move |cx: AsyncContext<Held>| _ = cx.receive().await),
+            Order::Move { to } => cx.migrate_to(Pe(to)),
+            Order::Save => cx.checkpoint(Callback::to(cx.this())),
+            number @ Order::Number { .. } => cx.keep(number),
+        }
+    }
+}
+
+fn held(elements: u32, orders: &[Order]) -> Element {
+    let mut element = Element::new(Pe(0), Arc::new(Elements::alike(elements)));
+    let packing = Packing::of_state(|_, ()| Held);
+    let held = element.migratable_array("held", 1.into(), &Placement::RoundRobin, |_| Held, packing).unwrap();
+    element.keep_checkpoints(1, 0);
+    element.start(|cx| orders.iter().for_each(|order| cx.send(held.at(0), order.clone())));
+    element
+}
+
+/// Until nothing waits.
+fn run(element: &mut Element) -> Result<(), ChareError> {
+    while element.step()? != Step::Idle {}
+    Ok(())
+}
+
+#[test]
+fn a_chare_that_waits_does_not_move() {
+    let told = run(&mut held(2, &[Order::Wait, Order::Move { to: 1 }])).unwrap_err().to_string();
+    let why = "a method of it waits for a message; let such methods end before";
+    assert_eq!(told, format!("chare (0) of array held cannot move: {why}"));
+    // A kept message ends the method first.
+    let mut element = held(2, &[Order::Number { number: 3 }, Order::Wait, Order::Move { to: 1 }]);
+    run(&mut element).unwrap();
+    assert_eq!(element.take_letter().map(|(to, _)| to), Some(Pe(1)));
+}
+
+#[test]
+fn a_chare_that_waits_cannot_be_saved() {
+    let mut element = held(1, &[Order::Wait, Order::Save]);
+    run(&mut element).unwrap();
+    let told = element.take_saved().unwrap_err().to_string();
+    let why = "a method of it waits for a message; let such methods end before";
+    assert_eq!(told, format!("chare (0) of array held cannot be saved: {why}"));
+    let mut element = held(1, &[Order::Wait, Order::Number { number: 3 }, Order::Save]);
+    run(&mut element).unwrap();
+    assert!(element.take_saved().unwrap().is_some());
 }

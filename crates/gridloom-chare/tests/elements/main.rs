@@ -7,3 +7,4 @@ mod checkpoints;
 mod network;
 mod one_element;
 mod seeds;
+mod waits;

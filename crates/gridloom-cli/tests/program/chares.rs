@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gridloom::Message;
 use gridloom::chares::{
-    self, AsyncChare, AsyncContext, Callback, Chare, Context, Contribution, Job, Migrate, Pe, Placement, Value,
+    self, AsyncContext, Callback, Chare, Context, Contribution, Job, Migrate, Pe, Placement, Value,
 };
 use gridloom::process::DEPLOY_VARIABLE;
 
@@ -127,15 +127,17 @@ struct Ring {
     count: i32,
 }
 
-impl AsyncChare for Ring {
+impl Chare for Ring {
     type Message = Ask;
+}
 
-    async fn run(self, cx: AsyncContext<Ring>) {
-        let own = cx.index()[0];
-        let right = cx.array().at((own + 1) % self.count);
-        let channel = (cx.channel(right), cx.channel(cx.array().at((own + self.count - 1) % self.count)));
+impl Ring {
+    async fn run(cx: AsyncContext<Ring>) {
+        let (own, count) = (cx.index()[0], cx.with(|ring| ring.count));
+        let right = cx.array().at((own + 1) % count);
+        let channel = (cx.channel(right), cx.channel(cx.array().at((own + count - 1) % count)));
         let mut number = Value::from(i64::from(own));
-        for _ in 0..self.count {
+        for _ in 0..count {
             channel.0.send(number);
             number = channel.1.receive().await;
         }
@@ -149,7 +151,9 @@ fn program(job: &mut Job<'_>) -> Result<(), gridloom::Error> {
     let case = std::env::var(CASE).unwrap();
     if case == "ring" {
         let count = 3 * job.elements().count() as i32;
-        return job.async_array(count as usize, Placement::RoundRobin, |_| Ring { count }).map(drop);
+        let rings = job.array(count as usize, Placement::RoundRobin, |_| Ring { count })?;
+        job.spawn(rings, Ring::run);
+        return Ok(());
     }
     if case == "unlike" {
         job.mailbox_bytes((8 << 20) * u64::from(job.element().0 + 1))?;

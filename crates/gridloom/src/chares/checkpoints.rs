@@ -20,7 +20,7 @@ use gridloom_net::worker::kept::{COMPLETE, Complete, last_complete, next_number,
 use crate::Error;
 
 /// The first line of a file.
-const LINE: &[u8] = b"gridloom: chares of an element, 2\n";
+const LINE: &[u8] = b"gridloom: chares of an element, 3\n";
 /// Bytes before what an element saves.
 const HEAD_BYTES: usize = LINE.len() + 16;
 /// Of two runs in one folder.

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use gridloom_chare::balance::Balancer;
 use gridloom_chare::{
-    AsyncChare, Chare, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer, Running,
-    Shape, Start, Value,
+    AsyncContext, Chare, Context, Element, Elements, Index, Migrate, Packing, Pe, Placement, Proxy, Reducer, Shape,
+    Start, Value,
 };
 
 use crate::Error;
@@ -80,17 +80,14 @@ impl<'a> Job<'a> {
         Ok(self.element.array(name, shape.into(), &placement, make)?)
     }
 
-    /// Makes an array of chares that are written as one function, which waits for messages. Each begins with the program.
-    ///
-    /// # Errors
-    /// As [`Job::array`].
-    pub fn async_array<C: AsyncChare>(
+    /// Has a method that waits begin with the program, of each chare of that array: see [`Context::spawn`]. A program that goes on from a
+    /// checkpoint goes on where its callback comes, and this does nothing.
+    pub fn spawn<C: Chare, F: Future<Output = ()> + 'static>(
         &mut self,
-        shape: impl Into<Shape>,
-        placement: Placement,
-        make: impl FnMut(Index) -> C,
-    ) -> Result<Proxy<Running<C>>, Error> {
-        Ok(self.element.async_array(name_of::<C>(), shape.into(), &placement, make)?)
+        array: Proxy<C>,
+        method: impl Fn(AsyncContext<C>) -> F,
+    ) {
+        self.element.spawn(array, method);
     }
 
     /// Makes an array with one chare on each element; its index is the element's number.

@@ -49,9 +49,9 @@ pub use crate::trace::{Lacks, write_elements};
 pub use checkpoints::CheckpointFolder;
 pub use gridloom_chare::balance::{BALANCERS, Balancer, Load, Loads};
 pub use gridloom_chare::{
-    ArrayId, AsyncChare, AsyncContext, Callback, Channel, Chare, ChareError, ChareId, Codec, Combine, Context,
-    Contribution, Elements, Index, Migrate, Packing, Payload, Pe, Placement, Priority, Proxy, Receive,
-    ReceiveOnChannel, Reducer, Reply, ReplyTo, Running, Shape, Start, Target, Value,
+    ArrayId, AsyncContext, Callback, Channel, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution,
+    Elements, Index, Migrate, Packing, Payload, Pe, Placement, Priority, Proxy, Receive, ReceiveOnChannel, Reducer,
+    Reply, ReplyTo, Shape, Start, Target, Value,
 };
 pub use gridloom_process::filter::{FILTERS, FilterKind, FilterSpec};
 pub use job::Job;

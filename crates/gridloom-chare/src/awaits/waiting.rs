@@ -1,0 +1,119 @@
+//! The methods of chares that wait, as an element keeps them; and what goes along with a chare that moves or is saved.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Waker;
+
+use serde::{Deserialize, Serialize};
+
+use super::AsyncContext;
+use super::pipes::Pipes;
+use super::replies::Replies;
+use super::shared::Shared;
+use crate::chare::{Chare, Context};
+use crate::core::Core;
+use crate::id::ArrayId;
+use crate::payload::Codec;
+use crate::waits::AnyWaiting;
+
+/// Of one chare: its methods that wait, and what has come for them.
+pub(super) struct Waiting<C: Chare> {
+    pub(super) shared: Rc<Shared<C>>,
+    methods: Vec<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl<C: Chare> Waiting<C> {
+    pub(super) fn spawn<F: Future<Output = ()> + 'static>(&mut self, method: impl FnOnce(AsyncContext<C>) -> F) {
+        self.methods.push(Box::pin(method(AsyncContext::new(self.shared.clone()))));
+    }
+
+    /// Runs each method until it waits again.
+    fn resume(&mut self, chare: &mut Option<C>) {
+        let shared = &self.shared;
+        shared.wake();
+        shared.exchange(chare);
+        let mut cx = std::task::Context::from_waker(Waker::noop());
+        self.methods.retain_mut(|method| method.as_mut().poll(&mut cx).is_pending());
+        shared.exchange(chare);
+    }
+}
+
+impl<C: Chare> AnyWaiting for Waiting<C> {
+    fn waits_for(&self) -> Option<String> {
+        (!self.methods.is_empty()).then(|| self.shared.waits_for())
+    }
+
+    fn kept(&self) -> usize {
+        self.shared.inbox.borrow().messages.len()
+    }
+}
+
+/// What goes along with a chare when no method of it waits.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    messages: Vec<Vec<u8>>,
+    replies: Replies,
+    pipes: Pipes,
+}
+
+impl Core {
+    pub(super) fn waiting<C: Chare>(&mut self, array: ArrayId, slot: u32) -> &mut Waiting<C> {
+        if !self.waits.has(array, slot) {
+            let shared = Rc::new(Shared::<C>::new(self, array, slot));
+            self.waits.put(array, slot, Box::new(Waiting { shared, methods: Vec::new() }));
+        }
+        self.waits.get(array, slot).expect("it is there")
+    }
+
+    /// Something has come for methods of that chare: they go on.
+    pub(crate) fn resume<C: Chare>(&mut self, array: ArrayId, slot: u32, chare: &mut Option<C>) {
+        while self.waits.take_woken() {
+            let waiting = self.waiting(array, slot);
+            waiting.resume(chare);
+            let shared = waiting.shared.clone();
+            shared.act(&mut Context::new(self, array, slot));
+        }
+    }
+
+    /// Appends to the state of a chare what its methods will need: the bytes of that, and how many they are.
+    ///
+    /// # Errors
+    /// If a message has no bytes.
+    pub(crate) fn pack_kept<C: Chare>(&mut self, array: ArrayId, slot: u32, out: &mut Vec<u8>) -> Result<(), String> {
+        let state_bytes = out.len();
+        if let Some(waiting) = self.waits.get::<Waiting<C>>(array, slot) {
+            let shared = waiting.shared.clone();
+            let codec = &mut self.mail::<C::Message>(array).codec;
+            let encoded = |message: &C::Message| {
+                let mut bytes = Vec::new();
+                codec.encode(message, &mut bytes).map(|()| bytes)
+            };
+            let messages =
+                shared.inbox.borrow().messages.iter().map(encoded).collect::<Result<Vec<Vec<u8>>, String>>()?;
+            let kept =
+                Kept { messages, replies: shared.replies.borrow().packed(), pipes: shared.pipes.borrow().clone() };
+            *out =
+                postcard::to_extend(&kept, std::mem::take(out)).expect("postcard into a vector fails for no such type");
+        }
+        let kept_bytes = u32::try_from(out.len() - state_bytes).map_err(|_| "it keeps more than 4 GiB of messages")?;
+        out.extend_from_slice(&kept_bytes.to_le_bytes());
+        Ok(())
+    }
+
+    /// A chare has come with that.
+    ///
+    /// # Errors
+    /// If it is not what [`Core::pack_kept`] gave.
+    pub(crate) fn unpack_kept<C: Chare>(&mut self, array: ArrayId, slot: u32, kept: &[u8]) -> Result<(), String> {
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let Kept { messages, replies, pipes } = postcard::from_bytes(kept).map_err(|error| error.to_string())?;
+        let codec = &mut self.mail::<C::Message>(array).codec;
+        let messages = messages.iter().map(|bytes| codec.decode(bytes)).collect::<Result<Vec<C::Message>, String>>()?;
+        let shared = &self.waiting::<C>(array, slot).shared;
+        messages.into_iter().for_each(|message| shared.inbox.borrow_mut().put(message));
+        (*shared.replies.borrow_mut(), *shared.pipes.borrow_mut()) = (replies, pipes);
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! What the methods of chares that wait have, as an element keeps it: by chare, without the chare's type ([`super::awaits`]).
+
+use std::any::Any;
+use std::borrow::Cow;
+
+use super::id::ArrayId;
+
+/// Tags of results from this one on are those of methods that wait.
+pub(crate) const TAGS: u32 = 1 << 31;
+/// Has methods begin.
+pub(crate) const BEGIN: u32 = u32::MAX;
+/// Something has come on a channel.
+pub(crate) const ON_CHANNEL: u32 = u32::MAX - 1;
+
+/// How a timeline calls what such a result brings.
+pub(crate) fn name_of(tag: u32) -> Cow<'static, str> {
+    match tag {
+        BEGIN => "begin".into(),
+        ON_CHANNEL => "channel".into(),
+        _ => "reply".into(),
+    }
+}
+
+/// Of one chare.
+pub(crate) trait AnyWaiting: Any {
+    /// What methods wait for, in words, if some do.
+    fn waits_for(&self) -> Option<String>;
+
+    /// How many messages were kept and not received.
+    fn kept(&self) -> usize;
+}
+
+/// Of all chares of an element.
+#[derive(Default)]
+pub(crate) struct Waits {
+    /// By array and slot.
+    chares: Vec<Vec<Option<Box<dyn AnyWaiting>>>>,
+    /// Something has come for methods of the chare that runs.
+    is_woken: bool,
+}
+
+impl Waits {
+    #[inline]
+    pub(crate) fn is_woken(&self) -> bool {
+        self.is_woken
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.is_woken = true;
+    }
+
+    /// Whether something has come; nothing more has from then on.
+    pub(crate) fn take_woken(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
+    }
+
+    fn of(&self, array: ArrayId, slot: u32) -> Option<&dyn AnyWaiting> {
+        self.chares.get(array.0 as usize)?.get(slot as usize)?.as_deref()
+    }
+
+    pub(crate) fn has(&self, array: ArrayId, slot: u32) -> bool {
+        self.of(array, slot).is_some()
+    }
+
+    /// # Panics
+    /// If it has another type.
+    pub(crate) fn get<W: AnyWaiting>(&mut self, array: ArrayId, slot: u32) -> Option<&mut W> {
+        let any: &mut dyn Any = self.chares.get_mut(array.0 as usize)?.get_mut(slot as usize)?.as_deref_mut()?;
+        Some(any.downcast_mut().expect("an array knows the type of its chares"))
+    }
+
+    pub(crate) fn put(&mut self, array: ArrayId, slot: u32, waiting: Box<dyn AnyWaiting>) {
+        let (array, slot) = (array.0 as usize, slot as usize);
+        if self.chares.len() <= array {
+            self.chares.resize_with(array + 1, Vec::new);
+        }
+        let slots = &mut self.chares[array];
+        if slots.len() <= slot {
+            slots.resize_with(slot + 1, || None);
+        }
+        slots[slot] = Some(waiting);
+    }
+
+    /// What methods of that chare wait for, in words. None waits if there is nothing.
+    pub(crate) fn waits_for(&self, array: ArrayId, slot: u32) -> Option<String> {
+        self.of(array, slot)?.waits_for()
+    }
+
+    /// How many messages that chare keeps.
+    pub(crate) fn kept(&self, array: ArrayId, slot: u32) -> usize {
+        self.of(array, slot).map_or(0, AnyWaiting::kept)
+    }
+
+    /// The chare in that slot has left.
+    pub(crate) fn forget(&mut self, array: ArrayId, slot: u32) {
+        if let Some(waiting) = self.chares.get_mut(array.0 as usize).and_then(|slots| slots.get_mut(slot as usize)) {
+            *waiting = None;
+        }
+    }
+}
+
+/// The state of a chare, and what its methods will need: those bytes, and how many they are.
+///
+/// # Errors
+/// If these are not the bytes of both.
+pub(crate) fn parted(bytes: &[u8]) -> Result<(&[u8], &[u8]), String> {
+    let too_short = || "it is too short".to_string();
+    let (rest, kept_bytes) = bytes.split_last_chunk().ok_or_else(too_short)?;
+    let state_bytes = rest.len().checked_sub(u32::from_le_bytes(*kept_bytes) as usize).ok_or_else(too_short)?;
+    Ok(rest.split_at(state_bytes))
+}
