@@ -16,6 +16,7 @@
 //! 1 Gflop/s, so that two runs are the same.
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Migrate, Pe, Placement, Priority, Value};
 use gridloom::{Error, Message};
@@ -142,6 +143,16 @@ fn serial_step(cells: &mut Vec<f64>, next: &mut Vec<f64>, outside: &[f64]) {
         step_row(row, [above, old, below], 0.0, 0.0);
     }
     std::mem::swap(cells, next);
+}
+
+/// What comes of so many steps of the whole mesh, and how long they take.
+fn serial(size: usize, steps: u32) -> (i64, Duration) {
+    let mut mesh = Mesh::new(size, (size, size), (0, 0));
+    let (mut next, outside) = (mesh.cells.clone(), vec![0.0; size]);
+    let began = Instant::now();
+    (0..steps).for_each(|_| serial_step(&mut mesh.cells, &mut next, &outside));
+    let taken = began.elapsed();
+    (mesh.checksum(size, (0, 0)), taken)
 }
 
 /// A chare: a block of the mesh.
@@ -329,6 +340,21 @@ struct Options {
 }
 
 impl Options {
+    /// Without a word on the command line.
+    fn usual() -> Options {
+        Options {
+            size: 2048,
+            blocks: (4, 4),
+            steps: 50,
+            placement: Placement::Blocks,
+            check: false,
+            cell_ns: 0.0,
+            move_every: 0,
+            skew: 1,
+            checkpoint_every: 0,
+        }
+    }
+
     /// The rows and columns of a block.
     fn cells_of_block(&self) -> (usize, usize) {
         (self.size / self.blocks.0, self.size / self.blocks.1)
@@ -361,17 +387,7 @@ fn blocks_of(chares: usize) -> (usize, usize) {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options {
-        size: 2048,
-        blocks: (4, 4),
-        steps: 50,
-        placement: Placement::Blocks,
-        check: false,
-        cell_ns: 0.0,
-        move_every: 0,
-        skew: 1,
-        checkpoint_every: 0,
-    };
+    let mut options = Options::usual();
     let (mut placement, mut words) = ("blocks".to_string(), std::env::args().skip(1));
     while let Some(word) = words.next() {
         if word == "--check" {
@@ -429,12 +445,8 @@ fn main() -> Result<(), Error> {
         ended.moved
     );
     if check {
-        let mut mesh = Mesh::new(size, (size, size), (0, 0));
-        let (mut next, outside) = (mesh.cells.clone(), vec![0.0; size]);
-        let began = std::time::Instant::now();
-        (0..steps).for_each(|_| serial_step(&mut mesh.cells, &mut next, &outside));
-        let ms = began.elapsed().as_secs_f64() * 1e3 / f64::from(steps.max(1));
-        let serial = mesh.checksum(size, (0, 0));
+        let (serial, taken) = serial(size, steps);
+        let ms = taken.as_secs_f64() * 1e3 / f64::from(steps.max(1));
         println!("serial: {ms:.3} ms a step, checksum {serial:016x}");
         if serial != checksum {
             return Err(Error::Usage("the mesh is not that of the serial program".into()));
@@ -442,3 +454,6 @@ fn main() -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

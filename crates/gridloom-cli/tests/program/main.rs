@@ -22,6 +22,7 @@ mod offered_programs;
 mod readers;
 mod secret;
 mod simulated;
+mod striped;
 #[allow(dead_code, reason = "the tests of testbeds use the rest of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -76,3 +76,29 @@ fn end(pid: i32, own: &[u8]) -> bool {
     environment.split(|byte| *byte == 0).any(|variable| variable == own)
         && pidfd_send_signal(&process, Signal::KILL).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn all_that_a_worker_has_started_ends_and_nothing_else() {
+        // One in a session of its own without its parent, and one below it. All of them hold the pipe.
+        let script = "(setsid sh -c 'sleep 20 & echo begun; sleep 20; echo alive' &); sleep 20; echo alive";
+        let mut command = Command::new("sh");
+        let mut worker = MarkedChild::spawn(command.args(["-c", script]).stdout(Stdio::piped())).unwrap();
+        let mut other = MarkedChild::spawn(Command::new("sleep").arg("20")).unwrap();
+        let (mut output, mut told) = (BufReader::new(worker.stdout.take().unwrap()), String::new());
+        output.read_line(&mut told).unwrap();
+        worker.end_all();
+        output.read_to_string(&mut told).unwrap();
+        assert_eq!((told.as_str(), worker.wait().unwrap().signal()), ("begun\n", Some(9)));
+        assert!(other.try_wait().unwrap().is_none(), "it has another worker's word");
+        other.end_all();
+        assert_eq!(other.wait().unwrap().signal(), Some(9));
+    }
+}

@@ -1,6 +1,6 @@
 //! How many descriptors this process may have, and for how many data they suffice: each segment takes one.
 
-use std::io;
+use std::{fs, io};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -10,6 +10,8 @@ pub(super) const KEPT_PART: u64 = 8;
 const SERVER: u64 = 28;
 /// What a worker takes of its server's: its memory, its socket, its pipes.
 const WORKER: u64 = 6;
+/// Of connections that are made: each takes two until it is admitted.
+const HANDSHAKES: u64 = 8;
 /// With fewer data at a time, some functions cannot run.
 const DATA_MIN: u64 = 4;
 
@@ -48,6 +50,27 @@ pub fn data_max(slots: u32) -> io::Result<u64> {
     })
 }
 
+/// Room for so many connections of this process, beside what it has open. If there is too little, it takes as much as it may.
+///
+/// # Errors
+/// If that is too little, too.
+pub fn room_for(connections: usize) -> io::Result<()> {
+    let open = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
+    let needed = open + connections as u64 + HANDSHAKES;
+    if needed > descriptor_limit() {
+        raise_descriptor_limit();
+    }
+    let limit = descriptor_limit();
+    if needed <= limit {
+        return Ok(());
+    }
+    let why = format!(
+        "{connections} connections need {needed} descriptors with those that are open, and this process may have {limit}: raise the \
+         limit (ulimit -Hn)"
+    );
+    Err(io::Error::new(io::ErrorKind::QuotaExceeded, why))
+}
+
 fn data_with(limit: u64, taken: u64) -> Option<u64> {
     (limit - limit / KEPT_PART).checked_sub(taken).filter(|data| *data >= DATA_MIN)
 }
@@ -55,6 +78,15 @@ fn data_with(limit: u64, taken: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_connections_than_descriptors_are_refused_with_both_numbers() {
+        room_for(10).unwrap();
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let told = room_for(usize::try_from(limit).unwrap()).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("{limit} connections need ")), "{told}");
+        assert!(told.ends_with(&format!("may have {limit}: raise the limit (ulimit -Hn)")), "{told}");
+    }
 
     #[test]
     fn what_is_left_by_server_and_workers_is_for_data() {

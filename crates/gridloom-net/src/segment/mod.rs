@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use self::pool::Shared;
 
-pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit};
+pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit, room_for};
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
 pub use filling::{Filler, Filling, Partial, Unfilled};

@@ -53,6 +53,9 @@ pub(super) fn one_of(
     program: &Program<'_>,
 ) -> Result<(Value, u64), Error> {
     let mut kept = Kept::of(&places)?;
+    if !world.is_simulated() {
+        places.check_connections()?;
+    }
     world.listen(places.port(places.me()))?;
     let mut early = Early::new();
     loop {

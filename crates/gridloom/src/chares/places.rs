@@ -2,12 +2,14 @@
 
 use gridloom_chare::{Elements, Pe};
 use gridloom_net::process::Gang;
+use gridloom_net::segment::room_for;
 use gridloom_net::worker::kept;
 use gridloom_process::filter::{Chain, FilterSpec, Pair};
 use serde::{Deserialize, Serialize};
 
 use super::memory::InMemory;
 use super::timeline::Records;
+use crate::Error;
 
 /// The function of a deployment that an element is.
 pub const ELEMENT_FUNCTION: &str = "element";
@@ -135,6 +137,21 @@ impl Places {
 
     pub(super) fn port(&self, element: Pe) -> u16 {
         self.ports.get(element.0 as usize).copied().unwrap_or(PORT + element.0 as u16)
+    }
+
+    /// Whether this process may have as many connections as the element needs: one with each other element, or several by `stripe`.
+    ///
+    /// # Errors
+    /// If not.
+    pub(super) fn check_connections(&self) -> Result<(), Error> {
+        let others = (0..self.elements.len() as u32).filter(|number| *number != self.number);
+        let connections = others.map(|number| self.chain(Pe(number)).connections()).sum();
+        room_for(connections).map_err(|why| {
+            let number = self.number;
+            Error::Input(format!(
+                "element {number}: {why}, or give fewer elements, or fewer connections (stripe=NUMBER)"
+            ))
+        })
     }
 
     /// The filters between that element and this one.

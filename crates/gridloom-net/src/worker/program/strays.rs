@@ -69,3 +69,43 @@ fn children() -> BTreeSet<i32> {
     let lists: Vec<String> = lists.collect();
     lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// The test below starts it: it makes its process the parent of others, and kills children.
+    #[test]
+    #[ignore = "a process of another test"]
+    fn a_gang_ends() {
+        let mut before = Command::new("sleep").arg("20").spawn().unwrap();
+        let strays = Strays::watch().unwrap();
+        // The one in a session of its own comes to this process, as its parent ends. Both hold the pipe.
+        let script = "setsid sh -c 'sleep 20; echo alive' & exit 3";
+        let mut gang = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        assert_eq!(gang.wait().unwrap().code(), Some(3));
+        let of_gang = children();
+        assert!(of_gang.contains(&(before.id() as i32)) && of_gang.len() == 2, "{of_gang:?}");
+        drop(strays);
+        let mut told = String::new();
+        gang.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+        assert_eq!((told.as_str(), children()), ("", BTreeSet::from([before.id() as i32])));
+        assert!(before.try_wait().unwrap().is_none(), "it was there before");
+        before.kill().unwrap();
+        assert_eq!(before.wait().unwrap().signal(), Some(9));
+        println!("the gang has ended");
+    }
+
+    #[test]
+    fn what_a_gang_leaves_behind_ends_and_what_was_there_before_stays() {
+        let name = format!("{}::a_gang_ends", module_path!().split_once("::").unwrap().1);
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let output = alone.args(["--exact", "--ignored", "--nocapture", &name]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("the gang has ended"), "{told}");
+    }
+}
