@@ -210,7 +210,7 @@ class EngineReport:
 
 
 class EngineGroup(Group):
-    """A group whose calls run on an engine."""
+    """A group of calls that run on an engine."""
 
     _grid: EngineGrid
 

@@ -255,7 +255,7 @@ class DaskEngine:
         if result.future.status == "error" and not isinstance(error := result.future.exception(), KilledWorker):
             # That of the function, which may be of a class that waiting raises, too.
             raise error
-        # A result whose only worker has died would be waited for forever. A large one takes its time: the next try gets twice as long.
+        # A result that only a dead worker has would be waited for forever. A large one takes its time: the next try gets twice as long.
         seconds = self._gathers[result.key] = 2 * self._gathers.get(result.key, _GATHER_SECONDS / 2)
         with self._telling(seconds):
             return result.future.result(timeout=seconds)
