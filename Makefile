@@ -68,6 +68,11 @@ $(VENV)/tests: tests/requirements.txt $(VENV)/ready
 	$(PIP) -r tests/requirements.txt
 	@touch $@
 
+# The release of Dask before that of the tests, for a scheduler and a worker of another version than the program.
+$(VENV)/dask-before/ready: $(VENV)/ready
+	$(PIP) --no-deps --target $(VENV)/dask-before dask==2026.7.1 distributed==2026.7.1
+	@touch $@
+
 # A model server for the tests of connectors, apart from the rest: it wants older versions of some packages. Half a minute, 300 MB.
 $(VENV)/mlserver/ready: $(VENV)/ready
 	$(PYTHON) -m venv $(VENV)/mlserver
@@ -133,7 +138,7 @@ PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 libl
 	slurm-client slurmctld slurmd valgrind
 test-all:
 	apt-get update && apt-get install -y --no-install-recommends $(PACKAGES)
-	$(MAKE) $(VENV)/mlserver/ready
+	$(MAKE) $(VENV)/mlserver/ready $(VENV)/dask-before/ready
 	$(MAKE) test
 
 bench: python

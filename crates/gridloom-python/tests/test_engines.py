@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import types
+import warnings
 
 import cloudpickle
 import gridloom as gl
@@ -461,6 +462,37 @@ def test_a_cluster_of_dask_that_dies_and_comes_back(tmp_path):
                 grid.function(half)(1.0)
         with connected() as grid:
             assert grid.function(half)(1.0) == 0.5
+
+
+def test_a_dask_of_another_release_runs_groups(tmp_path):
+    """A scheduler and a worker of the release before, and a worker of that of the program."""
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    before = pathlib.Path(sys.prefix) / "dask-before"
+    if not (before / "ready").exists():
+        pytest.skip("the release before is not installed: make .venv/dask-before/ready")
+    (port,) = free_ports(1)
+    dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    old = {**os.environ, "PYTHONPATH": os.fspath(before)}
+    scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    worker = [*dask, "worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    with contextlib.ExitStack() as parts:
+        for command, environment in ((scheduler, old), (worker, old), (worker, dict(os.environ))):
+            part = parts.enter_context(subprocess.Popen(command, cwd=tmp_path, env=environment, **quiet))
+            parts.callback(part.kill)
+        while True:
+            with contextlib.suppress(gl.ConnectError), warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                grid = gl.connect(f"dask://127.0.0.1:{port}", functions=[product])
+                if len(grid.measured.slots) == 2:
+                    break
+                grid.close()
+        assert "has distributed 2026.7.1" in str([one.message for one in told if one.category is gl.UntriedVersionWarning][0])
+        with grid:
+            x = np.random.default_rng(1).standard_normal((400, 400))
+            with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
+                square = grid.function(product)(x, x)
+                last = grid.function(product)(square, square)
+            assert np.allclose(last.get(), x @ x @ x @ x)
 
 
 # A program of its own: a process has one session of Ray.
