@@ -9,6 +9,8 @@
 //! pairs, so positions have the same bits for any number of elements and any placement; `--check` compares with a serial program.
 //! Every ten steps atoms that have left their cell go to the cells that they are in.
 //!
+//! A pair of cells at two sites waits for positions from afar, and a cell afar waits for its forces. So such pairs run before others.
+//!
 //! The fluid is that of Lennard-Jones in reduced units, with forces that are shifted to be 0 at the cutoff: density 0.8442, temperature
 //! 0.722, cutoff 2.5. Atoms begin on a cubic lattice. They move by the velocity form of Verlet's method.
 //!
@@ -21,7 +23,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use fluid::{AROUND, Atoms, Fluid, NEIGHBOURS, Serial, between, within};
-use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Placement, Proxy, Value};
+use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Placement, Priority, Proxy, Value};
 use gridloom::{Error, Message};
 
 const USAGE: &str =
@@ -57,10 +59,52 @@ const READY: u32 = 0;
 const ENERGY: u32 = 1;
 const DONE: u32 = 2;
 
+/// What cells know of pairs once these are made.
+struct Pairs {
+    array: Proxy<Pair>,
+    /// By cell.
+    groups: Vec<[Group; 4]>,
+}
+
+/// Pairs that a cell sends to, those of two sites before others.
+struct Group {
+    priority: Priority,
+    /// Whether it is their first cell.
+    is_first: bool,
+    pairs: Vec<[usize; 2]>,
+}
+
+/// Of pairs with cells at two sites, and of others.
+const PRIORITIES: [Priority; 2] = [Priority(-1), Priority(0)];
+
+impl Pairs {
+    /// `site` says where a cell begins.
+    fn new(array: Proxy<Pair>, fluid: &Fluid, site: impl Fn(usize) -> u32) -> Pairs {
+        let priority = |[cell, pair]: [usize; 2]| priority_of(fluid, cell, pair, &site);
+        let groups = |cell| {
+            let own: Vec<[usize; 2]> = (0..OWN_PAIRS).map(|pair| [cell, pair]).collect();
+            let first = |neighbour| [fluid.first(cell, neighbour), neighbour + 1];
+            let others: Vec<[usize; 2]> = (0..NEIGHBOURS.len()).map(first).collect();
+            let group = |of: Priority, is_first, all: &[[usize; 2]]| {
+                let pairs = all.iter().copied().filter(|pair| priority(*pair) == of).collect();
+                Group { priority: of, is_first, pairs }
+            };
+            let [far, near] = PRIORITIES;
+            [group(far, true, &own), group(far, false, &others), group(near, true, &own), group(near, false, &others)]
+        };
+        Pairs { array, groups: (0..fluid.count()).map(groups).collect() }
+    }
+}
+
+fn priority_of(fluid: &Fluid, cell: usize, pair: usize, site: &impl Fn(usize) -> u32) -> Priority {
+    let is_far = pair > 0 && site(cell) != site(fluid.second(cell, pair - 1).0);
+    PRIORITIES[usize::from(!is_far)]
+}
+
 /// A chare with the atoms of a cell.
 struct Cell {
     options: Options,
-    pairs: Rc<OnceCell<Proxy<Pair>>>,
+    pairs: Rc<OnceCell<Pairs>>,
     number: usize,
     atoms: Atoms,
     step: u32,
@@ -76,7 +120,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn new(options: Options, pairs: Rc<OnceCell<Proxy<Pair>>>, index: Index) -> Cell {
+    fn new(options: Options, pairs: Rc<OnceCell<Pairs>>, index: Index) -> Cell {
         let number = options.fluid.number([index[0], index[1], index[2]]);
         let (atoms, forces, come) = (options.fluid.atoms(number), std::array::from_fn(|_| None), Atoms::default());
         let (step, heard, is_exchanging, began, energies) = Default::default();
@@ -85,12 +129,12 @@ impl Cell {
 
     fn send_positions(&self, cx: &mut Context<'_, Cell>) {
         let pairs = self.pairs.get().expect("all arrays are there");
-        let at = || self.atoms.at.clone();
-        let own = (0..OWN_PAIRS).map(|pair| [self.number, pair]);
-        cx.send(pairs.section(own), ToPair::Positions { is_first: true, at: at() });
-        let first = |neighbour| [self.options.fluid.first(self.number, neighbour), neighbour + 1];
-        let others = (0..NEIGHBOURS.len()).map(first);
-        cx.send(pairs.section(others), ToPair::Positions { is_first: false, at: at() });
+        for Group { priority, is_first, pairs: group } in &pairs.groups[self.number] {
+            if !group.is_empty() {
+                let positions = ToPair::Positions { is_first: *is_first, at: self.atoms.at.clone() };
+                cx.send_with(*priority, pairs.array.section(group.iter().copied()), positions);
+            }
+        }
     }
 
     fn begin_step(&mut self, cx: &mut Context<'_, Cell>) {
@@ -188,6 +232,7 @@ struct Pair {
     cell: usize,
     /// 0 for the cell with itself, else one more than that of the neighbour.
     number: usize,
+    priority: Priority,
     first: Option<Vec<f64>>,
     second: Option<Vec<f64>>,
 }
@@ -195,7 +240,7 @@ struct Pair {
 impl Pair {
     fn send(&self, cx: &mut Context<'_, Pair>, cell: usize, pair: usize, (energy, forces): (f64, Vec<f64>)) {
         let there = self.cells.at(self.fluid.index(cell));
-        cx.send(there, ToCell::Forces { pair: pair as u8, energy, forces });
+        cx.send_with(self.priority, there, ToCell::Forces { pair: pair as u8, energy, forces });
     }
 }
 
@@ -275,16 +320,17 @@ fn run(options: Options) -> Result<Option<Outcome>, Error> {
         let pairs = Rc::new(OnceCell::new());
         let cell = |index| Cell::new(options.clone(), pairs.clone(), index);
         let cells = job.array((side, side, side), placement.clone(), cell)?;
-        let pair = |index: Index| Pair {
-            cells,
-            fluid: fluid.clone(),
-            cell: index[0] as usize,
-            number: index[1] as usize,
-            first: None,
-            second: None,
+        let of_cells = (0..fluid.count()).map(|cell| job.element_of(&cells, fluid.index(cell)));
+        let sites: Vec<u32> = of_cells.flatten().map(|element| job.elements().site(element)).collect();
+        let site = |cell: usize| sites[cell];
+        let pair = |index: Index| {
+            let (cell, number) = (index[0] as usize, index[1] as usize);
+            let priority = priority_of(fluid, cell, number, &site);
+            Pair { cells, fluid: fluid.clone(), cell, number, priority, first: None, second: None }
         };
         let made = job.array((fluid.count(), OWN_PAIRS), placement.clone(), pair)?;
-        pairs.set(made).expect("it is made once");
+        let made = Pairs::new(made, fluid, site);
+        pairs.set(made).unwrap_or_else(|_| unreachable!("they are made once"));
         job.start(|cx| cx.send(cells.all(), ToCell::Begin));
         Ok(())
     })?;

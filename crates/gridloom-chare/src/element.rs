@@ -124,6 +124,15 @@ impl Element {
         self.core.roster(array).is_at_border(index)
     }
 
+    /// Where that chare is, as far as this element knows; before the first message, where it begins. `None` if the array has none of that index.
+    pub fn element_of(&self, array: ArrayId, index: &Index) -> Option<Pe> {
+        let roster = self.core.roster(array);
+        match roster.place(roster.shape.number(index)?)? {
+            Place::Here { .. } => Some(self.core.me),
+            Place::At(element) => Some(element),
+        }
+    }
+
     /// Makes a reducer of the program known.
     ///
     /// # Panics

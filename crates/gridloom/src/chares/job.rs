@@ -105,6 +105,12 @@ impl<'a> Job<'a> {
         self.element.is_at_border(array.id(), &index.into())
     }
 
+    /// The element on which that chare begins; `None` if the array has none of that index. So a program can have chares run first that exchange
+    /// messages with other sites ([`Elements::site`]).
+    pub fn element_of<C>(&self, array: &Proxy<C>, index: impl Into<Index>) -> Option<Pe> {
+        self.element.element_of(array.id(), &index.into())
+    }
+
     /// Makes a reducer of the program's own known. It has to be associative, and commutative unless contributions are ordered.
     pub fn reducer(&mut self, combine: impl Fn(Value, Value) -> Value + 'static) -> Reducer {
         self.try_reducer(move |left, right| Ok(combine(left, right)))
