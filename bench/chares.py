@@ -9,7 +9,7 @@
     python bench/chares.py balance [--rounds 3]        # a skewed stencil with each load balancer, real and simulated
     python bench/chares.py placement                   # simulated: each placement on two sites of eight elements
     python bench/chares.py sweep                       # simulated, 2 to 64 processors
-    python bench/chares.py memory [--rounds 3]         # a mesh larger than what one element may have
+    python bench/chares.py memory [--rounds 3]         # a mesh larger than what one element may have; --servers: one server, needs make python
     python bench/chares.py leanmd [--rounds 5]         # molecular dynamics on one element, two, and two sites
     python bench/chares.py box-simulated --box DIR     # the same on two sites, 2 and 16 elements
     python bench/chares.py box --box DIR [--rounds 3]  # forces in a real box, with its files: see examples/leanmd/box.py
@@ -19,6 +19,7 @@ A round runs every case in turn. Each run has the serial loop beside it, in the 
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import resource
@@ -367,6 +368,36 @@ def memory(rounds):
     return found
 
 
+def memory_on_servers(rounds):
+    """The same on three servers with a slot each: what one of their processes may have of data is bounded."""
+    from bad_days import Node
+
+    os.environ.setdefault("GRIDLOOM_SECRET", "bench")
+    program = ["--size", LARGE, "--chares", 64, "--steps", 20]
+    serial = subprocess.run([str(word) for word in (STENCIL, *program)], capture_output=True, text=True, check=True)
+    found, sums = {elements: [] for elements in (1, 2, 3)}, set(re.findall(r"checksum (\w+)", serial.stdout))
+    agent = Node("agent", is_cut=False)
+    offer = ["--program", f"stencil={STENCIL}", "--slots", "1", "--agent", agent.address]
+    nodes = [Node("serve", "--name", f"s{number}", *offer, is_cut=False) for number in range(3)]
+    for node in nodes:
+        # Workers and elements have it from the server.
+        resource.prlimit(node.process.pid, resource.RLIMIT_DATA, (BOUND_KIB << 10, BOUND_KIB << 10))
+    for _ in range(rounds):
+        for elements, runs in found.items():
+            words = [GRIDLOOM, "chares", "run", "-n", elements, "--agent", agent.address, "--", "stencil", *program]
+            done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+            sums |= set(re.findall(r"checksum (\w+)", done.stdout))
+            step = re.search(r"([\d.]+) ms a step", done.stdout)
+            runs.append(float(step[1]) if done.returncode == 0 else done.stderr.strip().replace("\n", "; "))
+    for node in [*nodes, agent]:
+        node.end()
+    print(f"{LARGE} x {LARGE} cells, {8 * LARGE**2 >> 20} MiB; a process of a server may have {BOUND_KIB >> 10} MiB")
+    print(f"all have the bits of one element without a bound: {len(sums) == 1}\n| servers | ms a step |\n|---|---|")
+    for elements, runs in found.items():
+        print(f"| {elements} | {runs[0] if isinstance(runs[0], str) else spread(runs)} |")
+    return found
+
+
 #: One way, ms: up to some 0.7 of a step of two elements there and back.
 BOX_LATENCIES_MS = (0, 8, 32, 64, 128, 256)
 
@@ -458,6 +489,7 @@ def main():
         ],
     )
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--servers", action="store_true", help="with memory: servers in place of elements of this machine")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--testbed", action="store_true", help="of sites: shaped links in place of messages that are held back")
     parser.add_argument("--box", type=pathlib.Path, help="folder of dhfr_pme.gro and dhfr_pme.top")
@@ -474,7 +506,8 @@ def main():
         "python": python,
         "balance": balance,
     }
-    parts |= {"memory": memory, "numpy": numpy, "leanmd": leanmd, "box": lambda rounds: box(rounds, options.box)}
+    parts |= {"memory": memory_on_servers if options.servers else memory}
+    parts |= {"numpy": numpy, "leanmd": leanmd, "box": lambda rounds: box(rounds, options.box)}
     simulations = {"placement": placement, "sweep": sweep, "box-simulated": lambda: box_simulated(options.box)}
     found = simulations[options.part]() if options.part in simulations else parts[options.part](options.rounds)
     if options.json:

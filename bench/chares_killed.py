@@ -1,12 +1,13 @@
 """The stencil on chares while an element or a server is killed (kill -9): it ends with the bits of the serial program, and nothing hangs.
 
-    python bench/chares_killed.py [--trials 100] [--ways folder memory server]        # after make build; builds the example
+    python bench/chares_killed.py [--trials 100] [--ways folder memory server resize]        # after make build; builds the example
 
 Each trial runs the stencil with checkpoints, and kills at a moment that is drawn from the time of an undisturbed run:
 
     folder    an element; all begin again from the last checkpoint in a folder
     memory    an element; it alone begins again, with the part that another one kept
     server    one of three servers with a slot each, two of which have an element; two of those that are left begin again
+    resize    an element of a program that goes on with four elements, two, four and so on; kept in memory or a folder, in turn
 
 A trial is right if the program ends with the checksum of the serial program. One that takes longer than `--limit` hangs; it is reported with its
 number, as is one with another end. What is drawn depends on the way and the number alone.
@@ -30,7 +31,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GRIDLOOM = ROOT / "target" / "release" / "gridloom"
 STENCIL = ROOT / "target" / "release" / "examples" / "stencil"
 ARGUMENTS = ["--size", "384", "--chares", "36", "--steps", "4000", "--checkpoint-every", "50"]
-WAYS = ("folder", "memory", "server")
+WAYS = ("folder", "memory", "server", "resize")
+#: After each of these steps there are so many elements.
+RESIZES = [f"{step}:{4 if step % 1000 else 2}" for step in range(500, 4000, 500)]
 
 
 class Servers:
@@ -60,8 +63,9 @@ class Servers:
 def command(way, elements, folder, servers):
     if way == "server":
         return ["-n", "2", "--agent", servers.agent.address, "--checkpoint", "kept", "--restarts", "5", "--", "stencil"]
-    kept = "memory" if way == "memory" else f"{folder}/kept"
-    return ["-n", elements, "--checkpoint", kept, "--restarts", "5", "--", STENCIL]
+    kept = f"{folder}/kept" if way == "folder" or (way == "resize" and elements % 2) else "memory"
+    resizes = [word for resize in RESIZES for word in ("--resize", resize)] if way == "resize" else []
+    return ["-n", elements, "--checkpoint", kept, "--restarts", "5", "--", STENCIL, *resizes]
 
 
 def children(pid):
@@ -143,7 +147,12 @@ def main():
         lost = [took for took, is_killed, _ in found if is_killed]
         right, hang = sum(wrong is None for *_, wrong in found), sum(wrong == "hangs" for *_, wrong in found)
         spread = lambda all_of: f"{statistics.median(all_of):.2f} ({min(all_of):.2f}..{max(all_of):.2f})"  # noqa: E731
-        what = "a server, a folder" if way == "server" else f"an element, {way if way == 'memory' else 'a folder'}"
+        what = {
+            "folder": "an element, a folder",
+            "memory": "an element, memory",
+            "server": "a server, a folder",
+            "resize": "an element while their number changes, both",
+        }[way]
         print(
             f"| {what} | {len(found)} | {len(lost)} | {right} | {hang} | {spread(calm)} | {spread(lost)} |", flush=True
         )

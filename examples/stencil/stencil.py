@@ -38,6 +38,8 @@ class Block(chares.Chare):
     edge = chares.Mailbox()
     #: Of the command line: the same on all elements.
     steps = move_every = checkpoint_every = 0
+    #: By step: how many elements there are after it.
+    resizes: dict[int, int] = {}
 
     def __init__(self, size, blocks):
         side, (row, column) = size // blocks, self.index
@@ -78,6 +80,8 @@ class Block(chares.Chare):
         self.contribute(self.cells[1:-1, 1:-1], "gather", self.array[0, 0].done)
 
     def save(self):
+        if self.number in self.resizes:
+            chares.resize(self.resizes[self.number])
         chares.checkpoint(self.array.go_on)
 
     def done(self, blocks):
@@ -92,9 +96,11 @@ def main():
     parser.add_argument("--placement", default="blocks")
     parser.add_argument("--move-every", type=int, default=0, help="each chare moves to the next element after so many steps")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="all are saved after so many steps, with gridloom chares run --checkpoint DIR")
+    parser.add_argument("--resize", action="append", default=[], metavar="STEP:ELEMENTS", help="have so many elements after the checkpoint of that step")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     size, blocks, steps = options.size, math.isqrt(options.chares), options.steps
+    Block.resizes = {int(step): int(elements) for step, elements in (one.split(":") for one in options.resize)}
     Block.steps, Block.move_every, Block.checkpoint_every = steps, options.move_every, options.checkpoint_every
 
     def edges():

@@ -10,7 +10,7 @@
 //! number of chares and elements, and any placement; `--check` compares. With `--move-every 5` each chare moves to the next element
 //! after every fifth step. With `--skew 4` the upper quarter of the mesh takes four times as long; `gridloom chares run --balance refine`
 //! evens that out. With `--checkpoint-every 10` all chares are saved after every tenth step, if `gridloom chares run --checkpoint DIR` says
-//! where.
+//! where. With `--resize 20:4` the mesh is on four elements after step 20, if there is a checkpoint then; the option may be repeated.
 //!
 //! In simulation a step takes the time that it takes on this machine, or with `--cell-ns 2` so many nanoseconds a cell on hosts of
 //! 1 Gflop/s, so that two runs are the same.
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 /// What `--help` would say.
 const USAGE: &str = "stencil [--size 2048] [--chares 16] [--steps 50] [--placement blocks|round-robin|by-site|by-communication] [--check] \
      [--cell-ns 0] [--move-every 0] [--skew 1] \
-     [--checkpoint-every 0]";
+     [--checkpoint-every 0] [--resize STEP:ELEMENTS]";
 
 /// What blocks send one another.
 #[derive(Clone, Message)]
@@ -302,7 +302,11 @@ impl Chare for Block {
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Block>) {
         match tag {
             READY => self.progress.began = cx.now(),
-            AT_CHECKPOINT => return cx.checkpoint(Callback::to(cx.array().all()).tagged(SAVED)),
+            AT_CHECKPOINT => {
+                let resizes = self.options.resizes.iter().filter(|(step, _)| *step == self.progress.step);
+                resizes.for_each(|(_, elements)| cx.resize(*elements));
+                return cx.checkpoint(Callback::to(cx.array().all()).tagged(SAVED));
+            }
             SAVED => {}
             _ => return self.end(value, cx),
         }
@@ -337,6 +341,8 @@ struct Options {
     skew: u32,
     /// All chares are saved after so many steps; never if 0.
     checkpoint_every: u32,
+    /// After which step the mesh is on how many elements.
+    resizes: Vec<(u32, u32)>,
 }
 
 impl Options {
@@ -352,6 +358,7 @@ impl Options {
             move_every: 0,
             skew: 1,
             checkpoint_every: 0,
+            resizes: Vec::new(),
         }
     }
 
@@ -404,6 +411,12 @@ fn options() -> Result<Options, String> {
             }
             "--steps" => options.steps = number()? as u32,
             "--checkpoint-every" => options.checkpoint_every = number()? as u32,
+            "--resize" => {
+                let wrong = || format!("--resize {value}: a step and a number of elements, such as 20:4; {USAGE}");
+                let (step, elements) = value.split_once(':').ok_or_else(wrong)?;
+                let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+                options.resizes.push((number(step)?, number(elements)?));
+            }
             "--skew" => options.skew = number()? as u32,
             "--move-every" => options.move_every = number()? as u32,
             "--placement" => placement = value,

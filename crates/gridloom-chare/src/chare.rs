@@ -10,6 +10,7 @@ use super::id::{ArrayId, ChareId, Index, Pe, Priority};
 use super::payload::Payload;
 use super::placement::Elements;
 use super::proxy::{Callback, Proxy, Target};
+use super::record::Control;
 use super::value::Value;
 
 /// A message-driven object. Its entry methods are the variants of its message type.
@@ -85,6 +86,13 @@ impl<C> Context<'_, C> {
     /// again from what was saved gets the same callback. Where the element's owner keeps no checkpoints, nothing is saved.
     pub fn checkpoint(&mut self, callback: impl Into<Callback>) {
         self.core.await_quiet(callback.into().after_save());
+    }
+
+    /// From the next checkpoint on, the program goes on with so many elements ([`Context::checkpoint`]). Its callback comes among these, and all
+    /// chares are where the placements put them on so many. The last number counts. All arrays must be migratable, and the program's
+    /// owner must allow it.
+    pub fn resize(&mut self, elements: u32) {
+        self.core.tell(Pe(0), Control::Resize(elements));
     }
 
     /// Ends the program on all elements, with a value that each of them gets. Messages that wait are dropped.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::proxy::Callback;
 use super::reduction::Partial;
+use super::resizing::Resizing;
 
 /// What an element saves of one array.
 #[derive(Serialize, Deserialize)]
@@ -54,17 +55,18 @@ pub(crate) struct Checkpoints {
     awaited: u32,
     /// All have saved that one.
     pub(crate) complete: Option<u64>,
+    pub(crate) resizing: Resizing,
 }
 
 impl Checkpoints {
-    /// All is quiet, and perhaps chares want to save. The number of the checkpoint, if there is to be one.
-    pub(crate) fn begin(&mut self, saves: bool, callbacks: Vec<Callback>, elements: u32) -> Option<u64> {
+    /// All is quiet, and perhaps chares want to save. The number of the checkpoint, if there is to be one: `is_due` says that there is.
+    pub(crate) fn begin(&mut self, saves: bool, callbacks: Vec<Callback>, elements: u32, is_due: bool) -> Option<u64> {
         self.callbacks = callbacks;
         if !saves {
             return None;
         }
         self.wanted += 1;
-        if self.every == 0 || !self.wanted.is_multiple_of(self.every) {
+        if !is_due && (self.every == 0 || !self.wanted.is_multiple_of(self.every)) {
             return None;
         }
         self.awaited = elements;

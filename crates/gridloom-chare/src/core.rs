@@ -338,8 +338,13 @@ impl Core {
             Control::Measured { from, measured } => self.on_measured(from, measured),
             Control::Order(orders) => self.on_orders(orders),
             Control::Obeyed => self.on_obeyed(),
-            Control::Save(number) => self.checkpoints.asked = Some(number),
+            Control::Save { number, elements } => {
+                self.checkpoints.asked = Some(number);
+                self.checkpoints.resizing.saves_for = elements;
+            }
             Control::Saved(number) => self.checkpoints.saved(number),
+            Control::Resize(elements) => self.want(elements),
+            Control::Renew(elements) => self.renew(elements),
             Control::Probe { wave } => self.quiescence.asked(wave),
             Control::Report { report, .. } => match self.quiescence.reported(report, self.elements.count()) {
                 Verdict::Wait => {}
@@ -428,7 +433,7 @@ impl Core {
 /// Whether a record may give its receiver something to do that the program sees.
 pub(crate) fn is_counted(control: &Control) -> bool {
     match control {
-        Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) => true,
+        Control::Partial { .. } | Control::Outcome { .. } | Control::AwaitQuiet(_) | Control::Resize(_) => true,
         Control::Moved { .. }
         | Control::Credit { .. }
         | Control::Bound { .. }
@@ -437,8 +442,9 @@ pub(crate) fn is_counted(control: &Control) -> bool {
         | Control::Measured { .. }
         | Control::Order(_)
         | Control::Obeyed
-        | Control::Save(_)
+        | Control::Save { .. }
         | Control::Saved(_)
+        | Control::Renew(_)
         | Control::Probe { .. }
         | Control::Report { .. }
         | Control::End(_)

@@ -36,6 +36,8 @@ pub enum Step {
     Idle,
     /// The program has ended.
     Ended,
+    /// The element has ended, and the program goes on with another number of them.
+    Renewed,
 }
 
 /// One of the elements of a program. All of them make the same arrays, in the same order.
@@ -186,6 +188,9 @@ impl Element {
                     return Ok(Step::Ran(array));
                 }
                 continue;
+            }
+            if self.is_renewed() {
+                return Ok(Step::Renewed);
             }
             if self.core.ready.parking.held() > 0 {
                 return Ok(Step::Idle);

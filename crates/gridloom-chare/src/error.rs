@@ -33,6 +33,8 @@ pub enum ChareError {
     Save { array: String, index: Index, why: String },
     #[error("array {array} cannot be what was saved: {why}")]
     Restore { array: String, why: String },
+    #[error("the program cannot go on with {elements} elements: {why}")]
+    Resize { elements: u32, why: String },
     #[error("element {} has more than {limit} messages that wait: let chares wait for what they need, or send less at a time", .element.0)]
     TooMany { element: Pe, limit: usize },
     #[error(

@@ -41,6 +41,7 @@
 //! | `meter`, `decision`, `balancing` | what chares do, measured; whether moving them pays; how it comes about |
 //! | `transit`, `migration` | chares on the move, and messages that seek them |
 //! | `checkpoint`, `saving` | what all chares are when all is quiet, to begin again from |
+//! | `resizing` | checkpoints from which the program goes on with another number of elements |
 //! | `buddies` | checkpoints in the memory of elements, and how they agree on one after a loss |
 //! | `account` | what steps tell the element's owner: work, entry methods by name |
 //! | `waits`, `awaits` | what methods that wait have, by chare; these methods, as futures |
@@ -79,6 +80,7 @@ mod ready;
 mod receive;
 mod record;
 mod reduction;
+mod resizing;
 mod roster;
 mod saving;
 mod shape;
@@ -98,5 +100,6 @@ pub use packing::{Migrate, Packing};
 pub use payload::{Codec, Payload};
 pub use placement::{Elements, Placement};
 pub use proxy::{Callback, Proxy, Target};
+pub use resizing::Resize;
 pub use shape::Shape;
 pub use value::Value;

@@ -98,9 +98,16 @@ pub(crate) enum Control {
     Order(Vec<Order>),
     /// Those that could leave at once have left.
     Obeyed,
-    /// From the first element, when all is quiet: save all chares under that number.
-    Save(u64),
+    /// From the first element, when all is quiet: save all chares under that number, to go on with so many elements if some are given.
+    Save {
+        number: u64,
+        elements: Option<u32>,
+    },
     Saved(u64),
+    /// To the first element: the program is to go on with so many elements from the next checkpoint on.
+    Resize(u32),
+    /// All have saved for that: the receiver ends.
+    Renew(u32),
     /// Messages of so many bytes from the receiver have run.
     Credit {
         from: Pe,

@@ -17,9 +17,11 @@ impl Core {
         if saves && self.may_be_moving() {
             return callbacks.into_iter().for_each(|callback| self.await_quiet(callback));
         }
-        let number = self.checkpoints.begin(saves, callbacks, self.elements.count());
+        let elements = if saves { self.next_elements() } else { None };
+        let number = self.checkpoints.begin(saves, callbacks, self.elements.count(), elements.is_some());
+        let save = |number| Control::Save { number, elements };
         match number {
-            Some(number) => self.elements.clone().all().for_each(|element| self.tell(element, Control::Save(number))),
+            Some(number) => self.elements.clone().all().for_each(|element| self.tell(element, save(number))),
             None => self.call_all_back(),
         }
     }

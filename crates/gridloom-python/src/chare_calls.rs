@@ -52,6 +52,11 @@ pub(crate) fn chare_checkpoint(callback: Option<&Bound<'_, RawEntry>>) -> PyResu
 }
 
 #[pyfunction]
+pub(crate) fn chare_resize(elements: u32) {
+    ask(Action::Resize(elements));
+}
+
+#[pyfunction]
 pub(crate) fn chare_exit(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     ask(Action::Exit(Value::Bytes(pickled(py, value)?.as_bytes().to_vec())));
     Ok(())

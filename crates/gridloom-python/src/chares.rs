@@ -130,9 +130,9 @@ fn placement_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Placement>
 }
 
 /// Runs a program, which is called with a `RawJob` on each element; the value with which it ended, whether this is the first
-/// element, and how many chares its load balancer moved.
+/// element, how many chares its load balancer moved, and whether the program goes on without this element.
 #[pyfunction]
-pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(Bound<'py, PyAny>, bool, u64)> {
+pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(Bound<'py, PyAny>, bool, u64, bool)> {
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
     let kept = raised.clone();
     let make = move |job: &mut Job<'_>| {
@@ -155,8 +155,8 @@ pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(
     if let (Err(_), Some(error)) = (&outcome, lock(&raised).take()) {
         return Err(error);
     }
-    let Ended { value, is_first, moved } = outcome.or_raise(py)?;
-    Ok((to_python(py, value)?, is_first, moved))
+    let Ended { value, is_first, moved, has_left } = outcome.or_raise(py)?;
+    Ok((to_python(py, value)?, is_first, moved, has_left))
 }
 
 /// Keeps the thread's state in the interpreter from one entry method to the next, for what lives there, such as stacks.

@@ -69,7 +69,8 @@ mod _gridloom {
     use crate::chare::{RawEntry, RawTarget, chare_entry, chare_target};
     #[pymodule_export]
     use crate::chare_calls::{
-        chare_checkpoint, chare_compute, chare_contribute, chare_exit, chare_migrate, chare_now, chare_when_quiet,
+        chare_checkpoint, chare_compute, chare_contribute, chare_exit, chare_migrate, chare_now, chare_resize,
+        chare_when_quiet,
     };
     #[pymodule_export]
     use crate::chares::{RawJob, run_chares};

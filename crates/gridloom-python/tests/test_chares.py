@@ -392,8 +392,9 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
 
     waiting = []
 
-    def program(_):
+    def program(job):
         chare = Waits()
+        chare.element = job.element
         _awaits.begin(chare, chare.go())
         waiting.append(len(_awaits._waiting))
 
@@ -401,11 +402,11 @@ def test_what_waited_when_another_element_was_lost_is_forgotten(monkeypatch):
         # Two simulated elements; then one again, as after a loss.
         for element in (0, 1, 0):
             make(SimpleNamespace(element=element))
-        return None, True, 0
+        return None, True, 0, False
 
     monkeypatch.setattr(chares._gridloom, "run_chares", makes_again)
     chares.run(program)
-    assert waiting == [1, 2, 1]
+    assert waiting == [1, 2, 2], "that of the other element waits on"
 
 
 ENTRIES = """

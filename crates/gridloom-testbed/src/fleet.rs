@@ -12,8 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -83,20 +85,65 @@ pub fn run_within(
     command: impl FnMut(&Launch) -> Result<Command, Error>,
     other_ended: impl FnMut(Pid, WaitStatus),
 ) -> Result<u8, Error> {
-    run_again(deployed, limits, command, other_ended, |_, _| Ok(false))
+    run_changing(deployed, limits, command, other_ended, &mut Unchanged)
 }
 
-/// As [`run_within`]. `again` is told of each process that has ended by itself, and how: by a status, or by a signal. If it says so, the process
-/// is started again, and its end counts for nothing.
+/// What a run decides while it goes on.
+pub trait Changes {
+    /// A process has ended by itself: what comes of it.
+    ///
+    /// # Errors
+    /// If that cannot be said.
+    fn ended(&mut self, launch: &Launch, end: End) -> Result<Then, Error>;
+
+    /// Further processes, asked for whenever something has happened. Each starts once no other of its label runs.
+    ///
+    /// # Errors
+    /// If that cannot be said.
+    fn more(&mut self) -> Result<Vec<Deployed>, Error>;
+
+    /// Is to be read once there may be more.
+    fn bell(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// What comes of the end of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// The run ends with its status, if it is the first that is not 0.
+    Counts,
+    /// Another one takes its place, and its end counts for nothing.
+    StartsAgain,
+    /// It is not needed any more, so its end counts for nothing.
+    IsDone,
+}
+
+/// The processes stay those that they are.
+struct Unchanged;
+
+impl Changes for Unchanged {
+    fn ended(&mut self, _: &Launch, _: End) -> Result<Then, Error> {
+        Ok(Then::Counts)
+    }
+
+    fn more(&mut self) -> Result<Vec<Deployed>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// As [`run_within`], with what `changes` decides.
 ///
 /// # Errors
-/// As [`run`], and that of `again`.
-pub fn run_again(
+/// As [`run`], and those of `changes`.
+pub fn run_changing(
     deployed: &[Deployed],
     limits: &Limits,
     mut command: impl FnMut(&Launch) -> Result<Command, Error>,
     mut other_ended: impl FnMut(Pid, WaitStatus),
-    mut again: impl FnMut(&Launch, End) -> Result<bool, Error>,
+    changes: &mut dyn Changes,
 ) -> Result<u8, Error> {
     let failed = || Error::system("waiting for processes");
     let signals = Signals::new(&[SIGCHLD]).map_err(failed())?;
@@ -114,10 +161,14 @@ pub fn run_again(
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => match fleet.running.remove(&pid.as_raw_pid()) {
                     Some(running) => {
-                        let end = End::of(status);
-                        match !running.was_killed && again(&running.deployed.launch, end)? {
-                            true => fleet.starts_again(&running, status),
-                            false => fleet.ended(&running, status),
+                        let then = match running.was_killed {
+                            true => Then::Counts,
+                            false => changes.ended(&running.deployed.launch, End::of(status))?,
+                        };
+                        match then {
+                            Then::Counts => fleet.ended(&running, status),
+                            Then::StartsAgain => fleet.starts_again(&running, status),
+                            Then::IsDone => fleet.tells_end(&running, status),
                         }
                     }
                     None => other_ended(pid, status),
@@ -127,10 +178,16 @@ pub fn run_again(
                 Err(error) => return Err(failed()(error.into())),
             }
         }
+        let more = changes.more()?;
+        fleet.add(more);
         if fleet.running.is_empty() && fleet.waiting.is_empty() {
             return Ok(fleet.finish());
         }
-        signals.wait(fleet.next_due()).map_err(failed())?;
+        match changes.bell() {
+            Some(bell) => signals.wait_for(bell, fleet.next_due()).map(drop),
+            None => signals.wait(fleet.next_due()),
+        }
+        .map_err(failed())?;
     }
 }
 
@@ -148,8 +205,8 @@ impl End {
     }
 }
 
-struct Running<'a> {
-    deployed: &'a Deployed,
+struct Running {
+    deployed: Rc<Deployed>,
     was_killed: bool,
 }
 
@@ -158,15 +215,17 @@ struct Fleet<'a> {
     began: Instant,
     has_started: bool,
     /// The first process and its start, while the others wait for its check.
-    first: Option<(&'a Deployed, Instant)>,
+    first: Option<(Rc<Deployed>, Instant)>,
     /// Time of SIGTERM for all processes, after a failure.
     failed_at: Option<Instant>,
     /// Time of SIGKILL for processes that had SIGTERM.
     kill_at: Option<Instant>,
     /// Processes that have not started, the next at the end.
-    waiting: Vec<&'a Deployed>,
+    waiting: Vec<Rc<Deployed>>,
+    /// Processes that start once no other of their label runs.
+    held: Vec<Rc<Deployed>>,
     /// Running processes by process identifier.
-    running: BTreeMap<i32, Running<'a>>,
+    running: BTreeMap<i32, Running>,
     status: u8,
     was_signalled: bool,
     /// A copy in each thread that copies output; it is disconnected when all are done.
@@ -175,14 +234,14 @@ struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    fn new(deployed: &'a [Deployed], limits: &'a Limits) -> Fleet<'a> {
+    fn new(deployed: &[Deployed], limits: &'a Limits) -> Fleet<'a> {
         let lives = |one: &&Deployed| one.kill_s.is_none_or(|kill_s| kill_s > one.start_s);
-        let mut waiting: Vec<&Deployed> = deployed.iter().filter(lives).collect();
+        let mut waiting: Vec<Rc<Deployed>> = deployed.iter().filter(lives).cloned().map(Rc::new).collect();
         // Processes with one start time start in the order of the file.
         waiting.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
         waiting.reverse();
         let (copying, copied) = channel();
-        let (status, was_signalled, running) = (0, false, BTreeMap::new());
+        let (status, was_signalled, running, held) = (0, false, BTreeMap::new(), Vec::new());
         let (began, first, failed_at, kill_at) = (Instant::now(), None, None, None);
         let has_started = false;
         Fleet {
@@ -193,6 +252,7 @@ impl<'a> Fleet<'a> {
             failed_at,
             kill_at,
             waiting,
+            held,
             running,
             status,
             was_signalled,
@@ -217,7 +277,7 @@ impl<'a> Fleet<'a> {
 
     /// Starts the clock when the first process has checked the deployment, or takes too long.
     fn let_others_start(&mut self) {
-        if let Some((first, since)) = self.first
+        if let Some((first, since)) = self.first.clone()
             && (first.asked.exists() || since.elapsed() >= FIRST_CHECK_TIMEOUT)
         {
             if !first.asked.exists() {
@@ -280,13 +340,13 @@ impl<'a> Fleet<'a> {
     }
 
     fn kill(&mut self, is_it: impl Fn(&Deployed) -> bool) {
-        self.signal(Signal::KILL, |running| !running.was_killed && is_it(running.deployed));
+        self.signal(Signal::KILL, |running| !running.was_killed && is_it(&running.deployed));
         for running in self.running.values_mut() {
-            running.was_killed |= is_it(running.deployed);
+            running.was_killed |= is_it(&running.deployed);
         }
     }
 
-    fn signal(&self, signal: Signal, is_it: impl Fn(&Running<'_>) -> bool) {
+    fn signal(&self, signal: Signal, is_it: impl Fn(&Running) -> bool) {
         for (pid, _) in self.running.iter().filter(|(_, running)| is_it(running)) {
             // Only this loop waits for the process: even if it has ended, no other process has its number.
             let pid = Pid::from_raw(*pid).expect("it was a child's");
@@ -294,7 +354,19 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    fn start_due(&mut self) -> Option<&'a Deployed> {
+    /// These start as soon as none of their label runs, unless the run ends.
+    fn add(&mut self, more: Vec<Deployed>) {
+        self.held.extend(more.into_iter().map(Rc::new));
+        if self.was_signalled {
+            self.held.clear();
+        }
+        let runs =
+            |one: &Rc<Deployed>| self.running.values().any(|other| other.deployed.launch.label == one.launch.label);
+        let ready: Vec<Rc<Deployed>> = self.held.extract_if(.., |one| !runs(one)).collect();
+        self.waiting.extend(ready);
+    }
+
+    fn start_due(&mut self) -> Option<Rc<Deployed>> {
         if self.first.is_some() {
             return None;
         }
@@ -302,14 +374,14 @@ impl<'a> Fleet<'a> {
         if is_due { self.waiting.pop() } else { None }
     }
 
-    fn start(&mut self, deployed: &'a Deployed, mut command: Command) -> Result<(), Error> {
+    fn start(&mut self, deployed: Rc<Deployed>, mut command: Command) -> Result<(), Error> {
         if let Some((name, value)) = &self.limits.first {
             if self.has_started {
                 // This process may be of another deployment.
                 command.env_remove(name);
             } else {
                 command.env(name, value);
-                self.first = Some((deployed, Instant::now()));
+                self.first = Some((deployed.clone(), Instant::now()));
             }
         }
         self.has_started = true;
@@ -333,20 +405,24 @@ impl<'a> Fleet<'a> {
         });
     }
 
-    fn starts_again(&mut self, running: &Running<'a>, status: WaitStatus) {
-        let label = &running.deployed.launch.label;
-        self.limits.telling.ended(label, ExitStatus::from_raw(status.as_raw()), false);
-        self.waiting.push(running.deployed);
+    fn starts_again(&mut self, running: &Running, status: WaitStatus) {
+        self.tells_end(running, status);
+        self.waiting.push(running.deployed.clone());
     }
 
-    fn ended(&mut self, running: &Running<'_>, status: WaitStatus) {
+    fn tells_end(&self, running: &Running, status: WaitStatus) {
+        let label = &running.deployed.launch.label;
+        self.limits.telling.ended(label, ExitStatus::from_raw(status.as_raw()), running.was_killed);
+    }
+
+    fn ended(&mut self, running: &Running, status: WaitStatus) {
         // It may have made its file and ended since the last look.
-        if self.first.is_some_and(|(first, _)| first.asked.exists()) {
+        if self.first.as_ref().is_some_and(|(first, _)| first.asked.exists()) {
             self.let_others_start();
         }
-        let was_first = self.first.take_if(|(first, _)| std::ptr::eq(*first, running.deployed)).is_some();
+        let was_first = self.first.take_if(|(first, _)| Rc::ptr_eq(first, &running.deployed)).is_some();
         let (label, telling) = (&running.deployed.launch.label, self.limits.telling);
-        telling.ended(label, ExitStatus::from_raw(status.as_raw()), running.was_killed);
+        self.tells_end(running, status);
         if running.was_killed {
             return;
         }
@@ -387,7 +463,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let looks = self.first.map(|_| Instant::now() + FIRST_LOOK);
+        let looks = self.first.as_ref().map(|_| Instant::now() + FIRST_LOOK);
         if looks.is_some() {
             return looks;
         }

@@ -155,7 +155,7 @@ fn alone(make: impl FnOnce(&mut Element)) -> Result<Value, ChareError> {
         match element.step()? {
             Step::Ran(_) => {}
             Step::Idle => return Err(element.stalled()),
-            Step::Ended => return Ok(element.end().cloned().unwrap()),
+            Step::Ended | Step::Renewed => return Ok(element.end().cloned().unwrap()),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Checkpoints in memory: an element is lost at a random moment, all others go back to the same checkpoint, and the program ends as one
-//! without a loss.
+//! without a loss. Meanwhile it may be asked to go on with another number of elements.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use gridloom_base::SplitMix64;
 use gridloom_chare::{Agreed, Buddies, ChareError, Element, Elements, Note, Pe, Step, Value};
 
-use super::checkpoints::{make_walkers, walkers_end_with};
+use super::checkpoints::{Sizes, make_walkers, walkers_end_with};
+use super::resizes::Asked;
 
 enum Carried {
     Letter(Vec<u8>),
@@ -28,6 +31,15 @@ struct World {
     early: Vec<(Pe, Pe, Vec<u8>)>,
     begun: bool,
     went_back: u32,
+    /// With how many elements the program is asked to go on.
+    asked: Rc<Cell<Option<u32>>>,
+    /// What elements saved for another number of them.
+    parts: Vec<Vec<u8>>,
+    /// All have saved that; others start when that is known.
+    request: Option<u32>,
+    /// What the program goes on from, without a later checkpoint.
+    origin: Option<Vec<Vec<u8>>>,
+    resized: u32,
 }
 
 impl World {
@@ -44,6 +56,11 @@ impl World {
             early: Vec::new(),
             begun: false,
             went_back: 0,
+            asked: Rc::default(),
+            parts: vec![Vec::new(); count as usize],
+            request: None,
+            origin: None,
+            resized: 0,
         };
         world.running = world.elements.clone().all().map(|me| Some(world.make(me, None))).collect();
         world
@@ -51,10 +68,11 @@ impl World {
 
     fn make(&self, me: Pe, from: Option<u64>) -> Element {
         let mut element = Element::new(me, self.elements.clone());
-        if from.is_some() {
+        if from.is_some() || self.origin.is_some() {
             element.expect_restart();
         }
-        make_walkers(&mut element, self.seed);
+        make_walkers(&mut element, self.seed, Sizes::default());
+        element.let_resize(Box::new(Asked(self.asked.clone())));
         element.keep_checkpoints(1, from.map_or(0, |number| number + 1));
         element
     }
@@ -65,18 +83,34 @@ impl World {
 
     /// The element's process is gone, and another one is there. The connections of all are made again.
     fn lose(&mut self, lost: &[usize]) {
-        (self.on_their_way, self.early) = Default::default();
         for lost in lost {
             self.buddies[*lost] = Buddies::new(Pe(*lost as u32), &hosts(self.elements.count()));
             if self.begun {
                 self.buddies[*lost].has_begun();
             }
         }
+        self.connect();
+    }
+
+    /// All elements begin again over new connections.
+    fn connect(&mut self) {
+        (self.on_their_way, self.early, self.request) = Default::default();
         self.running.iter_mut().chain(&mut self.restoring).for_each(|element| *element = None);
         for at in 0..self.buddies.len() {
             let notes = self.buddies[at].meet();
             self.send(at, notes);
         }
+    }
+
+    /// The program goes on with so many elements.
+    fn resize(&mut self, count: u32) {
+        self.elements = Arc::new(Elements::alike(count));
+        self.origin = Some(std::mem::replace(&mut self.parts, vec![Vec::new(); count as usize]));
+        self.buddies = self.elements.all().map(|me| Buddies::new(me, &hosts(count))).collect();
+        (self.running, self.restoring) = [(); 2].map(|()| (0..count).map(|_| None).collect()).into();
+        (self.begun, self.resized) = (false, self.resized + 1);
+        self.asked.take();
+        self.connect();
     }
 
     fn send(&mut self, from: usize, notes: Vec<(Pe, Note)>) {
@@ -104,9 +138,17 @@ impl World {
         if self.restoring[at].is_none() {
             let Some(agreed) = self.buddies[at].agreed()? else { return Ok(()) };
             let from = if let Agreed::Checkpoint(number) = agreed { Some(number) } else { None };
-            let element = self.make(Pe(at as u32), from);
+            let mut element = self.make(Pe(at as u32), from);
             match from {
-                None => self.running[at] = Some(element),
+                None => {
+                    if let Some(origin) = &self.origin {
+                        element.restore(origin)?;
+                        if at == 0 {
+                            element.go_on();
+                        }
+                    }
+                    self.running[at] = Some(element);
+                }
                 Some(number) => {
                     let shares = element.shares(self.buddies[at].part(number))?;
                     let notes = self.buddies[at].share(shares);
@@ -140,12 +182,22 @@ impl World {
         let (element, buddies) = (self.running[at].as_mut().expect("it runs"), &mut self.buddies[at]);
         let mut notes = Vec::new();
         if let Some((number, part)) = element.take_saved()? {
-            notes.push(buddies.save(number, part));
+            match element.saves_for() {
+                Some(_) => {
+                    self.parts[at] = part;
+                    element.saved(number);
+                }
+                None => notes.push(buddies.save(number, part)),
+            }
         }
         if let Some(number) = buddies.take_kept() {
             element.saved(number);
         }
-        if let Some(number) = element.take_complete() {
+        let complete = element.take_complete();
+        if let (Some(_), Some(elements)) = (complete, element.saves_for()) {
+            self.request = Some(elements);
+            element.renew();
+        } else if let Some(number) = complete {
             notes.extend(buddies.complete(number));
             self.begun = true;
             element.go_on();
@@ -154,10 +206,22 @@ impl World {
         Ok(())
     }
 
-    /// Runs until all have ended, losing `together` neighbours so many times at random moments. The value.
-    fn run(&mut self, mut losses: u32, together: usize) -> Result<Value, ChareError> {
-        let count = self.running.len();
+    /// Runs until all have ended, losing `together` neighbours so many times at random moments. It is asked as often to go on with another
+    /// number of elements as `resizes` says. The value.
+    fn run(&mut self, mut losses: u32, together: usize, mut resizes: u32) -> Result<Value, ChareError> {
         for _ in 0..1_000_000 {
+            let count = self.running.len();
+            if resizes > 0 && self.below(100) == 0 {
+                resizes -= 1;
+                let number = 2 + self.below(4) as u32;
+                self.asked.set(Some(number));
+            }
+            if let Some(elements) = self.request
+                && self.below(30) == 0
+            {
+                self.resize(elements);
+                continue;
+            }
             if losses > 0 && self.below(400) == 0 {
                 losses -= 1;
                 let first = self.below(count);
@@ -197,25 +261,27 @@ fn hosts(count: u32) -> Vec<u32> {
 fn an_element_that_is_lost_at_any_moment_loses_nothing() {
     let expected = walkers_end_with();
     let seeds = std::env::var("GRIDLOOM_SEEDS").map_or(1000, |seeds| seeds.parse().unwrap());
-    let mut went_back = 0;
+    let (mut went_back, mut resized) = (0, 0);
     for seed in 0..seeds {
         let mut world = World::new(2 + seed as u32 % 4, seed);
         // A second loss may come while elements go back. If it takes the buddy, before the copy is there again, that is told.
-        match world.run(1 + seed as u32 % 3, 1) {
+        match world.run(1 + seed as u32 % 3, 1, seed as u32 % 4) {
             Ok(value) => assert_eq!(value, expected, "seed {seed}"),
             Err(ChareError::PartsLost { .. }) if seed % 3 > 0 => {}
             Err(why) => panic!("seed {seed}: {why}"),
         }
         went_back += world.went_back;
+        resized += world.resized;
     }
     assert!(went_back as u64 > seeds / 2, "{went_back} times a checkpoint was there in {seeds} runs");
+    assert!(u64::from(resized) > seeds / 2, "{resized} times the number of elements changed in {seeds} runs");
 }
 
 #[test]
 fn buddies_that_are_lost_together_are_told() {
     let (expected, mut told) = (walkers_end_with(), 0);
     for seed in 0..200 {
-        match World::new(3, seed).run(1, 2) {
+        match World::new(3, seed).run(1, 2, 0) {
             // Before the first checkpoint nothing is lost with them.
             Ok(value) => assert_eq!(value, expected, "seed {seed}"),
             Err(why) => {

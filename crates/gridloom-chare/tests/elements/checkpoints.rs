@@ -30,7 +30,11 @@ const COUNTED: u32 = 2;
 struct Walker {
     stage: u64,
     sum: u64,
+    sizes: Sizes,
 }
+
+/// By stage: with how many elements the program is to go on after it; as many as before if 0.
+pub type Sizes = [u32; STAGES as usize];
 
 impl Migrate for Walker {
     type State = (u64, u64);
@@ -86,13 +90,17 @@ impl Walker {
         if own == 0 {
             cx.when_quiet(Callback::to(cx.this()).tagged(QUIET));
         }
+        let size = self.sizes[self.stage as usize];
+        if size > 0 && own == self.stage {
+            cx.resize(size);
+        }
         self.stage += 1;
     }
 }
 
 /// Makes the program's array, and sends its first messages.
-pub fn make_walkers(element: &mut Element, seed: u64) {
-    let walker = |(stage, sum)| Walker { stage, sum };
+pub fn make_walkers(element: &mut Element, seed: u64, sizes: Sizes) {
+    let walker = move |(stage, sum)| Walker { stage, sum, sizes };
     let packing = Packing::of_state(move |_, state| walker(state));
     let placement = &[Placement::Blocks, Placement::RoundRobin][seed as usize % 2];
     let walkers: Proxy<Walker> =
@@ -112,7 +120,7 @@ fn network(count: u32, seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
         if saved.is_some() {
             element.expect_restart();
         }
-        make_walkers(element, seed);
+        make_walkers(element, seed, Sizes::default());
         element.set_balancer(&BALANCERS[seed as usize % BALANCERS.len()]);
         element.keep_checkpoints(1, 0);
         if let Some(saved) = saved {
@@ -149,8 +157,8 @@ fn what_was_not_saved_by_these_arrays_is_refused() {
     let mut other = Element::new(Pe(0), Arc::new(Elements::alike(1)));
     let refused = |element: &mut Element, saved: &[Vec<u8>]| element.restore(saved).unwrap_err().to_string();
     assert!(refused(&mut other, &lost.saved).contains("1 arrays were saved, and there are 0"));
-    let packing = Packing::of_state(|_, (stage, sum)| Walker { stage, sum });
-    let walker = |_| Walker { stage: 0, sum: 0 };
+    let packing = Packing::of_state(|_, (stage, sum)| Walker { stage, sum, sizes: Sizes::default() });
+    let walker = |_| Walker { stage: 0, sum: 0, sizes: Sizes::default() };
     other.migratable_array("walkers", SIZE.into(), &Placement::Blocks, walker, packing).unwrap();
     assert!(refused(&mut other, &lost.saved[1..]).contains(" of 20 chares of this element were saved"));
     assert!(refused(&mut other, &[vec![1, 2, 3]]).contains("cannot be what was saved"));
@@ -159,7 +167,7 @@ fn what_was_not_saved_by_these_arrays_is_refused() {
 #[test]
 fn an_array_that_is_not_migratable_cannot_be_saved() {
     let mut element = Element::new(Pe(0), Arc::new(Elements::alike(1)));
-    let walker = |_| Walker { stage: 0, sum: 0 };
+    let walker = |_| Walker { stage: 0, sum: 0, sizes: Sizes::default() };
     let walkers = element.array("walkers", 3.into(), &Placement::Blocks, walker).unwrap();
     element.keep_checkpoints(1, 0);
     element.start(|cx| cx.checkpoint(Callback::to(walkers.at(0))));

@@ -6,5 +6,6 @@ mod buddies;
 mod checkpoints;
 mod network;
 mod one_element;
+mod resizes;
 mod seeds;
 mod waits;

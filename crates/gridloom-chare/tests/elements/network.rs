@@ -31,6 +31,8 @@ pub struct Network {
     pub saved: Vec<Vec<u8>>,
     /// All elements are lost after that checkpoint.
     pub lose_after: Option<u64>,
+    /// All elements have ended, and the program goes on with so many.
+    pub renewed: Option<u32>,
     /// More than this must never wait at an element.
     pub mailbox_bytes_max: Option<u64>,
 }
@@ -56,6 +58,7 @@ impl Network {
             tick_ns: 1_000_000,
             saved,
             lose_after: None,
+            renewed: None,
             mailbox_bytes_max: None,
         }
     }
@@ -64,7 +67,7 @@ impl Network {
         self.random.below(bound as u64) as usize
     }
 
-    /// Runs until all elements have ended: the value with which they did.
+    /// Runs until all elements have ended: the value with which they did, or nothing if the program goes on with other ones.
     pub fn run(&mut self) -> Result<Value, ChareError> {
         let mut idle = 0;
         while !self.ended.iter().all(|ended| *ended) {
@@ -89,7 +92,7 @@ impl Network {
             self.elements[at].settle(0.5);
             self.clock.set(self.clock.get() + self.tick_ns);
             self.elements[0].balance();
-            self.ended[at] |= step == Step::Ended;
+            self.ended[at] |= matches!(step, Step::Ended | Step::Renewed);
             if let Some((number, bytes)) = self.elements[at].take_saved()? {
                 self.saved[at] = bytes;
                 self.elements[at].saved(number);
@@ -98,9 +101,15 @@ impl Network {
                 if self.lose_after == Some(number) {
                     return Ok(Value::Nothing);
                 }
-                self.elements[at].go_on();
+                match self.elements[at].saves_for() {
+                    Some(elements) => {
+                        self.renewed = Some(elements);
+                        self.elements[at].renew();
+                    }
+                    None => self.elements[at].go_on(),
+                }
             }
-            let is_idle = matches!(step, Step::Idle | Step::Ended) && self.on_their_way.is_empty();
+            let is_idle = matches!(step, Step::Idle | Step::Ended | Step::Renewed) && self.on_their_way.is_empty();
             // Letters wait for others at times.
             if step != Step::Idle && self.below(2) == 0 {
                 continue;

@@ -58,7 +58,7 @@ fn run(element: &mut Element) -> Result<Value, ChareError> {
         match element.step()? {
             Step::Ran(_) => {}
             Step::Idle => panic!("nothing waits and nothing has ended"),
-            Step::Ended => return Ok(element.end().cloned().unwrap()),
+            Step::Ended | Step::Renewed => return Ok(element.end().cloned().unwrap()),
         }
     }
 }

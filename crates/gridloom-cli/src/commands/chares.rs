@@ -5,28 +5,30 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use gridloom::chares::{
-    Balancer, CheckpointFolder, ELEMENT_FUNCTION, Epochs, FilterSpec, InMemory, Keep, Places, Restart,
-};
+use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, FilterSpec, InMemory, Keep, Places, Restart};
 use gridloom::process::PROCESSOR_VARIABLE;
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::say;
 use gridloom_net::process::processors;
 use gridloom_platform::deployment::Process;
 use gridloom_platform::{Host, Platform};
-use gridloom_testbed::fleet::{self, End, Limits};
-use gridloom_testbed::spec::Launch;
+use gridloom_testbed::fleet::{self, Limits};
+use gridloom_testbed::spec::{Deployed, Launch};
 use gridloom_testbed::telling::Telling;
 use serde_json::json;
 
 use super::apart::{Apart, filter};
-use super::deploy::{command_of, deployed, loopback_addresses};
+use super::deploy::{command_of, deployed, loopback_address};
 use super::simulate::seconds;
 use super::{OwnFolder, print_text};
 
 mod advise;
+mod course;
 mod offered;
+mod resize;
 mod timeline_file;
+
+use course::Course;
 
 pub use timeline_file::TimelineFile;
 
@@ -34,6 +36,7 @@ pub use timeline_file::TimelineFile;
 #[derive(clap::Subcommand)]
 pub enum Options {
     Run(Run),
+    Resize(resize::Options),
     Deployment(Deployment),
     Advise(advise::Options),
 }
@@ -126,6 +129,7 @@ pub struct Deployment {
 pub fn run(options: &Options) -> Result<ExitCode> {
     match options {
         Options::Run(run) => start(run),
+        Options::Resize(resize) => resize::run(resize),
         Options::Deployment(deployment) => print_deployment(deployment),
         Options::Advise(advise) => advise::run(advise),
     }
@@ -213,28 +217,31 @@ fn start(options: &Run) -> Result<ExitCode> {
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
     let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
     let mut elements = Elements { number, ppn, sites, until, telling, binds: options.bind, places };
+    let (mut folder, changing) = course::prepared(&elements, is_in_memory)?;
+    elements.places.changing = Some(changing);
     let mut left = options.restarts;
     if is_in_memory {
-        let epochs = OwnFolder::new("epochs")?;
-        elements.places.memory = Some(InMemory { folder: text_of(&epochs.0)?, every: options.every });
-        let mut successors = Successors { epochs: Epochs::new(&epochs.0), epoch: 0, left };
-        let status = run_again("chares", &options.program, &elements, |launch, end| successors.again(launch, end))?;
-        if let Some(timeline) = &timeline {
-            timeline.write(number, successors.epoch as u32 + 1)?;
-        }
-        return Ok(ExitCode::from(status));
+        elements.places.memory = Some(InMemory { every: options.every });
     }
+    let mut counts = Vec::new();
     loop {
-        let status = run_elements("chares", &options.program, &elements)?;
-        if status == 0 || left == 0 || INTERRUPTS.contains(&status) {
-            if let (Some(timeline), Some(records)) = (&timeline, &elements.places.records) {
-                timeline.write(number, records.run + 1)?;
+        let asked = OwnFolder::new("chares")?;
+        let successors = if is_in_memory { left } else { 0 };
+        let mut course = Course::new(folder, &elements, &options.program, &asked, successors)?;
+        let status = run_changing(&options.program, &elements, &asked, &mut course)?;
+        counts.append(&mut course.counts);
+        let number = course.number();
+        folder = course.into_folder();
+        if status == 0 || left == 0 || is_in_memory || INTERRUPTS.contains(&status) {
+            if let Some(timeline) = &timeline {
+                timeline.write(&counts)?;
             }
             return Ok(ExitCode::from(status));
         }
         left -= 1;
+        elements.number = number;
         let places = &mut elements.places;
-        places.records.iter_mut().for_each(|records| records.run += 1);
+        places.records.iter_mut().for_each(|records| records.run = counts.len() as u32);
         if let Some(keep) = &places.checkpoint
             && let Some(number) = CheckpointFolder::new(&keep.folder).last(Some(run))?
         {
@@ -248,32 +255,6 @@ fn start(options: &Run) -> Result<ExitCode> {
 /// Which run this command is, among all that keep checkpoints.
 fn run_number() -> Result<u64> {
     Ok(u64::from_le_bytes(gridloom_net::identity::random()?))
-}
-
-/// Elements in the place of killed ones.
-struct Successors {
-    epochs: Epochs,
-    /// How many elements were lost and got one.
-    epoch: u64,
-    left: u32,
-}
-
-impl Successors {
-    /// An element has ended: whether it is started again. The others are told.
-    fn again(&mut self, launch: &Launch, end: End) -> Result<bool, gridloom_testbed::Error> {
-        let failed = |error: gridloom::Error| gridloom_testbed::Error::Usage(error.to_string());
-        match end {
-            End::Signal(_) if self.left > 0 && !self.epochs.is_over().map_err(failed)? => {
-                (self.epoch, self.left) = (self.epoch + 1, self.left - 1);
-                self.epochs.begin(self.epoch).map_err(failed)?;
-                say!("gridloom: starts {} again, and {} elements more if they are killed", launch.label, self.left);
-                return Ok(true);
-            }
-            // The program has ended, or fails.
-            End::Status(_) | End::Signal(_) => self.epochs.end().map_err(failed)?,
-        }
-        Ok(false)
-    }
 }
 
 /// Exit statuses of a run that was ended from outside: by SIGHUP, SIGINT, SIGTERM.
@@ -301,43 +282,64 @@ pub struct Elements {
 
 /// Runs the program once for each element, from a folder of that name. The exit status.
 pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<u8> {
-    run_again(name, program, elements, |_, _| Ok(false))
+    let folder = OwnFolder::new(name)?;
+    let deployed = checked(program, elements, &folder)?;
+    Ok(fleet::run_within(&deployed, &elements.limits(), |launch| Ok(command_of(launch)), |_, _| {})?)
 }
 
-/// As [`run_elements`]; an element that has ended is started again if `again` says so.
-fn run_again(
-    name: &str,
-    program: &[String],
-    elements: &Elements,
-    again: impl FnMut(&Launch, End) -> Result<bool, gridloom_testbed::Error>,
-) -> Result<u8> {
-    let Elements { number, ppn, sites, until, telling, binds, ref places } = *elements;
+/// As [`run_elements`], while the course of the run says which elements there are.
+fn run_changing(program: &[String], elements: &Elements, folder: &OwnFolder, course: &mut Course<'_>) -> Result<u8> {
+    let deployed = checked(program, elements, folder)?;
+    let command = |launch: &Launch| Ok(command_of(launch));
+    Ok(fleet::run_changing(&deployed, &elements.limits(), command, |_, _| {}, course)?)
+}
+
+impl Elements {
+    fn limits(&self) -> Limits {
+        Limits { until_s: self.until, grace_s: Some(GRACE_S), first: None, tells: true, telling: self.telling }
+    }
+}
+
+/// The processes of a run, if there can be so many.
+fn checked(program: &[String], elements: &Elements, folder: &OwnFolder) -> Result<Vec<Deployed>> {
+    let Elements { number, sites, binds, .. } = *elements;
     ensure!(
         (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
         "{number} elements: from 1 to {PROCESSING_ELEMENTS_MAX} of them"
     );
     ensure!((1..=number).contains(&sites), "--sites {sites}: from 1 to the number of elements, {number}");
-    let processors = if binds { processors()? } else { Vec::new() };
+    let may_use = if binds { processors()?.len() } else { number };
     ensure!(
-        !binds || number <= processors.len(),
-        "--bind: {number} elements, and this command may use {} processors: give -n {} or fewer, or leave --bind out",
-        processors.len(),
-        processors.len()
+        number <= may_use,
+        "--bind: {number} elements, and this command may use {may_use} processors: give -n {may_use} or fewer, or leave --bind out"
     );
-    // Each element has an address of its own, as if it were a host.
-    let hosts = (0..number).map(|element| (element.to_string(), (element * sites / number) as u32)).collect();
-    let processes = processes(&Places { elements: hosts, ..places.clone() });
-    let addresses = loopback_addresses(&processes);
-    let folder = OwnFolder::new(name)?;
-    let mut deployed = deployed(&processes, ppn, program, &addresses, &folder.0, |_| 0);
-    for (process, processors) in deployed.iter_mut().zip(processors[..if binds { number } else { 0 }].chunks(ppn)) {
+    deployed_of(elements, number, program, &folder.0)
+}
+
+/// The processes of so many elements. `folder` is for the files that they make when they have read which one they are.
+fn deployed_of(elements: &Elements, number: usize, program: &[String], folder: &Path) -> Result<Vec<Deployed>> {
+    let Elements { ppn, binds, .. } = *elements;
+    let named =
+        hosts_of(elements, number).into_iter().enumerate().map(|(element, (_, site))| (element.to_string(), site));
+    let places = Places { elements: named.collect(), ..elements.places.clone() };
+    let addresses = (0..number).map(|element| (element.to_string(), loopback_address(element))).collect();
+    let mut deployed = deployed(&processes(&places), ppn, program, &addresses, folder, |_| 0);
+    let processors = if binds { processors()? } else { Vec::new() };
+    for (process, processors) in deployed.iter_mut().zip(processors.chunks(ppn)) {
         let processors: Vec<String> = processors.iter().map(usize::to_string).collect();
         process.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processors.join(",")));
     }
-    let command = |launch: &Launch| Ok(command_of(launch));
-    let limits = Limits { until_s: until, grace_s: Some(GRACE_S), first: None, tells: true, telling };
-    Ok(fleet::run_again(&deployed, &limits, command, |_, _| {}, again)?)
+    Ok(deployed)
 }
+
+/// Where so many elements are: each has an address of its own, as if it were a host.
+fn hosts_of(elements: &Elements, number: usize) -> Vec<(String, u32)> {
+    let site = |element: usize| (element * elements.sites / number) as u32;
+    (0..number).map(|element| (loopback_address(element).to_string(), site(element))).collect()
+}
+
+/// Of the folder of a run, by which another command finds it.
+const FOLDER_NAME: &str = "chares-run";
 
 /// Seconds from the first failure to the end of the other elements, which end by themselves as soon as they notice it.
 const GRACE_S: f64 = 10.0;

@@ -131,10 +131,11 @@ pub fn deployed(
 /// A loopback address for each host: 127.x.y.z, with x and y from this process's number, so that two runs do not meet.
 pub fn loopback_addresses(processes: &[Process]) -> Addresses {
     let hosts: BTreeSet<&str> = processes.iter().map(|process| process.host.as_str()).collect();
-    let pid = std::process::id();
-    let address = |number: usize| {
-        let [high, low] = (number as u16 + 1).to_be_bytes();
-        IpAddr::V4(Ipv4Addr::new(127, 64 + (pid % 128) as u8, high ^ (pid >> 7) as u8, low))
-    };
-    hosts.into_iter().enumerate().map(|(number, host)| (host.to_string(), address(number))).collect()
+    hosts.into_iter().enumerate().map(|(number, host)| (host.to_string(), loopback_address(number))).collect()
+}
+
+/// That of the host of this number.
+pub fn loopback_address(number: usize) -> IpAddr {
+    let (pid, [high, low]) = (std::process::id(), (number as u16 + 1).to_be_bytes());
+    IpAddr::V4(Ipv4Addr::new(127, 64 + (pid % 128) as u8, high ^ (pid >> 7) as u8, low))
 }

@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let run = Elements { number: elements, ppn: 1, sites, until, telling, binds: false, places };
     let status = run_elements("mpirun", &command, &run)?;
     if let Some(timeline) = timeline {
-        timeline.write(elements, 1)?;
+        timeline.write(&[elements as u32])?;
     }
     Ok(ExitCode::from(status))
 }

@@ -18,6 +18,10 @@ const FALL_AFTER: &str = "GRIDLOOM_TEST_FALL_AFTER";
 /// So many rounds.
 pub(crate) const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
 const FALL_IN: i64 = 4;
+/// After which round the program is on how many elements: `3:4,6:1`.
+pub(crate) const RESIZES: &str = "GRIDLOOM_TEST_RESIZES";
+/// In round [`FALL_IN`] the first chare waits until this file is there. It says so by one with the extension `held`.
+pub(crate) const HOLD: &str = "GRIDLOOM_TEST_HOLD";
 
 /// Tags of results.
 const COUNTED: u32 = 0;
@@ -67,6 +71,14 @@ impl Chare for Counter {
         {
             std::fs::write(file, std::process::id().to_string()).unwrap();
         }
+        if let Some(file) = std::env::var_os(HOLD)
+            && (round, index) == (FALL_IN, 0)
+        {
+            std::fs::write(Path::new(&file).with_extension("held"), "").unwrap();
+            while !Path::new(&file).exists() {
+                std::thread::yield_now();
+            }
+        }
         (self.round, self.sum) = (round, 3 * self.sum + round * (index + 1));
         cx.contribute(Contribution::barrier(), Callback::to(cx.array().at(0)).tagged(COUNTED));
     }
@@ -74,7 +86,13 @@ impl Chare for Counter {
     fn outcome(&mut self, tag: u32, _: Value, cx: &mut Context<'_, Counter>) {
         let rounds: i64 = std::env::var(ROUNDS).unwrap().parse().unwrap();
         match tag {
-            COUNTED => cx.checkpoint(Callback::to(cx.this()).tagged(SAVED)),
+            COUNTED => {
+                let resizes = std::env::var(RESIZES).unwrap_or_default();
+                let resizes = resizes.split(',').filter_map(|resize| resize.split_once(':'));
+                let now = resizes.filter(|(round, _)| round.parse() == Ok(self.round));
+                now.for_each(|(_, elements)| cx.resize(elements.parse().unwrap()));
+                cx.checkpoint(Callback::to(cx.this()).tagged(SAVED));
+            }
             _ if self.round == rounds => cx.send(cx.array().all(), Ask::Stop),
             _ => cx.send(cx.array().all(), Ask::Count { round: self.round + 1 }),
         }
@@ -128,7 +146,7 @@ fn fall_after(ended: &Ended, file: &Path) {
     }
 }
 
-fn chares_run(rounds: i64, options: &[&str]) -> Command {
+pub(crate) fn chares_run(rounds: i64, options: &[&str]) -> Command {
     let own = std::env::current_exe().unwrap().display().to_string();
     let words = ["--", &own, "--exact", "--ignored", "--nocapture", "checkpoints::a_program_with_checkpoints"];
     let mut command = gridloom(&[&["chares", "run"], options, &words].concat());

@@ -20,6 +20,7 @@ mod odd_calls;
 mod offered_options;
 mod offered_programs;
 mod readers;
+mod resizes;
 mod secret;
 mod simulated;
 mod striped;

@@ -144,6 +144,10 @@ impl NetProcess {
         if let Some(address) = self.config.addresses.get(host) {
             return Ok(vec![SocketAddr::new(*address, port)]);
         }
+        // Elements that began later than this process are named by their address.
+        if let Ok(address) = host.parse() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
         if !self.config.addresses.is_empty() {
             let some: Vec<&str> = self.config.addresses.keys().take(8).map(String::as_str).collect();
             return Err(ProcessError::NoSuchHost { host: host.into(), known: some.join(", ") });

@@ -39,6 +39,11 @@ class Wait:
         self._is_ready = False
         self._value: Any = None
 
+    @property
+    def element(self) -> int:
+        """Number of the processing element of its chare."""
+        return self._chare.element
+
     def ready(self, value: Any) -> Wait:
         """Give it its value; a coroutine that waits goes on."""
         self._is_ready, self._value = True, value
@@ -102,9 +107,10 @@ def told_waiting() -> str:
     return "; ".join(waiting[:_TOLD_MAX] + more)
 
 
-def forget() -> None:
-    """Drop the coroutines of a program that has ended."""
-    _waiting.clear()
+def forget(element: int | None = None) -> None:
+    """Drop the coroutines of a program that has ended, or of an element that begins again."""
+    for wait in [wait for wait in _waiting if element is None or wait.element == element]:
+        del _waiting[wait]
 
 
 class Box:

@@ -28,7 +28,7 @@ from ._gridloom import RawEntry as Entry
 from ._gridloom import RawTarget as Target
 
 __all__ = [
-    "ByCommunication", "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Reducer", "Target", "checkpoint", "compute", "exit", "now", "run", "when_quiet",
+    "ByCommunication", "Channel", "Chare", "Ended", "Entry", "Future", "Index", "Job", "Mailbox", "Reducer", "Target", "checkpoint", "compute", "exit", "now", "resize", "run", "when_quiet",
 ]  # fmt: skip
 
 #: Where a chare stands in its array: an integer, or 1 to 6 of them.
@@ -84,6 +84,23 @@ def checkpoint(callback: Callback) -> None:
         Called without arguments.
     """
     _gridloom.chare_checkpoint(_entry(callback))
+
+
+def resize(elements: int) -> None:
+    """From the next checkpoint on, go on with so many processing elements: further ones join, or the last ones leave.
+
+    The callback of that `checkpoint` comes among them, and all chares are where their placements put them on so many. The last number counts.
+    With ``gridloom chares run`` on one machine the number can change, also without ``--checkpoint``. In simulation there can be as many as the
+    deployment has.
+
+    Parameters
+    ----------
+    elements : int
+        At least 1. With a number that cannot be the program ends with an error.
+    """
+    if elements < 0:
+        raise UsageError(f"resize({elements}): a number of processing elements, at least 1")
+    _gridloom.chare_resize(elements)
 
 
 def compute(flops: float) -> None:
@@ -384,6 +401,8 @@ def run(program: Callable[[Job], None]) -> Ended:
 
     Raises
     ------
+    SystemExit
+        On an element without which the program goes on (`resize`), so that its process ends.
     ChareError
         If an element is lost, or the program can never end.
     Exception
@@ -392,18 +411,20 @@ def run(program: Callable[[Job], None]) -> Ended:
     called: set[int] = set()
 
     def make(raw: _gridloom.RawJob) -> None:
-        # An element makes its arrays again after another one was lost.
+        # An element makes its arrays again after another one was lost, or among another number of them.
         if raw.element in called:
-            forget()
+            forget(raw.element)
         called.add(raw.element)
         program(Job(raw))
 
     try:
-        value, is_first, moved = _gridloom.run_chares(make)
+        value, is_first, moved, has_left = _gridloom.run_chares(make)
     except ChareError as error:
         if "can never end" in str(error) and (waiting := told_waiting()):
             raise ChareError(f"{error}; here {waiting}") from None
         raise
     finally:
         forget()
+    if has_left:
+        raise SystemExit(0)
     return Ended(value, is_first, moved)

@@ -39,6 +39,10 @@ impl CheckpointFolder {
         CheckpointFolder(path.into())
     }
 
+    pub(super) fn text(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+
     /// Writes what an element of that run saves.
     ///
     /// # Errors

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{Time, say};
 use gridloom_chare::balance::Balancer;
-use gridloom_chare::{ChareError, Element, Step, Value};
+use gridloom_chare::{ChareError, Element, Pe, Step, Value};
 use gridloom_net::jobs::processor_time;
 use gridloom_process::ProcessWorld;
 
+use super::course::Course;
+use super::epochs::Generation;
 use super::kept::{Kept, Origin};
 use super::links::{Early, Links};
 use super::memory::is_loss;
@@ -41,53 +43,95 @@ pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
         match element.step()? {
             Step::Ran(_) => {}
             Step::Idle => return Err(element.stalled().into()),
-            Step::Ended => return Ok(element.end().cloned().unwrap_or_default()),
+            // The only element never becomes several.
+            Step::Ended | Step::Renewed => return Ok(element.end().cloned().unwrap_or_default()),
         }
     }
 }
 
-/// Runs one of several elements: the value with which the program ended, and how many chares the load balancer moved.
+/// How an element ended.
+pub(super) enum Went {
+    /// The program has ended with that value, and the load balancer has moved so many chares.
+    Ended { value: Value, moved: u64 },
+    /// The program goes on without it.
+    Left,
+}
+
+/// Runs one of several elements, as long as it is one of the program's.
 pub(super) fn one_of(
     world: &mut dyn ProcessWorld,
     places: Places,
+    course: &Course,
     program: &Program<'_>,
-) -> Result<(Value, u64), Error> {
-    let mut kept = Kept::of(&places)?;
+) -> Result<Went, Error> {
+    let me = places.me();
+    let mut generation = course.first(&places)?;
+    let mut kept = Kept::of(&places.in_generation(&generation), course, &generation)?;
     if !world.is_simulated() {
-        places.check_connections()?;
+        places.in_generation(&generation).check_connections()?;
     }
-    world.listen(places.port(places.me()))?;
-    let mut early = Early::new();
+    world.listen(places.port(me))?;
+    let (mut early, mut moved, mut renewed_at) = (Early::new(), 0, None);
     loop {
-        let mut element = Element::new(places.me(), Arc::new(places.elements()));
-        let mut links = Links::new(places.in_epoch(kept.epoch()), kept.epoch(), early);
-        let outcome = links.connect(world, || kept.may_come());
-        let outcome = outcome.and_then(|()| run(world, &mut element, &mut links, &places, &mut kept, program));
-        if let (Err(why), Kept::Memory(memory)) = (&outcome, &mut kept)
-            && is_loss(why)
+        let now = Now { places: &places.in_generation(&generation), all: &places, course, generation: &generation };
+        let mut element = Element::new(me, Arc::new(now.places.elements()));
+        let mut links = Links::new(now.places.clone(), generation.epoch, early);
+        let outcome = links.connect(world, || course.may_come(generation.epoch));
+        let outcome =
+            outcome.and_then(|()| run(world, &mut element, &mut links, &mut kept, now, &mut renewed_at, program));
+        if element.is_renewed() {
+            renewed_at = Some((Instant::now(), generation.elements.len()));
+            moved += element.moved();
+        }
+        let next = match &outcome {
+            Ok(Outcome::Renewed) => {
+                links.finish(world, &mut element)?;
+                let next = course.await_next(world, generation.epoch)?;
+                Some(next.ok_or_else(|| ChareError::Failed(NOT_RENEWED.into()))?)
+            }
+            Err(why) if is_loss(why) && kept.on_loss() => course.await_next(world, generation.epoch)?,
+            // All have saved, if others begin again already.
+            Err(why) if is_loss(why) => course.next(generation.epoch)?,
+            Ok(Outcome::Ended) | Err(_) => None,
+        };
+        let has_ended = element.end().is_some();
+        let is_lost = matches!(&outcome, Err(why) if is_loss(why));
+        if (next.is_some() || (is_lost && has_ended && matches!(kept, Kept::Memory(_))))
+            && let Some(timeline) = links.timeline.take()
+            && let Err(error) = timeline.leave(&element)
         {
-            let begins_again = memory.begin_again(world)?;
-            if (begins_again || element.end().is_some())
-                && let Some(timeline) = links.timeline.take()
-                && let Err(error) = timeline.leave(&element)
-            {
-                // What is lost of the timeline is no reason to lose the run.
-                say!("gridloom: {error}");
+            // What is lost of the timeline is no reason to lose the run.
+            say!("gridloom: {error}");
+        }
+        if let Some(next) = next {
+            early = links.close(world);
+            if me == Pe(0) && next.elements.len() > generation.elements.len() {
+                course.wake(world, &places, generation.elements.len())?;
             }
-            match begins_again {
-                true => {
-                    early = links.close(world);
-                    continue;
+            let is_new = next.since != generation.since;
+            let leaves = next.is_without(me, generation.epoch);
+            generation = next;
+            if leaves {
+                match course.await_return(world, (me, generation.epoch), &mut early)? {
+                    Some(next) => generation = next,
+                    None => return Ok(Went::Left),
                 }
-                // All others know the value too.
-                false if element.end().is_some() => {
-                    return Ok((element.end().cloned().unwrap_or_default(), element.moved()));
-                }
-                false => {}
             }
+            if is_new {
+                let places = places.in_generation(&generation);
+                kept = Kept::of(&places, course, &generation)?;
+                if !world.is_simulated() {
+                    places.check_connections()?;
+                }
+            }
+            continue;
+        }
+        // All others know the value too.
+        if is_lost && has_ended && matches!(kept, Kept::Memory(_)) {
+            return Ok(ended(&element, moved));
         }
         match &outcome {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Error::Chares(failure)) => element.tell_failure(failure),
             Err(other) => element.tell_failure(&ChareError::Failed(other.to_string())),
         }
@@ -95,8 +139,39 @@ pub(super) fn one_of(
         let finished = links.finish(world, &mut element);
         let left = links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element));
         outcome.and(finished).and(left)?;
-        return Ok((element.end().cloned().unwrap_or_default(), element.moved()));
+        if me == Pe(0) {
+            course.end_all(world, &places, &generation)?;
+        }
+        return Ok(ended(&element, moved));
     }
+}
+
+/// Of an element that has ended with the others, which were to go on as others.
+const NOT_RENEWED: &str = "the elements have ended to go on as another number of them, and the command that starts these does not: it has ended, or \
+     another element has failed";
+
+fn ended(element: &Element, moved_before: u64) -> Went {
+    Went::Ended { value: element.end().cloned().unwrap_or_default(), moved: moved_before + element.moved() }
+}
+
+/// Where an element is, among which ones.
+#[derive(Clone, Copy)]
+struct Now<'a> {
+    /// Of this generation.
+    places: &'a Places,
+    /// As the element was told when it began.
+    all: &'a Places,
+    course: &'a Course,
+    generation: &'a Generation,
+}
+
+/// How the element of a generation ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// With the program.
+    Ended,
+    /// The program goes on with another number of elements.
+    Renewed,
 }
 
 /// Makes the arrays of an element that is connected with all others, and runs it to its end.
@@ -104,10 +179,12 @@ fn run(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
     links: &mut Links,
-    places: &Places,
     kept: &mut Kept,
+    now: Now<'_>,
+    renewed_at: &mut Option<(Instant, usize)>,
     program: &Program<'_>,
-) -> Result<(), Error> {
+) -> Result<Outcome, Error> {
+    let Now { places, all, course, generation } = now;
     let clock = Rc::new(Cell::new(world.now()));
     let began = (Instant::now(), world.now());
     match world.is_simulated() {
@@ -120,7 +197,7 @@ fn run(
     if links.timeline.is_some() {
         element.name_entry_methods();
     }
-    let from = kept.from(world, links, places)?;
+    let from = kept.from(world, links, (places, course), generation)?;
     if !matches!(from, Origin::Beginning) {
         element.expect_restart();
     }
@@ -129,20 +206,32 @@ fn run(
     if let Some(name) = &places.balance {
         element.set_balancer(Balancer::named(name).map_err(Error::Input)?);
     }
-    kept.begin(world, links, element, &from)?;
+    course.let_resize(all, element);
+    kept.begin(world, links, element, &from, generation)?;
+    if let Some((at, before)) = renewed_at.take()
+        && element.me() == Pe(0)
+        && !world.is_simulated()
+    {
+        let (now, ms) = (generation.elements.len(), at.elapsed().as_secs_f64() * 1e3);
+        say!("gridloom: the program goes on with {now} elements in place of {before}, {ms:.1} ms after all had saved");
+    }
     let on_step = |world: &mut dyn ProcessWorld| clock.set(world.now());
-    drive(world, element, links, kept, on_step)?;
-    kept.end(world, links, element)
+    let outcome = drive(world, element, links, kept, now, on_step)?;
+    if outcome == Outcome::Ended {
+        kept.end(world, links, element)?;
+    }
+    Ok(outcome)
 }
 
-/// Runs entry methods until the program has ended.
+/// Runs entry methods until the program has ended, or goes on with other elements.
 fn drive(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
     links: &mut Links,
     kept: &mut Kept,
+    now: Now<'_>,
     on_step: impl Fn(&mut dyn ProcessWorld),
-) -> Result<(), Error> {
+) -> Result<Outcome, Error> {
     let mut slice = Slice { steps: 1 };
     let mut active_at = world.now();
     loop {
@@ -153,23 +242,25 @@ fn drive(
             true => simulated_step(world, element)?,
             false => slice.run(element, links.timeline.as_mut())?,
         };
-        kept.run(world, links, element)?;
-        // A checkpoint that is complete calls back.
-        let ran = if element.waiting() > 0 && matches!(ran, Ran::All { .. }) { Ran::Enough } else { ran };
+        kept.run(world, links, element, (now.all, now.course), now.generation)?;
+        // A checkpoint that is complete calls back, or ends the element.
+        let goes_on = element.waiting() > 0 || element.is_renewed();
+        let ran = if goes_on && matches!(ran, Ran::All { .. }) { Ran::Enough } else { ran };
         links.post(world, element)?;
-        let now = world.now();
+        let at = world.now();
         let until = match ran {
-            Ran::Ended => return Ok(()),
+            Ran::Ended => return Ok(Outcome::Ended),
+            Ran::Renewed => return Ok(Outcome::Renewed),
             Ran::Enough => {
-                active_at = now;
+                active_at = at;
                 Some(Time(0))
             }
             Ran::All { any } => {
                 if any {
-                    active_at = now;
+                    active_at = at;
                 }
                 let stall = (element.me().0 == 0).then_some(active_at + STALL_NS);
-                links.next_due(now).into_iter().chain(stall).chain(element.balance_due()).min()
+                links.next_due(at).into_iter().chain(stall).chain(element.balance_due()).min()
             }
         };
         let idle_ns = (until != Some(Time(0)) && links.timeline.is_some()).then(monotonic_ns);
@@ -197,6 +288,7 @@ enum Ran {
         any: bool,
     },
     Ended,
+    Renewed,
 }
 
 /// How many entry methods run between two looks at the connections: as many as take [`SLICE`].
@@ -229,6 +321,7 @@ impl Slice {
                     break;
                 }
                 Step::Ended => return Ok(Ran::Ended),
+                Step::Renewed => return Ok(Ran::Renewed),
             }
             if element.has_letters() && began.elapsed() >= LINGER {
                 is_whole = false;
@@ -262,6 +355,7 @@ fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result
         Step::Ran(array) => array,
         Step::Idle => return Ok(Ran::All { any: false }),
         Step::Ended => return Ok(Ran::Ended),
+        Step::Renewed => return Ok(Ran::Renewed),
     };
     let taken = processor_time().saturating_sub(began);
     let at = world.now();

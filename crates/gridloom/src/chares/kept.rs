@@ -4,9 +4,11 @@ use gridloom_chare::{Element, Pe};
 use gridloom_process::ProcessWorld;
 
 use super::checkpoints::CheckpointFolder;
+use super::course::Course;
+use super::epochs::Generation;
 use super::links::Links;
 use super::memory::Memory;
-use super::places::{Keep, Places};
+use super::places::{Keep, Places, Restart};
 use crate::Error;
 
 #[derive(Debug)]
@@ -28,38 +30,28 @@ pub(super) enum Origin {
     Beginning,
     /// That one of a folder, or the last.
     Folder(CheckpointFolder, Option<u64>),
+    /// What each element of a simulation saved, before there were others.
+    Parts(Vec<Vec<u8>>),
     Memory(u64),
 }
 
 impl Kept {
+    /// Where an element of that generation keeps its checkpoints.
+    ///
     /// # Errors
-    /// If the command's file cannot be read.
-    pub(super) fn of(places: &Places) -> Result<Kept, Error> {
+    /// If the command does not say where it tells of losses.
+    pub(super) fn of(places: &Places, course: &Course, generation: &Generation) -> Result<Kept, Error> {
         match (&places.memory, &places.checkpoint) {
-            (Some(memory), _) => Ok(Kept::Memory(Box::new(Memory::new(memory, places)?))),
+            (Some(memory), _) => {
+                let no_command = || Error::Input("checkpoints in memory: the command says no folder".into());
+                let epochs = course.epochs().ok_or_else(no_command)?;
+                Ok(Kept::Memory(Box::new(Memory::new(memory, epochs, places, generation.since))))
+            }
             (None, Some(keep)) => {
                 let Keep { every, run, next, .. } = *keep;
                 Ok(Kept::Folder { folder: CheckpointFolder::new(&keep.folder), every, run, next })
             }
             (None, None) => Ok(Kept::Nowhere),
-        }
-    }
-
-    pub(super) fn epoch(&self) -> u64 {
-        match self {
-            Kept::Memory(memory) => memory.epoch,
-            Kept::Nowhere | Kept::Folder { .. } => 0,
-        }
-    }
-
-    /// Whether elements that have not connected for long may still do so.
-    ///
-    /// # Errors
-    /// If the command's file cannot be read.
-    pub(super) fn may_come(&self) -> Result<bool, Error> {
-        match self {
-            Kept::Memory(memory) => memory.may_come(),
-            Kept::Nowhere | Kept::Folder { .. } => Ok(false),
         }
     }
 
@@ -71,14 +63,17 @@ impl Kept {
         &mut self,
         world: &mut dyn ProcessWorld,
         links: &mut Links,
-        places: &Places,
+        (places, course): (&Places, &Course),
+        generation: &Generation,
     ) -> Result<Origin, Error> {
-        if let Kept::Memory(memory) = self {
-            return Ok(memory.agree(world, links)?.map_or(Origin::Beginning, Origin::Memory));
+        if let Kept::Memory(memory) = self
+            && let Some(number) = memory.agree(world, links, generation)?
+        {
+            return Ok(Origin::Memory(number));
         }
-        Ok(places.restart.as_ref().map_or(Origin::Beginning, |restart| {
-            Origin::Folder(CheckpointFolder::new(&restart.folder), restart.number)
-        }))
+        let folder = |restart: &Restart| Origin::Folder(CheckpointFolder::new(&restart.folder), restart.number);
+        let parts = course.parts(generation).map(Origin::Parts);
+        Ok(parts.or(places.restart.as_ref().map(folder)).unwrap_or(Origin::Beginning))
     }
 
     /// All arrays are made.
@@ -91,6 +86,7 @@ impl Kept {
         links: &mut Links,
         element: &mut Element,
         from: &Origin,
+        generation: &Generation,
     ) -> Result<(), Error> {
         let is_first = element.me() == Pe(0);
         match self {
@@ -99,16 +95,21 @@ impl Kept {
             }
             Kept::Nowhere | Kept::Folder { .. } => {}
             Kept::Memory(memory) => {
-                let from = if let Origin::Memory(number) = from { Some(*number) } else { None };
-                memory.keep(element, from);
-                return memory.restore(world, links, element, from);
+                memory.keep(element, if let Origin::Memory(number) = from { Some(*number) } else { None })
             }
         }
-        if let Origin::Folder(folder, number) = from {
-            element.restore(&folder.read(*number)?)?;
-            if is_first {
-                element.go_on();
-            }
+        match (from, &mut *self) {
+            (Origin::Beginning, _) => {}
+            (Origin::Folder(folder, number), _) => element.restore(&folder.read(*number)?)?,
+            (Origin::Parts(parts), _) => element.restore(parts)?,
+            (Origin::Memory(number), Kept::Memory(memory)) => memory.restore(world, links, element, *number)?,
+            (Origin::Memory(_), _) => unreachable!("elements agree on what is in their memory"),
+        }
+        if is_first && !matches!(from, Origin::Beginning) {
+            element.go_on();
+        }
+        if let Kept::Memory(memory) = self {
+            memory.tell_return(element, generation, from);
         }
         Ok(())
     }
@@ -122,7 +123,12 @@ impl Kept {
         world: &mut dyn ProcessWorld,
         links: &mut Links,
         element: &mut Element,
+        (places, course): (&Places, &Course),
+        generation: &Generation,
     ) -> Result<(), Error> {
+        if let Some(elements) = element.saves_for() {
+            return self.resize(element, elements, (places, course), generation);
+        }
         match self {
             Kept::Nowhere => {}
             Kept::Folder { folder, run, .. } => {
@@ -141,6 +147,46 @@ impl Kept {
             }
         }
         Ok(())
+    }
+
+    /// Keeps what the element saves for another number of them: in the folder of the program's checkpoints if there is one.
+    fn resize(
+        &mut self,
+        element: &mut Element,
+        elements: u32,
+        (places, course): (&Places, &Course),
+        generation: &Generation,
+    ) -> Result<(), Error> {
+        if let Some((number, bytes)) = element.take_saved()? {
+            match self {
+                Kept::Folder { folder, run, .. } => folder.write(number, (element.me(), *run), &bytes)?,
+                Kept::Nowhere | Kept::Memory(_) => course.save(generation.epoch, element.me(), bytes)?,
+            }
+            element.saved(number);
+        }
+        if let Some(number) = element.take_complete() {
+            let kept = match self {
+                Kept::Folder { folder, run, .. } => {
+                    folder.complete(number, element.elements().count(), *run)?;
+                    Some(Restart { folder: folder.text(), number: Some(number) })
+                }
+                Kept::Nowhere | Kept::Memory(_) => None,
+            };
+            course.resize(places, generation, elements, kept)?;
+            element.renew();
+        }
+        Ok(())
+    }
+
+    /// An element was lost. Whether the others wait for another one in its place.
+    pub(super) fn on_loss(&mut self) -> bool {
+        match self {
+            Kept::Nowhere | Kept::Folder { .. } => false,
+            Kept::Memory(memory) => {
+                memory.note_loss();
+                true
+            }
+        }
     }
 
     /// The program has ended.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::Time;
+use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_chare::{ChareError, Element, Note, Pe};
 use gridloom_process::filter::{Chain, FilterError};
@@ -43,6 +44,13 @@ enum Arrival {
     Closed(String),
 }
 
+/// Which element has dialled, of which epoch, and which of its connections that is; none if it is no element of this program.
+pub(super) fn early_of(letter: &Letter) -> Option<(Pe, u64, usize)> {
+    let hello = (&*letter.kind == HELLO).then(|| postcard::from_bytes::<(Pe, u64, u32)>(&letter.payload).ok());
+    let (element, epoch, way) = hello.flatten()?;
+    ((element.0 as usize) < PROCESSING_ELEMENTS_MAX).then_some((element, epoch, way as usize))
+}
+
 /// One direction's letters that wait.
 #[derive(Default)]
 struct Backlog {
@@ -50,7 +58,7 @@ struct Backlog {
     letters: VecDeque<(Time, Letter)>,
 }
 
-/// Connections by which elements said who they are, of which epoch, and which of theirs each is.
+/// Connections over which elements said their number, their epoch, and which of their connections each is.
 pub(super) type Early = BTreeMap<PeerId, (Pe, u64, usize)>;
 
 pub(super) struct Links {
@@ -68,7 +76,7 @@ pub(super) struct Links {
     /// What the filters hold back: by the time when it is due, and then in the order of its coming.
     held: BTreeMap<(Time, u64), (Pe, Arrival)>,
     notes: VecDeque<(Pe, Note)>,
-    /// How many elements were lost before these connections were made.
+    /// Counts losses, and changes of the number of elements, before these connections were made.
     epoch: u64,
     /// Connections of a later epoch, which others have begun already.
     early: Early,
@@ -100,7 +108,7 @@ impl Links {
             places,
         };
         for (peer, (element, of, way)) in early {
-            match of == epoch {
+            match of == epoch && links.has_room(element, way) {
                 true => links.join(element, way, peer),
                 false => _ = links.early.insert(peer, (element, of, way)),
             }
@@ -172,6 +180,12 @@ impl Links {
                 outcome => return Ok(outcome?),
             }
         }
+    }
+
+    /// Whether that connection is still to be made by the other element.
+    fn has_room(&self, element: Pe, way: usize) -> bool {
+        let ways = self.ways.get(element.0 as usize).filter(|_| element != self.places.me());
+        ways.and_then(|ways| ways.peers.get(way)).is_some_and(Option::is_none)
     }
 
     fn join(&mut self, element: Pe, way: usize, peer: PeerId) {
@@ -248,23 +262,14 @@ impl Links {
             self.early.remove(&peer);
             return Ok(());
         };
-        let hello = (&*letter.kind == HELLO).then(|| postcard::from_bytes::<(Pe, u64, u32)>(&letter.payload).ok());
-        let hello = hello.flatten().map(|(element, epoch, way)| (element, epoch, way as usize));
-        let has_way = |element: Pe, way: usize| {
-            self.ways
-                .get(element.0 as usize)
-                .and_then(|ways| ways.peers.get(way))
-                .filter(|_| element != self.places.me())
-        };
-        match hello {
-            Some((element, epoch, way))
-                if epoch == self.epoch && has_way(element, way).is_some_and(Option::is_none) =>
-            {
+        match early_of(&letter) {
+            Some((element, epoch, way)) if epoch == self.epoch && self.has_room(element, way) => {
                 self.join(element, way, peer);
             }
-            Some((element, epoch, way)) if epoch > self.epoch && has_way(element, way).is_some() => {
+            // It may be one of more elements than there are here.
+            Some((element, epoch, way)) if epoch > self.epoch => {
                 self.early.insert(peer, (element, epoch, way));
-                let why = format!("it has gone back with the others, after {epoch} losses");
+                let why = format!("it has begun again with others, for the time of number {epoch}");
                 return Err(ChareError::Lost { element, why }.into());
             }
             // Another program with the secret has the wrong port, or the element will know of another loss.
@@ -287,7 +292,7 @@ impl Links {
                     element.receive(from, &bytes)?;
                     world.keep(bytes);
                 }
-                Arrival::Closed(_) if element.end().is_some() => {}
+                Arrival::Closed(_) if element.end().is_some() || element.is_renewed() => {}
                 Arrival::Closed(why) => {
                     let place = format!("{why} (on host {})", self.places.host(from));
                     return Err(ChareError::Lost { element: from, why: place }.into());

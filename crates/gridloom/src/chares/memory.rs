@@ -8,107 +8,28 @@
 //!                              │◀──── connect again, epoch 1 ───▶│
 //!                              │  agree on a checkpoint (`Buddies`), make the arrays, restore, go on
 //! ```
-//! The *epoch* counts the elements that were lost. A connection serves one epoch, so nothing of the time before a loss comes after it. The
-//! command is the one that counts, since only it knows of an end whether the process was killed.
+//! What an epoch is, and how elements learn of it: `course`. After a change of the number of elements none has anything in its memory: until the
+//! next checkpoint they go back to what was saved for that change.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use gridloom_base::say;
-use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_chare::{Agreed, Buddies, Element, Note, Pe};
 use gridloom_process::{ProcessError, ProcessWorld};
 use serde::{Deserialize, Serialize};
 
+use super::epochs::{Epochs, Generation};
+use super::kept::Origin;
 use super::links::Links;
 use super::places::Places;
 use crate::Error;
 
-/// For so long an element waits for the command to tell what comes of a loss.
-const VERDICT_NS: u64 = 30 * SECOND_NS;
-const LOOK_NS: u64 = MILLISECOND_NS;
-
 /// How elements keep checkpoints in memory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct InMemory {
-    /// For the files by which the command tells elements of losses.
-    pub folder: String,
     /// One of so many that the program asks for.
     pub every: u64,
-}
-
-/// What the command tells of losses, in a file.
-#[derive(Debug)]
-pub struct Epochs(PathBuf);
-
-/// What comes of a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
-    /// So many elements were lost, and each has a successor.
-    Epoch(u64),
-    /// No other process comes in its place: the program has ended, or fails. That is final.
-    Over,
-}
-
-fn cannot(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
-    Error::Input(format!("checkpoints in memory: cannot {what} {}: {error}", path.display()))
-}
-
-impl Epochs {
-    pub fn new(folder: impl Into<PathBuf>) -> Epochs {
-        Epochs(folder.into())
-    }
-
-    /// So many elements were lost, and each gets a successor.
-    ///
-    /// # Errors
-    /// If that cannot be written.
-    pub fn begin(&self, epoch: u64) -> Result<(), Error> {
-        self.write("epoch", &epoch.to_string())
-    }
-
-    /// From now on no lost element gets a successor.
-    ///
-    /// # Errors
-    /// If that cannot be written.
-    pub fn end(&self) -> Result<(), Error> {
-        self.write("epoch", "over")
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<(), Error> {
-        // Elements and the command may write at once.
-        let (path, new) = (self.0.join(name), self.0.join(format!("{name}-{}.new", std::process::id())));
-        fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(|error| cannot("write", &path, &error))
-    }
-
-    /// Whether no lost element gets a successor any more.
-    ///
-    /// # Errors
-    /// If that cannot be read.
-    pub fn is_over(&self) -> Result<bool, Error> {
-        Ok(self.read()? == Verdict::Over)
-    }
-
-    fn read(&self) -> Result<Verdict, Error> {
-        let path = self.0.join("epoch");
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(text.parse().map_or(Verdict::Over, Verdict::Epoch)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Verdict::Epoch(0)),
-            Err(error) => Err(cannot("read", &path, &error)),
-        }
-    }
-
-    /// A checkpoint was complete: a process that comes later cannot know it otherwise, if it comes in the place of all that did.
-    fn note_complete(&self) -> Result<(), Error> {
-        self.write("complete", "")
-    }
-
-    fn has_complete(&self) -> bool {
-        self.0.join("complete").exists()
-    }
 }
 
 /// An element's part in it.
@@ -116,7 +37,8 @@ impl Epochs {
 pub(super) struct Memory {
     epochs: Epochs,
     every: u64,
-    pub(super) epoch: u64,
+    /// Of the generation in which this memory began.
+    since: u64,
     buddies: Buddies,
     has_complete: bool,
     /// When the loss was noticed that the program goes back for.
@@ -124,57 +46,33 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// # Errors
-    /// If the command's file cannot be read.
-    pub(super) fn new(kept: &InMemory, places: &Places) -> Result<Memory, Error> {
-        let epochs = Epochs::new(&kept.folder);
+    /// The memory of an element of that generation.
+    pub(super) fn new(kept: &InMemory, epochs: &Epochs, places: &Places, since: u64) -> Memory {
         let hosts: Vec<&str> = places.elements.iter().map(|(host, _)| host.as_str()).collect();
         let mut buddies = Buddies::new(places.me(), &hosts);
-        let epoch = match epochs.read()? {
-            Verdict::Epoch(epoch) => epoch,
-            Verdict::Over => 0,
-        };
-        let has_complete = epochs.has_complete();
+        let has_complete = epochs.has_complete(since);
         if has_complete {
             buddies.has_begun();
         }
-        Ok(Memory { epochs, every: kept.every, epoch, buddies, has_complete, lost_at: None })
+        Memory { epochs: epochs.clone(), every: kept.every, since, buddies, has_complete, lost_at: None }
     }
 
-    /// Whether elements that have not connected for long may still do so: after a loss they come when the entry method that they run has ended.
-    ///
-    /// # Errors
-    /// If the command's file cannot be read.
-    pub(super) fn may_come(&self) -> Result<bool, Error> {
-        Ok(self.epoch > 0 && !self.epochs.is_over()?)
-    }
-
-    /// Waits for what comes of a loss: whether the program goes on, from another epoch.
-    ///
-    /// # Errors
-    /// If the command's file cannot be read.
-    pub(super) fn begin_again(&mut self, world: &mut dyn ProcessWorld) -> Result<bool, Error> {
+    /// An element was lost: all go back.
+    pub(super) fn note_loss(&mut self) {
         self.lost_at.get_or_insert_with(Instant::now);
-        let until = world.now() + VERDICT_NS;
-        loop {
-            match self.epochs.read()? {
-                Verdict::Over => return Ok(false),
-                Verdict::Epoch(epoch) if epoch > self.epoch => {
-                    self.epoch = epoch;
-                    return Ok(true);
-                }
-                Verdict::Epoch(_) if world.now() >= until => return Ok(false),
-                Verdict::Epoch(_) => world.sleep_until(world.now() + LOOK_NS)?,
-            }
-        }
     }
 
     /// After a loss, over new connections: the checkpoint from which all go on, or none from the beginning.
     ///
     /// # Errors
     /// If there is none any more, or another element is lost.
-    pub(super) fn agree(&mut self, world: &mut dyn ProcessWorld, links: &mut Links) -> Result<Option<u64>, Error> {
-        if self.epoch == 0 {
+    pub(super) fn agree(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        links: &mut Links,
+        generation: &Generation,
+    ) -> Result<Option<u64>, Error> {
+        if generation.epoch == self.since {
             return Ok(None);
         }
         let notes = self.buddies.meet();
@@ -208,30 +106,32 @@ impl Memory {
         world: &mut dyn ProcessWorld,
         links: &mut Links,
         element: &mut Element,
-        from: Option<u64>,
+        from: u64,
     ) -> Result<(), Error> {
-        if let Some(number) = from {
-            let shares = element.shares(self.buddies.part(number))?;
-            let notes = self.buddies.share(shares);
-            links.tell_all(world, notes)?;
-            let shares = loop {
-                match self.buddies.take_shares() {
-                    Some(shares) => break shares,
-                    None => self.next_note(world, links)?,
-                }
-            };
-            element.restore(&shares)?;
-            if element.me() == Pe(0) {
-                element.go_on();
+        let shares = element.shares(self.buddies.part(from))?;
+        let notes = self.buddies.share(shares);
+        links.tell_all(world, notes)?;
+        let shares = loop {
+            match self.buddies.take_shares() {
+                Some(shares) => break shares,
+                None => self.next_note(world, links)?,
             }
-        }
+        };
+        Ok(element.restore(&shares)?)
+    }
+
+    /// This element has gone back if some were lost, and goes on.
+    pub(super) fn tell_return(&mut self, element: &Element, generation: &Generation, from: &Origin) {
         let lost_at = self.lost_at.take();
-        if self.epoch > 0 && element.me() == Pe(0) {
-            let from = from.map_or("the beginning".into(), |number| format!("checkpoint {number}"));
+        if generation.epoch > self.since && element.me() == Pe(0) {
+            let from = match from {
+                Origin::Beginning => "the beginning".into(),
+                Origin::Folder(..) | Origin::Parts(_) => "the checkpoint before that".into(),
+                Origin::Memory(number) => format!("checkpoint {number}"),
+            };
             let took = |lost_at: Instant| format!(", {:.1} ms after the loss", lost_at.elapsed().as_secs_f64() * 1e3);
             say!("gridloom: all elements go on from {from}{}", lost_at.map(took).unwrap_or_default());
         }
-        Ok(())
     }
 
     /// Keeps what the element is to save, and takes in notes of others.
@@ -257,7 +157,7 @@ impl Memory {
         }
         if let Some(number) = element.take_complete() {
             if !std::mem::replace(&mut self.has_complete, true) {
-                self.epochs.note_complete()?;
+                self.epochs.note_complete(self.since)?;
             }
             notes.extend(self.buddies.complete(number));
             element.go_on();

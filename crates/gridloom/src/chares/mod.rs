@@ -36,7 +36,9 @@
 //! ```
 
 mod checkpoints;
+mod course;
 mod drive;
+mod epochs;
 mod job;
 mod kept;
 mod links;
@@ -47,6 +49,7 @@ pub(crate) mod timeline;
 
 pub use crate::trace::{Lacks, write_elements};
 pub use checkpoints::CheckpointFolder;
+pub use epochs::{Bounds, Changing, Epochs, Generation, Request, RunFile};
 pub use gridloom_chare::balance::{BALANCERS, Balancer, Load, Loads};
 pub use gridloom_chare::{
     ArrayId, AsyncContext, Callback, Channel, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution,
@@ -55,7 +58,7 @@ pub use gridloom_chare::{
 };
 pub use gridloom_process::filter::{FILTERS, FilterKind, FilterSpec};
 pub use job::Job;
-pub use memory::{Epochs, InMemory};
+pub use memory::InMemory;
 pub use places::{ELEMENT_FUNCTION, Keep, Places, Restart};
 pub use run::{Around, Ended, is_simulated, run, run_on};
 pub use timeline::{Records, keep_record, monotonic_ns};

@@ -7,6 +7,7 @@ use gridloom_net::worker::kept;
 use gridloom_process::filter::{Chain, FilterSpec, Pair};
 use serde::{Deserialize, Serialize};
 
+use super::epochs::{Changing, Generation};
 use super::memory::InMemory;
 use super::timeline::Records;
 use crate::Error;
@@ -42,6 +43,9 @@ pub struct Places {
     /// The checkpoint from which the program goes on.
     #[serde(default)]
     pub restart: Option<Restart>,
+    /// Where the command and the elements tell one another of losses and of another number of elements.
+    #[serde(default)]
+    pub changing: Option<Changing>,
     /// Where elements leave what they did, for a timeline.
     #[serde(default)]
     pub records: Option<Records>,
@@ -116,9 +120,10 @@ impl Places {
         Ok(self)
     }
 
-    /// The same after so many losses.
-    pub(super) fn in_epoch(&self, epoch: u64) -> Places {
-        let mut places = self.clone();
+    /// The same in that generation.
+    pub(super) fn in_generation(&self, generation: &Generation) -> Places {
+        let Generation { epoch, elements, restart, .. } = generation.clone();
+        let mut places = Places { elements, restart, ..self.clone() };
         places.records.iter_mut().for_each(|records| records.run += epoch as u32);
         places
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gridloom_chare::{Element, Pe, Value};
 use gridloom_net::process::Gang;
 
-use super::drive::{alone, one_of};
+use super::course::Course;
+use super::drive::{Went, alone, one_of};
 use super::job::Job;
 use super::places::{ELEMENT_FUNCTION, Places};
 use crate::process::{DEPLOY_VARIABLE, Main, Mains, Process, StackKind};
@@ -24,15 +25,22 @@ pub struct Ended {
     pub is_first: bool,
     /// How many chares the load balancer moved. The first element knows.
     pub moved: u64,
+    /// Whether the program goes on without this element, so that its process is to end. [`run`] ends it.
+    pub has_left: bool,
 }
 
 /// Runs the program on this element, which `gridloom chares run` has started; on all of them in simulation; on the only one if
-/// nothing has started it. `program` makes the arrays. Returns when a chare has ended the program.
+/// nothing has started it. `program` makes the arrays. Returns when a chare has ended the program. On an element without which the program goes on
+/// ([`Context::resize`](super::Context::resize)) it does not return: the process ends, with status 0.
 ///
 /// # Errors
 /// What `program` gives; [`Error::Chares`] if the chares cannot go on, or another element is gone.
 pub fn run(program: impl Fn(&mut Job<'_>) -> Result<(), Error> + Send + Sync + 'static) -> Result<Ended, Error> {
-    run_on(StackKind::Coroutine, |body| body(), program)
+    let ended = run_on(StackKind::Coroutine, |body| body(), program)?;
+    if ended.has_left {
+        std::process::exit(0);
+    }
+    Ok(ended)
 }
 
 /// Whether [`run`] would run all elements in simulation.
@@ -58,10 +66,10 @@ pub fn run_on(
 ) -> Result<Ended, Error> {
     let make = move |element: &mut Element| program(&mut Job::new(element));
     if std::env::var_os(DEPLOY_VARIABLE).is_none() && !is_simulated()? {
-        return Ok(Ended { value: alone(&make)?, is_first: true, moved: 0 });
+        return Ok(Ended { value: alone(&make)?, is_first: true, ..Ended::default() });
     }
     let ended = Arc::new(Mutex::new(Ended::default()));
-    let (to_tell, make) = (ended.clone(), Arc::new(make));
+    let (to_tell, make, shared) = (ended.clone(), Arc::new(make), Arc::default());
     let main: Main = Arc::new(move |process: Process| {
         let mut world = process.world;
         let mut places = Places::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
@@ -69,13 +77,21 @@ pub fn run_on(
             places = places.on_server(&gang).map_err(Error::Input)?;
         }
         let is_first = places.me() == Pe(0);
-        let mut value = Ok((Value::default(), 0));
-        let told_value = &mut value;
+        let mut went = Ok(Went::Left);
+        let told_went = &mut went;
+        let course = Course::of(&places, &*world, &shared);
         let make = make.clone();
-        around(Box::new(move || *told_value = one_of(&mut *world, places, &*make)));
-        let (value, moved) = value?;
+        around(Box::new(move || *told_went = one_of(&mut *world, places, &course, &*make)));
+        let went = went?;
         let mut told = to_tell.lock().unwrap_or_else(PoisonError::into_inner);
-        *told = Ended { value, is_first: is_first || told.is_first, moved: moved.max(told.moved) };
+        match went {
+            Went::Ended { value, moved } => {
+                let (is_first, moved) = (is_first || told.is_first, moved.max(told.moved));
+                *told = Ended { value, is_first, moved, has_left: false };
+            }
+            // In simulation the first one is of this process, too, and never leaves.
+            Went::Left => told.has_left = !told.is_first,
+        }
         Ok(())
     });
     process::run(&Mains::from([(ELEMENT_FUNCTION.to_string(), main)]), kind)?;

@@ -21,14 +21,15 @@ pub struct Lacks {
     pub events: u64,
 }
 
-/// Writes what so many elements left in `folder` in each run. `began_ns` is the time of the run's beginning.
+/// Writes what elements left in `folder`: so many in each run. `began_ns` is the time of the run's beginning.
 ///
 /// # Errors
 /// If a file cannot be read or written.
-pub fn write_elements(file: &Path, folder: &Path, elements: u32, runs: u32, began_ns: u64) -> Result<Lacks, Error> {
+pub fn write_elements(file: &Path, folder: &Path, elements: &[u32], began_ns: u64) -> Result<Lacks, Error> {
     let mut lacks = Lacks::default();
     let mut records = Vec::new();
-    for (run, element) in (0..runs).flat_map(|run| (0..elements).map(move |element| (run, element))) {
+    let all = (0..).zip(elements).flat_map(|(run, count)| (0..*count).map(move |element| (run, element)));
+    for (run, element) in all {
         match record_of(folder, run, element)? {
             Some(record) => {
                 lacks.events += record.left_out;

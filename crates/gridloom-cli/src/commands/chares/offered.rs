@@ -69,7 +69,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
         telling.message(&format!("starts all elements again; {} times more if one fails", left - 1));
     };
     if let Some(timeline) = &asked.timeline {
-        timeline.write(options.number, run + 1)?;
+        timeline.write(&vec![options.number as u32; run as usize + 1])?;
     }
     telling.done(status);
     Ok(ExitCode::from(status))

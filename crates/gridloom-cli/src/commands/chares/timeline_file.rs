@@ -39,9 +39,9 @@ impl TimelineFile {
         Ok(keep_record(&self.folder.0, run, element as u32, record)?)
     }
 
-    /// Writes what so many elements have left of so many runs.
-    pub fn write(&self, elements: usize, runs: u32) -> Result<()> {
-        let lacks = write_elements(&self.file, &self.folder.0, elements as u32, runs, self.began_ns)?;
+    /// Writes what elements have left: so many of each run.
+    pub fn write(&self, elements: &[u32]) -> Result<()> {
+        let lacks = write_elements(&self.file, &self.folder.0, elements, self.began_ns)?;
         let file = self.file.display();
         if lacks.events > 0 {
             say!(

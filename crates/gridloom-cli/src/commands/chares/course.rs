@@ -1,0 +1,171 @@
+//! What `gridloom chares run` does while a program runs: elements in the place of killed ones, and another number of elements.
+//!
+//! **Invariant:** epochs rise. What the first element asks for counts only if no element was lost in the epoch of which it asks.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::{Context, Result};
+use gridloom::chares::{Bounds, Changing, Epochs, Generation, Request, RunFile};
+use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
+use gridloom_base::say;
+use gridloom_net::process::processors;
+use gridloom_testbed::Error;
+use gridloom_testbed::fleet::{Changes, End, Then};
+use gridloom_testbed::spec::{Deployed, Launch};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+
+use super::{Elements, FOLDER_NAME, deployed_of, hosts_of, text_of};
+use crate::commands::OwnFolder;
+
+/// The course of a run.
+pub(super) struct Course<'a> {
+    /// For what the command and the elements tell one another. Gone at the end.
+    folder: OwnFolder,
+    epochs: Epochs,
+    bell: File,
+    elements: &'a Elements,
+    program: &'a [String],
+    /// For the files that processes make when they have read which one they are.
+    asked: &'a OwnFolder,
+    generation: Generation,
+    /// The numbers of elements without which the program goes on, and of which the processes have not ended.
+    leaving: BTreeSet<usize>,
+    /// How many killed elements get a successor. The others go back to a checkpoint in memory.
+    left: u32,
+    /// Elements of each epoch.
+    pub(super) counts: Vec<u32>,
+}
+
+/// The folder of a run, and what elements are told of it.
+pub(super) fn prepared(elements: &Elements, is_in_memory: bool) -> Result<(OwnFolder, Changing)> {
+    let folder = OwnFolder::new(FOLDER_NAME)?;
+    let epochs = Epochs::new(&folder.0);
+    mkfifoat(CWD, epochs.bell(), Mode::RUSR | Mode::WUSR).with_context(|| epochs.bell().display().to_string())?;
+    let bounds = bounds(elements, is_in_memory)?;
+    let changing = Changing { folder: text_of(&folder.0)?, bounds };
+    Ok((folder, changing))
+}
+
+fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
+    let Elements { number, ppn, sites, binds, .. } = *elements;
+    let (number, sites) = (number as u32, sites as u32);
+    if ppn > 1 {
+        let why = format!("with --ppn {ppn} elements are threads of processes, which stay: leave --ppn out");
+        return Ok(Bounds { least: number, most: number, why_least: why.clone(), why_most: why });
+    }
+    let (least, why_least) = match (sites, is_in_memory) {
+        (2.., _) => (sites, format!("each of the {sites} sites of --sites has an element")),
+        (_, true) => (2, "with --checkpoint memory an element needs another one".to_string()),
+        _ => (1, "a program needs an element".to_string()),
+    };
+    let (most, why_most) = match binds {
+        true => (processors()?.len(), "with --bind each has a processor"),
+        false => (PROCESSING_ELEMENTS_MAX, "that is the limit of a run"),
+    };
+    Ok(Bounds { least, most: most as u32, why_least, why_most: why_most.to_string() })
+}
+
+impl<'a> Course<'a> {
+    pub(super) fn new(
+        folder: OwnFolder,
+        elements: &'a Elements,
+        program: &'a [String],
+        asked: &'a OwnFolder,
+        left: u32,
+    ) -> Result<Course<'a>> {
+        let epochs = Epochs::new(&folder.0);
+        epochs.clear()?;
+        let changing = elements.places.changing.as_ref().context("elements are told of changes")?;
+        let (number, bounds) = (elements.number as u32, changing.bounds.clone());
+        epochs.describe(&RunFile { program: program.to_vec(), elements: number, bounds })?;
+        let bell = || {
+            OpenOptions::new().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(epochs.bell())
+        };
+        let bell = bell().with_context(|| epochs.bell().display().to_string())?;
+        let generation = Generation { elements: hosts_of(elements, elements.number), ..Generation::default() };
+        let (leaving, counts) = (BTreeSet::new(), vec![elements.number as u32]);
+        Ok(Course { folder, epochs, bell, elements, program, asked, generation, leaving, left, counts })
+    }
+
+    /// How many elements there are.
+    pub(super) fn number(&self) -> usize {
+        self.generation.elements.len()
+    }
+
+    /// The folder, for the next start of all elements.
+    pub(super) fn into_folder(self) -> OwnFolder {
+        self.folder
+    }
+
+    fn begin(&mut self, mut generation: Generation) -> Result<(), Error> {
+        self.counts.push(generation.elements.len() as u32);
+        generation.counts.clone_from(&self.counts);
+        self.epochs.begin(&generation).map_err(usage)?;
+        self.generation = generation;
+        Ok(())
+    }
+
+    /// The first element asks for others: those that are to be started.
+    fn resize(&mut self, request: Request) -> Result<Vec<Deployed>, Error> {
+        let (before, number) = (self.generation.elements.len(), request.elements as usize);
+        let epoch = self.generation.epoch + 1;
+        let elements = hosts_of(self.elements, number);
+        self.begin(Generation {
+            epoch,
+            since: epoch,
+            elements,
+            restart: Some(request.restart),
+            ..Generation::default()
+        })?;
+        if self.epochs.wanted().map_err(usage)? == Some(request.elements) {
+            self.epochs.settle().map_err(usage)?;
+        }
+        self.leaving.extend(number..before);
+        let all = deployed_of(self.elements, number, self.program, &self.asked.0);
+        Ok(all.map_err(|error| Error::Usage(error.to_string()))?.into_iter().skip(before).collect())
+    }
+}
+
+impl Changes for Course<'_> {
+    fn ended(&mut self, launch: &Launch, end: End) -> Result<Then, Error> {
+        let number = launch.label.rsplit('@').next().and_then(|number| number.parse().ok());
+        if number.is_some_and(|number| self.leaving.remove(&number)) {
+            return Ok(Then::IsDone);
+        }
+        match end {
+            End::Signal(_) if self.left > 0 && !self.epochs.is_over().map_err(usage)? => {
+                self.left -= 1;
+                self.begin(Generation { epoch: self.generation.epoch + 1, ..self.generation.clone() })?;
+                say!("gridloom: starts {} again, and {} elements more if they are killed", launch.label, self.left);
+                Ok(Then::StartsAgain)
+            }
+            // The program has ended, or fails.
+            End::Status(_) | End::Signal(_) => {
+                self.epochs.end().map_err(usage)?;
+                Ok(Then::Counts)
+            }
+        }
+    }
+
+    fn more(&mut self) -> Result<Vec<Deployed>, Error> {
+        while matches!((&self.bell).read(&mut [0; 64]), Ok(1..)) {}
+        match self.epochs.take_request().map_err(usage)? {
+            Some(request) if request.epoch == self.generation.epoch && !self.epochs.is_over().map_err(usage)? => {
+                self.resize(request)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+}
+
+fn usage(error: gridloom::Error) -> Error {
+    Error::Usage(error.to_string())
+}

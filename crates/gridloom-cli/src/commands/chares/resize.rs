@@ -1,0 +1,125 @@
+//! `gridloom chares resize`.
+
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use gridloom::chares::{Epochs, RunFile};
+
+use super::FOLDER_NAME;
+use crate::commands::print_text;
+
+/// Go on with another number of elements, while a program runs.
+///
+/// At its next checkpoint (cx.checkpoint, in Python chares.checkpoint) the program started by 'gridloom chares run' on this machine goes on with
+/// so many elements: further ones are started and join, or the last ones leave. Its chares are then where their placements put them
+/// on so many. The run needs no --checkpoint. This command ends when the program goes on. To take back what another
+/// resize has asked, give the number of elements that there are.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  gridloom chares resize 4")]
+pub struct Options {
+    /// The process number of the 'gridloom chares run', if there are several
+    #[arg(long, value_name = "PROCESS")]
+    run: Option<u32>,
+    /// Number of processing elements from then on
+    #[arg(value_name = "NUMBER")]
+    number: u32,
+}
+
+/// Between two looks at the run.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A program that runs.
+struct Run {
+    process: u32,
+    epochs: Epochs,
+    file: RunFile,
+}
+
+impl Run {
+    fn in_words(&self) -> String {
+        format!("--run {} ({})", self.process, self.file.program.join(" "))
+    }
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let Options { number, .. } = *options;
+    let Run { process, epochs, file } = chosen(options.run)?;
+    if let Err(why) = file.bounds.check(number) {
+        bail!("run {process} cannot go on with {number} elements: {why}");
+    }
+    let before = epochs.generation()?;
+    let has = |number: u32| -> Result<bool> {
+        let now = epochs.generation()?.map_or(file.elements, |generation| generation.elements.len() as u32);
+        Ok(now == number)
+    };
+    if has(number)? {
+        epochs.settle()?;
+        print_text(&format!("run {process} has {number} elements\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !epochs.want(number)? {
+        let wanted = epochs.wanted()?.map_or("another number of".into(), |wanted| wanted.to_string());
+        bail!("run {process} is to go on with {wanted} elements at its next checkpoint already: wait for that");
+    }
+    loop {
+        if epochs.generation()? != before && has(number)? {
+            print_text(&format!("run {process} goes on with {number} elements\n"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(why) = epochs.refused()? {
+            bail!("run {process} cannot go on with {number} elements: {why}");
+        }
+        ensure!(epochs.ring()?, "run {process} has ended");
+        ensure!(!epochs.is_over()?, "run {process} has ended");
+        let is_wanted = epochs.wanted()? == Some(number);
+        if !is_wanted && epochs.refused()?.is_none() && !has(number)? {
+            bail!("run {process} is not to go on with {number} elements any more: another resize has said so");
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The run that is meant.
+fn chosen(process: Option<u32>) -> Result<Run> {
+    let mut runs = runs()?;
+    let started = "'gridloom chares run' on this machine starts one whose number of elements can change; one on servers (--agent) keeps its slots";
+    if let Some(process) = process {
+        let known: Vec<String> = runs.iter().map(Run::in_words).collect();
+        let known = if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+        let found = runs.into_iter().find(|run| run.process == process);
+        return found.ok_or_else(|| anyhow::anyhow!("--run {process}: it runs no program of chares{known}; {started}"));
+    }
+    match runs.len() {
+        0 => bail!("no program of chares runs here: {started}"),
+        1 => Ok(runs.remove(0)),
+        _ => {
+            let each: Vec<String> = runs.iter().map(Run::in_words).collect();
+            bail!("which run? Give one of {}", each.join(", "))
+        }
+    }
+}
+
+/// All runs of this user.
+fn runs() -> Result<Vec<Run>> {
+    let prefix = format!("gridloom-{FOLDER_NAME}-");
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(std::env::temp_dir())?.flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(prefix.as_str()));
+        let Some(process) = process.and_then(|process| process.trim_end_matches('x').parse().ok()) else { continue };
+        let is_own = entry.metadata().is_ok_and(|of| of.is_dir() && of.uid() == rustix::process::geteuid().as_raw());
+        let epochs = Epochs::new(entry.path());
+        // A killed command leaves its folder.
+        if !is_own || !epochs.ring()? {
+            continue;
+        }
+        if let Some(file) = epochs.description()? {
+            runs.push(Run { process, epochs, file });
+        }
+    }
+    runs.sort_by_key(|run| run.process);
+    Ok(runs)
+}

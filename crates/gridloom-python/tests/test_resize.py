@@ -1,0 +1,93 @@
+"""Programs of chares that go on with another number of elements while they run."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import gridloom as gl
+import pytest
+from gridloom import chares
+
+PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
+STENCIL = EXAMPLES / "stencil" / "stencil.py"
+SAME = "bitwise equal to the serial program"
+
+
+def command(*words):
+    environment = {**os.environ, "GRIDLOOM_SECRET": "of the tests"}
+    words = [str(word) for word in (PROGRAM, *words)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def said(*words):
+    run = command(*words)
+    out, _ = run.communicate(timeout=120)
+    return run.returncode, out
+
+
+def stencil(*options):
+    return [sys.executable, STENCIL, "--size", 96, "--chares", 16, "--checkpoint-every", 10, "--check", *options]
+
+
+def test_the_stencil_grows_and_shrinks():
+    program = stencil("--steps", 50, "--resize", "10:4", "--resize", "30:1", "--resize", "40:3")
+    status, out = said("chares", "run", "-n", 2, "--", *program)
+    assert status == 0 and SAME in out, out
+    assert out.count("the program goes on with ") == 3, out
+
+
+def children(pid):
+    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(one) for task in tasks for one in task.read_text().split()]
+
+
+@pytest.mark.parametrize("kept", ["memory", "folder"])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_the_stencil_grows_and_shrinks_while_an_element_is_killed(tmp_path, kept, number):
+    where = "memory" if kept == "memory" else tmp_path / "kept"
+    program = stencil("--steps", 400, "--resize", "10:4", "--resize", "390:2")
+    run = command("chares", "run", "-n", 2, "--checkpoint", where, "--restarts", 2, "--", *program)
+    out = ""
+    for line in run.stdout:
+        out += line
+        if "goes on with 4 elements" in line:
+            os.kill(children(run.pid)[number], signal.SIGKILL)
+            break
+    rest, _ = run.communicate(timeout=120)
+    out += rest
+    assert run.returncode == 0 and SAME in out, out
+    assert "killed" in out or "signal" in out, out
+    assert "goes on with 2 elements in place of 4" in out, out
+
+
+def test_in_simulation_too(tmp_path):
+    platform, deployment = EXAMPLES / "two-sites.toml", tmp_path / "elements.toml"
+    status, out = said("chares", "deployment", "-p", platform, "-n", 4)
+    assert status == 0, out
+    deployment.write_text(out)
+    program = stencil("--steps", 50, "--resize", "10:1", "--resize", "20:4", "--resize", "40:2")
+    status, out = said("simulate", "-p", platform, "-d", deployment, "--", *program)
+    assert status == 0 and SAME in out, out
+    status, out = said("simulate", "-p", platform, "-d", deployment, "--", *stencil("--steps", 20, "--resize", "10:5"))
+    assert status != 0 and "cannot go on with 5 elements: 4 or fewer are possible" in out, out
+
+
+def test_a_number_that_cannot_be_is_an_error():
+    class One(chares.Chare):
+        def ask(self, number):
+            chares.resize(number)
+            chares.checkpoint(chares.exit)
+
+    def program(number):
+        return lambda job: job.array(One, 1).ask(number)
+
+    assert chares.run(program(1)).value is None
+    with pytest.raises(gl.ChareError, match="0 elements: at least one is needed"):
+        chares.run(program(0))
+    with pytest.raises(gl.ChareError, match="2 elements: this run has a fixed number of elements"):
+        chares.run(program(2))
+    with pytest.raises(gl.UsageError, match="resize\\(-1\\): a number of processing elements"):
+        chares.run(program(-1))

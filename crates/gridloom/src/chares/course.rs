@@ -1,0 +1,291 @@
+//! How the number of elements changes while a program runs, and how elements learn that others were lost.
+//!
+//! ```text
+//!  gridloom chares resize 4     command             elements
+//!    │── wanted ─▶ file          │                   │ all is quiet, and a chare wants to save
+//!    │                           │                   │ the first one reads the file, and all save
+//!    │                           │◀─ request, bell ──│ the first one, when all have; then all end, and wait
+//!    │                           │ epoch 1 ─▶ file   │
+//!    │                           │── starts the third and the fourth
+//!    │◀──────── reads it         │                   │ all four read it, connect, make their arrays, restore, go on
+//! ```
+//! The *epoch* counts losses that a successor makes good, and changes of the number. A connection serves one epoch, so nothing of the time before
+//! comes after it. The command alone begins epochs: it knows of an end whether the process was killed, and of two things that happen at once one
+//! comes first there. A *generation* is the elements of an epoch. In simulation the first element does what the command does for real.
+//!
+//! **Promise:** a request of an epoch that is over, since an element was lost meanwhile, has no effect.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
+use gridloom_chare::{ChareError, Element, Pe, Resize};
+use gridloom_process::{Incoming, Letter, ProcessWorld};
+
+use super::epochs::{Bounds, Changing, Epochs, Generation, Request, Verdict};
+use super::links::{Early, early_of};
+use super::places::{Places, Restart};
+use crate::Error;
+
+/// For so long an element waits for the command to tell what comes of a loss, or of a request.
+const VERDICT_NS: u64 = 30 * SECOND_NS;
+const LOOK_NS: u64 = MILLISECOND_NS;
+/// Type of the letter that makes an element of a simulation look again, which has left.
+const WAKE: &str = "chares:wake";
+
+/// What the elements of a simulation share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    generation: Option<Generation>,
+    /// What all elements saved for another number of them.
+    parts: BTreeMap<Pe, Vec<u8>>,
+    /// The program has ended.
+    is_over: bool,
+}
+
+/// How an element learns which generation it is of.
+#[derive(Clone, Debug)]
+pub(super) enum Course {
+    /// The elements stay those that they are.
+    Fixed,
+    Command {
+        epochs: Epochs,
+        bounds: Bounds,
+    },
+    Simulated(Arc<Mutex<Shared>>),
+}
+
+impl Course {
+    pub(super) fn of(places: &Places, world: &dyn ProcessWorld, shared: &Arc<Mutex<Shared>>) -> Course {
+        match &places.changing {
+            _ if world.is_simulated() => Course::Simulated(shared.clone()),
+            Some(Changing { folder, bounds }) => {
+                Course::Command { epochs: Epochs::new(folder), bounds: bounds.clone() }
+            }
+            None => Course::Fixed,
+        }
+    }
+
+    /// The generation of this element when it begins.
+    ///
+    /// # Errors
+    /// If the command's file cannot be read.
+    pub(super) fn first(&self, places: &Places) -> Result<Generation, Error> {
+        let own = || Generation {
+            elements: places.elements.clone(),
+            restart: places.restart.clone(),
+            ..Generation::default()
+        };
+        match self {
+            Course::Command { epochs, .. } => Ok(epochs.generation()?.unwrap_or_else(own)),
+            Course::Fixed | Course::Simulated(_) => Ok(own()),
+        }
+    }
+
+    fn verdict(&self) -> Result<Option<Verdict>, Error> {
+        match self {
+            Course::Fixed => Ok(None),
+            Course::Command { epochs, .. } => epochs.verdict(),
+            Course::Simulated(shared) => Ok(lock(shared).generation.clone().map(Verdict::Goes)),
+        }
+    }
+
+    /// The generation after that epoch, if it has begun.
+    ///
+    /// # Errors
+    /// If the command's file cannot be read.
+    pub(super) fn next(&self, epoch: u64) -> Result<Option<Generation>, Error> {
+        Ok(match self.verdict()? {
+            Some(Verdict::Goes(generation)) if generation.epoch > epoch => Some(generation),
+            _ => None,
+        })
+    }
+
+    /// Waits for it; none if no other begins.
+    ///
+    /// # Errors
+    /// If the command's file cannot be read.
+    pub(super) fn await_next(&self, world: &mut dyn ProcessWorld, epoch: u64) -> Result<Option<Generation>, Error> {
+        let until = world.now() + VERDICT_NS;
+        while world.now() < until && self.verdict()? != Some(Verdict::Over) {
+            if let Some(generation) = self.next(epoch)? {
+                return Ok(Some(generation));
+            }
+            world.sleep_until(world.now() + LOOK_NS)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether elements that have not connected for long may still do so: after a loss they come when the entry method that they run has ended.
+    ///
+    /// # Errors
+    /// If the command's file cannot be read.
+    pub(super) fn may_come(&self, epoch: u64) -> Result<bool, Error> {
+        Ok(epoch > 0
+            && matches!(self, Course::Command { .. })
+            && !matches!(self.verdict()?, None | Some(Verdict::Over)))
+    }
+
+    pub(super) fn epochs(&self) -> Option<&Epochs> {
+        if let Course::Command { epochs, .. } = self { Some(epochs) } else { None }
+    }
+
+    /// Lets the number of elements change, if that can be.
+    pub(super) fn let_resize(&self, places: &Places, element: &mut Element) {
+        let owner = match self {
+            Course::Fixed => return,
+            Course::Command { epochs, bounds } => Owner { epochs: Some(epochs.clone()), bounds: bounds.clone() },
+            Course::Simulated(_) => {
+                let most = places.elements.len() as u32;
+                let why_most = format!("the deployment of the simulation has {most}");
+                Owner { epochs: None, bounds: Bounds { least: 1, most, why_least: String::new(), why_most } }
+            }
+        };
+        element.let_resize(Box::new(owner));
+    }
+
+    /// Keeps what this element has saved for another number of them. Those checkpoints that the program keeps are elsewhere.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn save(&self, epoch: u64, element: Pe, bytes: Vec<u8>) -> Result<(), Error> {
+        match self {
+            Course::Fixed => {
+                Err(Error::Chares(ChareError::Failed("this element's run has a fixed number of them".into())))
+            }
+            Course::Command { epochs, .. } => epochs.parts().write(epoch, (element, 0), &bytes),
+            Course::Simulated(shared) => {
+                lock(shared).parts.insert(element, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// All elements of that generation have saved: has others begin. `kept` says where the checkpoint is, if it is one of those that the program keeps.
+    ///
+    /// # Errors
+    /// If the command cannot be told.
+    pub(super) fn resize(
+        &self,
+        places: &Places,
+        old: &Generation,
+        elements: u32,
+        kept: Option<Restart>,
+    ) -> Result<(), Error> {
+        match self {
+            Course::Fixed => Ok(()),
+            Course::Command { epochs, .. } => {
+                let own = || -> Result<Restart, Error> {
+                    let folder = epochs.parts();
+                    folder.complete(old.epoch, old.elements.len() as u32, 0)?;
+                    Ok(Restart { folder: folder.text(), number: Some(old.epoch) })
+                };
+                let restart = kept.map_or_else(own, Ok)?;
+                epochs.request(&Request { epoch: old.epoch, elements, restart })
+            }
+            Course::Simulated(shared) => {
+                let epoch = old.epoch + 1;
+                let elements = places.elements[..elements as usize].to_vec();
+                let mut shared = lock(shared);
+                // Earlier there may have been more elements.
+                shared.parts.retain(|element, _| (element.0 as usize) < old.elements.len());
+                shared.generation = Some(Generation { epoch, since: epoch, elements, ..Generation::default() });
+                Ok(())
+            }
+        }
+    }
+
+    /// What all elements saved in the simulation before there was that generation.
+    pub(super) fn parts(&self, generation: &Generation) -> Option<Vec<Vec<u8>>> {
+        match self {
+            Course::Simulated(shared) if generation.epoch > 0 => Some(lock(shared).parts.values().cloned().collect()),
+            _ => None,
+        }
+    }
+
+    /// In simulation: an element that has left waits until it is one of the program's again, or until the program has ended.
+    ///
+    /// # Errors
+    /// If the simulation ends.
+    pub(super) fn await_return(
+        &self,
+        world: &mut dyn ProcessWorld,
+        (me, epoch): (Pe, u64),
+        early: &mut Early,
+    ) -> Result<Option<Generation>, Error> {
+        let Course::Simulated(shared) = self else { return Ok(None) };
+        loop {
+            let next = self.next(epoch)?.filter(|generation| (me.0 as usize) < generation.elements.len());
+            if next.is_some() || lock(shared).is_over {
+                return Ok(next);
+            }
+            match world.receive(None)? {
+                Some(Incoming::Letter { from, letter }) => early.extend(early_of(&letter).map(|hello| (from, hello))),
+                Some(Incoming::Closed { peer, .. }) => _ = early.remove(&peer),
+                None => {}
+            }
+        }
+    }
+
+    /// In simulation: the first element has those look again that have left, from that one on.
+    ///
+    /// # Errors
+    /// If the simulation ends.
+    pub(super) fn wake(&self, world: &mut dyn ProcessWorld, places: &Places, from: usize) -> Result<(), Error> {
+        if !matches!(self, Course::Simulated(_)) || places.me() != Pe(0) {
+            return Ok(());
+        }
+        for element in (from as u32..places.elements.len() as u32).map(Pe) {
+            let peer = world.connect(places.host(element), places.port(element))?;
+            world.send(peer, Letter { kind: WAKE.into(), payload: Vec::new() })?;
+            world.close(peer);
+        }
+        Ok(())
+    }
+
+    /// In simulation: the program has ended, also for elements that have left.
+    ///
+    /// # Errors
+    /// If the simulation ends.
+    pub(super) fn end_all(
+        &self,
+        world: &mut dyn ProcessWorld,
+        places: &Places,
+        generation: &Generation,
+    ) -> Result<(), Error> {
+        if let Course::Simulated(shared) = self {
+            lock(shared).is_over = true;
+        }
+        self.wake(world, places, generation.elements.len())
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says with how many elements a program can go on.
+struct Owner {
+    /// None in simulation.
+    epochs: Option<Epochs>,
+    bounds: Bounds,
+}
+
+impl Resize for Owner {
+    fn asked(&mut self) -> Option<u32> {
+        // What cannot be read was not asked: the program goes on.
+        self.epochs.as_ref().and_then(|epochs| epochs.wanted().ok().flatten())
+    }
+
+    fn check(&self, elements: u32) -> Result<(), String> {
+        self.bounds.check(elements)
+    }
+
+    fn refuse(&mut self, _: u32, why: &str) {
+        if let Some(epochs) = &self.epochs
+            && let Err(error) = epochs.refuse(why)
+        {
+            gridloom_base::say!("gridloom: {error}");
+        }
+    }
+}
