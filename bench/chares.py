@@ -378,17 +378,20 @@ def memory_on_servers(rounds):
     found, sums = {elements: [] for elements in (1, 2, 3)}, set(re.findall(r"checksum (\w+)", serial.stdout))
     agent = Node("agent", is_cut=False)
     offer = ["--program", f"stencil={STENCIL}", "--slots", "1", "--agent", agent.address]
+    own = resource.getrlimit(resource.RLIMIT_DATA)
+    # Servers have it from this process, workers and elements from the server.
+    resource.setrlimit(resource.RLIMIT_DATA, (BOUND_KIB << 10, own[1]))
     nodes = [Node("serve", "--name", f"s{number}", *offer, is_cut=False) for number in range(3)]
-    for node in nodes:
-        # Workers and elements have it from the server.
-        resource.prlimit(node.process.pid, resource.RLIMIT_DATA, (BOUND_KIB << 10, BOUND_KIB << 10))
+    resource.setrlimit(resource.RLIMIT_DATA, own)
     for _ in range(rounds):
         for elements, runs in found.items():
             words = [GRIDLOOM, "chares", "run", "-n", elements, "--agent", agent.address, "--", "stencil", *program]
             done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
             sums |= set(re.findall(r"checksum (\w+)", done.stdout))
             step = re.search(r"([\d.]+) ms a step", done.stdout)
-            runs.append(float(step[1]) if done.returncode == 0 else done.stderr.strip().replace("\n", "; "))
+            # Without the frames of a backtrace.
+            said = [line for line in done.stderr.splitlines() if "failed" in line or "ended with" in line]
+            runs.append(float(step[1]) if done.returncode == 0 else "; ".join(said))
     for node in [*nodes, agent]:
         node.end()
     print(f"{LARGE} x {LARGE} cells, {8 * LARGE**2 >> 20} MiB; a process of a server may have {BOUND_KIB >> 10} MiB")
