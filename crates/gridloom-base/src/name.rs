@@ -73,6 +73,18 @@ pub enum NameError {
     /// It was to come to its server, and did not.
     #[error("'{name}' did not get to server '{server}': {why}")]
     NotStored { name: String, server: String, why: String },
+    /// The agent was lost each time that it got this. Clients find that themselves; it is in no message.
+    #[error(
+        "the agent at {address} closed the connection {times} times when it was asked {asked} ({why}): compare the releases of agent \
+         and program (`gridloom status`), or see the agent's log"
+    )]
+    AgentCloses {
+        address: String,
+        /// As "for 'mesh'".
+        asked: String,
+        times: u32,
+        why: String,
+    },
 }
 
 fn near_text(near: &[String]) -> String {
@@ -118,5 +130,14 @@ mod tests {
         let near = vec!["mesh".to_string(), "mush".to_string()];
         let error = NameError::Unknown { name: "mehs".into(), near };
         assert_eq!(error.to_string(), "no shared data are named 'mehs'; did you mean 'mesh' or 'mush'?");
+    }
+
+    #[test]
+    fn an_agent_that_cannot_be_asked_is_told_with_what_to_do() {
+        let (address, asked, why) = ("here:1".into(), "for 'mesh'".into(), "it hung up".into());
+        let error = NameError::AgentCloses { address, asked, times: 5, why };
+        let text = "the agent at here:1 closed the connection 5 times when it was asked for 'mesh' (it hung up): compare the releases of \
+                    agent and program (`gridloom status`), or see the agent's log";
+        assert_eq!(error.to_string(), text);
     }
 }

@@ -178,7 +178,7 @@ pub(crate) fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyRe
             "NoRoomToShare"
         }
         NameError::NotAName { .. } => "ArgumentError",
-        NameError::NoAgent { .. } => "ConnectError",
+        NameError::NoAgent { .. } | NameError::AgentCloses { .. } => "ConnectError",
         _ => "SharedDataError",
     })
 }

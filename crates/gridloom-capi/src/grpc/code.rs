@@ -148,7 +148,9 @@ impl From<NameError> for Failed {
             NameError::NotAName { .. } => GRPC_INVALID_NAME_NP,
             NameError::NoRoom { .. } | NameError::TooMany { .. } => GRPC_NO_ROOM_NP,
             NameError::Lost { .. } => GRPC_INVALID_DATA_NP,
-            NameError::NoAgent { .. } | NameError::NotStored { .. } => GRPC_COMMUNICATION_FAILED,
+            NameError::NoAgent { .. } | NameError::AgentCloses { .. } | NameError::NotStored { .. } => {
+                GRPC_COMMUNICATION_FAILED
+            }
             // The enum may grow.
             _ => GRPC_OTHER_ERROR_CODE,
         };

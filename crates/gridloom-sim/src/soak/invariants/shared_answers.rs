@@ -85,7 +85,7 @@ impl Check for Answers {
             }
             (Asked::Find { .. } | Asked::Delete { .. }, Err(NameError::Unknown { .. })) => ("a name was unknown", true),
             (Asked::Find { .. }, Err(NameError::Lost { .. })) => ("a name was lost", is_broken),
-            (_, Err(NameError::NoAgent { .. })) => {
+            (_, Err(NameError::NoAgent { .. } | NameError::AgentCloses { .. })) => {
                 ("there was no agent for a name", is_independent || damage.agent_is_away(now))
             }
             _ => ("another answer", false),

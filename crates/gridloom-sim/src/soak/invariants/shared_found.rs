@@ -91,7 +91,7 @@ impl Found {
         }
         let found = match answer {
             Ok(CatalogAnswer::Found { named, .. }) => ledger.shared.versions.get(&named.datum),
-            Err(NameError::NoAgent { .. }) => return Ok(()),
+            Err(NameError::NoAgent { .. } | NameError::AgentCloses { .. }) => return Ok(()),
             other => return Err(format!("{node} asked for '{name}', which was put, and has {other:?}")),
         };
         self.judged += 1;
