@@ -2,8 +2,6 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::rc::Rc;
 
 use super::id::ArrayId;
 
@@ -32,35 +30,28 @@ pub(crate) trait AnyWaiting: Any {
     fn kept(&self) -> usize;
 }
 
-/// A flag of the element that each chare's `AsyncContext` can set.
-pub(crate) type Woken = Rc<Cell<bool>>;
-
 /// Of all chares of an element.
 #[derive(Default)]
 pub(crate) struct Waits {
     /// By array and slot.
     chares: Vec<Vec<Option<Box<dyn AnyWaiting>>>>,
-    /// Something has come for methods of the chare that runs, or it is to do what an `AsyncContext` was told.
-    woken: Woken,
+    /// Something has come for methods of the chare that runs.
+    is_woken: bool,
 }
 
 impl Waits {
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
-        self.woken.get()
+        self.is_woken
     }
 
-    pub(crate) fn wake(&self) {
-        self.woken.set(true);
-    }
-
-    pub(crate) fn woken(&self) -> &Woken {
-        &self.woken
+    pub(crate) fn wake(&mut self) {
+        self.is_woken = true;
     }
 
     /// Whether something has come; nothing more has from then on.
-    pub(crate) fn take_woken(&self) -> bool {
-        self.woken.take()
+    pub(crate) fn take_woken(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
     }
 
     fn of(&self, array: ArrayId, slot: u32) -> Option<&dyn AnyWaiting> {

@@ -37,9 +37,3 @@ impl<C: Chare> Channel<C> {
         ReceiveOnChannel { shared: &self.shared, key: self.key }
     }
 }
-
-impl<C: Chare> Drop for Channel<C> {
-    fn drop(&mut self) {
-        self.shared.pipes.borrow_mut().forget(&self.key);
-    }
-}

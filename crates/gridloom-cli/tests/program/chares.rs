@@ -129,10 +129,6 @@ struct Ring {
 
 impl Chare for Ring {
     type Message = Ask;
-
-    fn entry(&mut self, ask: Ask, cx: &mut Context<'_, Ring>) {
-        cx.keep(ask);
-    }
 }
 
 impl Ring {

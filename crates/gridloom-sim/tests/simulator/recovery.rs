@@ -8,7 +8,7 @@ use crate::lan::wait_for;
 use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, NodeId, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
-use gridloom_core::node::message::{CatalogMessage, ClientToCatalog, MapMessage, MapToAgent, Message};
+use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, ClientToCatalog, MapMessage, MapToAgent, Message};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, AgentConfig, Command, Effect, Event, Input, NameCommand, Role};
 use gridloom_idl::Definition;
@@ -310,6 +310,44 @@ fn a_request_that_is_lost_with_one_that_the_agent_cannot_read_is_read() {
     assert!(outcomes[1].1.is_ok(), "{outcomes:?}");
 }
 
+/// The second stands between two that cannot be read, in each order.
+#[test]
+fn a_request_between_two_that_the_agent_cannot_read_is_read() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let is_unreadable = |message: &Message| matches!(message, Message::Map(MapMessage::ToAgent(MapToAgent::MapGroup(request))) if request.group.serial % 2 == 1);
+    let (mut sim, client) = grid_of(&definitions, move |agent| Box::new(Unreading { agent, is_unreadable }));
+    (1..=3).for_each(|serial| run(&mut sim, &definitions, client, serial));
+    let outcomes = [(); 3].map(|()| {
+        let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+        let Event::TaskEnded { report, .. } = ended else { unreachable!("asked for") };
+        (report.task.serial, report.outcome.map(|_| ()))
+    });
+    for (serial, outcome) in outcomes {
+        match serial {
+            2 => assert_eq!(outcome, Ok(())),
+            _ => assert!(matches!(outcome, Err(TaskError::AgentLost { .. })), "{outcome:?}"),
+        }
+    }
+}
+
+/// A group that is only planned is kept elsewhere than one that runs.
+#[test]
+fn a_plan_that_the_agent_cannot_read_ends_no_group() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client) =
+        grid_of(&definitions, |agent| Box::new(Unreading { agent, is_unreadable: is_plan_of_first }));
+    let tasks = vec![two(&definitions[0], [10, 11].map(|serial| DatumId { client, serial }))];
+    let (id, sources) = (GroupId { client, serial: 1 }, Default::default());
+    let group = Group { id, tasks, sources, wanted: Vec::new() };
+    sim.command(client, Command::Plan { group, heuristic: "heft".into(), is_followed: false });
+    run(&mut sim, &definitions, client, 2);
+    run(&mut sim, &definitions, client, 3);
+    let outcomes = two_outcomes(&mut sim, client);
+    assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
+    let event = wait_for(&mut sim, client, |event| matches!(event, Event::GroupNotMapped { .. }));
+    assert!(matches!(event, Event::GroupNotMapped { error: TaskError::AgentLost { .. }, .. }), "{event:?}");
+}
+
 /// The agent had read the request each time.
 #[test]
 fn losses_of_the_connection_do_not_end_a_group_that_is_being_mapped() {
@@ -345,7 +383,49 @@ fn a_question_that_the_catalog_cannot_read_ends_in_an_error() {
         (ask, answer.expect_err("nothing is there"))
     });
     answers.sort_by_key(|(ask, _)| *ask);
-    let NameError::NoAgent { why } = &answers[0].1 else { panic!("{answers:?}") };
-    assert!(why.starts_with("asked this, it was lost 5 times, at last: ") && why.contains("the peer hung up"), "{why}");
+    assert!(matches!(answers[0].1, NameError::AgentCloses { .. }), "{answers:?}");
+    let text = answers[0].1.to_string();
+    assert!(text.contains(" closed the connection 5 times when it was asked for 'bad' ("), "{text}");
+    assert!(text.contains("the peer hung up") && text.contains("gridloom status"), "{text}");
     assert!(matches!(answers[1].1, NameError::Unknown { .. }), "{answers:?}");
+}
+
+/// Where the data are is asked at a heartbeat. The question that waits is asked and read before that, on each connection.
+#[test]
+fn a_search_that_the_catalog_cannot_read_ends_beside_a_question_that_it_reads() {
+    let is_unreadable = |message: &Message| {
+        matches!(message, Message::Catalog(CatalogMessage::FromClient(ClientToCatalog::Locate { .. })))
+    };
+    let (mut sim, client) = grid_of(&[], move |agent| Box::new(Unreading { agent, is_unreadable }));
+    let (datum, meta, name) = (DatumId { client, serial: 1 }, array(), "mesh".to_string());
+    sim.put(client, datum, meta.clone(), None);
+    let put = NameCommand::Put {
+        name: name.clone(),
+        datum,
+        meta,
+        replaces: false,
+        replicas: 1,
+        is_durable: false,
+        method: Default::default(),
+        made_by: None,
+        task: TaskId { client, serial: 2 },
+        group: GroupId { client, serial: 2 },
+    };
+    let answer_to = |sim: &mut Simulation, ask: u64, command: NameCommand| {
+        sim.command(client, Command::Name { ask, command });
+        let named = wait_for(sim, client, |event| matches!(event, Event::Named { ask: it, .. } if *it == ask));
+        let Event::Named { answer, .. } = named else { unreachable!("asked for") };
+        answer.unwrap()
+    };
+    answer_to(&mut sim, 1, put);
+    let found = answer_to(&mut sim, 2, NameCommand::Find { name, waits: false });
+    let CatalogAnswer::Found { named, holders } = found else { panic!("{found:?}") };
+    let waiting = NameCommand::Find { name: "later".into(), waits: true };
+    sim.command(client, Command::Name { ask: 3, command: waiting });
+    sim.kill(holders[0].0);
+    sim.command(client, Command::Get { datum: named.datum });
+    let event = wait_for(&mut sim, client, |event| matches!(event, Event::DatumLost { .. } | Event::Named { .. }));
+    let Event::DatumLost { error, .. } = event else { panic!("{event:?}") };
+    let text = error.to_string();
+    assert!(text.contains(" closed the connection 5 times when it was asked where the data are ("), "{text}");
 }

@@ -27,7 +27,7 @@ impl Client {
 
     pub(super) fn on_pong(&mut self, now: Time, from: NodeId, token: u64, out: &mut Vec<Effect>) {
         if self.contacts.agent() == Some(from) {
-            self.agent_has_read(token);
+            self.agent_has_read(now, token, out);
         }
         let members = self.contacts.members_mut();
         if let Some(rtt_ns) = members.pong(now, from, token) {

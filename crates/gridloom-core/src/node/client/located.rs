@@ -3,7 +3,6 @@
 use std::collections::btree_map::Entry;
 
 use super::Client;
-use crate::node::message::ClientToCatalog;
 use crate::node::protocol::Effect;
 use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
@@ -16,7 +15,7 @@ impl Client {
     pub(super) fn seek(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         if let Entry::Vacant(place) = self.names.sought.entry(datum) {
             place.insert(now);
-            self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
+            self.ask_place(datum, out);
         }
     }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::remapping::{Remapping, is_steadfast};
-use super::vain::in_turn;
 use super::{Client, GroupRun, LostServer, Mapping, Question, Status, TaskRun, send};
 use crate::graph::{Group, Outlined, Source, Task};
 use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
@@ -16,6 +15,12 @@ use gridloom_map::{MapBy, Outline, Plan, Seen};
 /// Why a call fails though other servers could run it.
 pub(super) const BOUND: &str = "it is not in the grid";
 
+/// A request for a plan that waits to go out.
+enum Waiting {
+    Early(Question),
+    Group(GroupId),
+}
+
 impl Client {
     pub(super) fn plan_only(
         &mut self,
@@ -25,7 +30,8 @@ impl Client {
     ) {
         self.want_links(out);
         let has_agent = self.contacts.agent().is_some() && !self.contacts.awaits_list(now);
-        let is_early = has_agent && (!self.links.are_known() || self.reads_unplaced(&group));
+        let has_to_wait = vain.is_suspect() && self.awaits_suspect();
+        let is_early = has_agent && (!self.links.are_known() || has_to_wait || self.reads_unplaced(&group));
         if is_early || !has_agent && self.contacts.awaits_nodes(now) {
             self.early_plans.push(Question { group, heuristic, purpose, vain });
             if !self.links.are_known() {
@@ -127,16 +133,22 @@ impl Client {
         mapping.is_some_and(|mapping| mapping.asked.is_some() && mapping.round == round)
     }
 
-    /// Sends requests for plans that had to wait.
+    /// Sends requests that had to wait: for plans, and such as the agent was lost with.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.place_waiting(now, out);
-        for question in std::mem::take(&mut self.early_plans) {
-            self.plan_only(now, question, out);
-        }
+        self.ask_suspects(now, out);
+        let early = std::mem::take(&mut self.early_plans).into_iter();
         let waiting = self.groups.iter().filter_map(|(id, run)| Some((*id, run.mapping.as_ref()?)));
         let waiting = waiting.filter(|(_, mapping)| mapping.asked.is_none());
-        for group in in_turn(waiting.map(|(id, mapping)| (id, mapping.vain.count()))) {
-            self.try_map(now, group, out);
+        let waiting = waiting.map(|(id, mapping)| (mapping.vain.count(), Waiting::Group(id)));
+        let early = early.map(|question| (question.vain.count(), Waiting::Early(question)));
+        let mut waiting: Vec<(u32, Waiting)> = early.chain(waiting).collect();
+        waiting.sort_by_key(|(losses, _)| *losses);
+        for (_, waiting) in waiting {
+            match waiting {
+                Waiting::Early(question) => self.plan_only(now, question, out),
+                Waiting::Group(group) => self.try_map(now, group, out),
+            }
         }
     }
 
@@ -156,6 +168,10 @@ impl Client {
             return;
         }
         let Some(mut mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
+        if mapping.vain.is_suspect() && self.awaits_suspect() {
+            self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
+            return;
+        }
         mapping.tasks.retain(|task| self.is_unmapped(*task));
         self.fail_bound_to_nobody(now, &mapping.tasks, out);
         mapping.tasks.retain(|task| self.is_unmapped(*task));
@@ -292,6 +308,8 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
+        // The next suspect may have waited for this plan.
+        self.has_less_to_map |= mapping.vain.is_suspect();
         if plan.tasks.len() != mapping.tasks.len()
             || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
         {

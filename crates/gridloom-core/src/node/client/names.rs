@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::following::Placed;
 use super::puts::{Put, Stage};
-use super::vain::{Asked, Suspects};
+use super::vain::{Asked, Requests};
 use super::{Client, Status, datum_run};
 use crate::graph::{Argument, Group, Source, Task, TaskKind, Terms};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
@@ -35,7 +35,7 @@ pub(super) struct Names {
     found: BTreeMap<DatumId, Found>,
     /// Data of which no holder is known, and since when.
     pub(super) sought: BTreeMap<DatumId, Time>,
-    pub(super) suspects: Suspects,
+    pub(super) requests: Requests,
 }
 
 /// A datum that was found.
@@ -86,6 +86,17 @@ impl Ask {
             Ask::Explain { name, after } => ClientToCatalog::Explain { ask, name: name.clone(), after: *after },
         }
     }
+
+    /// What the agent is asked, as an error says it.
+    fn text(&self) -> String {
+        match self {
+            Ask::Put(put) => format!("to put '{}'", put.name),
+            Ask::Find { name, .. } => format!("for '{name}'"),
+            Ask::Delete { name } => format!("to delete '{name}'"),
+            Ask::List { prefix, .. } => format!("for names that begin with '{prefix}'"),
+            Ask::Explain { name, .. } => format!("where '{name}' is"),
+        }
+    }
 }
 
 impl Names {
@@ -109,7 +120,7 @@ impl Names {
     /// A question has its answer, or needs none. Gives a datum that is to be released with it.
     fn remove(&mut self, ask: u64) -> Option<(Ask, Option<DatumId>)> {
         let question = self.asks.remove(&ask)?;
-        self.suspects.remove(Asked::Question(ask));
+        self.requests.remove(Asked::Question(ask));
         let mut released = None;
         match &question {
             Ask::Put(put) => {
@@ -172,7 +183,7 @@ impl Names {
 
     pub(super) fn not_sought(&mut self, datum: DatumId) {
         self.sought.remove(&datum);
-        self.suspects.remove(Asked::Place(datum));
+        self.requests.remove(Asked::Place(datum));
     }
 }
 
@@ -279,7 +290,10 @@ impl Client {
             }
         }
         let message = question.message(ask, at);
-        self.contacts.tell_agent(message, out);
+        if self.contacts.agent().is_some() {
+            self.names.requests.sent(Asked::Question(ask));
+            self.contacts.tell_agent(message, out);
+        }
     }
 
     fn answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
@@ -312,6 +326,8 @@ impl Client {
             return self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         };
         put.stage = Stage::Going { named: named.clone(), server };
+        self.names.requests.remove(Asked::Question(ask));
+        let put = self.names.put_mut(ask).expect("found above");
         put.tried = Some(named.datum);
         let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
         // What a call puts is before what others ask for: calls may wait for it.
@@ -350,6 +366,7 @@ impl Client {
             }
             (Err(NameError::NotStored { .. }), Some(Ask::Put(_))) => {
                 let Err(error) = answer else { unreachable!("matched above") };
+                self.names.requests.remove(Asked::Question(ask));
                 self.give_up_place(now, ask, &error, out);
                 return self.put_again(ask, error, out);
             }

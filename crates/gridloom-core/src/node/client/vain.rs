@@ -1,7 +1,11 @@
 //! Requests that the agent may be lost for: one that cannot read a message closes the connection, and would at each try.
 //!
-//! A request that was lost with the agent is sent again with a ping behind it. The answer to that ping says that the agent has read the
-//! request. What was lost [`TASK_ATTEMPTS_MAX`] times in a row before that is asked no more.
+//! A request that was lost with the agent is a suspect. It is sent again with a ping behind it. The answer to that ping says that the agent has
+//! read the request. What was lost [`TASK_ATTEMPTS_MAX`] times in a row before that is asked no more.
+//!
+//! **Invariants.** A loss counts for what was sent on the connection that was lost, and for nothing else. Suspects are sent one at a time,
+//! those with the fewest losses first, so that none is lost twice for what another one does. An agent may die of a plan that it has read:
+//! then the next suspect waits for the plan.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +24,8 @@ pub(super) struct VainLosses {
     /// What was sent behind it.
     ping: Option<u64>,
     is_read: bool,
+    /// An agent has read it, and another one came for that.
+    may_kill: bool,
 }
 
 impl VainLosses {
@@ -28,9 +34,11 @@ impl VainLosses {
     /// If an agent that had read it is there again, only the connection was lost. Another one is there for an agent that died, perhaps of it.
     #[must_use]
     pub(super) fn asks(&mut self, agent: NodeId) -> bool {
-        let was_cut_off = std::mem::take(&mut self.is_read) && self.agent == Some(agent);
-        if was_cut_off {
-            self.count = 0;
+        if std::mem::take(&mut self.is_read) {
+            self.may_kill = self.agent != Some(agent);
+            if !self.may_kill {
+                self.count = 0;
+            }
         }
         (self.agent, self.ping) = (Some(agent), None);
         self.count < TASK_ATTEMPTS_MAX
@@ -39,6 +47,7 @@ impl VainLosses {
     /// The agent is lost with it. True if that was once too often.
     pub(super) fn lose(&mut self) -> bool {
         self.count += 1;
+        self.ping = None;
         self.count >= TASK_ATTEMPTS_MAX && !self.is_read
     }
 
@@ -50,6 +59,15 @@ impl VainLosses {
     pub(super) fn count(&self) -> u32 {
         self.count
     }
+
+    pub(super) fn is_suspect(&self) -> bool {
+        self.count > 0
+    }
+
+    /// It was sent as a suspect, and the next one has to wait.
+    fn is_awaited(&self) -> bool {
+        self.ping.is_some() && (!self.is_read || self.may_kill)
+    }
 }
 
 /// What the catalog is asked.
@@ -59,53 +77,88 @@ pub(super) enum Asked {
     Place(DatumId),
 }
 
-/// What the catalog was asked when the agent was lost, and has not read since.
 #[derive(Debug, Default)]
-pub(super) struct Suspects(BTreeMap<Asked, VainLosses>);
+struct Request {
+    vain: VainLosses,
+    /// On the connection that stands.
+    is_sent: bool,
+}
 
-impl Suspects {
+/// What the catalog was asked. What it has read or answered is not listed, as far as that is known.
+#[derive(Debug, Default)]
+pub(super) struct Requests(BTreeMap<Asked, Request>);
+
+impl Requests {
     pub(super) fn remove(&mut self, asked: Asked) {
         self.0.remove(&asked);
     }
 
-    /// The agent is lost with it. True if that was once too often.
-    pub(super) fn lose(&mut self, asked: Asked) -> bool {
-        self.0.entry(asked).or_default().lose()
+    pub(super) fn sent(&mut self, asked: Asked) {
+        self.0.entry(asked).or_default().is_sent = true;
     }
 
-    pub(super) fn count(&self, asked: Asked) -> u32 {
-        self.0.get(&asked).map_or(0, VainLosses::count)
+    pub(super) fn is_suspect(&self, asked: Asked) -> bool {
+        self.0.get(&asked).is_some_and(|request| request.vain.is_suspect())
     }
 
-    /// It is sent again, and a ping behind it.
+    /// A ping was sent behind it.
     pub(super) fn pinged(&mut self, asked: Asked, token: u64) {
-        if let Some(vain) = self.0.get_mut(&asked) {
-            vain.ping = Some(token);
+        if let Some(request) = self.0.get_mut(&asked).filter(|request| request.is_sent) {
+            request.vain.ping = Some(token);
         }
+    }
+
+    /// The agent is lost. Gives what was lost once too often.
+    pub(super) fn lose(&mut self) -> Vec<Asked> {
+        let mut given_up = Vec::new();
+        for (asked, request) in &mut self.0 {
+            if std::mem::take(&mut request.is_sent) && request.vain.lose() {
+                given_up.push(*asked);
+            }
+        }
+        given_up
+    }
+
+    /// Suspects that are not sent, those with the fewest losses first.
+    pub(super) fn waiting_suspects(&self) -> Vec<Asked> {
+        let waiting = self.0.iter().filter(|(_, request)| request.vain.is_suspect() && !request.is_sent);
+        let mut waiting: Vec<(u32, Asked)> = waiting.map(|(asked, request)| (request.vain.count, *asked)).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(_, asked)| asked).collect()
     }
 
     /// The catalog deals with a request as soon as it is read: what happens to the agent later is not its fault.
     fn answer(&mut self, token: u64) {
-        self.0.retain(|_, vain| {
-            vain.answer(token);
-            !vain.is_read
+        self.0.retain(|_, request| {
+            request.vain.answer(token);
+            !request.vain.is_read
         });
     }
-}
 
-/// Requests in the order in which they are sent again: first those that were not lost; the others in turn from the first and from the last,
-/// so that what stands before or behind one that cannot be read is read.
-pub(super) fn in_turn<T: Copy>(requests: impl Iterator<Item = (T, u32)>) -> Vec<T> {
-    let (lost, fresh): (Vec<_>, Vec<_>) = requests.partition(|(_, count)| *count > 0);
-    let is_reversed = lost.iter().map(|(_, count)| *count).max().is_some_and(|count| count % 2 == 0);
-    let mut order: Vec<T> = lost.into_iter().map(|(request, _)| request).collect();
-    if is_reversed {
-        order.reverse();
+    fn awaits_suspect(&self) -> bool {
+        self.0.values().any(|request| request.vain.is_awaited())
     }
-    fresh.into_iter().map(|(request, _)| request).chain(order).collect()
 }
 
 impl Client {
+    /// Whether a suspect is out, so that no other one is to be sent.
+    pub(super) fn awaits_suspect(&self) -> bool {
+        let mut mappings = self.groups.values().filter_map(|run| run.mapping.as_ref());
+        self.names.requests.awaits_suspect()
+            || mappings.any(|mapping| mapping.asked.is_some() && mapping.vain.is_awaited())
+    }
+
+    /// Sends the next suspects, if there are any.
+    pub(super) fn send_suspects(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let mut mappings = self.groups.values().filter_map(|run| run.mapping.as_ref());
+        if mappings.any(|mapping| mapping.asked.is_none() && mapping.vain.is_suspect())
+            || self.early_plans.iter().any(|question| question.vain.is_suspect())
+            || !self.names.requests.waiting_suspects().is_empty()
+        {
+            self.map_waiting(now, out);
+        }
+    }
+
     /// A ping behind what was just sent to the agent.
     pub(super) fn ping_agent(&mut self, now: Time, out: &mut Vec<Effect>) -> Option<u64> {
         let agent = self.contacts.agent()?;
@@ -123,11 +176,12 @@ impl Client {
     }
 
     /// The agent has answered a ping: it has read what was sent before.
-    pub(super) fn agent_has_read(&mut self, token: u64) {
-        self.names.suspects.answer(token);
+    pub(super) fn agent_has_read(&mut self, now: Time, token: u64, out: &mut Vec<Effect>) {
+        self.names.requests.answer(token);
         for mapping in self.groups.values_mut().filter_map(|run| run.mapping.as_mut()) {
             mapping.vain.answer(token);
         }
+        self.send_suspects(now, out);
     }
 }
 
@@ -171,9 +225,54 @@ mod tests {
         assert!(!vain.asks(NodeId(99)));
     }
 
+    /// Two questions are suspects. The first is read each time before the second is sent.
     #[test]
-    fn what_was_lost_is_asked_last_and_from_both_ends() {
-        assert_eq!(in_turn([('a', 1), ('b', 0), ('c', 1)].into_iter()), ['b', 'a', 'c']);
-        assert_eq!(in_turn([('a', 2), ('b', 0), ('c', 2)].into_iter()), ['b', 'c', 'a']);
+    fn a_ping_of_a_lost_connection_says_nothing() {
+        let [read, other] = [1, 2].map(Asked::Question);
+        let mut requests = Requests::default();
+        [read, other].into_iter().for_each(|asked| requests.sent(asked));
+        assert!(requests.lose().is_empty());
+        let mut given_up = Vec::new();
+        for token in 1..u64::from(TASK_ATTEMPTS_MAX) {
+            requests.sent(read);
+            requests.pinged(read, 10 * token);
+            requests.answer(10 * token);
+            requests.sent(other);
+            requests.pinged(other, 10 * token + 1);
+            given_up = requests.lose();
+        }
+        assert_eq!(given_up, [other]);
+        let mut vain = VainLosses::default();
+        assert!(!lost(&mut vain, AGENT, false));
+        // Before it is asked for again, as the agent has not told its servers.
+        vain.answer(9);
+        assert!(!vain.is_read);
+    }
+
+    #[test]
+    fn losses_count_for_what_was_sent_alone() {
+        let (place, question) = (Asked::Place(DatumId { client: AGENT, serial: 1 }), Asked::Question(1));
+        let mut requests = Requests::default();
+        requests.sent(place);
+        for attempt in 1..=TASK_ATTEMPTS_MAX {
+            requests.sent(question);
+            let given_up = requests.lose();
+            assert_eq!(given_up.contains(&question), attempt == TASK_ATTEMPTS_MAX);
+            assert!(!given_up.contains(&place));
+        }
+        assert_eq!(requests.waiting_suspects(), [place, question], "the one with fewer losses first");
+    }
+
+    #[test]
+    fn the_next_suspect_waits_for_a_plan_that_may_kill_agents() {
+        let mut vain = VainLosses::default();
+        assert!(!lost(&mut vain, NodeId(1), true));
+        for (agent, is_awaited) in [(2, true), (2, false), (3, true)] {
+            assert!(vain.asks(NodeId(agent)));
+            vain.ping = Some(9);
+            vain.answer(9);
+            assert_eq!(vain.is_awaited(), is_awaited, "{agent}");
+            assert!(!vain.lose());
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Ask, Stage};
 use crate::node::client::Client;
-use crate::node::client::vain::{Asked, in_turn};
+use crate::node::client::vain::Asked;
 use crate::node::message::ClientToCatalog;
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RETURN_NS_MAX, SHARED_DATA_TOLD_MAX, TASK_ATTEMPTS_MAX};
@@ -50,9 +50,11 @@ impl Client {
             }
         }
         for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
-            self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
-            self.ping_behind(now, Asked::Place(datum), out);
+            if !self.names.requests.is_suspect(Asked::Place(datum)) {
+                self.ask_place(datum, out);
+            }
         }
+        self.send_suspects(now, out);
     }
 
     /// An agent is there: it is told what is read here, and asked what no earlier one has answered.
@@ -61,8 +63,7 @@ impl Client {
         for data in found.chunks(SHARED_DATA_TOLD_MAX) {
             self.contacts.tell_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
         }
-        let asks = self.names.asks.keys().map(|ask| (*ask, self.names.suspects.count(Asked::Question(*ask))));
-        for ask in in_turn(asks) {
+        for ask in self.names.asks.keys().copied().collect::<Vec<_>>() {
             match &self.names.asks[&ask] {
                 Ask::Find { name, is_forgotten: true, .. } => {
                     let unknown = NameError::Unknown { name: name.clone(), near: Vec::new() };
@@ -70,44 +71,61 @@ impl Client {
                 }
                 // It has a place, or is tried again at the next heartbeat.
                 Ask::Put(put) if put.stage != Stage::Asked => {}
-                _ => {
-                    self.ask_catalog(ask, out);
-                    self.ping_behind(now, Asked::Question(ask), out);
-                }
+                _ if self.names.requests.is_suspect(Asked::Question(ask)) => {}
+                _ => self.ask_catalog(ask, out),
             }
+        }
+        self.ask_suspects(now, out);
+    }
+
+    /// The catalog is asked where a datum is.
+    pub(in crate::node::client) fn ask_place(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        if self.contacts.agent().is_some() {
+            self.names.requests.sent(Asked::Place(datum));
+            self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
         }
     }
 
-    fn ping_behind(&mut self, now: Time, asked: Asked, out: &mut Vec<Effect>) {
-        if self.names.suspects.count(asked) > 0
-            && let Some(token) = self.ping_agent(now, out)
-        {
-            self.names.suspects.pinged(asked, token);
+    /// Asks again what was lost with the agent, one after the other.
+    pub(in crate::node::client) fn ask_suspects(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.contacts.agent().is_none() {
+            return;
+        }
+        for asked in self.names.requests.waiting_suspects() {
+            if self.awaits_suspect() {
+                return;
+            }
+            match asked {
+                Asked::Question(ask) => self.ask_catalog(ask, out),
+                Asked::Place(datum) => self.ask_place(datum, out),
+            }
+            if let Some(token) = self.ping_agent(now, out) {
+                self.names.requests.pinged(asked, token);
+            }
         }
     }
 
     /// The agent is lost, perhaps for something that it was asked.
     pub(in crate::node::client) fn names_agent_lost(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let is_asked = |ask: &Ask| !matches!(ask, Ask::Put(put) if put.stage != Stage::Asked);
-        let asks = self.names.asks.iter().filter(|(_, ask)| is_asked(ask)).map(|(ask, _)| Asked::Question(*ask));
-        let asked: Vec<Asked> = asks.chain(self.names.sought.keys().map(|datum| Asked::Place(*datum))).collect();
-        let why =
-            format!("asked this, it was lost {TASK_ATTEMPTS_MAX} times, at last: {}", self.contacts.agent_fault());
-        for one in asked {
+        for one in self.names.requests.lose() {
             match one {
-                _ if !self.names.suspects.lose(one) => {}
-                Asked::Question(ask) => self.answer(ask, Err(NameError::NoAgent { why: why.clone() }), out),
+                Asked::Question(ask) => {
+                    let Some(question) = self.names.asks.get(&ask).map(Ask::text) else { continue };
+                    let error = self.agent_closes(question);
+                    self.answer(ask, Err(error), out);
+                }
                 Asked::Place(datum) => {
                     self.names.not_sought(datum);
-                    self.datum_lost(
-                        now,
-                        datum,
-                        &format!("no server that is known has it, and the agent cannot be asked: {why}"),
-                        out,
-                    );
+                    let why = self.agent_closes("where the data are".into());
+                    self.datum_lost(now, datum, &format!("no server that is known has it; {why}"), out);
                 }
             }
         }
+    }
+
+    fn agent_closes(&self, asked: String) -> NameError {
+        let (address, why) = (self.config.agent.clone(), self.contacts.agent_fault().to_string());
+        NameError::AgentCloses { address, asked, times: TASK_ATTEMPTS_MAX, why }
     }
 
     pub(super) fn no_agent(&self) -> NameError {
