@@ -65,6 +65,10 @@ struct Waiter;
 
 impl Chare for Waiter {
     type Message = Ask;
+
+    fn entry(&mut self, ask: Ask, cx: &mut Context<'_, Waiter>) {
+        cx.keep(ask);
+    }
 }
 
 impl Waiter {

@@ -179,7 +179,8 @@ impl<C: Chare> AnyArray for Array<C> {
             return Err(wrong(format!("chare {number} of array {} cannot come after {moves} moves", roster.name)));
         }
         let (index, name) = (roster.shape.index(number), roster.name.clone());
-        let chare = core.timed(|| (packing.unpack)(index, state));
+        let began = core.move_begins();
+        let chare = (packing.unpack)(index, state);
         let fails = |why| ChareError::Migration { array: name.clone(), index, why };
         let chare = chare.map_err(fails)?;
         let slot = core.arrive(array, number, moves, round);
@@ -188,6 +189,7 @@ impl<C: Chare> AnyArray for Array<C> {
         }
         self.chares[slot as usize] = Some(chare);
         core.unpack_kept::<C>(array, slot, kept).map_err(fails)?;
+        core.move_ends(began);
         core.release(array, number, slot)
     }
 }
@@ -208,7 +210,9 @@ impl<C: Chare> Array<C> {
     /// # Errors
     /// Why the chare cannot be packed. It stays then.
     fn depart(&mut self, core: &mut Core, array: ArrayId, slot: u32, to: Pe) -> Result<(), String> {
+        let began = core.move_begins();
         let state = self.pack(core, array, slot)?;
+        core.move_ends(began);
         core.depart(array, slot, to, &state);
         core.waits.forget(array, slot);
         self.chares[slot as usize] = None;
@@ -225,8 +229,54 @@ impl<C: Chare> Array<C> {
             return Err(format!("a method of it waits for {what}; let such methods end before"));
         }
         let chare = self.chares[slot as usize].as_ref().expect("the chare is here");
-        let mut state = core.timed(|| (packing.pack)(chare))?;
+        let mut state = (packing.pack)(chare)?;
         core.pack_kept::<C>(array, slot, &mut state)?;
         Ok(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use gridloom_base::Time;
+    use gridloom_derive::Message;
+
+    use super::*;
+    use crate::balance::Balancer;
+    use crate::element::{Element, Step};
+    use crate::placement::{Elements, Placement};
+
+    #[derive(Clone, Message)]
+    #[message(crate = "gridloom_layout")]
+    struct Go {
+        to: u32,
+    }
+
+    struct Mover;
+
+    impl Chare for Mover {
+        type Message = Go;
+
+        fn entry(&mut self, go: Go, cx: &mut Context<'_, Mover>) {
+            cx.migrate_to(Pe(go.to));
+        }
+    }
+
+    #[test]
+    fn a_balancer_counts_the_time_of_moves_and_not_that_of_checkpoints() {
+        let mut element = Element::new(Pe(0), Arc::new(Elements::alike(2)));
+        let now = Cell::new(0);
+        element.set_clock(move || Time(now.replace(now.get() + 1)));
+        let packing = Packing::new(|_: &Mover| Ok(Vec::new()), |_, _| Ok(Mover));
+        let movers = element.migratable_array("movers", 1.into(), &Placement::RoundRobin, |_| Mover, packing).unwrap();
+        element.set_balancer(Balancer::named("refine").unwrap());
+        let moving_ns = |element: &Element| element.core.balancing.meter.as_ref().unwrap().moving_ns;
+        assert_eq!(element.arrays[0].save(&mut element.core, ArrayId(0)).unwrap().len(), 1);
+        assert_eq!(moving_ns(&element), 0);
+        element.start(|cx| cx.send(movers.at(0), Go { to: 1 }));
+        while element.step().unwrap() != Step::Idle {}
+        assert!(moving_ns(&element) > 0);
     }
 }

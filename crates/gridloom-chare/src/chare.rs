@@ -20,10 +20,8 @@ use super::value::Value;
 pub trait Chare: Sized + 'static {
     type Message: Payload;
 
-    /// A message has come. Without an entry method of its own, the chare [keeps](Context::keep) it for methods that wait.
-    fn entry(&mut self, message: Self::Message, cx: &mut Context<'_, Self>) {
-        cx.keep(message);
-    }
+    /// A message has come: for this entry method, or for methods that wait ([`Context::keep`]).
+    fn entry(&mut self, message: Self::Message, cx: &mut Context<'_, Self>);
 
     /// The result of a reduction, or that all is quiet: what a [`Callback`] to this chare brings.
     fn outcome(&mut self, tag: u32, value: Value, cx: &mut Context<'_, Self>) {
@@ -164,7 +162,7 @@ impl<'a, C: Chare> Context<'a, C> {
     }
 
     /// Moves this chare to another element once the entry method has returned. Messages find it there, each once. Its array must be
-    /// a migratable one.
+    /// a migratable one. If a method of it waits then, the program ends with an error.
     pub fn migrate_to(&mut self, element: Pe) {
         self.core.migrate(self.array, element);
     }

@@ -15,6 +15,8 @@
 //! What is for a whole array goes to each chare by way of the element where it began, which hands it on as a message to one. So a
 //! chare gets it once, wherever it is when.
 
+use gridloom_base::Time;
+
 use super::core::Core;
 use super::credit::Debt;
 use super::error::ChareError;
@@ -67,14 +69,15 @@ impl Core {
         }
     }
 
-    /// Packs or unpacks a chare. A balancer counts the time as that of a move.
-    pub(crate) fn timed<T>(&mut self, run: impl FnOnce() -> T) -> T {
-        let began = self.balancing.meter.as_ref().map(|_| (self.clock)());
-        let outcome = run();
+    /// When the packing or unpacking of a chare that moves begins, if a balancer counts its time.
+    pub(crate) fn move_begins(&self) -> Option<Time> {
+        self.balancing.meter.as_ref().map(|_| (self.clock)())
+    }
+
+    pub(crate) fn move_ends(&mut self, began: Option<Time>) {
         if let (Some(began), Some(meter)) = (began, &mut self.balancing.meter) {
             meter.moving_ns += (self.clock)().0.saturating_sub(began.0);
         }
-        outcome
     }
 
     pub(crate) fn cannot_move(&mut self, array: ArrayId, number: u32, why: String) {

@@ -2,6 +2,8 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::rc::Rc;
 
 use super::id::ArrayId;
 
@@ -30,28 +32,35 @@ pub(crate) trait AnyWaiting: Any {
     fn kept(&self) -> usize;
 }
 
+/// A flag of the element that each chare's `AsyncContext` can set.
+pub(crate) type Woken = Rc<Cell<bool>>;
+
 /// Of all chares of an element.
 #[derive(Default)]
 pub(crate) struct Waits {
     /// By array and slot.
     chares: Vec<Vec<Option<Box<dyn AnyWaiting>>>>,
-    /// Something has come for methods of the chare that runs.
-    is_woken: bool,
+    /// Something has come for methods of the chare that runs, or it is to do what an `AsyncContext` was told.
+    woken: Woken,
 }
 
 impl Waits {
     #[inline]
     pub(crate) fn is_woken(&self) -> bool {
-        self.is_woken
+        self.woken.get()
     }
 
-    pub(crate) fn wake(&mut self) {
-        self.is_woken = true;
+    pub(crate) fn wake(&self) {
+        self.woken.set(true);
+    }
+
+    pub(crate) fn woken(&self) -> &Woken {
+        &self.woken
     }
 
     /// Whether something has come; nothing more has from then on.
-    pub(crate) fn take_woken(&mut self) -> bool {
-        std::mem::take(&mut self.is_woken)
+    pub(crate) fn take_woken(&self) -> bool {
+        self.woken.take()
     }
 
     fn of(&self, array: ArrayId, slot: u32) -> Option<&dyn AnyWaiting> {

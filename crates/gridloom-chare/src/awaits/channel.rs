@@ -37,3 +37,9 @@ impl<C: Chare> Channel<C> {
         ReceiveOnChannel { shared: &self.shared, key: self.key }
     }
 }
+
+impl<C: Chare> Drop for Channel<C> {
+    fn drop(&mut self) {
+        self.shared.pipes.borrow_mut().forget(&self.key);
+    }
+}

@@ -12,7 +12,8 @@ use crate::placement::Elements;
 use crate::proxy::{Callback, Proxy, Target, To};
 use crate::value::Value;
 
-/// What a method that waits may do: see [`Context::spawn`](crate::Context::spawn). Clones are of the same chare.
+/// What a method that waits may do: see [`Context::spawn`](crate::Context::spawn). Clones are of the same chare, which alone may use them. It may
+/// store one or a [`Channel`]: what an entry method asks by it happens when that has returned.
 pub struct AsyncContext<C: Chare>(Rc<Shared<C>>);
 
 impl<C: Chare> Clone for AsyncContext<C> {
@@ -29,12 +30,13 @@ impl<C: Chare> AsyncContext<C> {
     /// The chare itself. Its other entry methods may change it whenever this method waits.
     ///
     /// # Panics
-    /// Within another such closure, and where its chare does not run the method, such as in another thread of control.
+    /// Within another such closure or one of [`AsyncContext::receive_if`]; in an entry method, which has the chare itself; and in `Drop`
+    /// of what a method still has when the program ends.
     pub fn with<T>(&self, run: impl FnOnce(&mut C) -> T) -> T {
         self.0.with(run)
     }
 
-    /// As [`Context::spawn`](crate::Context::spawn): it begins when this method waits again.
+    /// As [`Context::spawn`](crate::Context::spawn): the other one begins when this method waits again.
     pub fn spawn<F: Future<Output = ()> + 'static>(&self, method: impl FnOnce(AsyncContext<C>) -> F + 'static) {
         self.0.then(move |cx| cx.spawn(method));
     }
@@ -44,7 +46,11 @@ impl<C: Chare> AsyncContext<C> {
         self.receive_if(|_| true)
     }
 
-    /// The earliest message that fits, such as one of this step. Others stay for later.
+    /// The earliest message that fits, such as one of this step. Others stay for later. Each message is looked at once, so whether it fits
+    /// must depend on the message alone: take before what the closure needs of the chare.
+    ///
+    /// # Panics
+    /// When awaited, if the closure calls [`AsyncContext::with`].
     pub fn receive_if<F: FnMut(&C::Message) -> bool>(&self, fits: F) -> Receive<C, F> {
         Receive::new(&self.0, fits)
     }
@@ -55,7 +61,8 @@ impl<C: Chare> AsyncContext<C> {
         Reply::new(&self.0, tag)
     }
 
-    /// Takes part in the array's next reduction, at once. Each chare of the array gets the result.
+    /// Takes part in the array's next reduction, at once. Each chare of the array gets the result. All chares must take part in the same
+    /// order, so only one method of a chare reduces at a time.
     pub fn all_reduce(&self, contribution: Contribution) -> Reply<C> {
         let tag = self.0.replies.borrow_mut().shared();
         self.contribute(contribution, Callback::to(self.array().all()).with_tag(tag));
@@ -70,7 +77,8 @@ impl<C: Chare> AsyncContext<C> {
     }
 
     /// A channel to another chare, which makes one to this chare, too. The first channel that one of them makes to the other
-    /// belongs to the other's first, and so on. It carries values, as reductions do.
+    /// belongs to the other's first, and so on. It carries values, as reductions do. It ends with the methods that have its ends: once they
+    /// ended, both sides make a new one.
     ///
     /// # Panics
     /// If the target is not one chare.

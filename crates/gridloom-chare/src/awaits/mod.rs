@@ -8,7 +8,7 @@
 //!
 //! **Invariant:** a method is polled only while its chare runs for something that has come, so what it sends and contributes is its
 //! chare's. Its actions are carried out when it waits again, in their order. That is as good as at once, since nothing that they do is
-//! seen before.
+//! seen before. What an entry method asks for by a stored `AsyncContext` or `Channel` is carried out when it has returned, in the same step.
 //!
 //! No future can be packed: a chare stays on its element while a method of it waits. When none does, what has come for them goes along.
 
@@ -24,6 +24,8 @@ pub use channel::Channel;
 pub use context::AsyncContext;
 pub use leaves::{Receive, ReceiveOnChannel, Reply};
 pub use replies::ReplyTo;
+
+use std::rc::Rc;
 
 use super::chare::{Chare, Context};
 use super::element::Element;
@@ -82,7 +84,7 @@ impl<C: Chare> Context<'_, C> {
     ///     }
     /// }
     /// ```
-    pub fn spawn<F: Future<Output = ()> + 'static>(&mut self, method: impl FnOnce(AsyncContext<C>) -> F) {
+    pub fn spawn<F: Future<Output = ()> + 'static>(&mut self, method: impl FnOnce(AsyncContext<C>) -> F + 'static) {
         self.core.waiting(self.array, self.slot).spawn(method);
         self.core.waits.wake();
     }
@@ -118,13 +120,17 @@ impl Element {
     pub fn spawn<C: Chare, F: Future<Output = ()> + 'static>(
         &mut self,
         array: Proxy<C>,
-        method: impl Fn(AsyncContext<C>) -> F,
+        method: impl Fn(AsyncContext<C>) -> F + 'static,
     ) {
         let natives = self.core.roster(array.id()).natives().len() as u32;
         if natives == 0 || self.core.checkpoints.is_restart {
             return;
         }
-        (0..natives).for_each(|slot| self.core.waiting(array.id(), slot).spawn(&method));
+        let method = Rc::new(method);
+        for slot in 0..natives {
+            let method = method.clone();
+            self.core.waiting(array.id(), slot).spawn(move |cx| method(cx));
+        }
         self.core.put_outcome_in(array.id(), Slots::All, Outcome { tag: BEGIN, value: Value::Nothing });
     }
 }

@@ -11,7 +11,7 @@ use crate::value::Value;
 /// One end of a channel: array and index of the other, and which of their channels it is.
 pub(super) type Key = (ArrayId, Index, u32);
 
-/// The channels of one chare.
+/// The channels of one chare: those of which it has an end, and those of which the other chare has made its end first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Pipes {
     pipes: BTreeMap<Key, Pipe>,
@@ -31,12 +31,31 @@ impl Pipes {
     pub(super) fn make(&mut self, array: ArrayId, index: Index) -> Key {
         let made = self.made.entry((array, index)).or_default();
         *made += 1;
-        (array, index, *made - 1)
+        let key = (array, index, *made - 1);
+        self.pipes.entry(key).or_default();
+        key
+    }
+
+    /// Its end of that channel is gone.
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.pipes.remove(key);
+    }
+
+    fn was_made(&self, (array, index, channel): &Key) -> bool {
+        self.made.get(&(*array, *index)).is_some_and(|made| channel < made)
+    }
+
+    /// What goes along with a chare: an end of a channel does not.
+    pub(super) fn packed(&self) -> Pipes {
+        let early = self.pipes.iter().filter(|(key, _)| !self.was_made(key));
+        Pipes { pipes: early.map(|(key, pipe)| (*key, pipe.clone())).collect(), made: self.made.clone() }
     }
 
     /// Nothing but a channel's other end sends what can be put.
     pub(super) fn put(&mut self, came: Value) {
-        if let Some((key, number, value)) = unpacked(came) {
+        if let Some((key, number, value)) = unpacked(came)
+            && (self.pipes.contains_key(&key) || !self.was_made(&key))
+        {
             self.pipes.entry(key).or_default().early.insert(number, value);
         }
     }
@@ -61,4 +80,28 @@ fn unpacked(came: Value) -> Option<(Key, i64, Value)> {
     let [array, channel, number] = head[..] else { return None };
     let key = (ArrayId(u32::try_from(array).ok()?), index, u32::try_from(channel).ok()?);
     Some((key, number, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_for_an_end_that_is_gone_is_dropped_and_what_came_early_goes_along() {
+        let (mut pipes, other) = (Pipes::default(), (ArrayId(0), Index::from(1)));
+        let sent = |channel, number| packed((other.0, other.1, channel), number, number.into());
+        let first = pipes.make(other.0, other.1);
+        (0..2).for_each(|number| pipes.put(sent(0, number)));
+        pipes.put(sent(1, 0));
+        assert_eq!(pipes.take(&first), Some(0.into()));
+        let mut gone = pipes.packed();
+        pipes.forget(&first);
+        for pipes in [&mut pipes, &mut gone] {
+            pipes.put(sent(0, 2));
+            let keys: Vec<u32> = pipes.pipes.keys().map(|key| key.2).collect();
+            assert_eq!(keys, [1], "nothing can receive what is left of the first channel");
+            let second = pipes.make(other.0, other.1);
+            assert_eq!((second.2, pipes.take(&second)), (1, Some(0.into())));
+        }
+    }
 }

@@ -14,9 +14,10 @@ use crate::chare::{Chare, Context};
 use crate::core::Core;
 use crate::id::{ArrayId, Index, Pe};
 use crate::placement::Elements;
+use crate::waits::Woken;
 
 /// What a method has its chare do.
-type Action<C> = Box<dyn FnOnce(&mut Context<'_, C>)>;
+pub(super) type Action<C> = Box<dyn FnOnce(&mut Context<'_, C>)>;
 
 /// What a method waits for.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,8 @@ pub(super) struct Shared<C: Chare> {
     /// The chare, while its methods are polled.
     chare: RefCell<Option<C>>,
     actions: RefCell<Vec<Action<C>>>,
+    /// Set when there is an action: an entry method may ask for one, too, by what the chare has stored.
+    woken: Woken,
     /// The leaves of its futures that wait. All of them look again when anything has come.
     waits: RefCell<Vec<(Waker, Awaited)>>,
 }
@@ -56,6 +59,7 @@ impl<C: Chare> Shared<C> {
             pipes: RefCell::default(),
             chare: RefCell::default(),
             actions: RefCell::default(),
+            woken: core.waits.woken().clone(),
             waits: RefCell::default(),
         }
     }
@@ -70,19 +74,29 @@ impl<C: Chare> Shared<C> {
     }
 
     /// # Panics
-    /// Out of a method that waits, and within itself.
+    /// As [`AsyncContext::with`](super::AsyncContext::with).
     pub(super) fn with<T>(&self, run: impl FnOnce(&mut C) -> T) -> T {
+        // An inbox is changed by nothing but a search, in which the user's closure runs.
+        let searches = self.inbox.try_borrow().is_err();
+        assert!(
+            !searches,
+            "a closure of receive_if looks at the message alone: take before what it needs of the chare"
+        );
         let mut chare = self.chare.try_borrow_mut().expect("a closure of AsyncContext::with calls no other one");
-        run(chare.as_mut().expect("AsyncContext::with is called by a method that its chare runs"))
+        run(chare.as_mut().expect(
+            "AsyncContext::with is for methods that wait, while they run: an entry method has the chare itself, and Drop at the end \
+             of the program has none",
+        ))
     }
 
     pub(super) fn then(&self, action: impl FnOnce(&mut Context<'_, C>) + 'static) {
         self.actions.borrow_mut().push(Box::new(action));
+        self.woken.set(true);
     }
 
-    pub(super) fn act(&self, cx: &mut Context<'_, C>) {
-        // None of them adds another.
-        self.actions.borrow_mut().drain(..).for_each(|action| action(cx));
+    /// The actions until now. One may add others: what it drops may have words of its own.
+    pub(super) fn take_actions(&self) -> Vec<Action<C>> {
+        self.actions.take()
     }
 
     pub(super) fn wait<T>(&self, waker: &Waker, what: Awaited) -> Poll<T> {

@@ -23,8 +23,13 @@ pub(super) struct Waiting<C: Chare> {
 }
 
 impl<C: Chare> Waiting<C> {
-    pub(super) fn spawn<F: Future<Output = ()> + 'static>(&mut self, method: impl FnOnce(AsyncContext<C>) -> F) {
-        self.methods.push(Box::pin(method(AsyncContext::new(self.shared.clone()))));
+    /// It begins when the chare is lent to it: nothing of it runs before.
+    pub(super) fn spawn<F: Future<Output = ()> + 'static>(
+        &mut self,
+        method: impl FnOnce(AsyncContext<C>) -> F + 'static,
+    ) {
+        let cx = AsyncContext::new(self.shared.clone());
+        self.methods.push(Box::pin(async move { method(cx).await }));
     }
 
     /// Runs each method until it waits again.
@@ -65,13 +70,15 @@ impl Core {
         self.waits.get(array, slot).expect("it is there")
     }
 
-    /// Something has come for methods of that chare: they go on.
+    /// Something has come for methods of that chare: they go on. Then it does what they asked for, and what its entry method has.
     pub(crate) fn resume<C: Chare>(&mut self, array: ArrayId, slot: u32, chare: &mut Option<C>) {
         while self.waits.take_woken() {
             let waiting = self.waiting(array, slot);
             waiting.resume(chare);
-            let shared = waiting.shared.clone();
-            shared.act(&mut Context::new(self, array, slot));
+            let actions = waiting.shared.take_actions();
+            // What woke it from here on is what these do.
+            self.waits.take_woken();
+            actions.into_iter().for_each(|action| action(&mut Context::new(self, array, slot)));
         }
     }
 
@@ -91,7 +98,7 @@ impl Core {
             let messages =
                 shared.inbox.borrow().messages.iter().map(encoded).collect::<Result<Vec<Vec<u8>>, String>>()?;
             let kept =
-                Kept { messages, replies: shared.replies.borrow().packed(), pipes: shared.pipes.borrow().clone() };
+                Kept { messages, replies: shared.replies.borrow().packed(), pipes: shared.pipes.borrow().packed() };
             *out =
                 postcard::to_extend(&kept, std::mem::take(out)).expect("postcard into a vector fails for no such type");
         }

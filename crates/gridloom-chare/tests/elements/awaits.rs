@@ -9,7 +9,7 @@ use gridloom_derive::Message;
 
 use super::network::Network;
 use gridloom_chare::{
-    AsyncContext, Callback, Chare, ChareError, Context, Contribution, Element, Elements, Migrate, Packing, Pe,
+    AsyncContext, Callback, Channel, Chare, ChareError, Context, Contribution, Element, Elements, Migrate, Packing, Pe,
     Placement, Priority, Proxy, ReplyTo, Shape, Step, Value,
 };
 
@@ -54,6 +54,10 @@ fn neighbour(cx: &AsyncContext<Cell>, by: i32) -> i32 {
 
 impl Chare for Cell {
     type Message = Edge;
+
+    fn entry(&mut self, edge: Edge, cx: &mut Context<'_, Cell>) {
+        cx.keep(edge);
+    }
 }
 
 impl Cell {
@@ -176,10 +180,16 @@ enum Wrong {
     /// It does not wait, and keeps a message.
     Keeps,
     Nests,
+    /// Its closure looks at more than the message.
+    Peeks,
 }
 
 impl Chare for Wrong {
     type Message = Number;
+
+    fn entry(&mut self, number: Number, cx: &mut Context<'_, Wrong>) {
+        cx.keep(number);
+    }
 }
 
 impl Wrong {
@@ -198,6 +208,10 @@ impl Wrong {
             Wrong::ForOther => std::future::pending().await,
             Wrong::Keeps => {}
             Wrong::Nests => cx.with(|_| cx.with(|_| {})),
+            Wrong::Peeks => {
+                let looks = cx.clone();
+                cx.receive_if(move |_| looks.with(|_| true)).await;
+            }
         }
     }
 }
@@ -233,6 +247,93 @@ fn a_second_value_for_a_reply_is_an_error() {
 #[should_panic(expected = "a closure of AsyncContext::with calls no other one")]
 fn the_chare_is_lent_to_one_closure_at_a_time() {
     let _ = alone(|element| wrongs(element, 1, Wrong::Nests));
+}
+
+#[test]
+#[should_panic(expected = "a closure of receive_if looks at the message alone: take before what it needs of the chare")]
+fn whether_a_message_fits_depends_on_the_message() {
+    let _ = alone(|element| wrongs(element, 1, Wrong::Peeks));
+}
+
+/// Its methods do something before their futures begin.
+struct Sync(i64);
+
+impl Chare for Sync {
+    type Message = Number;
+
+    fn entry(&mut self, number: Number, _: &mut Context<'_, Sync>) {
+        unreachable!("{}", number.number);
+    }
+}
+
+impl Sync {
+    fn reduce(cx: AsyncContext<Sync>) -> impl Future<Output = ()> {
+        let sum = cx.all_reduce(Contribution::sum(cx.with(|sync| sync.0)));
+        async move {
+            let sum = sum.await.integer().unwrap();
+            match cx.with(|sync| std::mem::replace(&mut sync.0, sum)) {
+                1 => cx.spawn(Sync::reduce),
+                _ => cx.exit(sum),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_method_may_do_what_it_likes_before_its_future_begins() {
+    let ended = alone(|element| {
+        let array = element.array("sync", Shape::from(3), &Placement::Blocks, |_| Sync(1)).unwrap();
+        element.spawn(array, Sync::reduce);
+    });
+    assert_eq!(ended.unwrap().integer(), Some(9));
+}
+
+/// Stores its end of a channel, and sends on it from an entry method.
+struct Teller(Option<Channel<Teller>>);
+
+impl Migrate for Teller {
+    type State = ();
+
+    fn pack(&self) {}
+}
+
+impl Chare for Teller {
+    type Message = Order;
+
+    fn entry(&mut self, order: Order, cx: &mut Context<'_, Teller>) {
+        let Order::Move { to } = order else { unreachable!("{order:?} is sent to no teller") };
+        self.0.as_ref().unwrap().send(7);
+        cx.migrate_to(Pe(to));
+    }
+}
+
+impl Teller {
+    async fn run(cx: AsyncContext<Teller>, to: u32) {
+        let own = cx.index()[0];
+        let channel = cx.channel(cx.array().at(1 - own));
+        if own == 0 {
+            cx.with(|teller| teller.0 = Some(channel));
+            cx.send(cx.this(), Order::Move { to });
+        } else {
+            let came = channel.receive().await;
+            cx.exit(came);
+        }
+    }
+}
+
+#[test]
+fn what_an_entry_method_asks_by_a_stored_channel_happens_before_its_chare_moves() {
+    for to in [0, 1] {
+        let make = |element: &mut Element| {
+            let packing = Packing::of_state(|_, ()| Teller(None));
+            let tellers = element
+                .migratable_array("tellers", 2.into(), &Placement::RoundRobin, |_| Teller(None), packing)
+                .unwrap();
+            element.spawn(tellers, move |cx| Teller::run(cx, to));
+        };
+        let mut network = Network::new(&Arc::new(Elements::alike(2)), u64::from(to), make);
+        assert_eq!(network.run().unwrap().integer(), Some(7), "to {to}");
+    }
 }
 
 #[test]

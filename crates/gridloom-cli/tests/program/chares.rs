@@ -129,6 +129,10 @@ struct Ring {
 
 impl Chare for Ring {
     type Message = Ask;
+
+    fn entry(&mut self, ask: Ask, cx: &mut Context<'_, Ring>) {
+        cx.keep(ask);
+    }
 }
 
 impl Ring {

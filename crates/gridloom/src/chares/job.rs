@@ -85,7 +85,7 @@ impl<'a> Job<'a> {
     pub fn spawn<C: Chare, F: Future<Output = ()> + 'static>(
         &mut self,
         array: Proxy<C>,
-        method: impl Fn(AsyncContext<C>) -> F,
+        method: impl Fn(AsyncContext<C>) -> F + 'static,
     ) {
         self.element.spawn(array, method);
     }
