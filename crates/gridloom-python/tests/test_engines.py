@@ -1,6 +1,7 @@
 """Groups on clusters of other systems: what each engine keeps, with one in this process and a Dask cluster of two workers."""
 
 import builtins
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -10,6 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import types
 import warnings
 
@@ -88,7 +91,17 @@ def reshaped(a: Square) -> gl.Array[NDArray[np.float64], "n"]:
     return a
 
 
-FUNCTIONS = [product, sums, half, process, fails, is_late, dies_once, needs_more, wrong, reshaped]
+@gl.function(work="1")
+def waits_for(path: str, a: Square) -> Square:
+    import pathlib
+    import time
+
+    while not pathlib.Path(path).exists():
+        time.sleep(0.01)
+    return a
+
+
+FUNCTIONS = [product, sums, half, process, fails, is_late, dies_once, needs_more, wrong, reshaped, waits_for]
 
 
 class Fake:
@@ -99,7 +112,7 @@ class Fake:
 
     def __init__(self):
         self.there, self.ran, self.ahead, self.dying = ["w0", "w1"], {}, [], None
-        self.noted, self.launches, self.waits = [], 0, 0
+        self.noted, self.launches, self.waits, self.submitter = [], 0, 0, None
 
     def workers(self):
         return list(self.there)
@@ -110,6 +123,10 @@ class Fake:
 
     def submit(self, key, body, args, worker, rank):
         assert all("body" in one for one in args if isinstance(one, dict))
+        # One thread at a time submits and launches.
+        assert self.submitter in (None, threading.get_ident())
+        self.submitter = threading.get_ident()
+        time.sleep(0)
         self.noted.append({"key": key, "body": body, "args": args, "worker": worker, "rank": rank, "is_sent": False})
         return self.noted[-1]
 
@@ -120,6 +137,11 @@ class Fake:
         self.launches += 1
         while self.noted:
             self.noted.pop()["is_sent"] = True
+        self.submitter = None
+
+    def discard(self):
+        self.noted.clear()
+        self.submitter = None
 
     def wait(self, results, timeout):
         self.waits += 1
@@ -296,6 +318,111 @@ def test_errors_are_told_as_on_a_grid(grid):
         grid.function("engines/other")
 
 
+def test_the_first_error_does_not_wait_for_other_calls(grid, tmp_path):
+    gate = tmp_path / "open"
+    with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]) as group:
+        grid.function(fails)(3.0)
+        held = grid.function(waits_for)(os.fspath(gate), np.ones((2, 2)))
+    try:
+        with pytest.raises(KeyError, match="no 3.0"):
+            group.wait()
+    finally:
+        gate.touch()
+    assert held.get().sum() == 4
+
+
+class Matrix:
+    """Becomes an array, and cannot be pickled."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones((100, 100))
+
+    def __reduce__(self):
+        raise TypeError("a Matrix cannot be pickled")
+
+
+def test_arguments_are_sent_as_arrays(grid):
+    rows = np.ones((100, 100)).tolist()
+    assert np.array_equal(grid.function(product)(Matrix(), rows), 100 * np.ones((100, 100)))
+    # What is as large goes straight to its worker.
+    if (sent := getattr(grid._engine, "_client", None)) is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            scattered = []
+            patch.setattr(sent, "scatter", lambda value, **more: (scattered.append(value.nbytes), type(sent).scatter(sent, value, **more))[1])
+            grid.function(product)(rows, rows)
+        assert scattered == [80_000, 80_000]
+
+
+def test_a_submission_that_fails_leaves_the_session_as_it_was(grid, monkeypatch):
+    calls, submit = [], grid._engine.submit
+
+    def refuses_third(key, *more):
+        calls.append(key)
+        if len(calls) == 3:
+            raise RuntimeError("the third one")
+        return submit(key, *more)
+
+    monkeypatch.setattr(grid._engine, "submit", refuses_third)
+    with pytest.raises(RuntimeError, match="the third one"), grid.group():
+        halves = [grid.function(half)(float(n)) for n in range(5)]
+    assert grid.function(half)(3.0) == 1.5
+    assert [one.get() for one in halves] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_threads_call_functions_of_one_grid(grid):
+    count = 100 if isinstance(grid._engine, Fake) else 20
+
+    def run(thread):
+        return [grid.function(half)(float(2 * n + thread)) for n in range(count)]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(run, range(4))) == [[n + thread / 2 for n in range(count)] for thread in range(4)]
+
+
+@pytest.fixture
+def dask_grid(cluster):
+    with gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=FUNCTIONS) as grid:
+        yield grid
+
+
+def once(method, error):
+    """The method, which raises that at its first call."""
+    left = [error]
+
+    def raising(*args, **kwargs):
+        if left:
+            raise left.pop()
+        return method(*args, **kwargs)
+
+    return raising
+
+
+def test_a_graph_that_is_not_sent_leaves_the_session_of_dask_as_it_was(dask_grid, monkeypatch):
+    client = dask_grid._engine._client
+    monkeypatch.setattr(client, "get", once(client.get, TypeError("cannot be pickled")))
+    with pytest.raises(TypeError, match="cannot be pickled"), dask_grid.group():
+        halves = [dask_grid.function(half)(float(n)) for n in range(5)]
+    assert dask_grid.function(half)(3.0) == 1.5
+    assert [one.get() for one in halves] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_an_argument_that_does_not_reach_its_worker_is_sent_anew(dask_grid, monkeypatch):
+    client, x = dask_grid._engine._client, np.ones((200, 200))
+    monkeypatch.setattr(client, "scatter", once(client.scatter, TimeoutError("No valid workers found")))
+    assert dask_grid.function(product)(x, x)[0, 0] == 200
+
+
+def test_functions_that_dask_has_lost_are_sent_anew(dask_grid):
+    with dask_grid.group(lambda problem: [0]):
+        first = dask_grid.function(half)(3.0)
+    assert first.get() == 1.5
+    dask_grid._engine._client.cancel([one.future for one in dask_grid._engine._functions.values()], force=True)
+    with dask_grid.group(lambda problem: [0] * len(problem.tasks)) as group:
+        halves = [dask_grid.function(half)(float(n)) for n in range(5)]
+    group.wait()
+    assert [one.get() for one in halves] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
 def test_what_workers_cannot_do_is_told(grid, monkeypatch):
     if isinstance(grid._engine, Fake):
         monkeypatch.delitem(sys.modules, "absent_there")
@@ -323,16 +450,6 @@ def test_a_worker_that_dies_loses_no_result(grid, tmp_path):
         third = grid.function(product)(first, first)
     assert second.get() == 4.0
     assert np.array_equal(third.get(), x @ x @ x @ x)
-
-
-@gl.function(work="1")
-def waits_for(path: str, a: Square) -> Square:
-    import pathlib
-    import time
-
-    while not pathlib.Path(path).exists():
-        time.sleep(0.01)
-    return a
 
 
 def test_a_node_of_ray_that_is_killed_loses_no_result(rays, tmp_path):

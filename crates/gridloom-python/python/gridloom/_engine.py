@@ -14,6 +14,7 @@ import itertools
 import os
 import sys
 import tempfile
+import threading
 import time
 import types
 from collections.abc import Callable, Iterable
@@ -23,7 +24,7 @@ from typing import Any, Protocol
 
 from . import _gridloom
 from ._command import program
-from ._engine_parts import body_of, part_of, told
+from ._engine_parts import body_of, conversions_of, part_of, platform, told
 from ._errors import ServerLost, UsageError, WaitTimedOut
 from ._function import Function
 from ._grid import Grid
@@ -81,17 +82,24 @@ class Engine(Protocol):
     def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
         """Have a call run on that worker, those of lower rank first; gives what stands for its result in `args` of others.
 
-        It is sent at the latest by `launch`: many calls go in one message.
+        It is sent at the latest by `launch`: many calls go in one message. `ResultLost` if the worker is not reached. One thread at a time
+        submits, launches and discards.
         """
 
     def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
         """Have a result sent to a worker as soon as it is made."""
 
     def launch(self) -> None:
-        """Send what was submitted, and forget which arguments were sent: all calls of a group have been submitted, or a worker was lost."""
+        """Send what was submitted, and forget which arguments were sent: all calls of a group have been submitted."""
+
+    def discard(self) -> None:
+        """Forget what was submitted and not sent, and what lies on workers for calls: submission has failed, or a worker was lost."""
 
     def wait(self, results: list[Any], timeout: float) -> int | None:
-        """Wait for the end of launched calls, and give the place of one that failed: `NotYet` after so many seconds, or `ResultLost`."""
+        """Wait for the end of launched calls: none, or the place of one that failed, though others go on.
+
+        `NotYet` after so many seconds, or `ResultLost`.
+        """
 
     def collect(self, result: Any, timeout: float) -> Any:
         """Wait for a result and bring it here: `NotYet` after so many seconds, `ResultLost`, or the function's own exception."""
@@ -152,7 +160,8 @@ class _Call:
             args.append(read)
         self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.grid._numbers)}"
         self.result = engine.submit(self.key, self.grid._sent[self.name], args, worker, self.rank)
-        self.generation, self.grid._has_submitted = self.grid._generation, True
+        self.generation = self.grid._generation
+        self.grid._unsent.append(self)
 
 
 class EngineHandle(Handle):
@@ -219,7 +228,9 @@ class EngineGroup(Group):
         parameters = inspect.signature(self._grid._bodies[function.name]).parameters
         given = dict(zip(parameters, args), **{name: value for name, value in kwargs.items() if name in parameters})
         handles = () if modelled is None else modelled if isinstance(modelled, tuple) else (modelled,)
-        call = _Call(self._grid, function.name, {name: given[name] for name in parameters}, len(handles))
+        converted = self._grid._conversions[function.name]
+        passed = {name: one if isinstance(one := given[name], EngineHandle) else converted[name](one) for name in parameters}
+        call = _Call(self._grid, function.name, passed, len(handles))
         call.shapes = [None if one.shape is None else tuple(one.shape) for one in handles]
         self._made().append(call)
         made = tuple(EngineHandle(one, call, number) for number, one in enumerate(handles))
@@ -299,11 +310,13 @@ class EngineGrid(Grid):
             )
         self._bodies = {offered_name(body): undeclared(body) for body in bodies if isinstance(body, types.FunctionType)}
         # As workers run them.
-        self._sent = {signature.name: body_of(engine.dumps(self._bodies[signature.name]), signature) for signature in map(_signature_of, bodies)}
+        signatures = [_signature_of(body) for body in bodies]
+        self._sent = {one.name: body_of(engine.dumps(self._bodies[one.name]), one) for one in signatures}
+        self._conversions = {one.name: conversions_of(one) for one in signatures}
         files, made = files_of(bodies)
         with tempfile.TemporaryDirectory(prefix="gridloom-engine-") as folder:
             path = Path(folder, "cluster.toml")
-            path.write_text(_platform(measured))
+            path.write_text(platform(measured))
             raw = _gridloom.simulate(
                 platform=os.fspath(path),
                 deployment=None,
@@ -320,10 +333,12 @@ class EngineGrid(Grid):
         self._engine, self.measured = engine, measured
         self._generation, self._workers = 0, engine.workers()
         self._numbers = itertools.count()
-        # Of what is being submitted: single ones of several results, and results that are sent ahead, once to each worker.
+        # Held by the thread that submits calls, or looks for lost workers.
+        self._submitting = threading.RLock()
+        # Of what is being submitted: calls, single ones of several results, and results that are sent ahead, once to each worker.
+        self._unsent: list[_Call] = []
         self._parts: dict[str, Any] = {}
         self._ahead: set[str] = set()
-        self._has_submitted = False
 
     def function(
         self,
@@ -358,17 +373,35 @@ class EngineGrid(Grid):
 
     def _submit(self, calls: Iterable[_Call]) -> list[Any]:
         """What stands for the results of calls, after they were sent, again if workers were lost since."""
-        results = [call.submitted() for call in calls]
-        if self._has_submitted:
-            self._engine.launch()
+        wanted = list(calls)
+        while True:
+            generation = self._generation
+            try:
+                with self._submitting:
+                    return self._sent_together(wanted)
+            except ResultLost as error:
+                self._lost(wanted[0].name, error, generation)
+
+    def _sent_together(self, calls: list[_Call]) -> list[Any]:
+        try:
+            results = [call.submitted() for call in calls]
+            if self._unsent:
+                self._engine.launch()
+            return results
+        except BaseException:
+            # They are submitted anew when their results are asked for.
+            for call in self._unsent:
+                call.generation = -1
+            self._engine.discard()
+            raise
+        finally:
+            self._unsent.clear()
             self._parts.clear()
             self._ahead.clear()
-            self._has_submitted = False
-        return results
 
     def _wait(self, calls: list[_Call]) -> None:
         """Wait for calls; the first exception of one is raised."""
-        done, generation = 0, -1
+        calls, done, generation = list(calls), 0, -1
         results: list[Any] = []
         while done < len(calls):
             if generation != self._generation:
@@ -379,17 +412,19 @@ class EngineGrid(Grid):
             except NotYet:
                 self._look(False)
             except ResultLost as error:
-                self._lost(calls[done], error)
+                self._lost("a group of calls", error, generation)
             else:
                 if failed is None:
                     done += _WAITED_MAX
                 else:
-                    self._collect(calls[done + failed], None)
-                    done += failed + 1
+                    # Those before it may go on.
+                    self._collect(calls.pop(done + failed), None)
+                    results.pop(done + failed)
 
     def _collect(self, call: _Call, limit: float | None) -> Any:
         until = None if limit is None else time.monotonic() + limit
         while True:
+            generation = self._generation
             try:
                 return self._engine.collect(self._submit([call])[0], _LOOKS_SECONDS)
             except NotYet:
@@ -403,15 +438,24 @@ class EngineGrid(Grid):
                     raise known from error
                 raise
             except ResultLost as error:
-                self._lost(call, error)
+                self._lost(call.name, error, generation)
 
-    def _lost(self, call: _Call, error: ResultLost) -> None:
-        if self._generation >= _GENERATIONS_MAX:
-            raise ServerLost(f"{call.name}: its result was lost {_GENERATIONS_MAX} times: {error}") from error
-        self._look(True)
+    def _lost(self, name: str, error: ResultLost, generation: int) -> None:
+        """A result of calls that were submitted in that generation is lost."""
+        with self._submitting:
+            # Else another thread has seen to it.
+            if generation != self._generation:
+                return
+            if self._generation >= _GENERATIONS_MAX:
+                raise ServerLost(f"{name}: a result was lost {_GENERATIONS_MAX} times: {error}") from error
+            self._look(True)
 
     def _look(self, is_lost: bool) -> None:
         """If workers or a result are lost, what was not collected runs again on the workers that are left."""
+        with self._submitting:
+            self._look_alone(is_lost)
+
+    def _look_alone(self, is_lost: bool) -> None:
         now = [one for one in self._engine.workers() if one in self._workers]
         if not now:
             raise ServerLost(f"the cluster has lost all workers that it had: {', '.join(self._workers)}")
@@ -419,26 +463,7 @@ class EngineGrid(Grid):
             self._workers = now
             if is_lost or not self._engine.recovers:
                 self._generation += 1
-                self._engine.launch()
-
-
-def _platform(measured: Measured) -> str:
-    """The cluster in TOML: a card for each host, as wide as its widest link, and a link for each pair."""
-    names = ["client", *sorted(measured.slots)]
-    links = {("client", name): wide for name, wide in measured.client_bytes_per_s.items()} | measured.direct_bytes_per_s
-    lines = []
-    for name in names:
-        role = "client,agent" if name == "client" else "server"
-        wide = max(wide for pair, wide in links.items() if name in pair)
-        slots, speed = measured.slots.get(name, 1), measured.speed.get(name, 1e9)
-        properties = f'{{ role = "{role}", slots = {slots}, memory = "1EiB" }}'
-        lines.append(f'[[host]]\nname = "{name}"\nspeed = {speed}\ncores = {slots}\nproperties = {properties}')
-        latency = measured.latency_seconds / 2
-        lines.append(f'[[link]]\nname = "card-{name}"\nbandwidth = {wide}\nlatency = {latency}\nsharing = "splitduplex"')
-    for one, other in itertools.combinations(names, 2):
-        lines.append(f'[[link]]\nname = "{one}-{other}"\nbandwidth = {links[one, other]}\nsharing = "splitduplex"')
-        lines.append(f'[[route]]\nfrom = "{one}"\nto = "{other}"\nlinks = ["card-{one}:up", "{one}-{other}:up", "card-{other}:down"]')
-    return "\n".join(lines) + "\n"
+                self._engine.discard()
 
 
 _ABSENT = "run map stream put get find begin_put begin_get begin_wait delete empty object options models links traffic".split()

@@ -33,7 +33,8 @@ _GRAPH_BYTES_MAX = 4 << 20
 _CONNECT_SECONDS = 10
 _GATHER_SECONDS = 5.0
 # States of a future that do not change by themselves.
-_ENDED = ("finished", "error", "cancelled")
+_FAILED = ("error", "cancelled")
+_ENDED = ("finished", *_FAILED)
 # The rank of what calls need.
 _FIRST = -(1 << 40)
 # The release that is known to work.
@@ -43,10 +44,11 @@ _TRIED = "2026.8"
 class _Sent:
     """A call that is sent with the next graph, or was sent."""
 
-    __slots__ = ("future", "key")
+    __slots__ = ("future", "gather_seconds", "key")
 
     def __init__(self, key: str) -> None:
         self.key = key
+        self.gather_seconds = _GATHER_SECONDS
         self.future: Any = None
 
 
@@ -84,8 +86,6 @@ class DaskEngine:
         self._kept: list[_Sent] = []
         # Functions on their workers.
         self._functions: dict[tuple[Callable[..., Any], str], _Sent] = {}
-        # How long results were waited for, by key, seconds.
-        self._gathers: dict[str, float] = {}
         # Calls that send results ahead: of the last group, and of that which is being submitted.
         self._held: list[_Sent] = []
         self._ahead: list[_Sent] = []
@@ -204,7 +204,11 @@ class DaskEngine:
         if (id(value), where) not in self._scattered:
             # Calls that have all that they need do not wait for this argument.
             self._send()
-            self._scattered[id(value), where] = value, self._client.scatter(value, workers=[where], direct=True, hash=False)
+            try:
+                there = self._client.scatter(value, workers=[where], direct=True, hash=False, timeout=_CONNECT_SECONDS)
+            except (OSError, asyncio.TimeoutError) as error:
+                raise ResultLost(f"an argument could not be sent to the worker at {where}: {error}") from error
+            self._scattered[id(value), where] = value, there
         return TaskRef(self._scattered[id(value), where][1].key)
 
     def _send(self) -> None:
@@ -237,15 +241,28 @@ class DaskEngine:
         self._kept.clear()
         self._held, self._ahead = self._ahead, []
 
+    def discard(self) -> None:
+        """Forget what was submitted and not sent, and what lies on workers for calls: of functions, too, some may be lost."""
+        for held in (self._scattered, self._functions, self._graph, self._noted, self._kept, self._ahead):
+            held.clear()
+        self._graph_bytes = 0
+
     def wait(self, results: list[Any], timeout: float) -> int | None:
         """Wait for the end of calls."""
         from distributed import wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
+        def failed() -> int | None:
+            return next((place for place, one in enumerate(results) if one.future.status in _FAILED), None)
+
         with self._telling(timeout):
-            if pending := [one.future for one in results if one.future.status not in _ENDED]:
-                with self._client.as_current():
-                    wait(pending, timeout=timeout)  # type: ignore[no-untyped-call, unused-ignore]
-        return next((place for place, one in enumerate(results) if one.future.status != "finished"), None)
+            if failed() is None and (pending := [one.future for one in results if one.future.status not in _ENDED]):
+                try:
+                    with self._client.as_current():
+                        wait(pending, timeout=timeout)  # type: ignore[no-untyped-call, unused-ignore]
+                except asyncio.TimeoutError:
+                    if failed() is None:
+                        raise
+        return failed()
 
     def collect(self, result: Any, timeout: float) -> Any:
         """Wait for a result and bring it here."""
@@ -254,9 +271,9 @@ class DaskEngine:
         self.wait([result], timeout)
         if result.future.status == "error" and not isinstance(error := result.future.exception(), KilledWorker):
             # That of the function, which may be of a class that waiting raises, too.
-            raise error
+            raise error.with_traceback(result.future.traceback())
         # A result that only a dead worker has would be waited for forever. A large one takes its time: the next try gets twice as long.
-        seconds = self._gathers[result.key] = 2 * self._gathers.get(result.key, _GATHER_SECONDS / 2)
+        seconds, result.gather_seconds = result.gather_seconds, 2 * result.gather_seconds
         with self._telling(seconds):
             return result.future.result(timeout=seconds)
 
@@ -283,8 +300,8 @@ class DaskEngine:
 
     def close(self) -> None:
         """End the connection, unless the client was given."""
-        for held in (self._scattered, self._functions, self._graph, self._noted, self._kept, self._held, self._ahead):
-            held.clear()
+        self.discard()
+        self._held.clear()
         if self._is_own:
             self._client.close()
 

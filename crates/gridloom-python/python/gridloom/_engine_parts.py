@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 import types
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _gridloom
 from ._errors import TaskError, UntriedVersionWarning, _make
 from ._offered import undeclared
+
+if TYPE_CHECKING:
+    from ._engine import Measured
 
 _KIND = "gridloom_kind"
 # The caller of `connect`, seen from `check_versions`.
@@ -107,6 +111,28 @@ def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., 
     return run
 
 
+def conversions_of(signature: _gridloom.RawSignature) -> dict[str, Callable[[Any], Any]]:
+    """By parameter, what makes of an argument that the model accepts a value of NumPy or Python, which can be pickled and has a known size."""
+    params = json.loads(signature.definition("", ""))["signature"]["params"]
+    return {one["name"]: _conversion(one["base"], one["is_array"]) for one in params if one["mode"] != "Out" and not one["hidden"]}
+
+
+def _conversion(base: Any, is_array: bool) -> Callable[[Any], Any]:
+    if base == "Text":
+        return str.__str__
+    if base == "Bytes":
+        return bytes
+    dtype = np.dtype(base["Number"].lower())
+
+    def converted(value: Any) -> Any:
+        if type(value) in (bool, int, float, complex, np.ndarray) or isinstance(value, np.generic):
+            return value
+        array = np.asarray(value, None if isinstance(value, np.ndarray) else dtype)
+        return array if is_array else array.item()
+
+    return converted
+
+
 def told(error: BaseException, server: str) -> TaskError | None:
     """Gridloom's error for one that a function of `body_of` raised on a worker; none for the function's own."""
     if not (isinstance(error, RuntimeError) and hasattr(error, _KIND)):
@@ -143,6 +169,25 @@ def operations_per_second() -> float:
         a @ a
         best = max(best, 2 * 256**3 / max(time.perf_counter() - begun, 1e-9))
     return best
+
+
+def platform(measured: Measured) -> str:
+    """The cluster in TOML: a card for each host, as wide as its widest link, and a link for each pair."""
+    names = ["client", *sorted(measured.slots)]
+    links = {("client", name): wide for name, wide in measured.client_bytes_per_s.items()} | measured.direct_bytes_per_s
+    lines = []
+    for name in names:
+        role = "client,agent" if name == "client" else "server"
+        wide = max(wide for pair, wide in links.items() if name in pair)
+        slots, speed = measured.slots.get(name, 1), measured.speed.get(name, 1e9)
+        properties = f'{{ role = "{role}", slots = {slots}, memory = "1EiB" }}'
+        lines.append(f'[[host]]\nname = "{name}"\nspeed = {speed}\ncores = {slots}\nproperties = {properties}')
+        latency = measured.latency_seconds / 2
+        lines.append(f'[[link]]\nname = "card-{name}"\nbandwidth = {wide}\nlatency = {latency}\nsharing = "splitduplex"')
+    for one, other in itertools.combinations(names, 2):
+        lines.append(f'[[link]]\nname = "{one}-{other}"\nbandwidth = {links[one, other]}\nsharing = "splitduplex"')
+        lines.append(f'[[route]]\nfrom = "{one}"\nto = "{other}"\nlinks = ["card-{one}:up", "{one}-{other}:up", "card-{other}:down"]')
+    return "\n".join(lines) + "\n"
 
 
 def check_versions(engine: str, tried: str, found: Mapping[str, str]) -> None:

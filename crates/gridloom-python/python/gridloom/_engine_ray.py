@@ -180,18 +180,26 @@ class RayEngine:
     def wait(self, results: list[Any], timeout: float) -> int | None:
         """Wait for the end of calls."""
         with self._telling():
-            if self._ray.wait([one.value for one in results], num_returns=len(results), timeout=timeout, fetch_local=False)[1]:
-                raise NotYet(f"no results within {timeout} s")
-        if self._have_run(results):
-            return None
-        return next((place for place, one in enumerate(results) if not self._have_run([one])), None)
+            refs = [one.value for one in results]
+            ready, others = self._ray.wait(refs, num_returns=len(refs), timeout=timeout, fetch_local=False)
+        there = set(ready)
+        ended = [one for one in results if one.value in there]
+        if not self._have_run(ended):
+            return next((place for place, one in enumerate(results) if one.value in there and not self._have_run([one])), None)
+        if others:
+            raise NotYet(f"no results within {timeout} s")
+        return None
 
     def _have_run(self, results: list[Any]) -> bool:
         """Whether calls that have ended told where they ran: those that failed did not."""
-        with contextlib.suppress(Exception), self._telling():
-            self._ray.get([one.ran for one in results], timeout=_GET_SECONDS)
-            return True
-        return False
+        try:
+            with self._telling():
+                self._ray.get([one.ran for one in results], timeout=_GET_SECONDS)
+        except (NotYet, ServerLost):
+            raise
+        except Exception:  # of a function
+            return False
+        return True
 
     def collect(self, result: Any, timeout: float) -> Any:
         """Wait for a result and bring it here."""
@@ -237,6 +245,10 @@ class RayEngine:
 
     def launch(self) -> None:
         """Forget which arguments were put into the store: calls have been sent, and hold what they read."""
+        self._put.clear()
+
+    def discard(self) -> None:
+        """Forget which arguments were put into the store: some may be lost."""
         self._put.clear()
 
     def close(self) -> None:
