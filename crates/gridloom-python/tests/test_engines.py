@@ -3,6 +3,7 @@
 import builtins
 import concurrent.futures
 import contextlib
+import itertools
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import types
 import warnings
 
@@ -20,6 +22,7 @@ import cloudpickle
 import gridloom as gl
 import numpy as np
 import pytest
+from gridloom import _engine, _engine_dask
 from gridloom._engine import EngineGrid, Measured, NotYet, ResultLost
 from gridloom._engine_ray import RayEngine
 from numpy.typing import NDArray
@@ -318,17 +321,39 @@ def test_errors_are_told_as_on_a_grid(grid):
         grid.function("engines/other")
 
 
-def test_the_first_error_does_not_wait_for_other_calls(grid, tmp_path):
-    gate = tmp_path / "open"
-    with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]) as group:
-        grid.function(fails)(3.0)
-        held = grid.function(waits_for)(os.fspath(gate), np.ones((2, 2)))
-    try:
-        with pytest.raises(KeyError, match="no 3.0"):
-            group.wait()
-    finally:
-        gate.touch()
-    assert held.get().sum() == 4
+def test_the_first_error_does_not_wait_for_other_calls(grid, tmp_path, monkeypatch):
+    def group(waited, *functions):
+        # The places of others are looked at in turn.
+        monkeypatch.setattr(_engine, "_WAITED_MAX", waited)
+        gate = tmp_path / f"open-{waited}"
+        given = {fails: [3.0], half: [4.0], waits_for: [os.fspath(gate), np.ones((2, 2))]}
+        with grid.group(lambda problem: [int(one is waits_for) for one in functions]) as group:
+            results = [grid.function(one)(*given[one]) for one in functions]
+        try:
+            with pytest.raises(KeyError, match="no 3.0"):
+                group.wait()
+        finally:
+            gate.touch()
+        assert results[functions.index(waits_for)].get().sum() == 4
+
+    group(1000, fails, waits_for)
+    # The fake runs calls in their order, when they are asked for.
+    if not isinstance(grid._engine, Fake):
+        group(999, waits_for, fails)
+        group(1, waits_for, half, half, fails)
+
+
+def test_a_traceback_has_the_function(grid):
+    with grid.group():
+        failed = grid.function(fails)(3.0)
+    told = []
+    for _ in range(2):
+        with pytest.raises(KeyError, match="no 3.0") as caught:
+            failed.get()
+        told.append("".join(traceback.format_exception(caught.value)))
+    assert "in fails\n" in told[0]
+    # It does not grow.
+    assert told[0].count("in collect\n") == told[1].count("in collect\n")
 
 
 class Matrix:
@@ -385,25 +410,44 @@ def dask_grid(cluster):
         yield grid
 
 
-def once(method, error):
-    """The method, which raises that at its first call."""
-    left = [error]
+def once(method, error, call=1):
+    """The method, which raises that at that call of it."""
+    calls = itertools.count(1)
 
     def raising(*args, **kwargs):
-        if left:
-            raise left.pop()
+        if next(calls) == call:
+            raise error
         return method(*args, **kwargs)
 
     return raising
 
 
-def test_a_graph_that_is_not_sent_leaves_the_session_of_dask_as_it_was(dask_grid, monkeypatch):
+@pytest.mark.parametrize("graph", [1, 2])
+def test_a_graph_that_is_not_sent_leaves_the_session_of_dask_as_it_was(dask_grid, monkeypatch, graph):
     client = dask_grid._engine._client
-    monkeypatch.setattr(client, "get", once(client.get, TypeError("cannot be pickled")))
+    monkeypatch.setattr(_engine_dask, "_GRAPH_TASKS_MAX", 3)
+    monkeypatch.setattr(client, "get", once(client.get, TypeError("cannot be pickled"), graph))
     with pytest.raises(TypeError, match="cannot be pickled"), dask_grid.group():
         halves = [dask_grid.function(half)(float(n)) for n in range(5)]
     assert dask_grid.function(half)(3.0) == 1.5
     assert [one.get() for one in halves] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_a_group_goes_to_dask_in_several_graphs(dask_grid, monkeypatch, tmp_path):
+    client, graphs = dask_grid._engine._client, []
+    monkeypatch.setattr(_engine_dask, "_GRAPH_TASKS_MAX", 3)
+    monkeypatch.setattr(client, "get", lambda *args, **kwargs: (graphs.append(args), type(client).get(client, *args, **kwargs))[1])
+    x = np.ones((200, 200))
+    with dask_grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]) as group:
+        squares = [dask_grid.function(product)(x, x) for _ in range(3)]
+        died = dask_grid.function(dies_once)(os.fspath(tmp_path / "died"), 3.0)
+        both = [dask_grid.function(sums)(one) for one in squares]
+        halves = [dask_grid.function(half)(total) for total, _ in both]
+    assert len(graphs) >= 4
+    group.wait()
+    assert died.get() == 4.0
+    assert [one.get() for one in halves] == [200.0**3 / 2] * 3
+    assert all(np.array_equal(diagonal.get(), np.full(200, 200.0)) for _, diagonal in both)
 
 
 def test_an_argument_that_does_not_reach_its_worker_is_sent_anew(dask_grid, monkeypatch):

@@ -8,6 +8,7 @@ The seam is `Engine`; each engine is one file.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import itertools
@@ -401,15 +402,15 @@ class EngineGrid(Grid):
 
     def _wait(self, calls: list[_Call]) -> None:
         """Wait for calls; the first exception of one is raised."""
-        calls, done, generation = list(calls), 0, -1
+        calls, done, generation, looks = list(calls), 0, -1, 0
         results: list[Any] = []
         while done < len(calls):
             if generation != self._generation:
                 done, generation, results = 0, self._generation, self._submit(calls)
-            some = slice(done, done + _WAITED_MAX)
             try:
-                failed = self._engine.wait(results[some], _LOOKS_SECONDS)
+                failed = self._failed(results, done, looks)
             except NotYet:
+                looks += 1
                 self._look(False)
             except ResultLost as error:
                 self._lost("a group of calls", error, generation)
@@ -418,8 +419,23 @@ class EngineGrid(Grid):
                     done += _WAITED_MAX
                 else:
                     # Those before it may go on.
-                    self._collect(calls.pop(done + failed), None)
-                    results.pop(done + failed)
+                    self._collect(calls.pop(failed), None)
+                    results.pop(failed)
+
+    def _failed(self, results: list[Any], done: int, looks: int) -> int | None:
+        """Wait for the next calls: none, or the place of one that failed, which may be behind them."""
+        try:
+            failed = self._engine.wait(results[done : done + _WAITED_MAX], _LOOKS_SECONDS)
+            return None if failed is None else done + failed
+        except NotYet:
+            behind = range(done + _WAITED_MAX, len(results), _WAITED_MAX)
+            # Others at each look: what is asked of an engine is bounded.
+            if behind:
+                first = behind[looks % len(behind)]
+                with contextlib.suppress(NotYet):
+                    if (failed := self._engine.wait(results[first : first + _WAITED_MAX], 0)) is not None:
+                        return first + failed
+            raise
 
     def _collect(self, call: _Call, limit: float | None) -> Any:
         until = None if limit is None else time.monotonic() + limit
