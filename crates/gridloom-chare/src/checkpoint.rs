@@ -53,6 +53,8 @@ pub(crate) struct Checkpoints {
     pub(crate) callbacks: Vec<Callback>,
     /// Elements that have still to save.
     awaited: u32,
+    /// Why one of them could not.
+    cannot: Option<String>,
     /// All have saved that one.
     pub(crate) complete: Option<u64>,
     pub(crate) resizing: Resizing,
@@ -74,12 +76,18 @@ impl Checkpoints {
         Some(self.next - 1)
     }
 
-    /// An element has saved.
-    pub(crate) fn saved(&mut self, number: u64) {
-        if number + 1 == self.next && self.awaited > 0 {
-            self.awaited -= 1;
-            self.complete = (self.awaited == 0).then_some(number);
+    /// An element has saved, or cannot. Why it is no checkpoint, once the last one has said so.
+    pub(crate) fn saved(&mut self, number: u64, cannot: Option<String>) -> Option<String> {
+        if number + 1 != self.next || self.awaited == 0 {
+            return None;
         }
+        self.awaited -= 1;
+        self.cannot = self.cannot.take().or(cannot);
+        if self.awaited > 0 {
+            return None;
+        }
+        self.complete = self.cannot.is_none().then_some(number);
+        self.cannot.take()
     }
 
     /// Whether elements are saving.

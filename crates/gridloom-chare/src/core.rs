@@ -338,11 +338,13 @@ impl Core {
             Control::Measured { from, measured } => self.on_measured(from, measured),
             Control::Order(orders) => self.on_orders(orders),
             Control::Obeyed => self.on_obeyed(),
-            Control::Save { number, elements } => {
+            Control::Save { number, elements, is_asked } => {
                 self.checkpoints.asked = Some(number);
                 self.checkpoints.resizing.saves_for = elements;
+                self.checkpoints.resizing.is_asked = is_asked;
             }
-            Control::Saved(number) => self.checkpoints.saved(number),
+            Control::Saved(number) => self.on_saved(number, None),
+            Control::Unsaved { number, why } => self.on_saved(number, Some(why)),
             Control::Resize(elements) => self.want(elements),
             Control::Renew(elements) => self.renew(elements),
             Control::Probe { wave } => self.quiescence.asked(wave),
@@ -444,6 +446,7 @@ pub(crate) fn is_counted(control: &Control) -> bool {
         | Control::Obeyed
         | Control::Save { .. }
         | Control::Saved(_)
+        | Control::Unsaved { .. }
         | Control::Renew(_)
         | Control::Probe { .. }
         | Control::Report { .. }

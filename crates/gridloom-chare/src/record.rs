@@ -102,8 +102,15 @@ pub(crate) enum Control {
     Save {
         number: u64,
         elements: Option<u32>,
+        /// That number was asked from outside: what cannot be saved is no failure of the program.
+        is_asked: bool,
     },
     Saved(u64),
+    /// To the first element: that cannot be saved for another number of elements, and the chares are as they were.
+    Unsaved {
+        number: u64,
+        why: String,
+    },
     /// To the first element: the program is to go on with so many elements from the next checkpoint on.
     Resize(u32),
     /// All have saved for that: the receiver ends.

@@ -47,8 +47,18 @@ pub(crate) struct Resizing {
     wanted: Option<u32>,
     /// What is saved is for so many elements.
     pub(crate) saves_for: Option<u32>,
+    /// That was asked from outside.
+    pub(crate) is_asked: bool,
     /// The element has ended: the program goes on with so many.
     pub(crate) renewed: Option<u32>,
+}
+
+/// Another number of elements, for which all save.
+#[derive(Clone, Copy)]
+pub(crate) struct Next {
+    pub(crate) elements: u32,
+    /// From outside, and not by a chare.
+    pub(crate) is_asked: bool,
 }
 
 impl fmt::Debug for Resizing {
@@ -89,17 +99,25 @@ impl Core {
     }
 
     /// At the first element, at a checkpoint: for how many elements it is, if for another number.
-    pub(crate) fn next_elements(&mut self) -> Option<u32> {
+    pub(crate) fn next_elements(&mut self) -> Option<Next> {
         let count = self.elements.count();
         if let Some(wanted) = self.checkpoints.resizing.wanted.take() {
-            return (wanted != count).then_some(wanted);
+            return (wanted != count).then_some(Next { elements: wanted, is_asked: false });
         }
         let asked = self.checkpoints.resizing.owner.as_mut()?.asked().filter(|asked| *asked != count)?;
         let checked = self.check_resize(asked);
         if let (Err(why), Some(owner)) = (&checked, &mut self.checkpoints.resizing.owner) {
             owner.refuse(asked, why);
         }
-        checked.is_ok().then_some(asked)
+        checked.is_ok().then_some(Next { elements: asked, is_asked: true })
+    }
+
+    /// At the first element: what was asked from outside cannot be.
+    pub(crate) fn refuse(&mut self, why: &str) {
+        let resizing = &mut self.checkpoints.resizing;
+        if let (Some(elements), Some(owner)) = (resizing.saves_for.take(), &mut resizing.owner) {
+            owner.refuse(elements, why);
+        }
     }
 
     /// The element ends, since the program goes on with so many.
@@ -121,6 +139,12 @@ impl Element {
     /// [`Element::renew`] in place of [`Element::go_on`].
     pub fn saves_for(&self) -> Option<u32> {
         self.core.checkpoints.resizing.saves_for
+    }
+
+    /// Whether that was asked from outside: then what cannot be saved is no failure of the program, and the owner calls
+    /// [`Element::cannot_save`].
+    pub fn saves_as_asked(&self) -> bool {
+        self.core.checkpoints.resizing.is_asked
     }
 
     /// Whether it has ended, or is about to, as the program goes on with another number of elements.

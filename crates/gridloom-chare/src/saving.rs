@@ -17,12 +17,21 @@ impl Core {
         if saves && self.may_be_moving() {
             return callbacks.into_iter().for_each(|callback| self.await_quiet(callback));
         }
-        let elements = if saves { self.next_elements() } else { None };
-        let number = self.checkpoints.begin(saves, callbacks, self.elements.count(), elements.is_some());
-        let save = |number| Control::Save { number, elements };
+        let next = if saves { self.next_elements() } else { None };
+        let number = self.checkpoints.begin(saves, callbacks, self.elements.count(), next.is_some());
+        let (elements, is_asked) = (next.map(|next| next.elements), next.is_some_and(|next| next.is_asked));
+        let save = |number| Control::Save { number, elements, is_asked };
         match number {
             Some(number) => self.elements.clone().all().for_each(|element| self.tell(element, save(number))),
             None => self.call_all_back(),
+        }
+    }
+
+    /// At the first element: another one has saved, or cannot. If one cannot, the program goes on once all have tried.
+    pub(crate) fn on_saved(&mut self, number: u64, cannot: Option<String>) {
+        if let Some(why) = self.checkpoints.saved(number, cannot) {
+            self.refuse(&why);
+            self.call_all_back();
         }
     }
 
@@ -59,6 +68,23 @@ impl Element {
     /// The owner has kept what this element gave it under that number.
     pub fn saved(&mut self, number: u64) {
         self.core.tell(Pe(0), Control::Saved(number));
+    }
+
+    /// The owner cannot keep what this element is to save for another number of elements, which was asked from outside: the program goes on as it is.
+    pub fn cannot_save(&mut self, number: u64, why: &str) {
+        let why = format!("element {} cannot save its chares: {why}", self.me().0);
+        self.core.tell(Pe(0), Control::Unsaved { number, why });
+    }
+
+    /// The number of the checkpoint that [`Element::take_saved`] is to give.
+    pub fn is_to_save(&self) -> Option<u64> {
+        self.core.checkpoints.asked
+    }
+
+    /// At the first element: all have saved, and the owner cannot note it. As [`Element::cannot_save`].
+    pub fn cannot_complete(&mut self, why: &str) {
+        self.core.refuse(why);
+        self.core.call_all_back();
     }
 
     /// At the first element: all have saved that checkpoint. The owner notes it, and calls [`Element::go_on`].

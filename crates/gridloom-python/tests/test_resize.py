@@ -63,6 +63,53 @@ def test_the_stencil_grows_and_shrinks_while_an_element_is_killed(tmp_path, kept
     assert "goes on with 2 elements in place of 4" in out, out
 
 
+LEAVES = """
+import sys, threading
+from gridloom import chares
+
+NUMBERS = {1: 2, 3: 3} if "stay" in sys.argv else {1: 2, 3: 3, 5: 2}
+
+class One(chares.Chare):
+    def __init__(self):
+        self.steps = 0
+
+    def go(self):
+        self.steps += 1
+        if self.steps in NUMBERS:
+            chares.resize(NUMBERS[self.steps])
+        if self.steps == 7:
+            chares.exit(self.steps)
+        else:
+            chares.checkpoint(self.this.go)
+
+def program(job):
+    job.array(One, 6)[0].go()
+
+try:
+    chares.run(program)
+    print("returned", flush=True)
+except SystemExit:
+    if "stay" in sys.argv:
+        threading.Thread(target=threading.Event().wait).start()
+    raise
+finally:
+    print("finally", flush=True)
+"""
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_what_an_element_does_that_leaves(tmp_path, stays):
+    file = tmp_path / "leaves.py"
+    file.write_text(LEAVES)
+    status, out = said("chares", "run", "-n", 3, "--", sys.executable, file, *["stay"] * stays)
+    # The second time, element 2 leaves, or stays until the end.
+    assert status == 0, out
+    assert out.count("element@2| finally") == 2, out
+    assert out.count("element@2| returned") == (1 if stays else 0), out
+    assert out.count("| returned") == (3 if stays else 2), out
+    assert ("element@2 has left and has not ended" in out) == stays, out
+
+
 def test_in_simulation_too(tmp_path):
     platform, deployment = EXAMPLES / "two-sites.toml", tmp_path / "elements.toml"
     status, out = said("chares", "deployment", "-p", platform, "-n", 4)

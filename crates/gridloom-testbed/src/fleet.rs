@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
-use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::rc::Rc;
@@ -31,6 +30,10 @@ use crate::kernel::sys;
 use crate::signals::Signals;
 use crate::spec::{Deployed, Launch};
 use crate::telling::Telling;
+
+mod changes;
+
+pub use changes::{Changes, End, Then};
 
 /// Longest wait for output after a signal.
 pub const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -85,53 +88,7 @@ pub fn run_within(
     command: impl FnMut(&Launch) -> Result<Command, Error>,
     other_ended: impl FnMut(Pid, WaitStatus),
 ) -> Result<u8, Error> {
-    run_changing(deployed, limits, command, other_ended, &mut Unchanged)
-}
-
-/// What a run decides while it goes on.
-pub trait Changes {
-    /// A process has ended by itself: what comes of it.
-    ///
-    /// # Errors
-    /// If that cannot be said.
-    fn ended(&mut self, launch: &Launch, end: End) -> Result<Then, Error>;
-
-    /// Further processes, asked for whenever something has happened. Each starts once no other of its label runs.
-    ///
-    /// # Errors
-    /// If that cannot be said.
-    fn more(&mut self) -> Result<Vec<Deployed>, Error>;
-
-    /// Is to be read once there may be more.
-    fn bell(&self) -> Option<BorrowedFd<'_>>;
-}
-
-/// What comes of the end of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Then {
-    /// The run ends with its status, if it is the first that is not 0.
-    Counts,
-    /// Another one takes its place, and its end counts for nothing.
-    StartsAgain,
-    /// It is not needed any more, so its end counts for nothing.
-    IsDone,
-}
-
-/// The processes stay those that they are.
-struct Unchanged;
-
-impl Changes for Unchanged {
-    fn ended(&mut self, _: &Launch, _: End) -> Result<Then, Error> {
-        Ok(Then::Counts)
-    }
-
-    fn more(&mut self) -> Result<Vec<Deployed>, Error> {
-        Ok(Vec::new())
-    }
-
-    fn bell(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
+    run_changing(deployed, limits, command, other_ended, &mut changes::Unchanged)
 }
 
 /// As [`run_within`], with what `changes` decides.
@@ -180,6 +137,7 @@ pub fn run_changing(
         }
         let more = changes.more()?;
         fleet.add(more);
+        fleet.end_unneeded(changes);
         if fleet.running.is_empty() && fleet.waiting.is_empty() {
             return Ok(fleet.finish());
         }
@@ -191,23 +149,13 @@ pub fn run_changing(
     }
 }
 
-/// How a process ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    Status(i32),
-    Signal(i32),
-}
-
-impl End {
-    fn of(status: WaitStatus) -> End {
-        let signal = || End::Signal(status.terminating_signal().unwrap_or(0));
-        status.exit_status().map_or_else(signal, End::Status)
-    }
-}
-
 struct Running {
     deployed: Rc<Deployed>,
     was_killed: bool,
+    /// When it gets the next signal, as it is not needed any more.
+    ends_at: Option<Instant>,
+    /// It had SIGTERM for that.
+    was_told: bool,
 }
 
 struct Fleet<'a> {
@@ -318,6 +266,29 @@ impl<'a> Fleet<'a> {
         self.signal(Signal::TERM, |_| true);
     }
 
+    /// Ends processes that are not needed any more, and have had their time.
+    fn end_unneeded(&mut self, changes: &dyn Changes) {
+        let now = Instant::now();
+        for (pid, running) in self.running.iter_mut().filter(|(_, running)| !running.was_killed) {
+            if !running.was_told {
+                running.ends_at = changes.to_end(&running.deployed.launch);
+            }
+            if running.ends_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            let signal = if running.was_told { Signal::KILL } else { Signal::TERM };
+            if !running.was_told {
+                let label = &running.deployed.launch.label;
+                self.limits
+                    .telling
+                    .message(&format!("{label} has left and has not ended: it is ended now, as others wait for that"));
+            }
+            running.ends_at = (!running.was_told).then_some(now + END_GRACE);
+            running.was_told = true;
+            let _ = kill_process(Pid::from_raw(*pid).expect("it was a child's"), signal);
+        }
+    }
+
     /// The processes that have not ended, in words.
     fn still_running(&self) -> String {
         let runs = self.running.values().map(|running| running.deployed.launch.label.clone());
@@ -392,7 +363,10 @@ impl<'a> Fleet<'a> {
         let (output, error) = (child.stdout.take().expect("it is piped"), child.stderr.take().expect("it is piped"));
         self.copy(output, &deployed.launch.label, false);
         self.copy(error, &deployed.launch.label, true);
-        self.running.insert(Pid::from_child(&child).as_raw_pid(), Running { deployed, was_killed: false });
+        self.running.insert(
+            Pid::from_child(&child).as_raw_pid(),
+            Running { deployed, was_killed: false, ends_at: None, was_told: false },
+        );
         Ok(())
     }
 
@@ -470,8 +444,9 @@ impl<'a> Fleet<'a> {
         let start = self.waiting.last().map(|next| self.at(next.start_s));
         let kills = self.running.values().filter(|running| !running.was_killed);
         let kills = kills.filter_map(|running| running.deployed.kill_s).map(|kill_s| self.at(kill_s));
+        let unneeded = self.running.values().filter_map(|running| running.ends_at);
         let ends = self.end_at().map(|(at, _)| at).or(self.kill_at.filter(|at| *at > Instant::now()));
-        start.into_iter().chain(kills).chain(ends).min()
+        start.into_iter().chain(kills).chain(unneeded).chain(ends).min()
     }
 
     /// Prints the rest of the output when all processes have ended.

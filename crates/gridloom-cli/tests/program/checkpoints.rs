@@ -7,6 +7,7 @@ use gridloom::Message;
 use gridloom::chares::{self, Callback, Chare, Context, Contribution, Ended, Job, Migrate, Pe, Placement, Value};
 use gridloom::process::DEPLOY_VARIABLE;
 
+use crate::support::bounds::until_so;
 use crate::support::{gridloom, succeeds};
 
 /// While this file is absent, element 1 aborts in round [`FALL_IN`].
@@ -22,6 +23,9 @@ const FALL_IN: i64 = 4;
 pub(crate) const RESIZES: &str = "GRIDLOOM_TEST_RESIZES";
 /// In round [`FALL_IN`] the first chare waits until this file is there. It says so by one with the extension `held`.
 pub(crate) const HOLD: &str = "GRIDLOOM_TEST_HOLD";
+
+/// The same in the next round.
+pub(crate) const HOLD_LATER: &str = "GRIDLOOM_TEST_HOLD_LATER";
 
 /// Tags of results.
 const COUNTED: u32 = 0;
@@ -71,12 +75,12 @@ impl Chare for Counter {
         {
             std::fs::write(file, std::process::id().to_string()).unwrap();
         }
-        if let Some(file) = std::env::var_os(HOLD)
-            && (round, index) == (FALL_IN, 0)
-        {
-            std::fs::write(Path::new(&file).with_extension("held"), "").unwrap();
-            while !Path::new(&file).exists() {
-                std::thread::yield_now();
+        for (variable, at) in [(HOLD, FALL_IN), (HOLD_LATER, FALL_IN + 1)] {
+            if let Some(file) = std::env::var_os(variable)
+                && (round, index) == (at, 0)
+            {
+                std::fs::write(Path::new(&file).with_extension("held"), "").unwrap();
+                until_so("the test lets the chare go on", || Path::new(&file).exists());
             }
         }
         (self.round, self.sum) = (round, 3 * self.sum + round * (index + 1));

@@ -2,7 +2,8 @@
 
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::checkpoints::{FALL, Folder, HOLD, RESIZES, chares_run, ends_with};
+use crate::checkpoints::{FALL, Folder, HOLD, HOLD_LATER, RESIZES, chares_run, ends_with};
+use crate::support::bounds::{ends, until_so};
 use crate::support::{gridloom, said};
 
 /// How many processes of elements began.
@@ -56,12 +57,14 @@ impl Held {
     fn start(name: &str, options: &[&str]) -> Held {
         let folder = Folder::new(name);
         let mut command = chares_run(6, options);
-        command.env(HOLD, folder.path("go")).env("TMPDIR", &folder.0);
+        command.env(HOLD, folder.path("go")).env(HOLD_LATER, folder.path("later")).env("TMPDIR", &folder.0);
         let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let held = Held { run, folder };
-        while !held.folder.0.join("go.held").exists() {
-            std::thread::yield_now();
-        }
+        let mut held = Held { run, folder };
+        let file = held.folder.0.join("go.held");
+        until_so("the first chare waits", || {
+            assert!(held.run.try_wait().unwrap().is_none(), "the run has ended before");
+            file.exists()
+        });
         held
     }
 
@@ -78,10 +81,12 @@ impl Held {
     /// A resize that waits for the checkpoint.
     fn wants(&self, words: &[&str]) -> Child {
         let mut command = self.resize(words);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        while !self.run_folder().join("wanted").exists() {
-            std::thread::yield_now();
-        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let file = self.run_folder().join("wanted");
+        until_so("the resize has asked", || {
+            assert!(child.try_wait().unwrap().is_none(), "the resize has ended before");
+            file.exists()
+        });
         child
     }
 
@@ -89,8 +94,21 @@ impl Held {
         std::fs::write(self.folder.path("go"), "").unwrap();
     }
 
+    /// The first chare waits once more, in the next round.
+    fn waits_later(&mut self) {
+        let file = self.folder.0.join("later.held");
+        until_so("the first chare waits in the next round", || {
+            assert!(self.run.try_wait().unwrap().is_none(), "the run has ended before");
+            file.exists()
+        });
+    }
+
+    fn go_later(&self) {
+        std::fs::write(self.folder.path("later"), "").unwrap();
+    }
+
     fn end(self) -> (Output, Folder) {
-        (self.run.wait_with_output().unwrap(), self.folder)
+        (ends("the run", self.run), self.folder)
     }
 }
 
@@ -101,7 +119,7 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_running_program_is_told_to_grow() {
-    let held = Held::start("told", &["-n", "2"]);
+    let mut held = Held::start("told", &["-n", "2"]);
     let run = held.run.id().to_string();
     for (words, why) in [
         (&["0"][..], "1 or more are possible, since a program needs an element"),
@@ -116,20 +134,22 @@ fn a_running_program_is_told_to_grow() {
     let why = format!("run {run} is to go on with 4 elements at its next checkpoint already: wait for that");
     assert!(status != 0 && error.contains(&why), "{error}");
     held.go();
-    let told = resize.wait_with_output().unwrap();
+    held.waits_later();
+    let told = ends("the resize", resize);
+    assert!(told.status.success(), "{}", text(&told));
+    assert!(text(&told).contains(&format!("run {run} goes on with 4 elements")), "{}", text(&told));
+    held.go_later();
     let (output, folder) = held.end();
     let out = text(&output);
     assert!(output.status.success() && began(&out) == 4, "{out}");
     assert!(out.contains("the program goes on with 4 elements in place of 2, "), "{out}");
-    // The run may have ended before the other command saw it.
-    let told = text(&told);
-    assert!(told.contains(&format!("run {run} goes on with 4 elements")) || told.contains("has ended"), "{told}");
     let (_, error) = said({
         let mut command = gridloom(&["chares", "resize", "2"]);
         command.env("TMPDIR", &folder.0);
         command
     });
-    assert!(error.contains("no program of chares runs here: 'gridloom chares run'"), "{error}");
+    let at = format!("runs here, by the folder for temporary files {} (TMPDIR", folder.0.display());
+    assert!(error.contains("no program of chares of user") && error.contains(&at), "{error}");
 }
 
 #[test]
@@ -137,9 +157,10 @@ fn what_was_asked_is_taken_back_by_the_number_that_there_is() {
     let held = Held::start("back", &["-n", "2"]);
     let resize = held.wants(&["1"]);
     assert!(text(&held.resize(&["2"]).output().unwrap()).contains("has 2 elements"));
-    let told = text(&resize.wait_with_output().unwrap());
+    let told = text(&ends("the resize", resize));
     assert!(told.contains("another resize has said so"), "{told}");
     held.go();
+    held.go_later();
     let (output, _) = held.end();
     assert!(output.status.success() && !text(&output).contains("in place of"), "{}", text(&output));
 }
@@ -150,9 +171,35 @@ fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
     let (_, error) = said(held.resize(&["4"]));
     assert!(error.contains("with --ppn 2 elements are threads of processes, which stay: leave --ppn out"), "{error}");
     held.go();
+    held.go_later();
     assert!(held.end().0.status.success());
     let mut command = chares_run(6, &["-n", "2"]);
     let output = command.env(RESIZES, "3:0").output().unwrap();
     let why = "failed: the program cannot go on with 0 elements: at least one is needed";
     assert!(!output.status.success() && text(&output).contains(why), "{}", text(&output));
+}
+
+#[test]
+fn a_program_of_which_the_chares_cannot_be_kept_goes_on_as_it_is() {
+    for (name, options) in [("kept", &["-n", "2"][..]), ("kept-memory", &["-n", "2", "--checkpoint", "memory"])] {
+        let mut held = Held::start(name, options);
+        // What is to be a folder is a file.
+        let parts = held.run_folder().join("parts");
+        std::fs::write(&parts, "").unwrap();
+        let resize = held.wants(&["3"]);
+        held.go();
+        held.waits_later();
+        let told = ends("the resize", resize);
+        let why = "cannot go on with 3 elements: element ";
+        assert!(!told.status.success() && text(&told).contains(why), "{}", text(&told));
+        assert!(text(&told).contains("cannot save its chares: "), "{}", text(&told));
+        // Later it can.
+        std::fs::remove_file(parts).unwrap();
+        let resize = held.wants(&["3"]);
+        held.go_later();
+        let (output, _) = held.end();
+        let out = text(&output);
+        assert!(output.status.success() && began(&out) == 3, "{out}");
+        ends("the resize", resize);
+    }
 }

@@ -71,6 +71,15 @@ impl CheckpointFolder {
     /// # Errors
     /// If that cannot be written, or another run has deleted a file, or written one.
     pub(super) fn complete(&self, number: u64, elements: u32, run: u64) -> Result<(), Error> {
+        self.mark_complete(number, elements, run)?;
+        self.delete_before(number)
+    }
+
+    /// All elements have written theirs. Earlier checkpoints stay.
+    ///
+    /// # Errors
+    /// As [`CheckpointFolder::complete`].
+    pub(super) fn mark_complete(&self, number: u64, elements: u32, run: u64) -> Result<(), Error> {
         let folder = self.0.join(number.to_string());
         let check = || {
             (0..elements).map(|element| folder.join(format!("element-{element}"))).try_for_each(|file| {
@@ -85,7 +94,14 @@ impl CheckpointFolder {
         let file = folder.join(COMPLETE);
         write_whole(&file, &[Complete { elements, run }.to_text().as_bytes()])?;
         // Another run may have begun to delete them before the mark was there.
-        check().inspect_err(|_| _ = fs::remove_file(&file))?;
+        check().inspect_err(|_| _ = fs::remove_file(&file))
+    }
+
+    /// Deletes earlier checkpoints.
+    ///
+    /// # Errors
+    /// If one cannot be deleted.
+    pub(super) fn delete_before(&self, number: u64) -> Result<(), Error> {
         for earlier in self.numbers()?.into_iter().filter(|earlier| *earlier < number) {
             let folder = self.0.join(earlier.to_string());
             delete(&folder).map_err(|why| error("delete", &folder, why))?;

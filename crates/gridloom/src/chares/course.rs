@@ -177,7 +177,8 @@ impl Course {
             Course::Command { epochs, .. } => {
                 let own = || -> Result<Restart, Error> {
                     let folder = epochs.parts();
-                    folder.complete(old.epoch, old.elements.len() as u32, 0)?;
+                    // If an element is lost before the command has others begin, all go back to an earlier one.
+                    folder.mark_complete(old.epoch, old.elements.len() as u32, 0)?;
                     Ok(Restart { folder: folder.text(), number: Some(old.epoch) })
                 };
                 let restart = kept.map_or_else(own, Ok)?;
@@ -287,5 +288,31 @@ impl Resize for Owner {
         {
             gridloom_base::say!("gridloom: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_saved_stays_until_others_have_begun() {
+        let path = std::env::temp_dir().join(format!("gridloom-course-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let epochs = Epochs::new(&path);
+        let bounds = Bounds { least: 1, most: 9, why_least: String::new(), why_most: String::new() };
+        let course = Course::Command { epochs: epochs.clone(), bounds };
+        for epoch in [0, 1] {
+            course.save(epoch, Pe(0), vec![epoch as u8]).unwrap();
+            let old = Generation { epoch, elements: vec![(String::new(), 0)], ..Generation::default() };
+            // All have saved, and nothing comes of it: there is no command.
+            assert!(course.resize(&Places::default(), &old, 3, None).is_err());
+        }
+        assert_eq!(epochs.parts().read(Some(0)).unwrap(), [[0]], "elements may go back to it");
+        assert_eq!(epochs.parts().read(Some(1)).unwrap(), [[1]]);
+        epochs.delete_parts_before(1).unwrap();
+        assert!(epochs.parts().read(Some(0)).is_err());
+        assert_eq!(epochs.parts().read(Some(1)).unwrap(), [[1]]);
+        std::fs::remove_dir_all(path).unwrap();
     }
 }

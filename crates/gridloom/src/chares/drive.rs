@@ -213,7 +213,12 @@ fn run(
         && !world.is_simulated()
     {
         let (now, ms) = (generation.elements.len(), at.elapsed().as_secs_f64() * 1e3);
-        say!("gridloom: the program goes on with {now} elements in place of {before}, {ms:.1} ms after all had saved");
+        // If a loss came first, there are as many as before.
+        if now != before {
+            say!(
+                "gridloom: the program goes on with {now} elements in place of {before}, {ms:.1} ms after all had saved"
+            );
+        }
     }
     let on_step = |world: &mut dyn ProcessWorld| clock.set(world.now());
     let outcome = drive(world, element, links, kept, now, on_step)?;

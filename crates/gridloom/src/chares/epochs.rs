@@ -272,6 +272,15 @@ impl Epochs {
         self.0.join(format!("complete-{since}")).exists()
     }
 
+    /// Others have begun from what was saved in that epoch: what was saved earlier is not needed any more.
+    ///
+    /// # Errors
+    /// If it cannot be deleted.
+    pub fn delete_parts_before(&self, epoch: u64) -> Result<(), Error> {
+        let folder = self.0.join("parts");
+        if folder.exists() { self.parts().delete_before(epoch) } else { Ok(()) }
+    }
+
     /// For what elements save for another number of them.
     pub(super) fn parts(&self) -> CheckpointFolder {
         CheckpointFolder::new(self.0.join("parts"))

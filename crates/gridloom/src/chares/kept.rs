@@ -157,25 +157,36 @@ impl Kept {
         (places, course): (&Places, &Course),
         generation: &Generation,
     ) -> Result<(), Error> {
-        if let Some((number, bytes)) = element.take_saved()? {
-            match self {
-                Kept::Folder { folder, run, .. } => folder.write(number, (element.me(), *run), &bytes)?,
-                Kept::Nowhere | Kept::Memory(_) => course.save(generation.epoch, element.me(), bytes)?,
+        if let Some(number) = element.is_to_save() {
+            match self.save(element, course, generation) {
+                Ok(()) => element.saved(number),
+                Err(why) if element.saves_as_asked() => element.cannot_save(number, &why.to_string()),
+                Err(why) => return Err(why),
             }
-            element.saved(number);
         }
         if let Some(number) = element.take_complete() {
             let kept = match self {
-                Kept::Folder { folder, run, .. } => {
-                    folder.complete(number, element.elements().count(), *run)?;
-                    Some(Restart { folder: folder.text(), number: Some(number) })
-                }
-                Kept::Nowhere | Kept::Memory(_) => None,
+                Kept::Folder { folder, run, .. } => folder
+                    .complete(number, element.elements().count(), *run)
+                    .map(|()| Some(Restart { folder: folder.text(), number: Some(number) })),
+                Kept::Nowhere | Kept::Memory(_) => Ok(None),
             };
-            course.resize(places, generation, elements, kept)?;
-            element.renew();
+            match kept.and_then(|kept| course.resize(places, generation, elements, kept)) {
+                Ok(()) => element.renew(),
+                Err(why) if element.saves_as_asked() => element.cannot_complete(&why.to_string()),
+                Err(why) => return Err(why),
+            }
         }
         Ok(())
+    }
+
+    /// Keeps what the element saves for another number of them.
+    fn save(&self, element: &mut Element, course: &Course, generation: &Generation) -> Result<(), Error> {
+        let Some((number, bytes)) = element.take_saved()? else { return Ok(()) };
+        match self {
+            Kept::Folder { folder, run, .. } => folder.write(number, (element.me(), *run), &bytes),
+            Kept::Nowhere | Kept::Memory(_) => course.save(generation.epoch, element.me(), bytes),
+        }
     }
 
     /// An element was lost. Whether the others wait for another one in its place.

@@ -7,12 +7,14 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gridloom::chares::{Bounds, Changing, Epochs, Generation, Request, RunFile};
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::say;
 use gridloom_net::process::processors;
+use gridloom_net::segment::{descriptor_limit, raise_descriptor_limit};
 use gridloom_testbed::Error;
 use gridloom_testbed::fleet::{Changes, End, Then};
 use gridloom_testbed::spec::{Deployed, Launch};
@@ -20,6 +22,13 @@ use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
 use super::{Elements, FOLDER_NAME, deployed_of, hosts_of, text_of};
 use crate::commands::OwnFolder;
+
+/// For so long the next change waits for elements that the last one has made leave. Less than elements wait for the change.
+const LEAVE_GRACE: Duration = Duration::from_secs(10);
+/// Descriptors of this command for each process that it runs: its two outputs, and some while it starts.
+const OF_PROCESS: u64 = 2;
+/// Descriptors of this command beside.
+const OWN: u64 = 64;
 
 /// The course of a run.
 pub(super) struct Course<'a> {
@@ -34,6 +43,8 @@ pub(super) struct Course<'a> {
     generation: Generation,
     /// The numbers of elements without which the program goes on, and of which the processes have not ended.
     leaving: BTreeSet<usize>,
+    /// What the first element asks for, while some are still leaving, and until when these may do so.
+    asked_for: Option<(Request, Instant)>,
     /// How many killed elements get a successor. The others go back to a checkpoint in memory.
     left: u32,
     /// Elements of each epoch.
@@ -62,11 +73,17 @@ fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
         (_, true) => (2, "with --checkpoint memory an element needs another one".to_string()),
         _ => (1, "a program needs an element".to_string()),
     };
+    raise_descriptor_limit();
+    let limit = descriptor_limit();
+    let held = (usize::try_from(limit.saturating_sub(OWN) / OF_PROCESS).unwrap_or(usize::MAX)).max(number as usize);
     let (most, why_most) = match binds {
-        true => (processors()?.len(), "with --bind each has a processor"),
-        false => (PROCESSING_ELEMENTS_MAX, "that is the limit of a run"),
+        true => (processors()?.len(), "with --bind each has a processor".to_string()),
+        false if held < PROCESSING_ELEMENTS_MAX => {
+            (held, format!("each takes {OF_PROCESS} descriptors of the command, which may have {limit} (ulimit -Hn)"))
+        }
+        false => (PROCESSING_ELEMENTS_MAX, "that is the limit of a run".to_string()),
     };
-    Ok(Bounds { least, most: most as u32, why_least, why_most: why_most.to_string() })
+    Ok(Bounds { least, most: most as u32, why_least, why_most })
 }
 
 impl<'a> Course<'a> {
@@ -87,8 +104,8 @@ impl<'a> Course<'a> {
         };
         let bell = bell().with_context(|| epochs.bell().display().to_string())?;
         let generation = Generation { elements: hosts_of(elements, elements.number), ..Generation::default() };
-        let (leaving, counts) = (BTreeSet::new(), vec![elements.number as u32]);
-        Ok(Course { folder, epochs, bell, elements, program, asked, generation, leaving, left, counts })
+        let (leaving, asked_for, counts) = (BTreeSet::new(), None, vec![elements.number as u32]);
+        Ok(Course { folder, epochs, bell, elements, program, asked, generation, leaving, asked_for, left, counts })
     }
 
     /// How many elements there are.
@@ -114,6 +131,7 @@ impl<'a> Course<'a> {
         let (before, number) = (self.generation.elements.len(), request.elements as usize);
         let epoch = self.generation.epoch + 1;
         let elements = hosts_of(self.elements, number);
+        let saved_in = request.epoch;
         self.begin(Generation {
             epoch,
             since: epoch,
@@ -124,6 +142,10 @@ impl<'a> Course<'a> {
         if self.epochs.wanted().map_err(usage)? == Some(request.elements) {
             self.epochs.settle().map_err(usage)?;
         }
+        // That begins from these, so at worst files stay until the end.
+        if let Err(error) = self.epochs.delete_parts_before(saved_in) {
+            say!("gridloom: {error}");
+        }
         self.leaving.extend(number..before);
         let all = deployed_of(self.elements, number, self.program, &self.asked.0);
         Ok(all.map_err(|error| Error::Usage(error.to_string()))?.into_iter().skip(before).collect())
@@ -132,8 +154,7 @@ impl<'a> Course<'a> {
 
 impl Changes for Course<'_> {
     fn ended(&mut self, launch: &Launch, end: End) -> Result<Then, Error> {
-        let number = launch.label.rsplit('@').next().and_then(|number| number.parse().ok());
-        if number.is_some_and(|number| self.leaving.remove(&number)) {
+        if number_of(launch).is_some_and(|number| self.leaving.remove(&number)) {
             return Ok(Then::IsDone);
         }
         match end {
@@ -153,17 +174,33 @@ impl Changes for Course<'_> {
 
     fn more(&mut self) -> Result<Vec<Deployed>, Error> {
         while matches!((&self.bell).read(&mut [0; 64]), Ok(1..)) {}
-        match self.epochs.take_request().map_err(usage)? {
-            Some(request) if request.epoch == self.generation.epoch && !self.epochs.is_over().map_err(usage)? => {
-                self.resize(request)
-            }
-            _ => Ok(Vec::new()),
+        if let Some(request) = self.epochs.take_request().map_err(usage)? {
+            self.asked_for = Some((request, Instant::now() + LEAVE_GRACE));
         }
+        let epoch = self.generation.epoch;
+        let is_over = self.epochs.is_over().map_err(usage)?;
+        self.asked_for.take_if(|(request, _)| is_over || request.epoch != epoch);
+        // Those that stay would connect with one that is leaving, in place of the next one of its number.
+        let leaving = &self.leaving;
+        match self.asked_for.take_if(|_| leaving.is_empty()) {
+            Some((request, _)) => self.resize(request),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn to_end(&self, launch: &Launch) -> Option<Instant> {
+        let (_, at) = self.asked_for.as_ref()?;
+        number_of(launch).is_some_and(|number| self.leaving.contains(&number)).then_some(*at)
     }
 
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         Some(self.bell.as_fd())
     }
+}
+
+/// The element's number.
+fn number_of(launch: &Launch) -> Option<usize> {
+    launch.label.rsplit('@').next().and_then(|number| number.parse().ok())
 }
 
 fn usage(error: gridloom::Error) -> Error {

@@ -15,8 +15,9 @@ use crate::commands::print_text;
 ///
 /// At its next checkpoint (cx.checkpoint, in Python chares.checkpoint) the program started by 'gridloom chares run' on this machine goes on with
 /// so many elements: further ones are started and join, or the last ones leave. Its chares are then where their placements put them
-/// on so many. The run needs no --checkpoint. This command ends when the program goes on. To take back what another
-/// resize has asked, give the number of elements that there are.
+/// on so many. The run needs no --checkpoint. This command ends when the program goes on. If the chares cannot be saved, it fails,
+/// and the program goes on as it is. To take back what another resize has asked, give the number of elements that there are.
+/// It finds runs of the same user with the same folder for temporary files (TMPDIR).
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom chares resize 4")]
 pub struct Options {
@@ -93,7 +94,11 @@ fn chosen(process: Option<u32>) -> Result<Run> {
         return found.ok_or_else(|| anyhow::anyhow!("--run {process}: it runs no program of chares{known}; {started}"));
     }
     match runs.len() {
-        0 => bail!("no program of chares runs here: {started}"),
+        0 => bail!(
+            "no program of chares of user {} runs here, by the folder for temporary files {} (TMPDIR; the run needs the same one): {started}",
+            rustix::process::geteuid().as_raw(),
+            std::env::temp_dir().display()
+        ),
         1 => Ok(runs.remove(0)),
         _ => {
             let each: Vec<String> = runs.iter().map(Run::in_words).collect();
