@@ -33,7 +33,7 @@ pub(super) struct Acceptor {
 }
 
 /// Handshakes under way at a time. One more, and the oldest is closed: a peer that knows the secret needs milliseconds.
-const PENDING_MAX: usize = 64;
+pub(crate) const PENDING_MAX: usize = 64;
 /// Pause after an accept that failed, for want of descriptors for instance.
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -2,6 +2,7 @@
 
 use std::{fs, io};
 
+use crate::process::PENDING_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// One in so many descriptors is for memory that is kept warm.
@@ -10,8 +11,6 @@ pub(super) const KEPT_PART: u64 = 8;
 const SERVER: u64 = 28;
 /// What a worker takes of its server's: its memory, its socket, its pipes.
 const WORKER: u64 = 6;
-/// Of connections that are made: each takes two until it is admitted.
-const HANDSHAKES: u64 = 8;
 /// With fewer data at a time, some functions cannot run.
 const DATA_MIN: u64 = 4;
 
@@ -50,13 +49,16 @@ pub fn data_max(slots: u32) -> io::Result<u64> {
     })
 }
 
-/// Room for so many connections of this process, beside what it has open. If there is too little, it takes as much as it may.
+/// Room for so many connections of this process by so many listeners, beside what it has open. If there is too little, it takes as much
+/// as it may.
 ///
 /// # Errors
 /// If that is too little, too.
-pub fn room_for(connections: usize) -> io::Result<()> {
-    let open = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
-    let needed = open + connections as u64 + HANDSHAKES;
+pub fn room_for(connections: usize, listeners: usize) -> io::Result<()> {
+    let open = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count());
+    // A connection takes two until it is admitted.
+    let pending = connections.min(listeners * PENDING_MAX);
+    let needed = (open + listeners + connections + pending) as u64;
     if needed > descriptor_limit() {
         raise_descriptor_limit();
     }
@@ -81,9 +83,9 @@ mod tests {
 
     #[test]
     fn more_connections_than_descriptors_are_refused_with_both_numbers() {
-        room_for(10).unwrap();
+        room_for(10, 1).unwrap();
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-        let told = room_for(usize::try_from(limit).unwrap()).unwrap_err().to_string();
+        let told = room_for(usize::try_from(limit).unwrap(), 1).unwrap_err().to_string();
         assert!(told.starts_with(&format!("{limit} connections need ")), "{told}");
         assert!(told.ends_with(&format!("may have {limit}: raise the limit (ulimit -Hn)")), "{told}");
     }

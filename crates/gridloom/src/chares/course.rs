@@ -57,8 +57,15 @@ pub(super) enum Course {
 
 impl Course {
     pub(super) fn of(places: &Places, world: &dyn ProcessWorld, shared: &Arc<Mutex<Shared>>) -> Course {
+        match world.is_simulated() {
+            true => Course::Simulated(shared.clone()),
+            false => Course::real(places),
+        }
+    }
+
+    /// That of an element that is not simulated.
+    pub(super) fn real(places: &Places) -> Course {
         match &places.changing {
-            _ if world.is_simulated() => Course::Simulated(shared.clone()),
             Some(Changing { folder, bounds }) => {
                 Course::Command { epochs: Epochs::new(folder), bounds: bounds.clone() }
             }

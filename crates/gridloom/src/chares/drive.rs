@@ -17,7 +17,7 @@ use super::epochs::Generation;
 use super::kept::{Kept, Origin};
 use super::links::{Early, Links};
 use super::memory::is_loss;
-use super::places::Places;
+use super::places::{Places, check_connections};
 use super::run::Program;
 use super::timeline::{Timeline, monotonic_ns};
 use crate::Error;
@@ -67,9 +67,6 @@ pub(super) fn one_of(
     let me = places.me();
     let mut generation = course.first(&places)?;
     let mut kept = Kept::of(&places.in_generation(&generation), course, &generation)?;
-    if !world.is_simulated() {
-        places.in_generation(&generation).check_connections()?;
-    }
     world.listen(places.port(me))?;
     let (mut early, mut moved, mut renewed_at) = (Early::new(), 0, None);
     loop {
@@ -121,7 +118,8 @@ pub(super) fn one_of(
                 let places = places.in_generation(&generation);
                 kept = Kept::of(&places, course, &generation)?;
                 if !world.is_simulated() {
-                    places.check_connections()?;
+                    // The number changes only where each element is a process.
+                    check_connections(std::slice::from_ref(&places))?;
                 }
             }
             continue;

@@ -144,19 +144,10 @@ impl Places {
         self.ports.get(element.0 as usize).copied().unwrap_or(PORT + element.0 as u16)
     }
 
-    /// Whether this process may have as many connections as the element needs: one with each other element, or several by `stripe`.
-    ///
-    /// # Errors
-    /// If not.
-    pub(super) fn check_connections(&self) -> Result<(), Error> {
-        let others = (0..self.elements.len() as u32).filter(|number| *number != self.number);
-        let connections = others.map(|number| self.chain(Pe(number)).connections()).sum();
-        room_for(connections).map_err(|why| {
-            let number = self.number;
-            Error::Input(format!(
-                "element {number}: {why}, or give fewer elements, or fewer connections (stripe=NUMBER)"
-            ))
-        })
+    /// How many connections an element has with those of other processes: one with each, or several by `stripe`.
+    fn connections(&self, own: &[Places]) -> usize {
+        let others = (0..self.elements.len() as u32).filter(|number| own.iter().all(|places| places.number != *number));
+        others.map(|number| self.chain(Pe(number)).connections()).sum()
     }
 
     /// The filters between that element and this one.
@@ -166,6 +157,20 @@ impl Places {
         let filters = if is_apart { &self.filters[..] } else { &[] };
         Chain::new(filters, Pair { from: element.0, to: self.number })
     }
+}
+
+/// Whether this process may have as many connections as its elements need.
+///
+/// # Errors
+/// If not.
+pub(super) fn check_connections(own: &[Places]) -> Result<(), Error> {
+    let connections = own.iter().map(|places| places.connections(own)).sum();
+    room_for(connections, own.len()).map_err(|why| {
+        let numbers: Vec<String> = own.iter().map(|places| places.number.to_string()).collect();
+        let which = if numbers.len() == 1 { "element" } else { "the process of elements" };
+        let remedy = "or give fewer elements, or fewer connections (stripe=NUMBER)";
+        Error::Input(format!("{which} {}: {why}, {remedy}", numbers.join(", ")))
+    })
 }
 
 #[cfg(test)]
@@ -192,5 +197,19 @@ mod tests {
             assert!(wrong.on_server(&gang).unwrap_err().contains("a name, not a folder"));
         }
         assert!(keep("heat").on_server(&Gang::default()).unwrap_err().contains("serve --checkpoints DIR"));
+    }
+
+    #[test]
+    fn elements_of_a_process_need_no_connections_among_one_another() {
+        let place = |number| Places {
+            number,
+            elements: [0, 0, 1, 1].map(|site| (String::new(), site)).to_vec(),
+            filters: vec!["stripe=3".parse().unwrap()],
+            ..Places::default()
+        };
+        let connections = |own: &[Places]| own.iter().map(|places| places.connections(own)).sum::<usize>();
+        assert_eq!(connections(&[place(0)]), 1 + 3 + 3);
+        assert_eq!(connections(&[place(0), place(1)]), 2 * (3 + 3));
+        assert_eq!(connections(&[0, 1, 2].map(place)), 3 + 3 + 1);
     }
 }

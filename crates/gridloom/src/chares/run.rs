@@ -8,7 +8,7 @@ use gridloom_net::process::Gang;
 use super::course::Course;
 use super::drive::{Went, alone, one_of};
 use super::job::Job;
-use super::places::{ELEMENT_FUNCTION, Places};
+use super::places::{ELEMENT_FUNCTION, Places, check_connections};
 use crate::process::{DEPLOY_VARIABLE, Main, Mains, Process, StackKind};
 use crate::simulate::SimulateConfig;
 use crate::{Error, process};
@@ -67,6 +67,14 @@ pub fn run_on(
     let make = move |element: &mut Element| program(&mut Job::new(element));
     if std::env::var_os(DEPLOY_VARIABLE).is_none() && !is_simulated()? {
         return Ok(Ended { value: alone(&make)?, is_first: true, ..Ended::default() });
+    }
+    if let Some(config) = process::own_config()? {
+        let own = std::iter::once(&config.spec).chain(&config.threads);
+        let own = own.map(|spec| {
+            let places = Places::from_arguments(&spec.arguments).map_err(Error::Input)?;
+            Ok(places.in_generation(&Course::real(&places).first(&places)?))
+        });
+        check_connections(&own.collect::<Result<Vec<Places>, Error>>()?)?;
     }
     let ended = Arc::new(Mutex::new(Ended::default()));
     let (to_tell, make, shared) = (ended.clone(), Arc::new(make), Arc::default());

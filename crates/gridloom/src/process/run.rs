@@ -57,9 +57,7 @@ pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
 /// As [`run`], and if some do not.
 pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<RunReport, Error> {
     read_at_first()?;
-    if let Ok(text) = std::env::var(DEPLOY_VARIABLE) {
-        let config: ProcessConfig = serde_json::from_str(&text)
-            .map_err(|error| Error::Input(format!("{DEPLOY_VARIABLE} is no valid configuration: {error}")))?;
+    if let Some(config) = own_config()? {
         if kind == StackKind::Thread && !config.threads.is_empty() {
             return Err(Error::Usage(NO_THREADS.into()));
         }
@@ -73,6 +71,16 @@ pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<Run
                 .into(),
         )),
     }
+}
+
+/// What a deployment has this real process be.
+///
+/// # Errors
+/// If it does not say so.
+pub(crate) fn own_config() -> Result<Option<ProcessConfig>, Error> {
+    let Ok(text) = std::env::var(DEPLOY_VARIABLE) else { return Ok(None) };
+    let wrong = |error| Error::Input(format!("{DEPLOY_VARIABLE} is no valid configuration: {error}"));
+    serde_json::from_str(&text).map(Some).map_err(wrong)
 }
 
 fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunReport, Error> {
