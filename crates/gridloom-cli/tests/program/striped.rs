@@ -131,6 +131,16 @@ fn fails(mut command: Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
+/// The letters of a simulation in the order in which they were sent, and in that in which they came.
+fn letters(trace: &str) -> (Vec<String>, Vec<String>) {
+    let events: Vec<serde_json::Value> = serde_json::from_str(&fs::read_to_string(trace).unwrap()).unwrap();
+    let in_order = |phase: &str| {
+        let letters = events.iter().filter(|event| event["ph"] == phase && event["name"] == "chares");
+        letters.map(|event| event["id"].as_str().unwrap().to_string()).collect()
+    };
+    (in_order("s"), in_order("f"))
+}
+
 #[test]
 fn messages_keep_their_order_where_their_letters_do_not() {
     let site =
@@ -142,11 +152,14 @@ fn messages_keep_their_order_where_their_letters_do_not() {
         let of_filters = gridloom(&[&["chares", "deployment", "-p", &platform], filters].concat());
         let deployment = file("striped-elements.toml", &succeeds(of_filters));
         let own = own();
-        let options = ["simulate", "-p", &platform, "-d", &deployment];
+        let trace = file("striped.json", "");
+        let options = ["simulate", "-p", &platform, "-d", &deployment, "--trace", &trace];
         let mut command = gridloom(&[&options[..], &words(&own)].concat());
         command.env(CASE, "order").env_remove("GRIDLOOM_TESTBED_HOST");
         let told = succeeds(command);
         assert!(told.contains(&format!("ended with Integers([{MESSAGES}])")), "{filters:?}: {told}");
+        let (sent, came) = letters(&trace);
+        assert!(sent.len() >= MESSAGES as usize && sent != came, "{filters:?}: no letter overtakes another: {came:?}");
         // In real processes, too.
         let told = succeeds(run("order", &[&["-n", "2", "--sites", "2"], filters].concat()));
         assert!(told.contains(&format!("element@0| ended with Integers([{MESSAGES}])")), "{filters:?}: {told}");
