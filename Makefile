@@ -132,7 +132,7 @@ test-rust:
 	GRIDLOOM_SKIPPED=$(SKIPPED) cargo test --release --locked
 
 test-python: python capi $(VENV)/tests
-	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --timeout 300 $(PACKAGE)/tests tests
+	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 $(PACKAGE)/tests tests
 
 PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config \
 	slurm-client slurmctld slurmd valgrind
