@@ -146,7 +146,7 @@ bench: python
 	$(BIN)/python bench/python_calls.py
 
 # Strict: a link to a page or heading that does not exist is an error.
-docs: $(VENV)/docs
+docs: $(VENV)/docs target/release/gridloom
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 $(VENV)/docs: docs/requirements.txt $(VENV)/ready

@@ -1,17 +1,20 @@
 """What the site shows beside the pages of this folder.
 
-Links that leave the folder cannot be followed from the site: it shows their text and path instead. The page of C headers goes on
-with the headers themselves, as the manual pages have them.
+Links that leave the folder cannot be followed from the site: it shows their text and path instead. The page of C headers ends
+with the headers themselves, as the manual pages have them. Pages of commands get their help texts from the program.
 """
 
 import importlib.util
 import pathlib
 import posixpath
 import re
+import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#]+)(?:#[^)]*)?\)")
 HEADER = re.compile(r"^\| \[\S+\]\((\S+\.h)\)", re.MULTILINE)
+HELP = re.compile(r"^\$ gridloom ([a-z ]+) --help$", re.MULTILINE)
+PROGRAM = ROOT / "target/release/gridloom"
 TAG = re.compile(r"^@(param(?:\[\w+\])?|return) ?", re.MULTILINE)
 
 
@@ -28,9 +31,17 @@ def on_page_markdown(markdown, page, **_):
         return f"`{path}`" if text.strip("`") in path else f"{text} (`{path}`)"
 
     shown = LINK.sub(named, markdown)
+    if page.file.src_uri.startswith("commands/"):
+        shown = HELP.sub(with_help, shown)
     if page.file.src_uri == "reference/c.md":
         shown += "".join(header(ROOT / folder / path) for path in HEADER.findall(markdown))
     return shown
+
+
+def with_help(match):
+    """A line `$ gridloom COMMAND --help` with the text that the command prints."""
+    shown = subprocess.run([PROGRAM, *match[1].split(), "--help"], capture_output=True, text=True, check=True)
+    return "\n".join([match[0], *(line.rstrip() for line in shown.stdout.rstrip().splitlines())])
 
 
 def header(path):

@@ -383,84 +383,41 @@ fn heuristics_are_listed() {
     assert_eq!(greedy["aliases"], json!(["greedy_map"]));
 }
 
-/// `GRIDLOOM_UPDATE_DOCS=1 cargo test -p gridloom-cli --test program help` writes them anew.
-#[test]
-fn the_documentation_has_the_help_texts() {
-    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
-    let pages = [
-        ("agent", &[&["agent"][..]][..]),
-        ("serve", &[&["serve"]]),
-        ("connector", &[&["connector"]]),
-        ("up", &[&["up"]]),
-        ("status", &[&["status"]]),
-        ("drain", &[&["drain"]]),
-        ("down", &[&["down"]]),
-        ("functions", &[&["functions"]]),
-        ("servers", &[&["servers"]]),
-        ("models", &[&["models"]]),
-        ("calibrate", &[&["calibrate"]]),
-        ("call", &[&["call"]]),
-        ("top", &[&["top"]]),
-        ("calls", &[&["calls"]]),
-        ("cancel", &[&["cancel"]]),
-        ("logs", &[&["logs"]]),
-        ("data", &[&["data"], &["data", "explain"], &["data", "delete"]]),
-        ("simulate", &[&["simulate"]]),
-        ("soak", &[&["soak"]]),
-        ("deploy", &[&["deploy"]]),
-        ("mpirun", &[&["mpirun"]]),
-        ("chares", &[&["chares", "run"], &["chares", "deployment"], &["chares", "advise"]]),
-        ("sim", &[&["sim", "replay"]]),
-        (
-            "testbed",
-            &[
-                &["testbed", "run"],
-                &["testbed", "up"],
-                &["testbed", "enter"],
-                &["testbed", "cut"],
-                &["testbed", "restore"],
-                &["testbed", "slow"],
-                &["testbed", "show"],
-                &["testbed", "down"],
-                &["testbed", "check"],
-            ],
-        ),
-        ("platform", &[&["platform", "show"], &["platform", "route"]]),
-        ("idl", &[&["idl", "check"], &["idl", "show"], &["idl", "compile"]]),
-        ("heuristics", &[&["heuristics"]]),
-        ("explain", &[&["explain"]]),
-        ("map", &[&["map"]]),
-        ("secret", &[&["secret"]]),
-        ("completions", &[&["completions"]]),
-    ];
-    for (page, commands) in pages {
-        let path = docs.join(format!("{page}.md"));
-        let mut text = std::fs::read_to_string(&path).unwrap_or_else(|_| format!("# gridloom {page}\n"));
-        for command in commands {
-            let mut help = Command::new(env!("CARGO_BIN_EXE_gridloom"));
-            let help = succeeds({
-                help.args(*command).arg("--help").env_remove("GRIDLOOM_AGENT");
-                help
-            });
-            assert!(help.contains("Example"), "{command:?} has no example");
-            let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
-            let prompt = format!("```text\n$ gridloom {} --help\n", command.join(" "));
-            let block = format!("{prompt}{}\n```\n", lines.join("\n").trim_end());
-            if std::env::var_os("GRIDLOOM_UPDATE_DOCS").is_some() {
-                let start = text.find(&prompt).unwrap_or_else(|| {
-                    text.push('\n');
-                    text.len()
-                });
-                let end = text[start..].find("\n```\n").map_or(text.len(), |length| start + length + 5);
-                text.replace_range(start..end, &block);
-                std::fs::write(&path, &text).unwrap();
-            }
-            assert!(
-                text.contains(&block),
-                "{} is not what 'gridloom {} --help' says",
-                path.display(),
-                command.join(" ")
-            );
+/// The commands that `gridloom COMMAND --help` lists, each with its path.
+fn subcommands(path: &[String], found: &mut Vec<Vec<String>>) {
+    let help = help_of(path);
+    let listed = help.split_once("\nCommands:\n").map_or("", |(_, behind)| behind.split("\n\n").next().unwrap());
+    for line in listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+        let name = line.split_whitespace().next().unwrap();
+        if name != "help" {
+            let path = [path, &[name.to_string()]].concat();
+            found.push(path.clone());
+            subcommands(&path, found);
         }
+    }
+}
+
+fn help_of(path: &[String]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gridloom"));
+    command.args(path).arg("--help").env_remove("GRIDLOOM_AGENT");
+    succeeds(command)
+}
+
+/// `docs/site.py` fills in the help texts when the site is built.
+#[test]
+fn each_command_has_an_example_and_stands_on_a_page() {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
+    let pages = std::fs::read_dir(docs).unwrap();
+    let text: String = pages.map(|page| std::fs::read_to_string(page.unwrap().path()).unwrap()).collect();
+    let mut commands = Vec::new();
+    subcommands(&[], &mut commands);
+    assert!(commands.len() > 40, "{commands:?}");
+    for command in &commands {
+        let (help, name) = (help_of(command), command.join(" "));
+        if help.contains("\nCommands:\n") {
+            continue;
+        }
+        assert!(help.contains("Example"), "{name} has no example");
+        assert!(text.contains(&format!("```text\n$ gridloom {name} --help\n```\n")), "no page of docs/commands has {name}");
     }
 }
