@@ -13,7 +13,7 @@
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Input;
-use gridloom_core::node::message::Message;
+use gridloom_core::node::version::VERSIONS;
 
 use crate::kernel::Occurrence;
 use crate::nodes::Life;
@@ -82,20 +82,8 @@ impl Simulation {
         let listens_at = self.node(dialler).address.clone();
         for (node, peer, address) in [(target, dialler, listens_at), (dialler, target, address)] {
             let (role, name) = (self.node(peer).role, self.node(peer).name.clone());
-            let version = self.version_between(node, peer);
-            self.kernel.deliver(node, Input::PeerUp { peer, role, name, address, version });
+            self.kernel.deliver(node, Input::PeerUp { peer, role, name, address, version: VERSIONS.1 });
         }
-    }
-
-    /// The version in which two nodes talk.
-    fn version_between(&self, one: NodeId, other: NodeId) -> u16 {
-        self.versions.between(self.node(one).host, self.node(other).host)
-    }
-
-    /// A message as its receiver reads it, and its bytes on the way.
-    pub(crate) fn passed(&mut self, (from, to): (NodeId, NodeId), message: Message) -> (Message, Vec<u8>) {
-        let version = self.version_between(from, to);
-        self.versions.pass(version, message)
     }
 
     pub(crate) fn on_lost(&mut self, node: NodeId, peer: NodeId, connection: u64, why: String) {

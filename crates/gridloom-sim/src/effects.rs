@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gridloom_channel::Dialect;
 use gridloom_base::limits::{EAGER_BYTES_MAX, MAP_QUESTIONS_MAX};
 use gridloom_base::{DatumId, Named, NodeId};
 use gridloom_core::node::message::{DataMessage, Message};
@@ -42,7 +43,8 @@ impl Simulation {
             if let Message::Data(DataMessage::Fetch { datum, .. }) = &message {
                 self.links.tell_partial((node, to), *datum);
             }
-            let (message, bytes) = self.passed((node, to), message);
+            let mut bytes = Vec::new();
+            Dialect::OWN.append(&message, &mut bytes);
             let (size_bytes, digest) = (bytes.len() as u64, digest(&bytes));
             let effect = Effect::Send { to, message };
             self.kernel.note(|trace, now| trace.effect(now, node, &effect, digest));

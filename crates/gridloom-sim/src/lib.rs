@@ -48,7 +48,6 @@ mod storing;
 mod tasks;
 mod timeline;
 mod trace;
-mod versions;
 mod world;
 
 pub use disk::Files;

@@ -39,7 +39,6 @@ use crate::store::StoredValue;
 use crate::tasks::{Bodies, Tasks};
 use crate::timeline::timeline;
 use crate::trace::{Interval, Record};
-use crate::versions::Versions;
 
 /// What a simulation is told besides the platform.
 #[derive(Clone, Debug)]
@@ -66,8 +65,6 @@ pub struct SimConfig {
     pub slow_mappings_of: u64,
     /// What part of its host's speed a function makes use of, by name; others use it all.
     pub efficiencies: BTreeMap<String, f64>,
-    /// Hosts that have not been updated: their nodes speak no higher version of the protocol than that.
-    pub versions: BTreeMap<HostId, u16>,
 }
 
 impl Default for SimConfig {
@@ -84,7 +81,6 @@ impl Default for SimConfig {
             parts: PARTS,
             slow_mappings_of: 0,
             efficiencies: BTreeMap::new(),
-            versions: BTreeMap::new(),
         }
     }
 }
@@ -111,7 +107,6 @@ pub struct Simulation {
     pub(crate) mappings: Mappings,
     pub(crate) durable: Durable,
     pub(crate) storages: Storages,
-    pub(crate) versions: Versions,
     /// Empty but while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
@@ -149,7 +144,6 @@ impl Simulation {
             durable: Durable::new(config.disks),
             storages: Storages::new(config.storages),
             effects: Vec::new(),
-            versions: Versions::new(config.versions),
             platform,
         };
         simulation.kernel.begin_changes(0.0);

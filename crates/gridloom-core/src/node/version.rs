@@ -1,38 +1,24 @@
-//! Versions of the protocol: which ones this build speaks, and in what they differ. The one place where a difference is written.
+//! Versions of the protocol: which ones this build speaks, and how they differ. No other file states a difference.
 //!
-//! Two nodes speak the highest version that both speak. Messages are postcard: fields by position, variants by number. So
-//! - a *field* is added at the end of its struct, with `#[serde(default)]`, and stands in [`unknown_to`]. For an older peer it is left out,
-//!   and has its default in what comes from one. A variant with fields of its own gets a struct around them first, which changes no byte;
-//! - a *variant* is added at the end of its enum. A machine sends it to no peer whose `PeerUp` says an older version;
-//! - nothing is removed, renumbered or given another type or meaning. What is not sent any more stays until its version is spoken no more.
+//! Two nodes speak the highest version that both speak. Messages are encoded by postcard: fields by position, variants by number. Therefore
+//! - a *field* is added at the end of its struct, with `#[serde(default)]`, and is listed in [`unknown_to`]. It is not sent to an older peer,
+//!   and has its default in messages from one. A variant with fields of its own gets a struct around them first, which changes no byte;
+//! - a *variant* is added at the end of its enum. A machine sends it only to peers whose `PeerUp` states a version that has it;
+//! - nothing is removed, renumbered or given another type or meaning while a version that has it is spoken.
 //!
-//! With each of these the highest version rises by one, once for all that a release brings. The lowest one is the last release's. The
-//! steps, and what a peer of an old version is tested with, stand in `docs/decisions/versions.md`.
+//! The first release speaks version 1 alone. Each later release speaks the version of the release before it as well, so that a grid can be
+//! updated one node at a time. `docs/decisions/versions.md` has the steps.
 
 /// Lowest and highest version that this build speaks.
-pub const VERSIONS: (u16, u16) = (46, 47);
+pub const VERSIONS: (u16, u16) = (1, 1);
 
-/// The release that this build is of. Servers tell it.
+/// The release of this build, which servers report.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// Fields, by the names of their structs and their own.
+/// Fields, each as the name of its struct and its own name.
 pub type Fields = &'static [(&'static str, &'static str)];
 
-/// What servers run, how shared data get to those that read them, and slots for gangs.
-const SINCE_47: Fields = &[
-    ("Registration", "release"),
-    ("ServerView", "release"),
-    ("ServerView", "protocol"),
-    ("OutlineDatum", "method"),
-    ("Terms", "gang"),
-    ("Kept", "method"),
-    ("Transfer", "method"),
-];
-
-/// The fields that a peer of that version does not know.
-pub fn unknown_to(version: u16) -> Fields {
-    match version {
-        ..47 => SINCE_47,
-        47.. => &[],
-    }
+/// The fields that a peer of this version does not know.
+pub fn unknown_to(_version: u16) -> Fields {
+    &[]
 }

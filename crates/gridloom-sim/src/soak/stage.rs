@@ -1,11 +1,8 @@
-//! The grid of a run: four servers, one to three clients, each on a host of its own. In one run of three some nodes speak the last version of the
-//! protocol and not this one.
+//! The grid of a run: four servers and one to three clients, each on a host of its own.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, Parts, SplitMix64, Time};
-use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
@@ -23,7 +20,6 @@ use crate::simulation::{SimConfig, Simulation};
 
 /// Tells its draws from others.
 const INSIDER: u64 = 0x696e_7369_6465_7221;
-const OLD_HOSTS: u64 = 0x6f6c_6420_686f_7374;
 
 /// The larger arrays of the workload have several parts: servers pass them on while they come.
 const PARTS: Parts = Parts { least_bytes: 768, most_bytes: 12 << 10 };
@@ -53,8 +49,7 @@ impl Stage {
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
         let storages = (1..=SERVERS as u32).map(|number| (HostId(number), HostId(AGENT_HOST))).collect();
-        let versions = Stage::versions(seed, &platform);
-        let config = SimConfig { seed, parts: PARTS, slow_mappings_of: 16, storages, versions, ..SimConfig::default() };
+        let config = SimConfig { seed, parts: PARTS, slow_mappings_of: 16, storages, ..SimConfig::default() };
         let mut sim = Simulation::new(platform.clone(), config);
         sim.kernel.instruments_mut().trace.take_events();
         sim.set_bodies(Box::<Mix>::default());
@@ -93,16 +88,6 @@ impl Stage {
         Stage { sim, field, first_client, later, elements, hashes }
     }
 
-    /// In one seed of three half the hosts have not been updated. They are drawn apart, so that all else is as it is without them.
-    fn versions(seed: u64, platform: &Platform) -> BTreeMap<HostId, u16> {
-        let mut random = SplitMix64::new(seed ^ OLD_HOSTS);
-        if random.below(3) > 0 {
-            return BTreeMap::new();
-        }
-        let hosts = (0..).zip(platform.hosts()).map(|(number, _)| HostId(number));
-        hosts.filter(|_| random.below(2) == 0).map(|host| (host, VERSIONS.0)).collect()
-    }
-
     /// One seed of four has a client that means ill. It is drawn apart, so that all else is as it is without it.
     fn add_insider(sim: &mut Simulation, seed: u64, ledger: &mut Ledger, elements: u64, hashes: Hashes) {
         let mut random = SplitMix64::new(seed ^ INSIDER);
@@ -115,7 +100,7 @@ impl Stage {
         // Clients that come later, and sessions of functions, are numbered from its own number on.
         let make = |id: NodeId, _: &str| {
             let victims = [first].into_iter().chain((1..CLIENTS_MAX).map(|number| NodeId(id.0 + number))).collect();
-            let (peers, shared, next) = (BTreeMap::new(), Vec::new(), 0);
+            let (peers, shared, next) = (Default::default(), Vec::new(), 0);
             Box::new(Insider { id, random, addresses, victims, elements, hashes, peers, shared, next }) as BoxedMachine
         };
         let node = sim.add_machine(HostId(CLIENT_HOST + CLIENTS_MAX as u32 - 1), Role::Client, "insider", 1, make);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use gridloom_conformance::grid::cases;
-use gridloom_core::node::version::VERSIONS;
 use gridloom_platform::{HostId, Platform};
 use gridloom_sim::{SimConfig, SimWorld};
 
@@ -27,26 +26,12 @@ to = "lan"
 links = ["uplink"]
 "#;
 
-/// All cases, on a grid in which the hosts for which that holds have not been updated.
-fn run_cases(is_old: impl Fn(u32) -> bool) {
+#[test]
+fn the_simulated_world_conforms() {
     for (name, case) in cases() {
         println!("{name}");
         let platform = Platform::parse(STAR, "star.toml", &mut |_| Err("no files".into())).unwrap();
-        let hosts = 0..platform.hosts().len() as u32;
-        let storages = hosts.clone().map(|number| (HostId(number), HostId(0))).collect();
-        let versions = hosts.filter(|number| is_old(*number)).map(|number| (HostId(number), VERSIONS.0)).collect();
-        case(&mut SimWorld::new(Arc::new(platform), SimConfig { storages, versions, ..SimConfig::default() }));
+        let storages = (0..platform.hosts().len() as u32).map(|number| (HostId(number), HostId(0))).collect();
+        case(&mut SimWorld::new(Arc::new(platform), SimConfig { storages, ..SimConfig::default() }));
     }
-}
-
-#[test]
-fn the_simulated_world_conforms() {
-    run_cases(|_| false);
-}
-
-/// The hosts are the client's, which has the agent, and four servers'.
-#[test]
-fn nodes_of_the_last_version_of_the_protocol_conform_with_those_of_this_one() {
-    run_cases(|number| number % 2 == 0);
-    run_cases(|number| number % 2 == 1);
 }

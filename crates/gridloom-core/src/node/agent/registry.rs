@@ -244,15 +244,15 @@ mod tests {
         let mut agent = agent();
         register(&mut agent, 2, "one:1", 1.0, 1.0);
         let registration = agent.servers[&NodeId(2)].registration.clone();
-        let (peer, name, address, version) = (NodeId(3), "old".to_string(), "two:1".to_string(), VERSIONS.0);
+        let (peer, name, address, version) = (NodeId(3), "old".to_string(), "two:1".to_string(), VERSIONS.1 - 1);
         let old = Registration { name: name.clone(), address: address.clone(), release: String::new(), ..registration };
         let mut out = Vec::new();
         agent.handle(Time(9), Input::PeerUp { peer, role: Role::Server, name, address, version }, &mut out);
         let message = DirectoryToAgent::Register(old).into();
         agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
         let runs: Vec<String> = agent.grid_view(Time(9), None).servers.iter().map(|server| server.runs()).collect();
-        assert_eq!(runs, [format!("?/{}", VERSIONS.0), format!("{RELEASE}/{}", VERSIONS.1)]);
-        let said = format!("a server speaks protocol version {} at most", VERSIONS.0);
+        assert_eq!(runs, [format!("?/{version}"), format!("{RELEASE}/{}", VERSIONS.1)]);
+        let said = format!("a server speaks protocol version {version} at most");
         let is_said = |effect: &Effect| format!("{effect:?}").contains(&said);
         assert_eq!(out.iter().filter(|effect| is_said(effect)).count(), 1);
     }

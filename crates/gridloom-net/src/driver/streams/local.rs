@@ -76,7 +76,7 @@ mod tests {
     use crate::identity::{Credentials, Secret};
     use crate::segment::Pool;
     use crate::store::Store;
-    use crate::transport::handshake::{Handshake, dialect};
+    use crate::transport::handshake::Handshake;
     use crate::transport::notice::Inbox;
     use crate::transport::stripes::Stripe;
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_an_older_peer_comes_with_its_headers() {
+    fn a_peer_may_grant_memory_once_its_control_connection_is_up() {
         let credentials = || Credentials::new(Secret::from_bytes(b"test")).unwrap();
         let (of_own, of_peer) = (credentials(), credentials());
         let (own, peer) = (hello(&of_own), hello(&of_peer));
@@ -113,8 +113,7 @@ mod tests {
         let link = Link { peer: peer.node, generation: 1 };
         let (here, _there) = UnixStream::pair().unwrap();
         assert!(streams.admit_local(&peer, here.try_clone().unwrap()).is_none(), "it is no peer yet");
-        streams.peer_up(link, peer.clone(), pass, VERSIONS.0);
-        assert_ne!(dialect(VERSIONS.0), Dialect::OWN);
-        assert_eq!(streams.admit_local(&peer, here), Some((link, dialect(VERSIONS.0))));
+        streams.peer_up(link, peer.clone(), pass, VERSIONS.1);
+        assert_eq!(streams.admit_local(&peer, here), Some((link, Dialect::OWN)));
     }
 }
