@@ -159,6 +159,7 @@ lint: python $(VENV)/tests target/tools/bin/cargo-deny
 	$(BIN)/ruff check $(PACKAGE) examples tests bench $(MANUAL)
 	$(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom
 	$(BIN)/python -m mypy.stubtest gridloom._gridloom
+	$(BIN)/typos
 	target/tools/bin/cargo-deny --locked --offline check bans licenses sources
 
 target/tools/bin/cargo-deny:
