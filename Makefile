@@ -4,7 +4,7 @@
 #   make test-all    the same after the system's packages that some tests use are installed (as root, Debian)
 #   make capi    the library for C, its headers, the Fortran module, manual pages, pkg-config and CMake files: target/capi/
 #   make install PREFIX=/usr/local    the same and the program, somewhere else
-#   make bench   figures beside the machine's limits, out/bench/figures.json
+#   make bench   figures beside the machine's limits, recorded in bench/results/; bench/record.py has more
 #   make docs    the documentation as a site: target/docs/index.html
 #   make lint    formatting, lint and type checks, and whether the stubs fit
 #   make wheel   a Python wheel for this machine: target/wheels/
@@ -142,8 +142,7 @@ test-all:
 	$(MAKE) test
 
 bench: python
-	cargo run --release --locked -p gridloom-bench
-	$(BIN)/python bench/python_calls.py
+	$(BIN)/python bench/record.py calls python-calls
 
 # Strict: a link to a page or heading that does not exist is an error.
 docs: $(VENV)/docs target/release/gridloom
