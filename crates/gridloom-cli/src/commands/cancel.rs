@@ -11,11 +11,11 @@ use serde_json::json;
 use super::calls::{Servers, ask};
 use super::{GridOption, print_json, print_line};
 
-/// How long to look whether calls are gone, and how often.
+/// How long to check whether the calls have ended, and how often.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// End calls on the grid's servers, whoever made them; their programs hear that they were cancelled.
+/// Cancel calls on the grid's servers, whoever made them; the programs that made them get an error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom cancel t17@n2f3a90\n  gridloom cancel --all")]
 #[command(group = clap::ArgGroup::new("which").args(["calls", "all"]).required(true))]

@@ -75,7 +75,7 @@ fn source_json(explained: &SharedExplained, source: &CandidateReport) -> Value {
         "sends": source.hops,
         "sends_to_others": source.sends,
         "latency_seconds": source.link.latency_s,
-        // JSON has no infinity: within a host there is no bandwidth.
+        // JSON has no infinity, and within a host the bandwidth is infinite.
         "bandwidth_bytes_per_second": source.link.bandwidth,
         "link": basis(source.basis),
         "verdict": match source.verdict {
@@ -176,7 +176,7 @@ fn link_text(link: LinkEstimate, of: Basis) -> String {
     }
 }
 
-/// Why the first source is taken: what speaks against the next one.
+/// Explains why the first source is chosen: the disadvantage of the second one.
 fn why(explained: &SharedExplained, copy: &CopyReport) -> String {
     let best = &copy.candidates[0];
     let mut text = match (copy.is_coming, copy.candidates.get(1)) {

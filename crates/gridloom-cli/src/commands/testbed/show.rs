@@ -1,4 +1,4 @@
-//! A testbed's report in words.
+//! Prints a testbed's report.
 
 use anyhow::Result;
 use gridloom_testbed::report::Report;
