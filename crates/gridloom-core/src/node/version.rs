@@ -1,24 +1,27 @@
-//! Versions of the protocol: which ones this build speaks, and in what they differ. The one place where a difference is written.
+//! Versions of the protocol: those that this build supports, and the differences between them. Differences are defined only here.
 //!
-//! Two nodes speak the highest version that both speak. Messages are postcard: fields by position, variants by number. So
-//! - a *field* is added at the end of its struct, with `#[serde(default)]`, and stands in [`unknown_to`]. For an older peer it is left out,
-//!   and has its default in what comes from one. A variant with fields of its own gets a struct around them first, which changes no byte;
-//! - a *variant* is added at the end of its enum. A machine sends it to no peer whose `PeerUp` says an older version;
-//! - nothing is removed, renumbered or given another type or meaning. What is not sent any more stays until its version is spoken no more.
+//! Two nodes use the highest version that both support. Messages are encoded with postcard: fields by position,
+//! variants by number. Therefore:
+//! - A new *field* is added at the end of its struct, with `#[serde(default)]`, and is listed in [`unknown_to`]. It is
+//!   not sent to an older peer, and has its default in messages from one. If a variant has named fields, they are
+//!   moved to a struct first, which changes no byte.
+//! - A new *variant* is added at the end of its enum. A machine does not send it to a peer whose `PeerUp` has an older version.
+//! - Nothing is removed, renumbered or given another type or meaning. Items that are no longer sent stay until their
+//!   version is no longer supported.
 //!
-//! With each of these the highest version rises by one, once for all that a release brings. The lowest one is the last release's. The
-//! steps, and what a peer of an old version is tested with, stand in `docs/decisions/versions.md`.
+//! These changes raise the highest version by one for each release. The lowest version is that of the last release.
+//! `docs/decisions/versions.md` has the steps, and describes how a peer of an old version is tested.
 
-/// Lowest and highest version that this build speaks.
+/// Lowest and highest version that this build supports.
 pub const VERSIONS: (u16, u16) = (46, 47);
 
-/// The release that this build is of. Servers tell it.
+/// The release of this build. Servers report it.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// Fields, by the names of their structs and their own.
+/// Fields as pairs of struct name and field name.
 pub type Fields = &'static [(&'static str, &'static str)];
 
-/// What servers run, how shared data get to those that read them, and slots for gangs.
+/// The servers' releases, methods for sending shared data to their readers, and slots for gangs.
 const SINCE_47: Fields = &[
     ("Registration", "release"),
     ("ServerView", "release"),
@@ -29,7 +32,7 @@ const SINCE_47: Fields = &[
     ("Transfer", "method"),
 ];
 
-/// The fields that a peer of that version does not know.
+/// Returns the fields that a peer of that version does not know.
 pub fn unknown_to(version: u16) -> Fields {
     match version {
         ..47 => SINCE_47,
