@@ -25,7 +25,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Whether entry methods are told by name.
+    /// Reports whether entry methods are recorded by name.
     #[inline]
     pub(crate) fn is_named(&self) -> bool {
         self.is_named
