@@ -1,7 +1,7 @@
-//! NumPy's `.npy` files: an array's description and its bytes as they are, in either memory and byte order.
+//! NumPy's `.npy` files: an array's description and its unchanged bytes, in either memory order and byte order.
 //!
-//! Crates for this format type the elements, while Gridloom carries bytes that it does not look at. They also bring a
-//! parser generator for one line of header. No objects, records or texts.
+//! Crates for this format use typed elements, while Gridloom transfers bytes without interpreting them. They also
+//! bring a parser generator for one line of header. Objects, records and texts are not supported.
 //!
 //! ```text
 //! 93 "NUMPY" | major | minor | length of header, u16 (u32 from 2.0), little endian | header | elements
@@ -13,9 +13,9 @@ use anyhow::{Context, Result, bail};
 use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// The elements start at a multiple of this.
+/// The elements start at a multiple of this, in bytes.
 const ALIGNMENT: usize = 64;
-/// NumPy's letter and size of each element type.
+/// NumPy's code of each element type: a letter and a size.
 const CODES: [(&str, Dtype); 16] = [
     ("b1", Dtype::Bool),
     ("i1", Dtype::Int8),
@@ -35,15 +35,15 @@ const CODES: [(&str, Dtype); 16] = [
     ("c32", Dtype::ComplexLongDouble),
 ];
 
-/// Whether these bytes begin as a `.npy` file does.
+/// True if these bytes begin like a `.npy` file.
 pub fn is_npy(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// The array of a `.npy` file, and its elements.
+/// Parses a `.npy` file. Returns the array's description and its elements.
 ///
 /// # Errors
-/// If it is no `.npy` file, or its elements are no numbers.
+/// If it is not a `.npy` file, or if its elements are not numbers.
 pub fn read(bytes: &[u8]) -> Result<(Meta, &[u8])> {
     let rest = bytes.strip_prefix(MAGIC).context("not a .npy file")?;
     let (length, start) = match rest {
@@ -91,10 +91,10 @@ fn parse_header(header: &str) -> Result<Meta> {
     Ok(Meta::Array { dtype, byte_order, order, shape: shape.collect::<Result<_>>()? })
 }
 
-/// A `.npy` file with these elements.
+/// Returns a `.npy` file with these elements.
 ///
 /// # Errors
-/// If they are no numbers.
+/// If they are not numbers.
 pub fn write(meta: &Meta, elements: &[u8]) -> Result<Vec<u8>> {
     let (dtype, byte_order, order, shape) = match meta {
         Meta::Scalar { dtype, byte_order } => (dtype, byte_order, Order::C, &[][..]),

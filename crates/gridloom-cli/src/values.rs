@@ -1,7 +1,7 @@
 //! Values on the command line: arguments from text, JSON or files, and results as JSON.
 //!
-//! Numbers and nested lists are JSON's. Values that JSON has no number for are texts, both ways: `"NaN"`, `"Infinity"`,
-//! `"-Infinity"`. A complex number is `[re, im]`; as an argument also `re`.
+//! Numbers and nested lists are those of JSON. Values for which JSON has no number are texts, in both directions:
+//! `"NaN"`, `"Infinity"`, `"-Infinity"`. A complex number is `[re, im]`; as an argument also `re`.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use serde_json::{Value as Json, json};
 
 use crate::npy;
 
-/// An argument: `text` itself, or the content of the file that `@FILE` names. `@@` stands for a first `@`.
+/// Parses an argument: `text` itself, or the content of the file that `@FILE` names. `@@` is an escaped first `@`.
 ///
 /// # Errors
-/// If it cannot be read, or is not what the parameter takes.
+/// If it cannot be read, or if the parameter does not accept it.
 pub fn argument(text: &str, param: &Param) -> Result<Value> {
     let (content, file) = match text.strip_prefix('@') {
         Some(rest) if !rest.starts_with('@') => {
@@ -48,7 +48,7 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
     }
 }
 
-/// A list of texts; `null` is an item that is missing.
+/// Parses a list of texts; `null` is a missing item.
 fn list_from_json(content: &[u8]) -> Result<Value> {
     let items: Vec<Option<String>> = serde_json::from_slice(content)
         .context("expected a list of texts, such as [\"one\", \"two\"]; null stands for an item that is missing")?;
@@ -69,13 +69,13 @@ fn from_npy(content: &[u8], param: &Param) -> Result<Value> {
 fn from_json(content: &[u8], param: &Param, dtype: Dtype) -> Result<Value> {
     let parsed = match serde_json::from_slice(content) {
         Ok(parsed) => parsed,
-        // At a shell's prompt quotes around words are tedious: NaN stands for "NaN".
+        // Quotes around words are tedious at a shell's prompt: NaN is accepted for "NaN".
         Err(error) => match std::str::from_utf8(content).map(str::trim) {
             Ok(word @ ("NaN" | "Infinity" | "-Infinity")) => json!(word),
             word => bail!("'{}' is no number or array: {error}", word.unwrap_or("it")),
         },
     };
-    // The innermost list of a complex array may be a pair, which is no dimension.
+    // The innermost list of a complex array may be a pair, which is not a dimension.
     let depth = if is_complex(dtype) { param.dims.len() } else { usize::MAX };
     let mut shape = Vec::new();
     let mut level = Some(&parsed);
@@ -177,10 +177,10 @@ fn pair(item: &Json) -> Result<[Json; 2]> {
     }
 }
 
-/// A value as JSON: row by row, whatever its order in memory.
+/// Returns a value as JSON: row by row, whatever its order in memory.
 ///
 /// # Errors
-/// If its elements have no decimal form here, or there are no bytes.
+/// If its elements have no decimal form here, or if it has no bytes.
 pub fn to_json(value: &Value) -> Result<Json> {
     let bytes = value.payload().map(Payload::bytes).context("the value was simulated: it has no content")?;
     let (dtype, byte_order, order, shape) = match value.meta() {
@@ -202,7 +202,7 @@ pub fn to_json(value: &Value) -> Result<Json> {
     nest(&native, dtype, &dims, 0)
 }
 
-/// Extent and distance, in elements, of each dimension.
+/// Returns the extent and the stride, in elements, of each dimension.
 fn strided(shape: &[u64], order: Order) -> Vec<(usize, usize)> {
     let mut dims = vec![(0, 0); shape.len()];
     let mut stride = 1;
@@ -247,7 +247,7 @@ fn element(bytes: &[u8], dtype: Dtype) -> Result<Json> {
         Dtype::Uint16 => json!(number!(u16)),
         Dtype::Uint32 => json!(number!(u32)),
         Dtype::Uint64 => json!(number!(u64)),
-        // By its shortest decimal form: 0.1 stays 0.1.
+        // Through its shortest decimal form: 0.1 remains 0.1.
         Dtype::Float32 => decimal(number!(f32).to_string().parse().context("a printed number")?),
         Dtype::Float64 => decimal(number!(f64)),
         Dtype::Complex64 => return parts(Dtype::Float32),

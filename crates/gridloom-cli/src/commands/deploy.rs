@@ -95,8 +95,8 @@ pub fn command_of(launch: &Launch) -> Command {
 }
 
 /// Returns the processes to start. Each process learns from its environment which process it is and where the hosts
-/// are. Groups of `ppn` consecutive processes are threads of one process. `folder` is for the files by which processes
-/// report that they have read it; `number` returns a host's number in the platform.
+/// are. Each group of `threads` consecutive processes runs as threads of one process. `folder` is for the files by
+/// which processes report that they have read their configuration; `number` returns a host's number in the platform.
 pub fn deployed(
     processes: &[Process],
     threads: usize,
