@@ -1,5 +1,6 @@
-//! Reads JSON files that people write. Errors are in the words of JSON, with line and column. A name that stands twice in
-//! an object is refused, as one of its two values would be ignored. So is a list in place of an object.
+//! Reads JSON files that people write. Error messages use JSON's terms and have a line and column. A name that appears
+//! twice in an object is refused, since one of the two values would be ignored. A list in place of an object is
+//! refused too.
 
 mod named;
 
@@ -12,24 +13,24 @@ use thiserror::Error;
 
 use named::Named;
 
-/// What is wrong with a text that was to be JSON of a given shape.
+/// An error in a text that should be JSON of a given shape.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("line {line}, column {column}: {why}")]
 pub struct JsonError {
-    /// Where, counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// See `line`.
+    /// The column, counted from 1.
     pub column: usize,
     pub why: String,
 }
 
-/// Reads a text as JSON.
+/// Parses a text as JSON.
 ///
 /// # Errors
-/// If it is no JSON, has a name twice in an object, or is not of that shape.
+/// If it is not JSON, repeats a name in an object, or does not have the expected shape.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     serde_json::from_str::<Unique>(text).map_err(|error| wrong(&error, no_json))?;
-    // It is JSON: whatever is wrong from here on is its shape.
+    // The text is valid JSON: any further error concerns its shape.
     let mut reader = serde_json::Deserializer::from_str(text);
     T::deserialize(Named(&mut reader)).map_err(|error| wrong(&error, another_shape))
 }
@@ -38,28 +39,28 @@ fn wrong(error: &serde_json::Error, in_words: fn(&str) -> String) -> JsonError {
     let (line, column) = (error.line(), error.column());
     let why = error.to_string();
     let why = why.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&why);
-    // Before a line's first character it says 0.
+    // serde_json reports column 0 before the first character of a line.
     JsonError { line, column: column.max(1), why: in_words(why) }
 }
 
-/// The names at the top of a text that is an object, whatever else is wrong with it.
+/// Returns the names at the top level of a text that is an object, even if the object has other errors.
 pub fn names(text: &str) -> Option<BTreeSet<String>> {
     let object: BTreeMap<String, serde::de::IgnoredAny> = serde_json::from_str(text).ok()?;
     Some(object.into_keys().collect())
 }
 
-/// Whether the text is an object with that name at its top.
+/// True if the text is an object with that name at its top level.
 pub fn has(text: &str, name: &str) -> bool {
     names(text).is_some_and(|names| names.contains(name))
 }
 
-/// The text under that name at the top of an object, if it is one.
+/// Returns the string under that name at the top level of an object, if it is a string.
 pub fn text_of(text: &str, name: &str) -> Option<String> {
     let mut names: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).ok()?;
     names.remove(name).and_then(|value| value.as_str().map(str::to_string))
 }
 
-/// Anything in which no object has a name twice.
+/// Any value in which no object repeats a name.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
@@ -119,7 +120,7 @@ impl<'de> Visitor<'de> for Anything {
     }
 }
 
-/// Why a text is no JSON, or has a name twice. The library's words are of the program's types: not so what is said here.
+/// Rewords why a text is not JSON or repeats a name. The library's messages refer to the program's types; these do not.
 fn no_json(why: &str) -> String {
     match why {
         "EOF while parsing a value" | "EOF while parsing a list" | "EOF while parsing an object" => {
@@ -133,12 +134,12 @@ fn no_json(why: &str) -> String {
     }
 }
 
-/// Whether our readers of values wrote that text, and not the JSON library.
+/// True if the text was written by our own deserializers and not by the JSON library.
 fn is_own(why: &str) -> bool {
     why.starts_with('\'')
 }
 
-/// Why JSON is not of the shape that is wanted.
+/// Rewords why JSON does not have the expected shape.
 fn another_shape(why: &str) -> String {
     if let Some(field) = why.strip_prefix("missing field ") {
         return format!("{} is missing", quoted(field));
@@ -162,7 +163,7 @@ fn another_shape(why: &str) -> String {
         }
     }
     match why {
-        // Where it expects the name of a variant.
+        // The library's message where it expects the name of a variant.
         "expected value" => "one of the words that are known here is expected, as a text".into(),
         "trailing characters" => "a list has more values than are expected there".into(),
         "invalid value: expected key to be a number in quotes" => "a name that is a whole number is expected".into(),
@@ -170,7 +171,7 @@ fn another_shape(why: &str) -> String {
     }
 }
 
-/// A name that is not among those that are known.
+/// Rewords the error for an unknown name.
 fn unknown(why: &str) -> String {
     match why.rsplit_once(", expected ") {
         Some((name, known)) => {
@@ -312,7 +313,7 @@ mod tests {
             (r#""order": 3"#, "one of the words that are known here is expected, as a text"),
             (r#""order": {"Rows": 3}"#, "the number 3 stands where null is expected"),
             (r#""by_number": {"x": 1}"#, "a name that is a whole number is expected"),
-            // Lists by position, at any depth.
+            // Structs as lists by position, at any depth.
             (r#""pairs": [[1, [2, 3]]]"#, "a list stands where an object is expected"),
             (r#""order": {"Tiles": [3]}"#, "a list stands where an object is expected"),
         ] {
