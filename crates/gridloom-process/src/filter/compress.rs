@@ -1,12 +1,12 @@
-//! `compress`: a letter goes in LZ4's block format, if it is not short and that makes it shorter.
+//! `compress`: a message is sent in LZ4's block format if it is long enough and becomes shorter.
 //!
 //! ```text
-//! as it is:   | bytes | 0u8 |
-//! compressed: | block | bytes before, u32 le | 1u8 |
+//! unchanged:  | bytes | 0u8 |
+//! compressed: | block | original length, u32 le | 1u8 |
 //! ```
 //!
-//! The receiver believes no length: a block cannot become more than [`EXPANSION_MAX`] times its bytes, nor more than a letter, and
-//! what it becomes must have the length that the letter says.
+//! The receiver trusts no length: a block cannot expand to more than [`EXPANSION_MAX`] times its size or to more than
+//! the largest message, and its expanded length must equal the stated one.
 //!
 //! Source: the LZ4 block format, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
 
@@ -26,11 +26,11 @@ pub(super) const KIND: FilterKind = FilterKind {
 
 const PLAIN: u8 = 0;
 const BLOCK: u8 = 1;
-/// A byte of a block adds at most 255 bytes to the length of a match.
+/// Largest expansion: each byte of a block adds at most 255 bytes to the length of a match.
 const EXPANSION_MAX: u64 = 255;
 
 struct Compress {
-    /// For what comes of a letter, kept from one to the next.
+    /// Output buffer, reused from message to message.
     room: Vec<u8>,
 }
 

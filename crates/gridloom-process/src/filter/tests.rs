@@ -11,21 +11,21 @@ fn spec(text: &str) -> FilterSpec {
     text.parse().unwrap()
 }
 
-/// Each filter alone, all of them, and all in the opposite order.
+/// Returns each filter alone, all filters, and all in reverse order.
 fn chains() -> Vec<Vec<FilterSpec>> {
     let all: Vec<FilterSpec> = FILTERS.iter().map(|kind| spec(kind.example)).collect();
     let opposite = all.iter().rev().cloned().collect();
     all.iter().map(|one| vec![one.clone()]).chain([all.clone(), opposite]).collect()
 }
 
-/// Zeros, noise, and numbers that have little noise, of many lengths.
+/// Returns zeros, random bytes, or bytes of low entropy, of various lengths.
 fn payload(random: &mut SplitMix64) -> Vec<u8> {
     let length = [0, 1, 40, 1023, 1024, 5000, 70_000][random.below(7) as usize];
     let width = [0, 8, 256][random.below(3) as usize];
     (0..length).map(|_| if width == 0 { 0 } else { random.below(width) as u8 }).collect()
 }
 
-/// Sends letters at random times and receives them a while later: the time of each sending, and when each was due.
+/// Sends messages at random times and receives them a while later. Returns each message's sending and due times.
 fn through(specs: &[FilterSpec], seed: u64) -> Vec<(Time, Time)> {
     let mut random = SplitMix64::new(seed);
     let (mut sender, mut receiver) = (Chain::new(specs, PAIR), Chain::new(specs, PAIR));
