@@ -1,7 +1,7 @@
-//! The conformance suite: what every world must make of the same grid and the same commands.
+//! The conformance suite of grids: the same grid and the same commands must have the same outcome in every world.
 //!
-//! Written against [`World`], run on the simulated world by `gridloom-sim` and on real processes by `gridloom-cli`. The
-//! functions are described by [`IDL`]; [`C_SOURCE`] has their bodies for the world that runs them.
+//! The cases use [`World`]. `gridloom-sim` runs them in the simulated world and `gridloom-cli` on real processes.
+//! [`IDL`] describes the functions; [`C_SOURCE`] has their bodies for the world that runs them.
 
 mod methods;
 mod names;
@@ -18,7 +18,7 @@ use gridloom_core::node::world::{ServerSpec, World};
 use gridloom_idl::Definition;
 use stage::Stage;
 
-/// The functions of the suite.
+/// Descriptions of the suite's functions.
 pub const IDL: &str = "
 Module suite;
 Define null() \"nothing\" CalcOrder 1 Calls \"C\" suite_null();
@@ -30,7 +30,7 @@ Calls \"C\" suite_wait(ms, n, x, y);
 Define increment(IN int n, INOUT double x[n]) \"x := x + 1\" CalcOrder n Calls \"C\" suite_increment(n, x);
 ";
 
-/// Their bodies.
+/// Bodies of the suite's functions.
 pub const C_SOURCE: &str = "
 #include <time.h>
 void suite_null(void) {}
@@ -44,10 +44,10 @@ void suite_wait(int ms, int n, const double *x, double *y) {
 void suite_increment(int n, double *x) { for (int i = 0; i < n; i++) x[i] += 1; }
 ";
 
-/// One case: its name and what it does with a fresh world.
+/// A case: its name and its code, which gets a new world.
 pub type Case = (&'static str, fn(&mut dyn World));
 
-/// All cases.
+/// Returns all cases.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     CALLS.iter().chain(names::CASES).chain(methods::CASES).chain(plain::CASES)
 }
@@ -73,13 +73,13 @@ const CALLS: &[Case] = &[
     ("what a killed server was to pass on comes from elsewhere", passed_on_by_a_killed_server),
 ];
 
-/// Longest that any wait of the suite may take: the time in which silence is noticed, and as much again.
+/// Time limit of any wait of the suite: twice the time after which a silent peer counts as lost, and some more.
 const PATIENCE_NS: u64 = 2 * SILENCE_NS_MAX + 10 * SECOND_NS;
 const ELEMENTS: u64 = 10_000;
-/// Of an array that is passed on while it comes.
+/// Elements of an array that is large enough to be forwarded while it is received.
 const LARGE_ELEMENTS: u64 = 4 * PARTS.passed_on_bytes_min() / 8;
 
-/// The suite's functions.
+/// Returns the suite's functions.
 pub fn definitions() -> Vec<Definition> {
     gridloom_idl::parse(IDL, "suite.idl").expect("the suite's functions parse")
 }
@@ -133,7 +133,8 @@ fn in_place_keeps_old_version(world: &mut dyn World) {
     stage.expect(old, |i| 2.0 * i);
 }
 
-/// Four chains of three tasks, each task taking some time; the first of the first chain is returned with the results.
+/// Submits four chains of three tasks, each of which takes some time. Returns the group, the first task of the first
+/// chain, and the results.
 fn chains(stage: &mut Stage<'_>) -> (GroupId, TaskId, Vec<DatumId>) {
     let n = ELEMENTS as i32;
     let (mut tasks, mut last) = (Vec::new(), Vec::new());
@@ -247,7 +248,7 @@ fn time_limit(world: &mut dyn World) {
     assert_eq!(stage.end_of(null), Ok(vec![]));
 }
 
-/// The arguments of a call that computes are there in time. Those of another wait for room behind it.
+/// The arguments of a running call are there in time. Those of another call wait for room behind it.
 fn time_limits_of_arguments(world: &mut dyn World) {
     let mut stage = Stage::with_memory(world, 1, 8 * ELEMENTS * 5 / 2);
     let limits = |seconds| CallLimits { arguments_ns: Some(seconds * SECOND_NS), ..CallLimits::default() };
@@ -296,7 +297,7 @@ fn two_clients(world: &mut dyn World) {
     }
 }
 
-/// Functions of the suite print nothing; the answer says so, and one that is to wait comes no sooner.
+/// The suite's functions print nothing: the answer reports no output, and an answer that has to wait is not early.
 fn output_told(world: &mut dyn World) {
     let mut stage = Stage::new(world, 1);
     let server = *stage.names.keys().next().expect("the directory has the server");
@@ -317,7 +318,7 @@ fn output_told(world: &mut dyn World) {
     }
 }
 
-/// Takes an array to three servers, each from the one before it, and gives its groups.
+/// Sends an array to three servers, each from the one before it. Returns the array and the groups.
 fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
     let (x, meta) = stage.array_of(LARGE_ELEMENTS);
     let groups = [0, 1, 2].map(|place: usize| {
@@ -327,7 +328,7 @@ fn along_a_chain(stage: &mut Stage<'_>) -> (DatumId, Meta, [GroupId; 3]) {
     (x, meta, groups)
 }
 
-/// The server at the end of the chain doubles what came.
+/// The server at the end of the chain doubles the array it received.
 fn double_at_the_end(stage: &mut Stage<'_>, x: DatumId, meta: Meta) {
     let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[x], 1);
     task.outputs[0].meta = meta.clone();

@@ -1,6 +1,6 @@
-//! The conformance suite of processes: what every world must make of the same code.
+//! The conformance suite of processes: the same code must behave the same in every world.
 //!
-//! Written against [`ProcessWorld`]; run on the simulated world by `gridloom-sim` and on real sockets by `gridloom-net`.
+//! The cases use [`ProcessWorld`]. `gridloom-sim` runs them in the simulated world and `gridloom-net` on real sockets.
 //! There are two hosts, `a` and `b`.
 
 use std::sync::mpsc::{Sender, channel};
@@ -9,13 +9,13 @@ use gridloom_base::limits::{SEND_BYTES_MAX, URGENT_BYTES_MAX};
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_process::{Incoming, Letter, PeerId, ProcessError, ProcessWorld};
 
-/// A process's code.
+/// The code of a process.
 pub type Body = Box<dyn FnOnce(&mut dyn ProcessWorld) + Send>;
 
-/// What runs the suite's processes: `(host, name, code)` each, all until they have returned.
+/// Runs the suite's processes, each a `(host, name, code)`, until all have returned.
 pub type Run<'a> = &'a mut dyn FnMut(Vec<(&'static str, &'static str, Body)>);
 
-/// One case: its name and what it does.
+/// A case: its name and its code.
 pub type Case = (&'static str, fn(Run<'_>));
 
 pub const CASES: &[Case] = &[
@@ -43,7 +43,7 @@ fn letter(kind: &str, payload: Vec<u8>) -> Letter {
     Letter { kind: kind.into(), payload }
 }
 
-/// Connects, as soon as somebody listens.
+/// Connects as soon as a process listens there.
 fn reach(world: &mut dyn ProcessWorld, host: &str, port: u16) -> PeerId {
     for _ in 0..1000 {
         match world.connect(host, port) {
@@ -138,7 +138,7 @@ fn both_ways(run: Run<'_>) {
             let (_, got) = next_letter(world);
             assert_eq!((got.payload.len(), got.payload[0]), (SIZE / 4, part));
         }
-        // The process that is done first leaves the connection to the other.
+        // The process that finishes first lets the other close the connection.
         world.send(peer, letter("done", Vec::new())).expect("the other waits for it");
         assert_eq!(&*next_letter(world).1.kind, "done");
     };
@@ -354,7 +354,7 @@ fn with_itself(run: Run<'_>) {
     )]);
 }
 
-/// A process with a connection to itself: nothing is read while it does not wait. It gets the end that it dialled.
+/// Returns a process with a connection to itself: while it does not wait, nothing is read. Its code gets the connecting end.
 fn alone(
     port: u16,
     code: impl FnOnce(&mut dyn ProcessWorld, PeerId) + Send + 'static,
@@ -367,12 +367,12 @@ fn alone(
     ("a", "alone", Box::new(body))
 }
 
-/// Bytes of one letter of [`fill`].
+/// Size of one message of [`fill`], in bytes.
 const PART_BYTES: usize = 64 << 10;
 
-/// Offers letters of type `bulk` until one comes back: how many were taken.
+/// Offers messages of type `bulk` until one is returned. Returns how many were taken.
 fn fill(world: &mut dyn ProcessWorld, peer: PeerId) -> usize {
-    // More than any system keeps on its way, and what may wait.
+    // More than any system buffers, plus the bytes that may be queued.
     let most = (64 << 20) / PART_BYTES;
     for taken in 0..most {
         let one = letter("bulk", vec![taken as u8; PART_BYTES]);
@@ -384,7 +384,7 @@ fn fill(world: &mut dyn ProcessWorld, peer: PeerId) -> usize {
     panic!("{most} letters were taken, and none was read");
 }
 
-/// Receives so many letters of [`fill`], those from that number on.
+/// Receives the messages of [`fill`] with these numbers.
 fn drain(world: &mut dyn ProcessWorld, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let (_, got) = next_letter(world);
@@ -426,7 +426,7 @@ fn urgent_passes(run: Run<'_>) {
                 }
             }
         }
-        // All that waited, but for the letter that had begun.
+        // All queued messages except the one that had begun.
         let waited = SEND_BYTES_MAX as usize / PART_BYTES;
         assert!(after + 2 > waited, "{after} of {taken} letters came after the first urgent one");
     })]);

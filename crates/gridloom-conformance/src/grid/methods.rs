@@ -1,4 +1,4 @@
-//! Shared data that come to several servers, by each method.
+//! Sends shared data to several servers by each transfer method.
 
 use gridloom_base::{DatumId, GroupId, Meta, Method};
 use gridloom_core::node::message::CatalogAnswer;
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[
 
 const SERVERS: u32 = 5;
 
-/// Has all servers take a datum that is at one of them, whose place is given, too.
+/// Puts a datum on one server and has all servers fetch it. Also returns the place of the first server.
 fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec<GroupId>) {
     let array = stage.array_of(LARGE_ELEMENTS);
     let meta = array.1.clone();
@@ -34,7 +34,7 @@ fn to_all(stage: &mut Stage<'_>, method: Method) -> ((DatumId, Meta), usize, Vec
     ((mesh, meta), holder, groups)
 }
 
-/// Each server that is left doubles what came.
+/// Each remaining server doubles the datum it received.
 fn doubled(stage: &mut Stage<'_>, (mesh, meta): &(DatumId, Meta), places: impl Iterator<Item = usize>) {
     for place in places {
         let mut task = stage.task("double_all", &[LARGE_ELEMENTS as i32], &[*mesh], 1);

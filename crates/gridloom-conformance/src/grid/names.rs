@@ -1,4 +1,4 @@
-//! Shared names: put, found, read by others, replaced, deleted, and lost.
+//! Shared names: put, find, read by others, replace, delete, and loss.
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::time::SECOND_NS;
@@ -101,7 +101,7 @@ impl Stage<'_> {
         self.world.command(self.client, Command::Release { data: vec![datum] });
     }
 
-    /// Goes on as another client.
+    /// Continues as another client.
     fn become_client(&mut self, name: &str) -> NodeId {
         let servers = self.servers.len();
         let former = std::mem::replace(&mut self.client, self.world.start_client(name));
@@ -113,7 +113,7 @@ impl Stage<'_> {
         former
     }
 
-    /// Bytes in the stores of all servers.
+    /// Returns the total number of bytes in the stores of all servers.
     fn store_bytes(&mut self) -> u64 {
         let mut bytes = 0;
         for server in self.names.keys().copied().collect::<Vec<_>>() {
@@ -126,7 +126,7 @@ impl Stage<'_> {
         bytes
     }
 
-    /// For how much a shared datum counts: more than its bytes where data also take descriptors.
+    /// Returns the bytes that a shared datum counts as: more than its size in worlds where data also take descriptors.
     fn counted(&mut self) -> u64 {
         assert_eq!(self.put("unit", false), Ok(CatalogAnswer::Put));
         let counted = self.store_bytes();
@@ -191,7 +191,8 @@ fn waits(world: &mut dyn World) {
     let unknown = NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] };
     assert_eq!(stage.answer(other), Err(unknown.clone()));
     assert_eq!(stage.find("mehs"), Err(unknown));
-    // What was found as the program gave up is not unknown. Found by the soak (seeds 22080, 30516).
+    // A datum that was found while the program cancelled the request is not reported as unknown. Found by the soak
+    // (seeds 22080, 30516).
     let late = stage.ask(NameCommand::Find { name: "mesh".into(), waits: true });
     stage.world.command(stage.client, Command::Name { ask: late, command: NameCommand::Forget });
     let found = stage.answer(late);
@@ -231,10 +232,10 @@ fn calls_read(world: &mut dyn World) {
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.become_client("second");
     let mesh = stage.find("mesh").unwrap();
-    // It has a copy of its own from then on, which is not its to send.
+    // From then on the client has its own copy, which it must not send to others.
     stage.expect(mesh, |i| i);
     let n = ELEMENTS as i32;
-    // More than one server can do in the time.
+    // More work than one server can do in the time.
     let tasks: Vec<Task> = (0..4).map(|_| stage.task("wait_ms", &[100, n], &[mesh], 1)).collect();
     let results: Vec<DatumId> = tasks.iter().map(|task| task.outputs[0].datum).collect();
     let group = stage.run(tasks, &[(mesh, Meta::array(Dtype::Float64, &[ELEMENTS]))]);
@@ -248,7 +249,7 @@ fn parts(world: &mut dyn World) {
     assert_eq!(stage.put("mesh", false), Ok(CatalogAnswer::Put));
     stage.until_store_has(counted);
     let mesh = stage.find("mesh").unwrap();
-    // One of the servers has it, and the other gets it.
+    // One server stores the datum, and the other fetches it.
     for place in 0..2 {
         let (from, elements) = (3, ELEMENTS - 5);
         let part = DatumId { client: stage.name, serial: stage.serial() };
