@@ -1,4 +1,4 @@
-//! What a chare gives to a reduction, and how two such values become one.
+//! Contributions of chares to a reduction, and how two values are combined.
 
 use std::rc::Rc;
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use super::value::Value;
 
-/// A reducer of the program: makes one value of two. It must be associative; unless the contribution is ordered, it must be
-/// commutative too. An error ends the program.
+/// A user-defined reducer: combines two values into one. It must be associative. Unless the contribution is ordered,
+/// it must also be commutative. An error ends the program.
 pub type Combine = Rc<dyn Fn(Value, Value) -> Result<Value, String>>;
 
 /// How values are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Reducer {
-    /// Nothing is: only that each chare has contributed.
+    /// No value; only waits until each chare has contributed.
     Barrier,
     /// Element by element.
     Sum,
     Min,
     Max,
-    /// Each value beside its index.
+    /// Collects each value with its index.
     Gather,
-    /// One that the program has made known ([`crate::Element::reducer`]).
+    /// A user-defined reducer ([`crate::Element::reducer`]).
     Own(u16),
 }
 
-/// A chare's part in a reduction.
+/// A chare's contribution to a reduction.
 #[derive(Clone, Debug)]
 pub struct Contribution {
     pub(crate) reducer: Reducer,
@@ -58,8 +58,8 @@ impl Contribution {
         Contribution::new(Reducer::Gather, value)
     }
 
-    /// Combined in the order of the chares' indices, so that a sum of floats has the same bits for any placement. All values go
-    /// to one element.
+    /// Combines the values in the order of the chares' indices, so that a sum of floats has the same bits for any
+    /// placement. All values are sent to one element.
     #[must_use]
     pub fn ordered(mut self) -> Contribution {
         self.is_ordered = true;
@@ -67,10 +67,10 @@ impl Contribution {
     }
 }
 
-/// Makes one value of two.
+/// Combines two values into one.
 ///
 /// # Errors
-/// In words, if they do not fit.
+/// Returns a message if they cannot be combined.
 pub(crate) fn combine(reducer: Reducer, own: &[Combine], left: Value, right: Value) -> Result<Value, String> {
     match (reducer, left, right) {
         (Reducer::Barrier, ..) => Ok(Value::Nothing),

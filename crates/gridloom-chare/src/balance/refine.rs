@@ -1,4 +1,4 @@
-//! Chares go from elements with more than the mean to those with less, as few as needed.
+//! Moves as few chares as needed from elements with more work than the mean to those with less.
 
 use super::even::{Bin, even};
 use super::{Balancer, Loads, Pe, longest_ns};
