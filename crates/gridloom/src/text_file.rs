@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::Error;
 
-/// The text of a file.
+/// Reads a text file.
 ///
 /// # Errors
-/// If it cannot be read; if it is not UTF-8, with line and column of the first byte that is wrong.
+/// If the file cannot be read, or is not UTF-8; the message has the line and column of the first wrong byte.
 pub fn read_text(file: &Path) -> Result<String, Error> {
     let name = file.display();
     let bytes = std::fs::read(file).map_err(|error| Error::Input(format!("{name}: {error}")))?;
