@@ -1,8 +1,8 @@
-//! Objects of classes that are here. Each has a process of its own, made by the first method that runs there. Its methods
-//! run one at a time in the order of the calls (`exec/lines.rs`), and at most once.
+//! Objects of classes at this server. Each has a process of its own, made by its first method. Its methods run one at
+//! a time in the order of the calls (`exec/lines.rs`), and at most once.
 //!
-//! **Invariant:** a method runs only on an object that holds the state of all its methods before. A method that is
-//! broken off in its middle (by a crash, a stop) loses the object, and the other methods fail.
+//! **Invariant:** a method runs only on an object with the state that all earlier methods produced. A method that is
+//! interrupted (by a crash or a stop) loses the object, and the object's other methods fail.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Objects(BTreeMap<ObjectId, Object>);
 #[derive(Debug)]
 struct Object {
     class: String,
-    /// Its `_initialize`.
+    /// Its `_initialize` call.
     made_by: TaskId,
 }
 
@@ -26,7 +26,7 @@ impl Objects {
         self.0.len()
     }
 
-    /// Whether a task may run as the method that it is, or is none. A new object is entered.
+    /// Checks that a task is not a method, or is a method that may run. Adds a new object.
     pub(super) fn enter(&mut self, task: &Task, is_call: bool, server: &str) -> Result<(), TaskError> {
         let (function, server) = (task.name().to_string(), server.to_string());
         let refused = |why: String| TaskError::Refused { function: function.clone(), server: server.clone(), why };
@@ -61,14 +61,14 @@ impl Objects {
         }
     }
 
-    /// The call that was to make an object, which has no methods here, is none.
+    /// Removes an object without methods if the given call was to make it.
     pub(super) fn not_made(&mut self, object: ObjectId, task: TaskId) {
         if self.0.get(&object).is_some_and(|known| known.made_by == task) {
             self.0.remove(&object);
         }
     }
 
-    /// A method has ended. Gives its object if that ends with it.
+    /// Handles the end of a method. Returns its object if the object ends with it.
     #[must_use]
     pub(super) fn method_ended<T>(&mut self, task: &Task, outcome: &Result<T, TaskError>) -> Option<ObjectId> {
         let (method, object) = task.method()?;
@@ -86,7 +86,8 @@ impl Objects {
         Some(object)
     }
 
-    /// A client gives up a call that has ended here before. Gives the object that the call has made: it is nobody's.
+    /// Handles a client's cancellation of a call that has already ended here. Returns the object that the call made,
+    /// which nobody uses.
     #[must_use]
     pub(super) fn give_up_made_by(&mut self, task: TaskId) -> Option<ObjectId> {
         let made = self.0.iter().find(|(_, object)| object.made_by == task);
@@ -95,7 +96,8 @@ impl Objects {
         Some(object)
     }
 
-    /// A method did not run. Gives its object if that ends: without its beginning or its end an object is none.
+    /// Handles a method that did not run. Returns its object if the object ends: it cannot exist without its
+    /// `_initialize`, nor after its `_finalize`.
     #[must_use]
     pub(super) fn method_given_up(&mut self, task: &Task) -> Option<ObjectId> {
         let (method, object) = task.method()?;
@@ -103,7 +105,7 @@ impl Objects {
         ends.then_some(object)
     }
 
-    /// A client is gone, and with it its objects.
+    /// Removes and returns the objects of a lost client.
     pub(super) fn forget_client(&mut self, client: NodeId) -> Vec<ObjectId> {
         let (first, last) = (ObjectId { client, serial: 0 }, ObjectId { client, serial: u64::MAX });
         let gone: Vec<ObjectId> = self.0.range(first..=last).map(|(object, _)| *object).collect();
