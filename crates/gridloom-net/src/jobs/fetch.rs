@@ -1,4 +1,4 @@
-//! What a task needs before a worker can run it: its inputs from the store, and memory for its results.
+//! Collects what a worker needs to run a task: its inputs from the store, and memory for its results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::store::Store;
 use crate::worker::{relabelled, wanted_order};
 
-/// Gathers what a task needs; `functions` are the numbers of definitions by name.
+/// Collects what a task needs; `functions` maps names to the numbers of definitions.
 ///
 /// # Errors
 /// If the function is unknown, an input is not in the store, or there is no memory for a result.
