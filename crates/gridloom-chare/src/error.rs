@@ -1,10 +1,10 @@
-//! What can go wrong among chares. Each ends the program.
+//! Errors of chare programs. Each of them ends the program.
 
 use thiserror::Error;
 
 use super::id::{Index, Pe};
 
-/// Why a program of chares ended.
+/// The reason why a program of chares ended.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ChareError {
@@ -12,7 +12,7 @@ pub enum ChareError {
     NoSuchChare {
         array: String,
         index: Index,
-        /// Which indices it has, in words.
+        /// Which indices it has, as text.
         has: String,
     },
     #[error("array {array}: the placement puts {index} on element {}, and there are {count}", .element.0)]
@@ -47,30 +47,30 @@ pub enum ChareError {
          State the same mailbox_bytes on every element, or on none", .element.0, .other.0
     )]
     Mailboxes { element: Pe, bytes: u64, other: Pe, other_bytes: u64 },
-    /// Its process ended, or its connection broke.
+    /// The element's process ended, or its connection broke.
     #[error("element {} was lost before the program ended: {why}", .element.0)]
     Lost { element: Pe, why: String },
-    /// An element and its buddy, with the copy of its part of the last checkpoint.
+    /// Both an element and its buddy, which had the copy of its part of the last checkpoint, were lost.
     #[error(
         "the last checkpoint in memory is lost, since elements were lost in the same moment: {}; keep checkpoints in a folder \
          (--checkpoint DIR) if that can happen",
         parts_in_words(.parts)
     )]
     PartsLost { parts: Vec<(Pe, Pe)> },
-    /// Another element says why it ends.
+    /// The reason that another element reported before it ended.
     #[error("element {} has ended the program: {why}", .element.0)]
     Elsewhere { element: Pe, why: String },
-    /// Found by quiescence.
+    /// Detected by quiescence.
     #[error(
         "the program can never end: on {elements} elements no message waits or is on its way, and no chare has called \
          Context::exit; is one waiting for a message that is not sent, or a reduction for a chare that does not contribute?{waiting}"
     )]
     Stalled {
         elements: u32,
-        /// What chares of this element wait for, in words.
+        /// What chares of this element wait for, as text.
         waiting: String,
     },
-    /// Of the program's own.
+    /// An error raised by the program itself.
     #[error("{0}")]
     Failed(String),
 }
