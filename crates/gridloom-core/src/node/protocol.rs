@@ -178,10 +178,7 @@ pub enum Effect {
     /// receivers. A datum that cannot be written is sent as by `SendDatum`.
     StoreDatum { to: NodeId, datum: DatumId },
     /// Send a probe of this size over the same path as data, to measure the path.
-    SendProbe {
-        to: NodeId,
-        size_bytes: u64,
-    },
+    SendProbe { to: NodeId, size_bytes: u64 },
     /// Remove a datum from the store.
     DropDatum { datum: DatumId },
     /// Make a datum of the store available under a second identifier. The bytes are the same and are not copied.

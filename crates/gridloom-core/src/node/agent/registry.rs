@@ -1,4 +1,4 @@
-//! Servers that register: which are taken, and what they offer.
+//! Registration of servers: which servers are accepted, and the functions that they offer.
 
 use super::telling::DIRECTORY_PAUSE_NS;
 use super::{Agent, Registered, send};
@@ -13,12 +13,13 @@ use gridloom_base::{Level, NodeId, Time};
 use gridloom_idl::method::is_listed;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Servers with other code that are named to a new one, at most.
+/// Maximum number of servers with different code that are reported to a new server.
 const DIFFERENCES_MAX: usize = 4;
 
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
-        // Two cannot listen at one address: the one that is silent there is gone, though its connection has not broken yet.
+        // Two servers cannot listen at one address: if the previous one is silent, it is gone, although its connection
+        // has not broken yet.
         let same =
             |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
         let before: Vec<NodeId> =
@@ -79,7 +80,7 @@ impl Agent {
         self.changed(now, out);
     }
 
-    /// Functions that have other code on servers that were there before, a line for each such server.
+    /// Returns the functions with different code on other servers, one line for each such server.
     fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
         let others = self.servers.values().map(|server| &server.registration);
         let lines = others.filter(|other| other.name != registration.name).filter_map(|other| {
@@ -94,7 +95,7 @@ impl Agent {
         lines.take(DIFFERENCES_MAX).collect()
     }
 
-    /// A server cannot run a function that it offers: calls go to others from now on.
+    /// Handles a server that cannot run a function that it offers: calls are sent to other servers from now on.
     pub(super) fn on_cannot_run(
         &mut self,
         now: Time,
@@ -114,7 +115,7 @@ impl Agent {
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    /// A server is about to end: calls and new shared data go to others from now on.
+    /// Handles a server that is draining: calls and new shared data are sent to other servers from now on.
     pub(super) fn on_drains(&mut self, now: Time, from: NodeId, out: &mut Vec<Effect>) {
         let Some(server) = self.servers.get_mut(&from) else { return };
         server.unable = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
@@ -125,7 +126,7 @@ impl Agent {
         self.tell(now + DIRECTORY_PAUSE_NS, out);
     }
 
-    /// Functions that some servers are unable to run and others are not.
+    /// Returns the functions that some servers cannot run and others can.
     pub(super) fn better_elsewhere(&self) -> BTreeSet<&str> {
         let unable = self.servers.values().flat_map(|server| server.unable.iter().map(String::as_str));
         let is_able = |server: &Registered, name: &str| {
@@ -135,7 +136,8 @@ impl Agent {
         unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
     }
 
-    /// The servers that a new one is to measure its links to: the last that came, so that none is measured by all.
+    /// Returns the servers to which a new server measures its links: those that registered last, so that no server is
+    /// measured by all.
     fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
         let mut peers: Vec<(&NodeId, &Registered)> =
             self.servers.iter().filter(|(_, server)| !server.registration.plain).collect();
@@ -144,7 +146,8 @@ impl Agent {
         peers.into_iter().map(|(node, server)| (*node, server.registration.address.clone())).collect()
     }
 
-    /// Why a server is not taken, and whether that may pass. `before` had its address.
+    /// Checks a registration. Returns the reason for a refusal, and whether the reason may be temporary. `before`:
+    /// servers that were registered with the same address.
     fn check_registration(
         &self,
         now: Time,
@@ -180,7 +183,7 @@ impl Agent {
         }
         for signature in &registration.functions {
             signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
-            // All servers that offer a function of that name agree on it: mostly it is enough to look at that.
+            // All servers agree on the signature of a function, so it is usually enough to compare with the known one.
             if self.functions.get(&signature.name).is_none_or(|(known, _)| known == signature) {
                 continue;
             }
@@ -193,7 +196,8 @@ impl Agent {
                          '{signature}' here; rename the function or its module",
                         signature.name, other.registration.name
                     );
-                    // A server that comes back with a changed function may find itself, not yet noticed to be dead.
+                    // A server that restarts with a changed function may conflict with its own previous run, whose
+                    // loss is not noticed yet.
                     return Err((other.registration.name == *name, why));
                 }
             }
