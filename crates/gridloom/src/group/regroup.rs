@@ -27,7 +27,7 @@ pub enum Regroup {
     Auto,
 }
 
-/// Execution has deviated from the plan if it takes this many times the prediction.
+/// Execution has deviated from the plan if its makespan differs from the predicted one by more than this factor.
 const LEFT_PLAN: f64 = 1.5;
 /// Maximum mapping time as a fraction of the predicted makespan.
 const MAP_PART: f64 = 0.1;
