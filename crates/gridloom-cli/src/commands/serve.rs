@@ -83,7 +83,7 @@ pub struct Options {
     server: ServerOptions,
 }
 
-/// Refuses file arguments that this command does not accept.
+/// Refuses arguments that this command does not accept.
 pub fn check_words(words: &[String]) -> Result<()> {
     let command = <Options as clap::Args>::augment_args(clap::Command::new("serve").no_binary_name(true));
     let why = match command.try_get_matches_from(words) {

@@ -1,4 +1,4 @@
-//! The program as its users meet it: real processes, their output and their exit status.
+//! The program as users see it: real processes, their output and their exit status.
 
 use std::path::Path;
 use std::process::Command;
@@ -87,7 +87,7 @@ fn wrong_calls_are_explained() {
     assert!(error(&["call", "cli/plus", "one", "2"]).contains("argument 'a': 'one' is no number"));
     let crash = error(&["call", "cli/abort_now", "1"]);
     assert!(crash.contains("crashed its worker process on server 'one'"), "{crash}");
-    // The server lives on.
+    // The server is still alive.
     assert_eq!(succeeds(grid.command(&["call", "cli/plus", "1", "1"])), "sum = 2.0\n");
     let (code, usage) = said(grid.command(&["call"]));
     assert_eq!(code, 2);
@@ -170,7 +170,7 @@ fn what_cannot_be_offered_is_refused_at_start() {
     let unresolved = support::compiled("unresolved.so", &source);
     let there = file("there.idl", "Module cli;\nDefine t(IN double x, OUT double *r) Calls \"C\" r = there(x);\n");
     assert!(error(&[&there], &["--library", &unresolved]).contains("undefined symbol: nowhere_to_be_found"));
-    // Of a BLAS that lacks something, what it has is offered, and nothing is no offer.
+    // A BLAS that lacks some functions is offered with the others; one that lacks all is not offered.
     let mut command = grid.serve_command("poor", &["builtin:linalg"], &[]);
     let (code, poor) = said(command.env("GRIDLOOM_BLAS", library()));
     assert_eq!(code, 1);
@@ -342,7 +342,7 @@ fn processes_end_with_their_input_or_a_signal_and_leave_none_behind() {
 
 #[test]
 fn a_server_waits_for_its_agent() {
-    // The first agent's port: it is free now.
+    // The first agent's port, which is free now.
     let grid = Grid::start_at("127.77.0.1:0");
     let address = grid.address.clone();
     assert!(grid.agent.signal("-TERM").success());
@@ -383,7 +383,7 @@ fn heuristics_are_listed() {
     assert_eq!(greedy["aliases"], json!(["greedy_map"]));
 }
 
-/// `GRIDLOOM_UPDATE_DOCS=1 cargo test -p gridloom-cli --test program help` writes them anew.
+/// `GRIDLOOM_UPDATE_DOCS=1 cargo test -p gridloom-cli --test program help` updates them.
 #[test]
 fn the_documentation_has_the_help_texts() {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");

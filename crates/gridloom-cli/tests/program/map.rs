@@ -1,4 +1,4 @@
-//! `gridloom map`: plans that give again what was printed with them, and files that are wrong.
+//! `gridloom map`: printed plans that are read again, and files with errors.
 
 use crate::support::{file, gridloom, said, succeeds};
 use gridloom_base::SplitMix64;
@@ -52,7 +52,7 @@ fn a_printed_plan_gives_its_makespan_again() {
     }
 }
 
-/// Tasks in layers, a quarter of which take no time, and a platform some of whose servers cannot talk.
+/// Returns tasks in layers, a quarter of which take no time, and a platform in which some servers cannot communicate.
 fn drawn(seed: u64) -> (String, String) {
     let mut random = SplitMix64::new(seed);
     let (count, servers) = (20 + random.below(30), 2 + random.below(6));
@@ -111,7 +111,7 @@ fn a_link_may_be_as_slow_as_in_textbooks() {
     let platform = json!({ "speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": { "0-1": 1 } });
     let (w, p) = (file("map-slow-w.json", &workflow.to_string()), file("map-slow-p.json", &platform.to_string()));
     assert_eq!(asked(&w, &p, &["--model", "m0", "--heuristic", "heft"])["makespan_seconds"], 5.0);
-    // No number of seconds that others could be added to.
+    // A number of seconds too small to add to others.
     let platform = platform.to_string().replace("[1,1],\"direct", "[1e-300,1],\"direct");
     let (_, told) =
         said(gridloom(&["map", "--workflow", &w, "--platform", &file("map-slow-p2.json", &platform), "--model", "m1"]));

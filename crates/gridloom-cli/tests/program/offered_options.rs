@@ -1,4 +1,4 @@
-//! Gangs that go on from checkpoints, leave timelines, have processors of their own, fail, and leave processes behind.
+//! Gangs that restart from checkpoints, write timelines, have processors of their own, fail, and leave processes behind.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use crate::support::{Grid, Running, gridloom, process_ended, said, serve_command
 
 const ROUNDS_OF_SUMS: i64 = 6;
 
-/// The program of [`crate::checkpoints`]. One element aborts in some round if there is no such file.
+/// Returns the option that offers the program of [`crate::checkpoints`]. One element aborts in some round if there is
+/// no such file.
 fn sums(fall: &str) -> String {
     let own = std::env::current_exe().unwrap();
     let words = "--exact --ignored --nocapture checkpoints::a_program_with_checkpoints";
@@ -42,10 +43,10 @@ fn a_gang_begins_again_from_its_checkpoint_and_another_goes_on_from_it() {
     let named = events.iter().filter(|event| event["name"] == "process_name");
     assert_eq!(named.count(), 4);
     let ran = events.iter().filter(|event| event["ph"] == "B" && event["args"]["chare"] == "(0)");
-    // Every round but the one in which it falls is counted once.
+    // Each round except the one in which the element aborts is counted once.
     let rounds = ran.filter(|event| event["name"] == "Counter.Count").count() as i64;
     assert!((ROUNDS_OF_SUMS..=ROUNDS_OF_SUMS + 1).contains(&rounds), "{rounds}");
-    // It had ended. The sum is there again, without a round more.
+    // The program had ended. The sum is restored without another round.
     let out = ends_with(run(&grid, &["-n", "3", "--restart", "sums"], "sums"), ROUNDS_OF_SUMS);
     assert_eq!(out.matches("a process began").count(), 3);
     let (status, error) = said(run(&grid, &["-n", "3", "--restart", "others"], "sums"));
@@ -106,7 +107,7 @@ fn the_status_is_that_of_the_element_that_failed_first() {
     let mut told = Vec::new();
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         let line = line.unwrap();
-        // Each is told while others of its server still run.
+        // Each end is reported while other elements of the same server still run.
         if line.contains("element@1 ended with exit status: 7") {
             std::fs::write(&after_one, "").unwrap();
         } else if line.contains("element@2 ended with exit status: 9") {
@@ -123,7 +124,7 @@ fn the_status_is_that_of_the_element_that_failed_first() {
 #[test]
 fn what_an_element_leaves_behind_ends_with_the_gang() {
     let grid = Grid::start();
-    // One of its own session, and one that begins others.
+    // A process in a session of its own, and one that starts others.
     let leaves = "setsid sleep 1000 &\necho left $!\n(while :; do sleep 1000; done) &\necho left $!\nexit 5\n";
     let program = offered_script("leaves", leaves);
     let _one = serve(&grid, "one", &[&program]);
@@ -133,7 +134,7 @@ fn what_an_element_leaves_behind_ends_with_the_gang() {
     let left: Vec<u32> = out.lines().filter_map(|line| line.split_once("| left ")?.1.parse().ok()).collect();
     assert_eq!(left.len(), 4, "{out}");
     left.into_iter().for_each(process_ended);
-    // The worker goes on.
+    // The worker keeps running.
     assert_eq!(run(&grid, &["-n", "2"], "leaves").output().unwrap().status.code(), Some(5));
 }
 

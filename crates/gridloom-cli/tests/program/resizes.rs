@@ -1,4 +1,4 @@
-//! Programs that go on with another number of elements while they run. The program is that of [`checkpoints`](super::checkpoints).
+//! Programs whose number of elements changes while they run. The program is that of [`checkpoints`](super::checkpoints).
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -6,7 +6,7 @@ use crate::checkpoints::{FALL, Folder, HOLD, HOLD_LATER, RESIZES, chares_run, en
 use crate::support::bounds::{ends, until_so};
 use crate::support::{gridloom, said};
 
-/// How many processes of elements began.
+/// Counts the element processes that began.
 fn began(out: &str) -> usize {
     out.lines().filter(|line| line.contains("a process began")).count()
 }
@@ -18,7 +18,7 @@ fn a_program_grows_and_shrinks_with_any_kind_of_checkpoints() {
     for kind in [&[][..], &["--checkpoint", &kept], &["--checkpoint", &kept, "--every", "3"], &["--trace", &trace]] {
         let mut command = chares_run(9, &[&["-n", "2"], kind].concat());
         command.env(RESIZES, "2:4,3:4,5:1,6:3,7:2");
-        // The third and the fourth, the second and the third.
+        // First the third and the fourth element start, then the second and the third.
         assert_eq!(began(&ends_with(command, 9)), 2 + 2 + 2, "{kind:?}");
     }
     let text = std::fs::read_to_string(&trace).unwrap();
@@ -33,7 +33,7 @@ fn a_program_grows_and_shrinks_with_any_kind_of_checkpoints() {
 fn an_element_is_killed_after_the_program_has_grown() {
     let folder = Folder::new("resized-killed");
     let (kept, fell) = (folder.path("kept"), folder.path("fell"));
-    // After the third round the folder has no later checkpoint than that of the change, and no memory has one.
+    // After the third round, neither the folder nor any memory has a later checkpoint than that of the change.
     for kind in [
         &["--checkpoint", &kept, "--every", "9"][..],
         &["--checkpoint", "memory", "--every", "9"],
@@ -78,7 +78,7 @@ impl Held {
         command
     }
 
-    /// A resize that waits for the checkpoint.
+    /// Starts a resize that waits for the checkpoint.
     fn wants(&self, words: &[&str]) -> Child {
         let mut command = self.resize(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -94,7 +94,7 @@ impl Held {
         std::fs::write(self.folder.path("go"), "").unwrap();
     }
 
-    /// The first chare waits once more, in the next round.
+    /// Makes the first chare wait again, in the next round.
     fn waits_later(&mut self) {
         let file = self.folder.0.join("later.held");
         until_so("the first chare waits in the next round", || {
@@ -183,7 +183,7 @@ fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
 fn a_program_of_which_the_chares_cannot_be_kept_goes_on_as_it_is() {
     for (name, options) in [("kept", &["-n", "2"][..]), ("kept-memory", &["-n", "2", "--checkpoint", "memory"])] {
         let mut held = Held::start(name, options);
-        // What is to be a folder is a file.
+        // A file is in the place of the folder.
         let parts = held.run_folder().join("parts");
         std::fs::write(&parts, "").unwrap();
         let resize = held.wants(&["3"]);
@@ -193,7 +193,7 @@ fn a_program_of_which_the_chares_cannot_be_kept_goes_on_as_it_is() {
         let why = "cannot go on with 3 elements: element ";
         assert!(!told.status.success() && text(&told).contains(why), "{}", text(&told));
         assert!(text(&told).contains("cannot save its chares: "), "{}", text(&told));
-        // Later it can.
+        // Later the folder can be created.
         std::fs::remove_file(parts).unwrap();
         let resize = held.wants(&["3"]);
         held.go_later();

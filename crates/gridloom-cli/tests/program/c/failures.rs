@@ -1,4 +1,4 @@
-//! C processes that end otherwise than they should, faults, and declarations that cannot be.
+//! C processes that end abnormally, faults, and invalid declarations.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ fn faults_start_no_grid_unless_they_strike_it() {
     let ring = example("ring.toml").display().to_string();
     let simulate = |faults: Option<&str>| {
         let mut command = gridloom(&["simulate", "-p", &two_sites(), "-d", &ring]);
-        // A grid would not start.
+        // A grid could not start with this library.
         command.env("GRIDLOOM_BLAS", "/no/such/library");
         if let Some(faults) = faults {
             command.args(["--faults", &file("c-ring.faults", faults)]);
@@ -55,7 +55,7 @@ fn processes_that_are_told_to_end_do() {
 #[test]
 fn a_deadlock_names_types_and_peers() {
     let Some(program) = compiled(&fixture("debugged.c"), "deadlock", &[]) else { return };
-    // With a second argument the client asks nothing.
+    // With a second argument the client sends no request.
     let text = "[[process]]\nhost = 'desk'\nfunction = 'server'\n
         [[process]]\nhost = 'laptop'\nfunction = 'client'\narguments = ['desk', 'quiet']\n";
     let (output, _, error) = simulated(&platform(), &file("c-deadlock-named.toml", text), &[&program]);
