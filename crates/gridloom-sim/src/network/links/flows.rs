@@ -1,4 +1,4 @@
-//! What moves in bulk as flows of the engine, and what must hold of it.
+//! Bulk transfers as flows of the engine, and their invariants.
 
 use gridloom_base::NodeId;
 use gridloom_base::limits::PASSED_ON_MAX;
@@ -39,7 +39,7 @@ impl Links {
     }
 }
 
-/// A flow over a connection of so many bytes, of which the latency has passed for so long.
+/// Starts a flow of some bytes over a connection, part of whose latency has already passed.
 pub(super) fn flow(
     kernel: &mut Kernel,
     routes: &mut Routes,
@@ -58,7 +58,7 @@ pub(super) fn stop(kernel: &mut Kernel, moving: &Moving) {
     moving.action.into_iter().for_each(|action| kernel.cancel(action));
 }
 
-/// Cargo begins to move; the transfer's number.
+/// Records that cargo begins to flow. Returns the transfer's number.
 pub(super) fn begins(
     kernel: &mut Kernel,
     routes: &mut Routes,
@@ -73,7 +73,7 @@ pub(super) fn begins(
     kernel.begins(moved, bytes, &routes.path(way).links)
 }
 
-/// Whether a link is on that way.
+/// Reports whether a route crosses a link.
 pub(crate) fn is_crossed(routes: &mut Routes, way: HostPair, link: LinkIndex) -> bool {
     routes.path(way).crossed().any(|crossed| *crossed == link)
 }
