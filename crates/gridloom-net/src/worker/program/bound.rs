@@ -1,16 +1,17 @@
-//! Processors that each process of a gang uses alone.
+//! Reserves processors for the exclusive use of a gang's processes.
 //!
-//! A worker holds an abstract socket for each processor that it has given to a process. So two gangs of one machine never share one, and the
-//! kernel frees what a killed worker held.
+//! A worker holds an abstract socket for each processor that it has assigned to a process. Two gangs on one machine
+//! therefore never share a processor, and the kernel frees the processors of a killed worker.
 //!
-//! **Limit:** containers with networks of their own do not see one another's, nor does `gridloom chares run --bind` without `--agent`.
+//! **Limit:** containers with separate networks do not see each other's sockets, and `gridloom chares run --bind`
+//! without `--agent` does not see them either.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use crate::process::processors;
 
-/// Holds them until it is dropped.
+/// Reserved processors, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Bound {
     _held: Vec<UnixListener>,
@@ -18,10 +19,10 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Takes so many.
+    /// Reserves `count` processors.
     ///
     /// # Errors
-    /// If there are not so many that nobody holds.
+    /// If fewer processors are free.
     pub(super) fn take(count: usize) -> Result<Bound, String> {
         let all = processors().map_err(|error| format!("the processors are not known: {error}"))?;
         let number = all.len();
@@ -38,7 +39,7 @@ impl Bound {
     }
 }
 
-/// Nothing if another worker holds it.
+/// Reserves a processor. Returns `None` if another worker holds it.
 fn hold(processor: usize) -> Option<UnixListener> {
     let address = SocketAddr::from_abstract_name(format!("gridloom-processor-{processor}")).ok()?;
     UnixListener::bind_addr(&address).ok()
