@@ -1,4 +1,4 @@
-//! Versions of names: put, found, waited for, lost, listed, and told to a new agent.
+//! Versions of names: put, found, waited for, lost, listed, and reported to a new agent.
 
 use gridloom_base::limits::RETURN_NS_MAX;
 use gridloom_base::{Dtype, TaskId, Time};
@@ -24,7 +24,7 @@ fn put(catalog: &mut Catalog, name: &str) -> DatumId {
     datum
 }
 
-/// A catalog of an agent that began anew, whose servers and clients have not all told it of theirs.
+/// Returns the catalog of an agent that restarted and has not received all reports of its servers and clients.
 fn restarted() -> Catalog {
     Catalog::new(NodeId(2))
 }
@@ -101,7 +101,7 @@ fn a_client_that_comes_back_reads_what_it_says() {
     let [kept, released, found_again] = ["a", "b", "c"].map(|name| put(&mut catalog, name));
     ["a", "a", "b", "c"].into_iter().for_each(|name| _ = found(&mut catalog, name));
     catalog.client_lost(Time(0), READER.client);
-    // It has released one of two while it was away.
+    // It released one of its two finds while it was away.
     catalog.reads(READER.client, kept, 1);
     found(&mut catalog, "c");
     ["a", "b", "c"].into_iter().for_each(|name| catalog.delete(name).unwrap());
@@ -301,7 +301,7 @@ fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
     catalog.delete("a").unwrap();
     catalog.withdraw(WRITER.client, withdrawn.datum);
     catalog.take_news();
-    // What it was told was on its way when its connection broke.
+    // The updates were in transit when its connection broke.
     catalog.server_lost(SERVER, "gone");
     for named in [deleted, withdrawn] {
         assert_eq!(catalog.told(SERVER, named.clone(), true), []);
