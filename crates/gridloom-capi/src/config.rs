@@ -1,4 +1,4 @@
-//! Configuration: a file, the environment, the command line; `gridloom::process` reads them for all languages.
+//! Configuration: a file, the environment, and the command line; `gridloom::process` reads them for all languages.
 
 use std::ffi::{c_char, c_int};
 
@@ -19,7 +19,7 @@ pub(crate) fn read(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Whether each simulated process has its own copy of the program's variables.
+/// True if each simulated process has its own copy of the program's variables.
 pub(crate) fn own_globals() -> Result<bool, String> {
     match setting("gridloom.globals").as_deref() {
         None | Some("own") => Ok(true),
@@ -41,7 +41,7 @@ pub unsafe extern "C-unwind" fn gridloom_config(name: *const c_char, otherwise: 
     found.unwrap_or(otherwise)
 }
 
-/// Writes a value to `place`, if there is one; as the functions of the header do.
+/// Writes a value to `place`, if the value exists. Returns what the functions of the header return.
 unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what: &str) -> c_int {
     let found = with(|_, _| {
         // SAFETY: a text, as the header asks.
@@ -49,7 +49,7 @@ unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what:
         let Some(text) = setting(&name) else { return Ok(0) };
         let wrong = |_| Failure::usage(format!("the configuration's '{name}' is '{text}'; it has to be {what}"));
         let number = text.trim().parse().map_err(wrong)?;
-        // SAFETY: a place for a number, as the header asks.
+        // SAFETY: memory for a number, as the header requires.
         unsafe { *place = number };
         Ok(1)
     });
@@ -59,13 +59,13 @@ unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what:
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_config_integer(name: *const c_char, place: *mut i64) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { number(name, place, "an integer") }
 }
 
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_config_number(name: *const c_char, place: *mut f64) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { number(name, place, "a number") }
 }

@@ -1,4 +1,4 @@
-//! Sockets by host and port, and messages through them.
+//! Connections by host and port, and messages sent through them.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -11,13 +11,13 @@ use crate::memory::{Addresses, address_of};
 use crate::message::{CMessage, Owned};
 use crate::types::{self, Kind};
 
-/// A text that must be there.
+/// Returns a string that must not be null.
 pub(crate) unsafe fn given(pointer: *const c_char, what: &str) -> Result<String, Failure> {
-    // SAFETY: null or a text, promised by the caller.
+    // SAFETY: null or a C string, guaranteed by the caller.
     unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; give a text")))
 }
 
-/// A time limit; `None` for none.
+/// Converts a time limit; `None` is no limit.
 pub(crate) fn limit(seconds: f64) -> Result<Option<f64>, Failure> {
     if seconds.is_nan() {
         return Err(Failure::usage("a time of NaN seconds; give a number, or GRIDLOOM_FOREVER"));
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_in
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn gridloom_close(peer: i64) {
-    // An invalid connection needs no closing; `gridloom_last_error` has the text.
+    // An invalid connection need not be closed; `gridloom_last_error` has the text.
     let _ = with(|process, context| {
         process.close(context.peer(peer)?);
         Ok(())
@@ -84,8 +84,8 @@ pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, va
     })
 }
 
-/// Sends the message at `value`. The first of its type to a peer carries its declaration, so that a receiver that
-/// declares it differently can say where.
+/// Sends the message at `value`. The first message of its type to a peer carries the type's declaration, so that a
+/// receiver with another declaration can report the difference.
 unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_void) -> Result<(), Failure> {
     let Kind { form, is_signal, .. } = types::types().get(kind)?;
     match (is_signal, value.is_null()) {
@@ -98,7 +98,7 @@ unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_
         }
         (true, true) | (false, false) => {}
     }
-    // SAFETY: the caller's value, or the one byte of a signal, is as its declaration says, and the thread is here.
+    // SAFETY: the caller's value, or the single byte of a signal, matches its declaration, and this thread is in the encoder.
     let memory = unsafe { Addresses::new() };
     let unused = [0u8];
     let address = address_of(if *is_signal { unused.as_ptr().cast() } else { value });
@@ -127,7 +127,7 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
         }
         let given = match size {
             0 => &[],
-            // SAFETY: so many bytes are there, as the header asks.
+            // SAFETY: there are `size` bytes, as the header requires.
             _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) },
         };
         let peer = context.peer(peer)?;
@@ -151,11 +151,11 @@ pub unsafe extern "C-unwind" fn gridloom_wait_for(
     });
     match got {
         Ok(owned) if !message.is_null() => {
-            // SAFETY: a place for a pointer, as the header asks.
+            // SAFETY: memory for a pointer, as the header requires.
             unsafe { *message = owned.into_raw() };
             GRIDLOOM_OK
         }
-        // A caller without a place for it could not free it.
+        // Without memory for the pointer, the caller could not free the message.
         Ok(_) => GRIDLOOM_OK,
         Err(code) => code,
     }

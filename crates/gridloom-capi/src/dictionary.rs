@@ -1,4 +1,4 @@
-//! Dictionaries: pointers by text, in alphabetical order, so that going through one is the same in every run.
+//! Dictionaries from strings to pointers, in alphabetical order, so that the order of iteration is the same in every run.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -8,10 +8,10 @@ use std::ops::Bound;
 #[derive(Debug, Default)]
 pub struct Dictionary(BTreeMap<CString, *mut c_void>);
 
-/// A key.
+/// Returns a key; null is the empty string.
 ///
 /// # Safety
-/// A text of C.
+/// Null, or a C string.
 unsafe fn key_of<'a>(key: *const c_char) -> &'a CStr {
     // SAFETY: promised by the caller.
     if key.is_null() { c"" } else { unsafe { CStr::from_ptr(key) } }
@@ -49,7 +49,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_set(
     // SAFETY: a dictionary and a text, as the header asks.
     let (dictionary, key) = unsafe { (&mut *dictionary, key_of(key)) };
     match dictionary.0.get_mut(key) {
-        // The key stays where it is: `gridloom_dictionary_next` may have given it away.
+        // The key is not replaced: `gridloom_dictionary_next` may have returned a pointer to it.
         Some(place) => std::mem::replace(place, value),
         None => {
             dictionary.0.insert(key.to_owned(), value);

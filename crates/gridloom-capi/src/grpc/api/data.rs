@@ -1,7 +1,7 @@
-//! Data management after GFD.186 (`grpc_data.h`): data of which a program says where they come from and where they go.
+//! Data management as in GFD.186 (`grpc_data.h`): data whose sources and destinations the program specifies.
 //!
-//! The session manages them ([`gridloom::data`]); here pointers, numbers and texts of C become its types. A datum is known by
-//! the address of the program's `grpc_data_t`.
+//! The session manages them ([`gridloom::data`]); this file converts pointers, numbers and strings of C into its
+//! types. A datum is identified by the address of the program's `grpc_data_t`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -42,20 +42,20 @@ pub struct CCompletionMode(pub c_uint);
 #[repr(transparent)]
 pub struct CDataInfo(pub c_uint);
 
-/// Elements of a list of the program that has no end, which it may have forgotten.
+/// Maximum number of elements of a list, in case the program has forgotten to end it.
 const LIST_MAX: usize = 1 << 16;
 /// `GRPC_END_LIST`.
 const END_LIST: u32 = 5;
 const WAIT_ALL: u32 = 0;
 
-/// A list that ends where `is_end` says.
+/// Reads a list that ends at the first element for which `is_end` is true.
 ///
 /// # Safety
 /// Null, or such a list.
 unsafe fn list<T: Copy>(pointer: *const T, is_end: impl Fn(T) -> bool, what: &str) -> Outcome<Vec<T>> {
     let mut all = Vec::new();
     while !pointer.is_null() {
-        // SAFETY: promised by the caller: no end came before.
+        // SAFETY: promised by the caller: no previous element ended the list.
         let element = unsafe { pointer.add(all.len()).read() };
         if is_end(element) {
             break;
@@ -69,22 +69,22 @@ unsafe fn list<T: Copy>(pointer: *const T, is_end: impl Fn(T) -> bool, what: &st
 }
 
 /// # Safety
-/// Null, or a list of texts that ends with NULL.
+/// Null, or a list of C strings that ends with NULL.
 unsafe fn uris(pointer: *mut *const c_char, what: &str) -> Outcome<Vec<Uri>> {
     // SAFETY: promised by the caller.
     let texts = unsafe { list(pointer, |text: *const c_char| text.is_null(), what) }?;
-    // SAFETY: texts, promised by the caller.
+    // SAFETY: C strings, promised by the caller.
     texts.into_iter().map(|text| unsafe { uri(text) }).collect()
 }
 
 /// # Safety
-/// A text.
+/// A C string.
 unsafe fn uri(text: *const c_char) -> Outcome<Uri> {
     // SAFETY: promised by the caller.
     Ok(Uri::parse(unsafe { memory::text(text, "the URI") }?)?)
 }
 
-/// Outputs with the modes of their copies; `GRPC_VOLATILE` if no modes are given.
+/// Returns outputs with the modes of their copies; `GRPC_VOLATILE` if no modes are given.
 ///
 /// # Safety
 /// Null, or a list that ends with `GRPC_END_LIST`.
@@ -110,7 +110,7 @@ fn invalid(why: impl Into<String>) -> Failed {
 }
 
 impl Library {
-    /// The program's datum at that address.
+    /// Returns the program's datum at that address.
     fn datum(&self, data: *mut CData) -> Outcome<Arc<Datum>> {
         let found = self.remotes.find(data.cast()).filter(|remote| remote.description().is_some());
         found.ok_or_else(|| {
@@ -123,7 +123,7 @@ impl Library {
     }
 
     /// # Safety
-    /// Memory for one.
+    /// `data` points to memory for a datum.
     unsafe fn add_datum(&self, data: *mut CData, datum: Arc<Datum>) -> Outcome<()> {
         let place = memory::place(data, "the place for the datum")?;
         let number = datum.number();
@@ -133,17 +133,17 @@ impl Library {
         Ok(())
     }
 
-    /// The program's memory at that address is no datum any more, and says so.
+    /// Marks the program's memory at that address as a former datum.
     ///
     /// # Safety
-    /// It is one.
+    /// It is a datum.
     unsafe fn remove_datum(&self, data: *mut CData) {
         self.remotes.forget(data.addr());
         // SAFETY: promised by the caller.
         unsafe { data.write(CData { mark: GIVEN_UP, number: 0 }) };
     }
 
-    /// Waits for the first of these data that has a value or will have none.
+    /// Waits for the first of these data that has a value or that will never have one.
     fn await_one(&self, data: &[(*mut CData, Arc<Datum>)]) -> Outcome<usize> {
         let tasks: Vec<Option<TaskId>> = data.iter().map(|(_, datum)| datum.task()).collect();
         let found = self.await_sessions(None, |table| {
@@ -274,7 +274,7 @@ pub unsafe extern "C-unwind" fn grpc_data_save(data: *mut CData, uri_output: *co
     run(|| {
         let library = library()?;
         let datum = library.datum(data)?;
-        // SAFETY: a text, and room for a description, as the header asks.
+        // SAFETY: a C string, and memory for a description, as the header requires.
         Ok(unsafe { datum.save(&library.places(), uri(uri_output)?) }?)
     })
 }
@@ -322,7 +322,7 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
             },
             other => return Err(invalid(format!("{other} is nothing that data have"))),
         };
-        // SAFETY: a text without NUL but its last; and a place, as the header asks.
+        // SAFETY: a string with a single NUL at its end; and memory for a pointer, as the header requires.
         unsafe { place.write(libc::strdup(crate::current::to_c(&text).as_ptr())) };
         Ok(())
     })
@@ -354,7 +354,7 @@ pub unsafe extern "C-unwind" fn grpc_data_unbind(data: *mut CData) -> c_int {
     run(|| {
         let library = library()?;
         library.datum(data)?;
-        // SAFETY: a datum of the program, in memory that is the program's until then, as the header asks.
+        // SAFETY: a datum of the program, in memory that belongs to the program until then, as the header requires.
         unsafe { library.remove_datum(data) };
         Ok(())
     })
@@ -369,7 +369,7 @@ pub unsafe extern "C-unwind" fn grpc_data_free(data: *mut CData, uri_locations: 
         // SAFETY: a list, as the header asks.
         let places = unsafe { uris(uri_locations, "the places") }?;
         let is_all = uri_locations.is_null();
-        // SAFETY: memory is only looked up, not touched.
+        // SAFETY: memory is only looked up, and not accessed.
         let deleted = datum.delete(&unsafe { library.places() }, (!is_all).then_some(&*places));
         if is_all {
             // SAFETY: as in grpc_data_unbind.

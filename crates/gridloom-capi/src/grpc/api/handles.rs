@@ -1,4 +1,4 @@
-//! Handles of functions: made, in arrays or one by one, and ended.
+//! Handles of functions: made and ended, in arrays or one by one.
 
 use std::ffi::{c_char, c_int};
 
@@ -8,7 +8,7 @@ use super::super::library::{Library, library};
 use super::super::{map, memory};
 
 impl Library {
-    /// Ends a handle. In the first run of a block, handles of before the block stay for its second run.
+    /// Ends a handle. In the first run of a block, handles from before the block are kept for its second run.
     fn end_handle(&self, handle: &CFunctionHandle) -> Outcome<()> {
         match map::keeps_handle(handle.number()) {
             true => self.handles.find(handle).map(drop),
@@ -16,10 +16,11 @@ impl Library {
         }
     }
 
-    /// As many handles as there are places, or none. Their calls want so many ranks; 0 for those of the server.
+    /// Makes as many handles as there are places, or none. `ranks` is the number of ranks of their calls; 0 for that
+    /// of the server.
     ///
     /// # Safety
-    /// The names are texts, or null where one may be left out; the places are for handles.
+    /// The names are C strings, or null where one may be left out; the places have memory for handles.
     pub(super) unsafe fn make_handles(
         &self,
         places: *mut CFunctionHandle,
@@ -28,7 +29,7 @@ impl Library {
         function: *const c_char,
         ranks: u32,
     ) -> Outcome<()> {
-        // SAFETY: texts, promised by the caller.
+        // SAFETY: C strings, promised by the caller.
         let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
         // SAFETY: as above.
         let server = unsafe { server_or_any(server) }?;
@@ -39,10 +40,10 @@ impl Library {
     }
 }
 
-/// The server that a handle is asked for on; null and an empty text are none.
+/// Returns the server that a handle requests; null and an empty string are none.
 ///
 /// # Safety
-/// A text, or null.
+/// Null, or a C string.
 pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<&'a str>> {
     if server.is_null() {
         return Ok(None);
@@ -52,10 +53,10 @@ pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<
     Ok(Some(server).filter(|server| !server.is_empty()))
 }
 
-/// Puts as many handles as there are places, or gives up those that were made and puts none.
+/// Fills all places with handles; if one cannot be made, ends those that were made and fills none.
 ///
 /// # Safety
-/// The places are for handles.
+/// The places have memory for handles.
 pub(super) unsafe fn make_all<H>(
     places: *mut H,
     count: usize,
@@ -76,7 +77,7 @@ pub(super) unsafe fn make_all<H>(
         }
     }
     for (index, handle) in made.into_iter().enumerate() {
-        // SAFETY: a place for a handle each, promised by the caller. What was there is not looked at.
+        // SAFETY: each place has memory for a handle, promised by the caller. Its previous content is not read.
         unsafe { places.add(index).write(handle) };
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What Ninf-G has beyond the standard (`grpc_ninfg.h`), but for attributes: its configuration, and whether handles are ready.
+//! Ninf-G's extensions of the standard (`grpc_ninfg.h`), except attributes: its configuration, and checks whether
+//! handles are ready.
 
 use std::ffi::{c_char, c_int};
 use std::io::Write as _;
@@ -45,7 +46,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_from_session_np(
 }
 
 impl Library {
-    /// Whether that server is there, if one is needed; else, whether one is.
+    /// Checks that this server exists; without a server, that any exists.
     fn check_server(&self, node: Option<gridloom_base::NodeId>) -> Outcome<()> {
         let view = self.some_servers()?;
         match node.is_none_or(|node| view.servers.iter().any(|server| server.node == node)) {
@@ -90,14 +91,14 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_error_np(handle: *mut COb
     unsafe { grpc_object_handle_is_ready_np(handle) }
 }
 
-/// Writes the name of a handle's error behind a text.
+/// Prints a text, followed by the name of a handle's error.
 ///
 /// # Safety
-/// Null, or a text.
+/// Null, or a C string.
 unsafe fn say(text: *const c_char, code: c_int) -> c_int {
     // SAFETY: promised by the caller.
     let text = unsafe { memory::string_or_null(text.cast()) }.unwrap_or_default();
-    // Nobody reads on: there is nowhere to say it.
+    // If standard error is closed, there is no place to report it.
     let _ = writeln!(std::io::stderr(), "{}: {}", String::from_utf8_lossy(text), name_of(code).to_string_lossy());
     GRPC_NO_ERROR
 }

@@ -1,4 +1,4 @@
-//! Remote data (`grpc_remote.h`): results that stay where they are made, under handles that calls take in place of memory.
+//! Remote data (`grpc_remote.h`): results that stay where they are made, with handles that calls accept in place of memory.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -29,7 +29,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_find_np(remote: *mut *mut CRemote, n
     run(|| {
         let library = library()?;
         let place = memory::place(remote, "the place for the handle")?;
-        // SAFETY: a text, and a place, as the header asks.
+        // SAFETY: a C string, and memory for a handle, as the header requires.
         unsafe { place.write(library.remotes.named(memory::text(name, "the name")?)?) };
         Ok(())
     })
@@ -68,7 +68,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_get_np(
         if data.is_null() && !bytes.is_empty() {
             return Err(Failed::null("the place for the data"));
         }
-        // SAFETY: there is room for so many, as the header asks.
+        // SAFETY: there is memory for this many bytes, as the header requires.
         unsafe { memory::write(data, &bytes) };
         Ok(())
     })
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_get_np(
 pub unsafe extern "C-unwind" fn grpc_remote_size_np(remote: *mut CRemote, size_bytes: *mut usize) -> c_int {
     run(|| {
         let remote = library()?.remotes.known(remote)?;
-        // SAFETY: a place, as the header asks.
+        // SAFETY: memory for the size, as the header requires.
         unsafe { memory::place(size_bytes, "the place for the size")?.write(remote.size_bytes() as usize) };
         Ok(())
     })

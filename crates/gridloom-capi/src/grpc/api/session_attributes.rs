@@ -22,13 +22,13 @@ pub struct CSessionAttr {
     transfers: [c_int; 4],
 }
 
-/// Likewise, of a session.
+/// Returns the attribute of that number of a session.
 ///
 /// # Safety
-/// Attributes that were initialized.
+/// Points to initialized attributes.
 unsafe fn session_field(attr: *mut CSessionAttr, name: c_int) -> Outcome<Field> {
     let attr = memory::place(attr, "the attributes")?.pointer();
-    // SAFETY: promised by the caller; fields are only pointed to.
+    // SAFETY: promised by the caller; only pointers to fields are made.
     unsafe {
         Ok(match name {
             0 => Field::Number(&raw mut (*attr).transfer),
@@ -42,10 +42,10 @@ unsafe fn session_field(attr: *mut CSessionAttr, name: c_int) -> Outcome<Field> 
 /// `grpc_session_attr_name_t_np`.
 pub type CSessionAttrName = u32;
 
-/// Writes the attributes that calls have by themselves.
+/// Writes the default attributes of calls.
 ///
 /// # Safety
-/// A place for attributes.
+/// `attr` points to memory for attributes.
 unsafe fn begin_attributes(attr: *mut CSessionAttr, limits: Limits) -> Outcome<()> {
     let TransferLimits { arguments, results } = limits.transfers;
     let transfers = [whole_seconds(arguments), whole_seconds(results), 0, 0];
@@ -110,15 +110,15 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_get_np(
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_session_attr_release_np(value: *mut c_void) -> c_int {
-    // SAFETY: as the header asks: what was given as a copy, or null.
+    // SAFETY: null, or a copy that was returned to the program, as the header requires.
     unsafe { libc::free(value) };
     GRPC_NO_ERROR
 }
 
-/// The time limits that attributes give a call.
+/// Returns the time limits that attributes set for a call.
 ///
 /// # Safety
-/// Attributes that were initialized.
+/// Points to initialized attributes.
 unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
     // SAFETY: promised by the caller.
     let given = unsafe { &*memory::place(attr.cast_mut(), "the attributes")?.pointer() };
@@ -133,7 +133,7 @@ unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
 /// See `calls.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_within(call: *mut OpenCall, attr: *const CSessionAttr) -> c_int {
-    // SAFETY: `calls.c` opened it; the attributes are as the header asks.
+    // SAFETY: `calls.c` opened it; the attributes are as the header requires.
     run(|| unsafe {
         match limits_of(attr) {
             Ok(limits) => (*call).limit(limits),

@@ -1,4 +1,4 @@
-//! Shared data (`grpc_shared.h`). In a function the worker's library does it ([`super::super::hosted`]).
+//! Shared data (`grpc_shared.h`). In a function, the worker's library does the work ([`super::super::hosted`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::super::hosted::{WorkerFunctions, by_worker, session};
 use super::super::library::Library;
 use super::super::{map, memory};
 
-/// Names of servers in a list that has no end, which the program may have forgotten.
+/// Maximum number of server names in a list, in case the program has forgotten to end it.
 const SERVERS_MAX: usize = 1 << 16;
 
-/// Runs the body of a function of the header with the session, or has the worker run it.
+/// Runs the body of a function of the header with the session, or lets the worker run it.
 pub(super) fn with_session(
     ask: impl FnOnce(&WorkerFunctions) -> c_int,
     body: impl FnOnce(&Library) -> Outcome<()>,
@@ -22,7 +22,7 @@ pub(super) fn with_session(
     by_worker(ask, |code| *code != GRPC_NO_ERROR).unwrap_or_else(|| run(|| body(&*plain_session()?)))
 }
 
-/// The session, outside of a block that is being discovered.
+/// Returns the session, if the thread is not in a block that is being discovered.
 pub(super) fn plain_session() -> Outcome<Arc<Library>> {
     let session = session()?;
     match map::discovering(|_, _| ()) {
@@ -31,10 +31,10 @@ pub(super) fn plain_session() -> Outcome<Arc<Library>> {
     }
 }
 
-/// A name of shared data; what cannot be one for another reason than its bytes, the grid finds.
+/// Returns a name of shared data. Only its bytes are checked here; the grid checks everything else.
 ///
 /// # Safety
-/// Null, or a text.
+/// Null, or a C string.
 pub(super) unsafe fn shared_name<'a>(name: *const c_char) -> Outcome<&'a str> {
     if name.is_null() {
         return Err(Failed::new(GRPC_INVALID_NAME_NP, "the name is NULL, which cannot name shared data"));
@@ -43,12 +43,12 @@ pub(super) unsafe fn shared_name<'a>(name: *const c_char) -> Outcome<&'a str> {
     unsafe { memory::name(name, "the name", GRPC_INVALID_NAME_NP) }
 }
 
-/// How long to wait; `None` has no end.
+/// Converts a time to wait; `None` is no limit.
 pub(super) fn patience(seconds: f64) -> Outcome<Option<Duration>> {
     match seconds {
         _ if seconds.is_nan() => Err(Failed::other("seconds is no number; 0 asks once, GRPC_FOR_EVER_NP has no end")),
         _ if seconds < 0.0 => Ok(None),
-        // What is longer has no end for anybody.
+        // A longer time is no limit in practice.
         _ => Ok(Duration::try_from_secs_f64(seconds).ok().filter(|limit| limit.as_secs() < 4_000_000_000)),
     }
 }
@@ -58,13 +58,13 @@ const REPLACES: c_int = 1;
 /// `GRPC_DURABLE_NP`.
 const DURABLE: c_int = 2;
 
-/// What flags and a number of replicas say.
+/// Converts flags and a number of replicas.
 pub(super) fn put_options(flags: c_int, replicas: c_int) -> Outcome<PutOptions> {
     if flags & !(REPLACES | DURABLE) != 0 {
         let text = format!("flags {flags} are none of a put: give GRPC_REPLACES_NP, GRPC_DURABLE_NP, both OR-ed, or 0");
         return Err(Failed::other(text));
     }
-    // What is no such number is 0, which the grid refuses as any that cannot be.
+    // An invalid number becomes 0, which the grid refuses like any other invalid number.
     let replicas = u16::try_from(replicas).unwrap_or(0);
     Ok(PutOptions {
         replaces: flags & REPLACES != 0,
@@ -74,10 +74,10 @@ pub(super) fn put_options(flags: c_int, replicas: c_int) -> Outcome<PutOptions> 
     })
 }
 
-/// Gets what has exactly that size, if it has one, and hands the bytes on.
+/// Gets data of exactly that size, if one is given, and passes the bytes on.
 ///
 /// # Safety
-/// There is room for as many.
+/// There is memory for this many bytes.
 pub(super) unsafe fn get(
     library: &Library,
     name: &str,
@@ -89,7 +89,7 @@ pub(super) unsafe fn get(
         return Err(Failed::null("the place for the data"));
     }
     library.take_shared(name, limit, Some(size_bytes), |bytes| {
-        // SAFETY: promised by the caller; there are exactly as many.
+        // SAFETY: promised by the caller; the number of bytes is exact.
         unsafe { memory::write(data, bytes) };
         Ok(())
     })
@@ -156,7 +156,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_part_np(
         }
         let (name, limit) = (unsafe { shared_name(name) }?, patience(seconds)?);
         library.take_part_of_shared(name, limit, (from_byte, size_bytes), |bytes| {
-            // SAFETY: promised by the caller; there are exactly as many.
+            // SAFETY: promised by the caller; the number of bytes is exact.
             unsafe { memory::write(data, bytes) };
         })
     })
@@ -246,14 +246,14 @@ pub unsafe extern "C-unwind" fn grpc_shared_delete_np(name: *const c_char) -> c_
     with_session(ask, |library| Ok(library.grid.shared().delete(unsafe { shared_name(name) }?)?))
 }
 
-/// Names of servers, up to NULL.
+/// Returns the names of servers, up to NULL.
 ///
 /// # Safety
 /// Null, or such a list.
 unsafe fn list(servers: *const *const c_char) -> Outcome<Vec<String>> {
     let mut names = Vec::new();
     while !servers.is_null() {
-        // SAFETY: promised by the caller: no end came before.
+        // SAFETY: promised by the caller: no previous element ended the list.
         let name = unsafe { servers.add(names.len()).read() };
         if name.is_null() {
             if names.is_empty() {

@@ -1,5 +1,5 @@
-//! Puts, gets and waits of shared data that do not wait (`grpc_shared.h`). In a function the worker's library does it
-//! ([`super::super::hosted`]).
+//! Non-blocking puts, gets and waits of shared data (`grpc_shared.h`). In a function, the worker's library does the
+//! work ([`super::super::hosted`]).
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -91,10 +91,10 @@ pub extern "C-unwind" fn grpc_shared_cancel_np(request: *mut c_void) -> c_int {
     with_session(|worker| (worker.shared_cancel)(request), |library| library.cancel_request(request.addr()))
 }
 
-/// Gives the program a request, by its number.
+/// Returns a request to the program, by its number.
 ///
 /// # Safety
-/// There is room for a pointer, which nobody else uses meanwhile.
+/// There is memory for a pointer, which nobody else uses meanwhile.
 unsafe fn add(library: &Library, place: Place<*mut c_void>, request: Request) {
     let number = library.requests.add(request);
     // SAFETY: promised by the caller.

@@ -1,4 +1,4 @@
-//! Argument stacks: calls with arguments that are known at run time only. Two forms of names, one meaning.
+//! Argument stacks: calls whose arguments are known only at run time. The functions have two sets of names with the same meaning.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -15,11 +15,11 @@ pub struct ArgStack {
     most: usize,
 }
 
-/// What says in Ninf-G's form that something went wrong.
+/// The value with which functions in Ninf-G's style report an error.
 const FAILED: c_int = -1;
 
 unsafe fn stack<'a>(stack: *mut ArgStack) -> Outcome<&'a mut ArgStack> {
-    // SAFETY: a stack that was made here and is one thread's at a time, as the header asks, or null.
+    // SAFETY: null, or a stack that was made here and is used by one thread at a time, as the header requires.
     unsafe { stack.as_mut() }.ok_or_else(|| Failed::null("the argument stack"))
 }
 
@@ -28,10 +28,10 @@ unsafe fn given<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
     Ok(CallerArguments::Pointers(&unsafe { stack(arguments) }?.arguments))
 }
 
-/// Begins a call with the arguments of a stack; the session's id.
+/// Starts a call with the arguments of a stack, and returns the session's id.
 ///
 /// # Safety
-/// As the header asks.
+/// As the header requires.
 pub(super) unsafe fn begin_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<c_int> {
     // SAFETY: promised by the caller.
     unsafe { begin_call(call, given(arguments)?) }
@@ -40,7 +40,7 @@ pub(super) unsafe fn begin_stack(call: &Call, arguments: *mut ArgStack) -> Outco
 /// Makes a call with the arguments of a stack.
 ///
 /// # Safety
-/// As the header asks.
+/// As the header requires.
 pub(super) unsafe fn call_stack(call: &Call, arguments: *mut ArgStack) -> Outcome<()> {
     // SAFETY: promised by the caller.
     unsafe { run_call(call, given(arguments)?) }
@@ -54,7 +54,7 @@ pub extern "C-unwind" fn grpc_arg_stack_new(max_arguments: c_int) -> *mut ArgSta
         let most = most.ok_or_else(|| {
             Failed::other(format!("an argument stack for {max_arguments} arguments; give a number above 0"))
         })?;
-        // Memory is taken as arguments come.
+        // Memory is allocated as arguments are pushed.
         Ok(Box::into_raw(Box::new(ArgStack { arguments: Vec::new(), most })))
     };
     run_for(made, std::ptr::null_mut())
@@ -87,7 +87,7 @@ pub unsafe extern "C-unwind" fn grpc_arg_stack_pop_arg(arguments: *mut ArgStack)
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_arg_stack_destruct(arguments: *mut ArgStack) -> c_int {
     let destruct = || {
-        // SAFETY: as the header asks: a stack that was made here, and is used no more.
+        // SAFETY: a stack that was made here and is no longer used, as the header requires.
         unsafe {
             stack(arguments)?;
             drop(Box::from_raw(arguments));

@@ -1,4 +1,4 @@
-//! Probes, waits, cancelling, and errors of sessions; in the first run of a block, all sessions have ended at once.
+//! Probes, waits, cancellation, and errors of sessions. In the first run of a block, all sessions end at once.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
@@ -13,11 +13,11 @@ use super::super::memory;
 use super::super::session::Origin;
 use super::super::waits::VOID;
 
-/// The text of a session that failed before very many others did.
+/// The text for a session that failed before very many others did.
 const DROPPED: &str = "its text was dropped, as very many sessions failed since; ask for texts earlier";
 
 impl Library {
-    /// Code and text of a session's error.
+    /// Returns code and text of a session's error.
     pub(super) fn error_of(&self, id: c_int) -> Outcome<(c_int, String)> {
         if map::discovering(|run, _| run.origin(id)).flatten().is_some() {
             return Ok((GRPC_NO_ERROR, String::new()));
@@ -34,7 +34,7 @@ impl Library {
         Ok((code, if is_dropped { DROPPED.to_string() } else { text }))
     }
 
-    /// Through which handle a session was begun.
+    /// Returns the handle through which a session was started.
     pub(super) fn origin_of(&self, session_id: c_int) -> Outcome<Origin> {
         let discovered = map::discovering(|run, _| run.origin(session_id)).flatten();
         let table = self.sessions.lock();
@@ -44,7 +44,8 @@ impl Library {
     }
 }
 
-/// Waits for sessions of a block that is being discovered, all of them outstanding; `None` if none is.
+/// Waits for sessions of a block that is being discovered, if all of them are outstanding; returns `None` if the
+/// thread is in no such block.
 fn wait_if_discovering(ids: &[c_int], waited: &[c_int]) -> Option<Outcome<()>> {
     map::discovering(|run, library| {
         run.check(ids, library)?;
@@ -53,19 +54,19 @@ fn wait_if_discovering(ids: &[c_int], waited: &[c_int]) -> Option<Outcome<()>> {
     })
 }
 
-/// A program's ids, copied, since the place for one of them may be among them.
+/// Copies a program's ids, because the memory for one of them may be inside the array.
 ///
 /// # Safety
-/// As of [`memory::array`].
+/// As for [`memory::array`].
 unsafe fn copy_of(ids: *const c_int, length: usize) -> Outcome<Vec<c_int>> {
-    // SAFETY: the caller's.
+    // SAFETY: promised by the caller.
     unsafe { memory::array(ids, length, "the array of ids") }
 }
 
-/// Runs the body of a function that tells an id, by what writes it where the program wants it.
+/// Runs the body of a function that returns an id; the body gets a function that writes the id to the program's memory.
 ///
 /// # Safety
-/// Null, or a place for an id.
+/// Null, or memory for an id.
 unsafe fn telling(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int)) -> Outcome<()>) -> c_int {
     run(|| {
         let library = library()?;
@@ -75,10 +76,10 @@ unsafe fn telling(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int))
     })
 }
 
-/// Writes the address of the handle through which a session was begun.
+/// Writes the address of the handle through which a session was started.
 ///
 /// # Safety
-/// Null, or a place for the address.
+/// Null, or memory for the address.
 pub(super) unsafe fn tell_handle<T, const KIND: u64>(
     handle: *mut *mut CHandle<KIND>,
     session_id: c_int,
@@ -225,7 +226,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length:
             return waited;
         }
         library.check(&ids)?;
-        // One that stands twice counts once.
+        // An id that occurs twice counts once.
         let mut seen = BTreeSet::new();
         library.wait_for_all(ids.iter().copied().filter(|id| seen.insert(*id)), false)
     })
