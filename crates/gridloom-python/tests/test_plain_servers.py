@@ -59,7 +59,7 @@ def test_what_would_stay_on_a_plain_server_is_refused_by_name(program):
         with grid.group():
             products = [matmul(mesh, np.eye(N)) for _ in range(2)]
         assert all(np.array_equal(product.get(), np.eye(N)) for product in products)
-    with gl.local(servers=1, plain=1, functions=[FUNCTIONS]) as grid, pytest.raises(gl.GridloomError, match="all servers are plain"):
+    with gl.local(servers=1, plain=1, functions=[FUNCTIONS]) as grid, pytest.raises(gl.GridloomError, match="all servers are stateless"):
         grid.put("mesh", np.eye(N))
 
 

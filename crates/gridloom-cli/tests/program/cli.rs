@@ -120,7 +120,7 @@ fn one_name_with_two_signatures_is_refused() {
     assert!(error.contains("'cli/plus(a: int32) -> sum: float64' here"), "{error}");
     let (code, error) = said(grid.serve_command("one", &[&support::idl()], &[]));
     assert_eq!(code, 1);
-    assert!(error.contains("has the name 'one'; choose one with --name"), "{error}");
+    assert!(error.contains("has the name 'one'; choose another with --name"), "{error}");
 }
 
 #[test]

@@ -307,7 +307,7 @@ fn kept_by_two(world: &mut dyn World) {
     let counted = stage.counted();
     let too_many = stage.put_command("mesh", false, 3);
     let Err(NameError::NoRoom { why, .. }) = stage.named(too_many) else { panic!("there are two servers") };
-    assert!(why.contains("3 are to keep it, and 2 servers have room"), "{why}");
+    assert!(why.contains("3 replicas were requested, but only 2 servers have room"), "{why}");
     let command = stage.put_command("mesh", false, 2);
     assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
     stage.until_store_has(2 * counted);

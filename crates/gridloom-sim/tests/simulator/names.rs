@@ -303,7 +303,7 @@ fn a_task_whose_server_cannot_reach_the_data_ends() {
     stage.fault("at 0s cut host-1 host-2");
     let task = stage.read(mesh, other);
     let Err(error) = stage.end_of(task) else { panic!("it cannot run") };
-    assert!(error.to_string().contains("cannot reach the servers that have it"), "{error}");
+    assert!(error.to_string().contains("cannot reach any server that has the datum"), "{error}");
 }
 
 #[test]

@@ -149,16 +149,16 @@ impl Agent {
         let remedy = "delete some, or start servers with more --memory, or --disk";
         let why = match most {
             None if *is_durable => "no server keeps durable data; start some with --durable DIR".into(),
-            None => "all servers are plain (--plain), and those keep no data; start one that is not".into(),
+            None => "all servers are stateless (--plain) and keep no data; start one without --plain".into(),
             Some(_) if found > 0 => {
                 let servers = if found == 1 { "1 server has" } else { &format!("{found} servers have") };
                 format!(
-                    "{replicas} are to keep it, and {servers} room for it; ask for fewer replicas, or start servers"
+                    "{replicas} replicas were requested, but only {servers} room for it; request fewer, or start more servers"
                 )
             }
             Some(most) => {
                 format!(
-                    "the most that one has left for shared data is {most} bytes (half of its store is for them); {remedy}"
+                    "no server has more than {most} bytes left for shared data (half of its store is reserved for them); {remedy}"
                 )
             }
         };
@@ -191,7 +191,7 @@ impl Agent {
             if self.names.catalog.named(datum).is_some() {
                 self.names.keeping.resting.begin(now, server, Some(datum));
             }
-            return self.names.catalog.refused(datum, server, "it can have it from nowhere".into());
+            return self.names.catalog.refused(datum, server, "it has no source for the datum".into());
         };
         let task = Task {
             id: self.names.keeping.begin(datum, server),
@@ -236,7 +236,8 @@ impl Agent {
     fn cannot_keep(&mut self, now: Time, server: NodeId, of: Option<DatumId>, why: &str, out: &mut Vec<Effect>) {
         let is_new = self.names.keeping.resting.begin(now, server, of);
         if let Some(server) = self.servers.get(&server).filter(|_| is_new && of.is_none()) {
-            let text = "a server cannot keep durable data; others are asked first, and this one at growing pauses";
+            let text =
+                "a server cannot keep durable data; others are asked first, and this one again after increasing pauses";
             let line = LogLine::new(Level::Warning, Category::Agent, text);
             out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
         }
@@ -262,7 +263,7 @@ impl Agent {
             let Some((question, named)) = self.names.catalog.not_put(datum) else { return };
             let (servers, replicas) = (self.rooms(named.is_durable).count(), named.replicas);
             let (name, size_bytes) = (named.name, named.meta.size_bytes());
-            let why = format!("{replicas} servers are to keep it, and of {servers} that are there too few can");
+            let why = format!("{replicas} replicas were requested, but too few of the {servers} servers can keep it");
             let error = match refused.is_empty() {
                 true => NameError::NoRoom { name, size_bytes, why },
                 false => self.all_refused((&name, size_bytes, named.is_durable), &refused),

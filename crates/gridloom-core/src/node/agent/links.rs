@@ -208,7 +208,8 @@ impl Agent {
             }
             plan.told.insert(pair.clone(), before * change);
             let (from, to) = (&pair.0, &pair.1);
-            let why = format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when it was mapped");
+            let why =
+                format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when the group was mapped");
             send(out, group.client, MapToClient::Stale { group: *group, why });
         }
     }

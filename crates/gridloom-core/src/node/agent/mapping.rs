@@ -181,7 +181,7 @@ impl Agent {
 
     pub(super) fn on_request(&mut self, now: Time, request: MapRequest, out: &mut Vec<Effect>) {
         if let Err(MapRequest { group, round, .. }) = self.requests.add(request, out) {
-            let why = format!("{MAP_REQUESTS_MAX} groups of this client wait for plans already; start fewer at a time");
+            let why = format!("{MAP_REQUESTS_MAX} groups of this client already wait for plans; start fewer at a time");
             send(out, group.client, MapToClient::GroupNotMapped { group, round, why });
         }
         self.map_waiting(now, out);
@@ -290,8 +290,8 @@ impl Agent {
 /// Returns the error text for a mapping that was stopped.
 fn took_too_long(request: &MapRequest) -> String {
     format!(
-        "'{}' has no plan of {} tasks after {:.0} s, and an agent spends no longer on a group; ask for 'heft' or 'mct', or map \
-         it on a machine of your own ('gridloom map') and give its plan",
+        "'{}' found no plan for {} tasks within {:.0} s, the limit of an agent; use 'heft' or 'mct', or map the group on \
+         your own machine ('gridloom map') and pass its plan",
         request.heuristic,
         request.outline.tasks.len(),
         ns_to_seconds(MAP_NS_MAX)

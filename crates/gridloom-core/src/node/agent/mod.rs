@@ -153,7 +153,7 @@ impl Agent {
         let promised = self.servers.values().map(|server| server.promised.len()).sum();
         let [versions, waits, searches] = self.names.counts();
         [
-            ("promises to groups", promised),
+            ("reservations of groups", promised),
             ("requests for plans", self.requests.len()),
             ("plans", self.plans.len()),
             ("versions of shared data", versions),
@@ -247,7 +247,7 @@ impl Agent {
                 let line = LogLine::new(
                     Level::Warning,
                     Category::Agent,
-                    format!("a client asked for a plan of {group}, which is another client's"),
+                    format!("a client requested a plan for {group}, which belongs to another client"),
                 );
                 out.push(line.peer(from).into());
             }
@@ -383,6 +383,8 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
 
 fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
     out.push(
-        LogLine::new(Level::Warning, Category::Agent, "a peer sent an agent what no agent takes").peer(from).into(),
+        LogLine::new(Level::Warning, Category::Agent, "ignored a message that an agent does not accept")
+            .peer(from)
+            .into(),
     );
 }

@@ -59,7 +59,7 @@ impl Agent {
             return not_taken(client, out);
         }
         if let Some(ask) = message.ask().filter(|_| !self.names.is_kept) {
-            let why = "this session was given servers and maps by itself".into();
+            let why = "this session has no shared agent: it uses a list of servers and maps by itself".into();
             let answer = CatalogToClient::Answer { ask, answer: Err(NameError::NoAgent { why }) };
             return send(out, client, answer);
         }
@@ -244,7 +244,7 @@ impl Agent {
             News::Keep { datum, at } => at.into_iter().for_each(|server| self.have_kept(now, datum, server, out)),
             News::Joined { name, place, joined, is_put } => {
                 let server = self.servers.get(&place).map(|server| server.registration.name.clone());
-                let why = "an equal put of the same call, which was under way, has ended without it".into();
+                let why = "a concurrent put of the same value by the same call failed".into();
                 let failed = NameError::NotStored { name, server: server.unwrap_or_default(), why };
                 for Question { client, ask } in joined {
                     let answer = if is_put { Ok(CatalogAnswer::Put) } else { Err(failed.clone()) };

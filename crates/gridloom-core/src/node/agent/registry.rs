@@ -52,7 +52,7 @@ impl Agent {
         let protocol = self.members.get(from).map_or(0, |peer| peer.about.version);
         if protocol < VERSIONS.1 {
             let text = format!(
-                "a server speaks protocol version {protocol} at most, and this agent speaks {} too; update the server",
+                "a server supports protocol versions up to {protocol}, but this agent also supports {}; update the server",
                 VERSIONS.1
             );
             let line = LogLine::new(Level::Info, Category::Agent, text);
@@ -90,7 +90,7 @@ impl Agent {
             let (more, have) =
                 if names.len() > 1 { (format!(" and {} more", names.len() - 1), "have") } else { ("".into(), "has") };
             let (here, there) = (&registration.name, &other.name);
-            Some(format!("'{first}'{more} {have} other code on server '{here}' than on '{there}': results may differ"))
+            Some(format!("'{first}'{more} {have} different code on servers '{here}' and '{there}': results may differ"))
         });
         lines.take(DIFFERENCES_MAX).collect()
     }
@@ -109,7 +109,8 @@ impl Agent {
         if !is_offered || !server.unable.insert(function.clone()) {
             return;
         }
-        let text = format!("a server cannot run '{function}'; it gets no calls of it while another server offers it");
+        let text =
+            format!("a server cannot run '{function}'; it receives no calls of it while another server offers it");
         let line = LogLine::new(Level::Warning, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
         self.tell(now + DIRECTORY_PAUSE_NS, out);
@@ -120,7 +121,7 @@ impl Agent {
         let Some(server) = self.servers.get_mut(&from) else { return };
         server.unable = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
         server.drains = true;
-        let text = "a server is drained; it gets no calls of functions that another server offers";
+        let text = "a server is draining; it receives no calls of functions that another server offers";
         let line = LogLine::new(Level::Info, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).into());
         self.tell(now + DIRECTORY_PAUSE_NS, out);
@@ -158,7 +159,10 @@ impl Agent {
         let name = &registration.name;
         let for_good = |why: String| (false, why);
         if name.is_empty() || name.len() > gridloom_base::limits::NAME_BYTES_MAX {
-            return Err(for_good(format!("a server's name has 1 to {} bytes", gridloom_base::limits::NAME_BYTES_MAX)));
+            let (length, limit) = (name.len(), gridloom_base::limits::NAME_BYTES_MAX);
+            return Err(for_good(format!(
+                "its name has {length} bytes, must have 1 to {limit}; choose another with --name"
+            )));
         }
         if registration.release.len() > gridloom_base::limits::NAME_BYTES_MAX {
             let (length, limit) = (registration.release.len(), gridloom_base::limits::NAME_BYTES_MAX);
@@ -174,12 +178,16 @@ impl Agent {
         let is_alive = |node: &NodeId| self.members.silence_ns(now, *node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
         if let Some(other) = before.iter().find(|node| is_alive(node)) {
             let (other, address) = (&self.servers[other].registration.name, &registration.address);
-            let why = format!("server '{other}' answers at its address {address}; give each its own (--advertise)");
+            let why =
+                format!("server '{other}' already uses its address {address}; give each server its own (--advertise)");
             return Err((true, why));
         }
         if let Some((_, other)) = self.servers.iter().find(|(node, s)| is_other(node) && s.registration.name == *name) {
             let address = &other.registration.address;
-            return Err((true, format!("another server at {address} has the name '{name}'; choose one with --name")));
+            return Err((
+                true,
+                format!("another server at {address} has the name '{name}'; choose another with --name"),
+            ));
         }
         for signature in &registration.functions {
             signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
@@ -232,14 +240,14 @@ mod tests {
             let Some(DirectoryToServer::Registered { differences, .. }) = told else { panic!("{told:?}") };
             differences
         };
-        let line = "'m/f' has other code on server 'server-3' than on 'server-2': results may differ";
+        let line = "'m/f' has different code on servers 'server-3' and 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
         assert_eq!(again(&mut agent, 2), [""; 0]);
         for server in [2, 3] {
             let known = agent.servers.get_mut(&NodeId(server)).expect("it has registered");
             known.registration.codes.insert("m/g".into(), server);
         }
-        let line = "'m/f' and 1 more have other code on server 'server-3' than on 'server-2': results may differ";
+        let line = "'m/f' and 1 more have different code on servers 'server-3' and 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
     }
 
@@ -256,7 +264,7 @@ mod tests {
         agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
         let runs: Vec<String> = agent.grid_view(Time(9), None).servers.iter().map(|server| server.runs()).collect();
         assert_eq!(runs, [format!("?/{}", VERSIONS.0), format!("{RELEASE}/{}", VERSIONS.1)]);
-        let said = format!("a server speaks protocol version {} at most", VERSIONS.0);
+        let said = format!("a server supports protocol versions up to {}", VERSIONS.0);
         let is_said = |effect: &Effect| format!("{effect:?}").contains(&said);
         assert_eq!(out.iter().filter(|effect| is_said(effect)).count(), 1);
     }

@@ -172,7 +172,7 @@ impl Agent {
             _ => {
                 self.names.searches.coming_no_more(datum.whole(), server);
                 let why = match has_holders {
-                    true => "it cannot reach the servers that have it".into(),
+                    true => "it cannot reach any server that has the datum".into(),
                     false => self.why_lost(datum),
                 };
                 send(out, server, CatalogToServer::Gone { datum, why });

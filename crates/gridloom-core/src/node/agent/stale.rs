@@ -27,7 +27,7 @@ impl Agent {
         let (name, processors) = (name.clone(), server.processors.clone());
         let change = self.learned(&processors, &name, function, model);
         if !(1.0 / SURPRISE_FACTOR..SURPRISE_FACTOR).contains(&change) {
-            let why = format!("'{function}' takes {change:.1} times as long on '{name}' as was known");
+            let why = format!("'{function}' takes {change:.1} times as long on '{name}' as its model predicted");
             self.stale_at(&processors, &why, out);
         }
         self.tell(now + MODELS_PAUSE_NS, out);
@@ -65,7 +65,8 @@ impl Agent {
             let change = pace / promise.pace;
             if !(1.0 / STALE_FACTOR..STALE_FACTOR).contains(&change) {
                 promise.pace = pace;
-                let why = format!("calls on server '{name}' take {change:.1} times as long as when it was mapped");
+                let why =
+                    format!("calls on server '{name}' take {change:.1} times as long as when the group was mapped");
                 send(out, group.client, MapToClient::Stale { group: *group, why });
             }
         }
@@ -76,7 +77,7 @@ impl Agent {
     /// could use it.
     pub(super) fn newly_usable(&mut self, node: NodeId, out: &mut Vec<Effect>) {
         let Some(server) = self.servers.get(&node).filter(|s| s.links_done && s.speed_flops.is_some()) else { return };
-        let why = format!("server '{}' has come", server.registration.name);
+        let why = format!("server '{}' has joined", server.registration.name);
         let groups: BTreeSet<GroupId> = self.servers.values().flat_map(|s| s.promised.keys().copied()).collect();
         for group in groups.into_iter().filter(|group| !server.promised.contains_key(group)) {
             send(out, group.client, MapToClient::Stale { group, why: why.clone() });

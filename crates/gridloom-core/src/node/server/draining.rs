@@ -16,7 +16,7 @@ pub const DRAINED: &str = "drained";
 impl Server {
     pub(super) fn drain(&mut self, now: Time, out: &mut Vec<Effect>) {
         let (tasks, bytes) = self.load();
-        let text = format!("drained: {tasks} tasks and {bytes} bytes of data are left");
+        let text = format!("draining: {tasks} tasks and {bytes} bytes of data are left");
         out.push(line(Level::Info, text).into());
         self.registering.drain(now, out);
     }

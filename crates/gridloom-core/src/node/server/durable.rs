@@ -85,7 +85,7 @@ impl Server {
             return;
         };
         let outcome = match outcome {
-            Ok(()) if is_given_up => Err("it was given up meanwhile".to_string()),
+            Ok(()) if is_given_up => Err("it was deleted meanwhile".to_string()),
             outcome => outcome,
         };
         if outcome.is_err() {

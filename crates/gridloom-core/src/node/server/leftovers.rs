@@ -9,11 +9,11 @@ impl Server {
         let own = [
             ("objects", self.objects.len()),
             ("clients with transfers to report", self.reports.clients()),
-            ("tasks called off", self.called_off.len()),
+            ("tasks to end early", self.called_off.len()),
             ("tasks that wait for others", self.pauses.len()),
             ("shared data", self.shared.len()),
-            ("shared data that are to be put", self.shared.expected()),
-            ("shared data that are being written", self.shared.durable.len()),
+            ("expected puts of shared data", self.shared.expected()),
+            ("shared data being written", self.shared.durable.len()),
         ];
         self.admission.leftovers().into_iter().chain(own).collect()
     }

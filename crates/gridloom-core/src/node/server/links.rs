@@ -170,7 +170,7 @@ impl Links {
 
     pub(super) fn check(&self) -> Result<(), String> {
         if self.measures_for.is_none() && !self.measuring.is_done() {
-            return Err("links are to be measured, and no node gives turns".into());
+            return Err("links wait to be measured, but no node grants turns".into());
         }
         Ok(())
     }

@@ -180,8 +180,9 @@ impl Server {
                     send(out, datum.client, TaskToClient::Dropped { data: vec![datum] });
                 }
                 Output::GaveWay { client, data, bytes, share } => {
-                    let text = "data of a client that holds more than its share of the store made way for another's";
-                    let why = format!("{client}: {} data of {bytes} bytes; the share is {share} bytes", data.len());
+                    let text = "evicted data of a client above its share of the store, to make room for another client";
+                    let why =
+                        format!("{client}: evicted {} data of {bytes} bytes; the share is {share} bytes", data.len());
                     out.push(line(Level::Warning, text).why(why).into());
                     send(out, client, TaskToClient::Dropped { data });
                 }
@@ -453,7 +454,9 @@ impl Machine for Server {
             Input::Calling { task, waits } => self.on_calling(now, task, waits, out),
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
             Input::Command(Command::Drain) => self.drain(now, out),
-            Input::Command(_) => out.push(line(Level::Warning, "a server takes no commands").into()),
+            Input::Command(_) => {
+                out.push(line(Level::Warning, "ignored a command that a server does not accept").into())
+            }
         }
         self.address_catalog(before, out);
         self.links.sent(now, &out[before..], &self.members);
@@ -466,7 +469,7 @@ fn send(out: &mut Vec<Effect>, to: NodeId, message: impl Into<Message>) {
 }
 
 fn not_taken(from: NodeId, out: &mut Vec<Effect>) {
-    out.push(line(Level::Warning, "a peer sent a server what no server takes").peer(from).into());
+    out.push(line(Level::Warning, "ignored a message that a server does not accept").peer(from).into());
 }
 
 fn line(level: Level, text: impl Into<Cow<'static, str>>) -> LogLine {

@@ -36,13 +36,13 @@ impl Objects {
             TaskKind::Call { function, .. } => match class_of(function) {
                 None => return Ok(()),
                 Some((class, _)) => {
-                    let why = format!("it is a method of class '{class}': make an object, and call it there");
+                    let why = format!("it is a method of class '{class}': make an object and call the method on it");
                     return Err(refused(why));
                 }
             },
         };
         if !is_call || object.client != task.id.client {
-            return Err(refused("only its maker calls an object's methods, each by itself".into()));
+            return Err(refused("only the client that made an object may call its methods, and not in a group".into()));
         }
         match self.0.get(&object) {
             None if method.is_initialize() && self.0.len() < OBJECTS_MAX => {
@@ -50,12 +50,12 @@ impl Objects {
                 Ok(())
             }
             None if method.is_initialize() => Err(refused(format!(
-                "it keeps {OBJECTS_MAX} objects, as many as a server may; end some, or add a server"
+                "the server has {OBJECTS_MAX} objects, the limit of a server; end some, or add a server"
             ))),
             Some(known) if known.class == method.class() && !method.is_initialize() => Ok(()),
-            Some(known) => Err(refused(format!("the object is there, of class '{}'", known.class))),
+            Some(known) => Err(refused(format!("the object already exists, with class '{}'", known.class))),
             None => {
-                let why = "it has ended, or was lost with its process".to_string();
+                let why = "the object ended, or was lost with its process".to_string();
                 Err(TaskError::ObjectLost { function, server, why })
             }
         }
@@ -116,7 +116,7 @@ impl Objects {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.0.len() > OBJECTS_MAX || self.0.iter().any(|(id, object)| id.client != object.made_by.client) {
             return Err(format!(
-                "{} objects are here, of at most {OBJECTS_MAX}, or one has another's maker",
+                "{} objects exist (the limit is {OBJECTS_MAX}), or one was made by another client",
                 self.len()
             ));
         }

@@ -173,7 +173,10 @@ impl Outputs {
         let bytes: usize = self.lines.values().map(Line::bytes).sum();
         let of_calls: usize = self.calls.values().map(|call| call.bytes).sum();
         if numbers != self.lines.len() || bytes != self.bytes || of_calls != bytes {
-            return Err(format!("{} lines of {bytes} bytes, but {numbers} of {of_calls} of calls", self.lines.len()));
+            return Err(format!(
+                "{} lines of {bytes} bytes are stored, but calls list {numbers} lines of {of_calls} bytes",
+                self.lines.len()
+            ));
         }
         Ok(())
     }

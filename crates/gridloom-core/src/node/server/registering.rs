@@ -149,8 +149,9 @@ impl Registering {
             None => {
                 self.refused_since = Some(now);
                 let limit_s = ns_to_seconds(REFUSED_NS_MAX);
-                let text =
-                    format!("the agent refused this server; trying again for {limit_s} s, in case the other is gone");
+                let text = format!(
+                    "the agent refused this server; trying again for {limit_s} s, in case the other server is gone"
+                );
                 out.push(LogLine::new(Level::Warning, Category::Server, text).why(why).into());
             }
             Some(since) if now.since(since) >= REFUSED_NS_MAX => out.push(Effect::Exit { why: refused() }),
@@ -175,7 +176,7 @@ impl Registering {
     /// Warns if a server answers at the agent's address.
     pub(super) fn server_answers(&self, address: &str, out: &mut Vec<Effect>) {
         if !address.is_empty() && self.awaits_agent_at(address) {
-            let text = "no agent: a server answers there; give the agent's address";
+            let text = "no agent at this address: a server answers there; give the agent's address";
             out.push(line(Level::Warning, text).address(address).into());
         }
     }
@@ -202,7 +203,7 @@ impl Registering {
 
     pub(super) fn check(&self) -> Result<(), String> {
         let is_refused_by_none = self.refused_since.is_some() && self.agent.is_none();
-        if is_refused_by_none { Err("it was refused by an agent that is not there".into()) } else { Ok(()) }
+        if is_refused_by_none { Err("a refusal is recorded, but no agent is connected".into()) } else { Ok(()) }
     }
 }
 

@@ -101,7 +101,7 @@ impl Shared {
 
     pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
         match self.held.keys().find(|datum| !admission.is_here(**datum)) {
-            Some(datum) => Err(format!("{datum} is listed as shared, and is not here")),
+            Some(datum) => Err(format!("{datum} is listed as shared, but is not in the store")),
             None => Ok(()),
         }
     }
@@ -205,7 +205,12 @@ impl Server {
         let since = *self.shared.alone_since.get_or_insert(now);
         if now.since(since) >= RETURN_NS_MAX {
             for datum in self.admission.unasked_shared() {
-                self.shared_gone(now, datum, "its server has lost the agent, which knows where it is", out);
+                self.shared_gone(
+                    now,
+                    datum,
+                    "the server has lost the agent, which knows where the datum is stored",
+                    out,
+                );
             }
         }
     }
@@ -252,21 +257,24 @@ impl Server {
         let is_of_catalog = task.id.client == NodeId::CATALOG;
         if !is_expected && !is_again && !is_of_catalog {
             // On this error, the client asks the agent again.
-            let why =
-                format!("server '{}' was not told by the agent that '{}' comes there", self.config.name, named.name);
+            let why = format!(
+                "server '{}' does not expect '{}': the agent has not announced it",
+                self.config.name, named.name
+            );
             return Err(TaskError::NotMapped { why });
         }
         if named.is_durable && self.config.durable.is_none() {
-            let why = format!("server '{}' keeps nothing durable", self.config.name);
+            let why = format!("server '{}' has no directory for durable data (serve --durable DIR)", self.config.name);
             return Err(TaskError::NotMapped { why });
         }
         if self.shared.durable.is_given_up(named.datum) {
-            let why = format!("'{}' was given up a moment ago", named.name);
+            let why = format!("'{}' was deleted a moment ago", named.name);
             return Err(TaskError::NotMapped { why });
         }
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
-        if self.admission.own_bytes(datum) != size_bytes {
-            let why = format!("its description says {size_bytes} bytes, and {datum} has another size");
+        let own_bytes = self.admission.own_bytes(datum);
+        if own_bytes != size_bytes {
+            let why = format!("its description says {size_bytes} bytes, but {datum} has {own_bytes} bytes");
             let (function, server) = (task.name().to_string(), self.config.name.clone());
             return Err(TaskError::Refused { function, server, why });
         }

@@ -63,12 +63,12 @@ impl Server {
     fn check_plain(&self, task: &Task) -> Result<(), TaskError> {
         let what = match task.kind {
             _ if !self.config.plain => return Ok(()),
-            TaskKind::Method { .. } => "keeps no objects",
-            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => "keeps no data",
-            TaskKind::Call { .. } if task.inputs().any(DatumId::is_shared) => "takes no shared data",
+            TaskKind::Method { .. } => "keeps no objects between calls",
+            TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::TakePart { .. } => "keeps no data between calls",
+            TaskKind::Call { .. } if task.inputs().any(DatumId::is_shared) => "reads no shared data",
             TaskKind::Call { .. } => return Ok(()),
         };
-        let why = format!("it is plain (serve --plain), and {what} beyond a call; ask a server that is not");
+        let why = format!("it is a stateless server (serve --plain), which {what}; use a server without --plain");
         Err(TaskError::Refused { function: task.name().into(), server: self.config.name.clone(), why })
     }
 
@@ -80,39 +80,49 @@ impl Server {
         let is_its = |datum: DatumId| datum.client == from;
         let reads_its = task.inputs().all(|datum| is_its(datum) || datum.is_shared());
         if task.id.client != from || !reads_its || !task.outputs.iter().all(|output| is_its(output.datum)) {
-            return Err(refused("it bears another client's name, or reads another's data"));
+            return Err(refused("its identifier or its data belong to another client"));
         }
         if task.terms.gang > self.config.slots {
             let (wanted, slots) = (task.terms.gang, self.config.slots);
             return Err(refused(&format!(
-                "it wants {wanted} slots at once, and the server has {slots}; ask for fewer, or start the server with more --slots"
+                "it requests {wanted} slots at once, but the server has {slots}; request fewer, or start the server with more --slots"
             )));
         }
         if from == NodeId::CATALOG && !matches!(task.kind, TaskKind::Publish(_)) {
-            return Err(refused("the agent has no calls of its own"));
+            return Err(refused("the agent may not send calls"));
         }
         let signature_hash = match task.kind {
             TaskKind::Call { signature_hash, .. } | TaskKind::Method { signature_hash, .. } => signature_hash,
             TaskKind::Replicate(_) => {
                 let takes_data = task.args.iter().all(|arg| matches!(arg, Argument::Datum(_)));
                 let is_sane = takes_data && task.outputs.is_empty();
-                return if is_sane { Ok(()) } else { Err(refused("only data can be placed")) };
+                return if is_sane {
+                    Ok(())
+                } else {
+                    Err(refused("a task that places data must have only data as arguments, and no results"))
+                };
             }
             TaskKind::TakePart { .. } => {
                 let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.len() == 1;
-                return if is_one { Ok(()) } else { Err(refused("a part is one datum of one datum")) };
+                return if is_one {
+                    Ok(())
+                } else {
+                    Err(refused(
+                        "a task that takes a part of a datum must have one datum as its argument, and one result",
+                    ))
+                };
             }
             TaskKind::Publish(ref named) => {
                 let is_one = matches!(task.args[..], [Argument::Datum(_)]) && task.outputs.is_empty();
                 let is_catalogs = from != NodeId::CATALOG || task.inputs().all(|datum| datum == named.datum);
                 let is_sane = is_one && named.datum.is_shared() && is_catalogs && check_name(&named.name).is_ok();
-                return if is_sane { Ok(()) } else { Err(refused("that cannot be a shared datum")) };
+                return if is_sane { Ok(()) } else { Err(refused("the task does not describe a valid shared datum")) };
             }
         };
         match self.functions.get(task.name()) {
             None => Err(TaskError::NoSuchFunction { function, near: String::new() }),
             Some(hash) if *hash != signature_hash => {
-                Err(refused("its signature has changed; ask the agent for it again (reconnect)"))
+                Err(refused("its signature has changed; reconnect to get the new one from the agent"))
             }
             Some(_) => {
                 let signature = self.config.functions.iter().find(|s| s.name == task.name());
@@ -284,7 +294,7 @@ impl Server {
             // A method that has begun ends with its process.
             let Some(entry) = self.admission.get(id).filter(|entry| !entry.state.has_begun()) else { continue };
             let (function, server) = (entry.task.name().to_string(), self.config.name.clone());
-            let why = "it ended, or was lost, in a call before this one".to_string();
+            let why = "the object ended or was lost in an earlier call".to_string();
             self.give_up(now, id, TaskError::ObjectLost { function, server, why }, out);
         }
     }

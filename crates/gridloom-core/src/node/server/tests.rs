@@ -199,7 +199,7 @@ fn tasks_in_the_name_of_another_or_of_anothers_data_are_refused() {
         let message = TaskToServer::RunTasks { tasks: vec![task], supplies: Vec::new() }.into();
         server.handle(Time(1), Input::Received { from: CLIENT, message }, &mut out);
         let told = format!("{out:?}");
-        assert!(told.contains("it bears another client's name, or reads another's data"), "{told}");
+        assert!(told.contains("its identifier or its data belong to another client"), "{told}");
         assert_eq!(server.load().0, 0);
     }
 }

@@ -105,7 +105,7 @@ impl Admission {
     fn will_not_come(&mut self, now: Time, datum: DatumId, out: &mut Vec<Output>) {
         if !self.fetches.is_awaited(datum) {
             for peer in self.replicas.refuse(datum) {
-                self.refuse(datum, peer, "waits for it no longer", out);
+                self.refuse(datum, peer, "no longer waits for it", out);
             }
         }
         self.replicas.unreserve(datum, now);

@@ -148,7 +148,7 @@ impl Fetches {
 
     /// Asks the owner of a datum for a source.
     pub(super) fn ask_for_source(&self, datum: DatumId, out: &mut Vec<Output>) {
-        let why = format!("server '{}' was not told where it comes from", self.config.name);
+        let why = format!("server '{}' has no source for it", self.config.name);
         let (from, fault) = (self.config.id, SupplyFault::Gone);
         send(out, datum.client, TaskToClient::SupplyFailed { datum, from, fault, why });
     }
@@ -247,7 +247,7 @@ impl Fetches {
         }
         let own = |awaited: &Awaited| awaited.from == self.config.id && awaited.is_asked;
         match self.awaited.iter().find(|(_, awaited)| own(awaited)) {
-            Some((datum, _)) => Err(format!("{datum} is asked of this server itself")),
+            Some((datum, _)) => Err(format!("{datum} is requested from this server itself")),
             None => Ok(()),
         }
     }

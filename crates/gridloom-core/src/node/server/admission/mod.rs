@@ -418,9 +418,9 @@ impl Admission {
             ("data", self.replicas.len()),
             ("bytes", self.replicas.used_bytes() as usize),
             ("requests for unknown data", self.replicas.unknown()),
-            ("data waited for", awaited),
+            ("awaited data", awaited),
             ("addresses dialled for data", dialled),
-            ("results that go to their clients", self.homeward.len()),
+            ("results being written back to their clients", self.homeward.len()),
         ]
     }
 
@@ -431,10 +431,10 @@ impl Admission {
         let input = |datum: DatumId| match (self.replicas.is_here(datum), self.fetches.get(datum)) {
             (true, _) => format!("{datum} (here)"),
             (false, Some(awaited)) if awaited.from == self.config.id => format!("{datum} (evicted)"),
-            (false, Some(awaited)) if awaited.is_asked => format!("{datum} (asked of {})", awaited.from),
-            (false, Some(awaited)) => format!("{datum} (to come from {})", awaited.from),
+            (false, Some(awaited)) if awaited.is_asked => format!("{datum} (requested from {})", awaited.from),
+            (false, Some(awaited)) => format!("{datum} (expected from {})", awaited.from),
             (false, None) if self.executor.makes(datum) => format!("{datum} (made here)"),
-            (false, None) => format!("{datum} (of unknown source)"),
+            (false, None) => format!("{datum} (source unknown)"),
         };
         let tasks = self.executor.tasks().map(|entry| {
             let reads: Vec<String> = entry.task.inputs().collect::<BTreeSet<_>>().into_iter().map(input).collect();
@@ -459,7 +459,7 @@ impl Admission {
                 State::Held | State::Running | State::Asking | State::Calling => false,
             };
             if let Some(datum) = entry.task.inputs().find(lacks) {
-                return Err(format!("{} is {:?}, and {datum} has no place", entry.task.id, entry.state));
+                return Err(format!("{} is {:?}, but {datum} has no reservation", entry.task.id, entry.state));
             }
             let is_unread = |datum: &DatumId| self.replicas.is_known(*datum) && !self.replicas.is_read(*datum);
             let is_let_in = matches!(entry.state, State::Ready | State::Waiting);

@@ -58,7 +58,8 @@ impl Admission {
         let (part, meta) = (output.datum, output.meta.clone());
         let (size_bytes, whole_bytes) = (meta.size_bytes(), self.replicas.own_bytes(datum));
         if from_byte.checked_add(size_bytes).is_none_or(|end| end > whole_bytes) {
-            let why = format!("{size_bytes} bytes from byte {from_byte} on are to be a part of {whole_bytes} bytes");
+            let why =
+                format!("a part of {size_bytes} bytes from byte {from_byte} exceeds its datum of {whole_bytes} bytes");
             let (function, server) = (task.name().to_string(), self.config.name.clone());
             return Err(TaskError::Refused { function, server, why });
         }
@@ -89,7 +90,9 @@ impl Admission {
         let is_wrong =
             |(part, whole): &(&DatumId, &DatumId)| !self.replicas.is_here(**part) || !self.replicas.is_here(**whole);
         match self.parts.wholes.iter().find(is_wrong) {
-            Some((part, whole)) => Err(format!("{part} is listed as a part of {whole}, and one of them is not here")),
+            Some((part, whole)) => {
+                Err(format!("{part} is listed as a part of {whole}, but one of them is not in the store"))
+            }
             None => Ok(()),
         }
     }

@@ -137,7 +137,7 @@ impl Admission {
             for peer in self.replicas.refuse(slice) {
                 match is_here {
                     true => out.push(Effect::SendDatum { to: peer, datum: slice }.into()),
-                    false => self.refuse(slice, peer, "does not get it any more", out),
+                    false => self.refuse(slice, peer, "no longer receives it", out),
                 }
             }
             if sliced.has_place[number] {
@@ -153,12 +153,12 @@ impl Admission {
         for (whole, sliced) in &self.slices.0 {
             let has_place = self.replicas.is_known(*whole) && !self.replicas.is_here(*whole);
             if !has_place || !self.fetches.is_awaited(*whole) {
-                return Err(format!("{whole} comes in slices, and has no place or is not awaited"));
+                return Err(format!("{whole} is received in slices, but has no reservation or is not awaited"));
             }
             let slices = whole.slices().into_iter().enumerate();
             for (number, slice) in slices.filter(|(number, _)| sliced.has_place[*number]) {
                 if sliced.is_here[number] == self.fetches.is_awaited(slice) || !self.replicas.is_known(slice) {
-                    return Err(format!("{slice} is here and awaited, or neither, or has no place"));
+                    return Err(format!("{slice} is both here and awaited, or neither, or has no reservation"));
                 }
             }
         }

@@ -95,7 +95,7 @@ impl Admission {
         let is_behind = |asker: &Asker| asker.peer != from && (has_begun || asker.hops > hops);
         for peer in self.replicas.take_askers(datum, |asker| !is_behind(asker)) {
             // The owner of the datum knows its holders.
-            self.refuse(datum, peer, "waits for it itself", out);
+            self.refuse(datum, peer, "is waiting for it itself", out);
         }
         if has_begun {
             let waiting = self.replicas.take_askers(datum, |_| true);
@@ -113,7 +113,7 @@ impl Admission {
                 // The result is sent there without a request.
                 return;
             }
-            let what = "is plain (serve --plain): it sends results to their client alone, when they are made";
+            let what = "is stateless (serve --plain): it sends results only to their client, when they are made";
             return self.refuse(datum, asker.peer, what, out);
         }
         match self.replicas.fetch(datum, asker, now) {
@@ -193,7 +193,7 @@ impl Admission {
         let executor = &self.executor;
         let refused = self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum));
         for (datum, peer) in refused {
-            self.refuse(datum, peer, "knows nothing of it", out);
+            self.refuse(datum, peer, "does not know it", out);
         }
     }
 

@@ -64,6 +64,6 @@ impl RunningTasks {
 
     pub(super) fn check(&self) -> Result<(), String> {
         let (computing, begun) = (self.computing as usize, self.tasks.len());
-        if computing > begun { Err(format!("{computing} tasks compute, of {begun} that run")) } else { Ok(()) }
+        if computing > begun { Err(format!("{computing} tasks compute, but only {begun} run")) } else { Ok(()) }
     }
 }
