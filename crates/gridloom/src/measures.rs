@@ -1,4 +1,5 @@
-//! Durations of measured blocks in a file: one run writes them, the next charges them, so that both are the same to the bit.
+//! Records durations of measured blocks in a file: one run writes them, the next charges them, so that both are
+//! identical to the bit.
 //!
 //! ```text
 //! gridloom-measures 1
@@ -6,13 +7,15 @@
 //! 1          "client@b"     "assemble"  1           0.012345678  12345678.9
 //! ```
 //!
-//! The first line has the version of the format. Each run of a block has a line, its columns separated by tabs. The first three
-//! are the process's number in the deployment, from 1, its name and the block's name, both as JSON strings. Then come how often
-//! that process had run that block, with this time, and what was measured on this machine. The last is what is charged, in
-//! floating-point operations. Lines that begin with `#` are notes. A replay takes the last column, whatever the machine's
+//! The first line has the version of the format. Each run of a block has a line with columns separated by tabs. The first three
+//! are the process's number in the deployment, from 1, its name and the block's name, both as JSON strings. The fourth
+//! is the number of the
+//! run among those of this block by this process; the fifth is the time measured on this machine. The last is the
+//! charged amount, in
+//! floating-point operations. Lines that begin with `#` are comments. A replay uses the last column, whatever the machine's
 //! speed.
 //!
-//! **Invariant:** numbers are written so that they are read as the same bits.
+//! **Invariant:** numbers are written so that reading them yields the same bits.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,7 +33,7 @@ const VERSION: u32 = 1;
 /// The runs of one block by one process.
 type Block = (u32, String, String);
 
-/// Writes down what is charged.
+/// Records the charged times.
 pub(crate) struct Record {
     path: PathBuf,
     file: BufWriter<File>,
@@ -72,7 +75,7 @@ impl Measures for Record {
     }
 }
 
-/// Charges what was written down.
+/// Charges recorded times.
 #[derive(Debug)]
 pub(crate) struct Replay {
     path: PathBuf,

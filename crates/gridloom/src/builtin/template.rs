@@ -46,7 +46,7 @@ fn of_precision(block: &str, letter: &str) -> String {
     };
     let is_complex = kind == complex_type;
     let (multiplication, addition) = if is_complex { ("6", "2") } else { ("1", "1") };
-    // Marks of routine names begin with a letter's mark; longer marks come first.
+    // A mark may be followed by the rest of a routine's name; the longer `@is_` and `@one` begin with none of these marks.
     let marks = [
         ("@p", letter),
         // Routines for complex numbers with real results: scnrm2, dznrm2.
