@@ -1,10 +1,10 @@
-//! What a client still remembers when nothing is under way: for invariants, which want it to be nothing.
+//! Leak check: counts the state that a client holds when nothing is in progress. Invariants require it to be empty.
 
 use super::Client;
 
 impl Client {
-    /// What it remembers of its program's tasks and data, by kind: all 0 once every task has ended and every handle is
-    /// released.
+    /// Returns the numbers of remembered tasks, data and other records of its program, by kind. All are 0 once every
+    /// task has ended and every handle is released.
     pub fn leftovers(&self) -> [(&'static str, usize); 14] {
         let (waiting, astray) = self.supplies.counts();
         let (asks, found) = self.names.counts();
