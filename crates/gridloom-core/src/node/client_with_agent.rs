@@ -3,7 +3,7 @@
 //! ```text
 //!   this node     client ⇄ agent              messages between them never leave the node
 //!                    │       │
-//!                 tasks,     what they register, learn and measure
+//!                 tasks,     registrations, models, measurements
 //!                  data      │
 //!                    servers (they send every subscriber what they send an agent)
 //! ```

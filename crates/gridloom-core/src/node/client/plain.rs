@@ -2,10 +2,10 @@
 //! argument, and the server sends the results to the client when they are produced.
 //!
 //! ```text
-//! client ──RunTasks, arguments by names of copies──▶ plain server
-//! client ◀──Fetch (a copy)── plain server            as soon as its store has room
-//! client ──the copy──▶ plain server                  as soon as the datum is here
-//! client ◀──results, unasked── plain server          it keeps none
+//! client ──RunTasks, arguments by identifiers of copies──▶ stateless server
+//! client ◀──Fetch (a copy)── stateless server        as soon as its store has room
+//! client ──the copy──▶ stateless server              as soon as the client has the datum
+//! client ◀──results, unrequested── stateless server  it keeps none
 //! ```
 //! A copy has an identifier of its own. So the server cannot take it for the argument of another call, and data that
 //! two calls read are sent twice, as in plain GridRPC. A result whose transfer to the client is interrupted is lost:

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! agent ──Stale──▶ client ──Recall──▶ its servers
-//!                  client ◀──Recalled (what does not run)── its servers
+//!                  client ◀──Recalled (tasks that do not run)── its servers
 //!                  client ──MapGroup──▶ agent
 //! ```
 //! Of a declared group only the calls that have not been made yet are mapped again. The session does that when it is

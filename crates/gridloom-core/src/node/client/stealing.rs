@@ -1,8 +1,8 @@
 //! Late binding: a task that waits at one server moves to another one that has become idle, if that pays.
 //!
 //! ```text
-//! client ──Recall (no group)──▶ the server where it would wait longest
-//! client ◀──Recalled (what had not begun)── that server
+//! client ──Recall (no group)──▶ the server with the longest wait
+//! client ◀──Recalled (the tasks that had not begun)── that server
 //! client ──Call | RunTasks──▶ the idle server
 //! ```
 //! A task moves if it is predicted to end earlier there, including the time for its data and the messages. It waits
