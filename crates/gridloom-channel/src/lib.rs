@@ -3,7 +3,7 @@
 //! ```text
 //!   offer / message ─▶ Outbound ═══ stream of frames ═══▶ Inbound ─▶ next
 //!                     urgent lane                        64 KiB buffer, lent while it holds
-//!                     bulk lane, with credit             part of a frame; long frames apart
+//!                     bulk lane, with credit             part of a frame; long frames separately
 //! ```
 //! Control connections of nodes and connections of processes are channels; those of processing elements and ranks will
 //! be. A channel has no I/O of its own: it reads from and writes to a stream ([`std::io::Read`], [`std::io::Write`])

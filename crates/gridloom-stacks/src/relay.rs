@@ -69,7 +69,7 @@ impl Relay {
 
     /// Called by a stack's thread. Returns when it has the turn again.
     pub(crate) fn suspend(&self, own: &Arc<Baton>) {
-        // A panic here comes from `Turns` and not from the stack's code.
+        // A panic here was raised by `Turns` and not by the stack's code.
         match catch_unwind(AssertUnwindSafe(|| self.next())) {
             Ok(Some(next)) if Arc::ptr_eq(&next, own) => return,
             Ok(Some(next)) => next.give(),

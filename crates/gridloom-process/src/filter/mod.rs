@@ -2,8 +2,8 @@
 //! a line in [`FILTERS`].
 //!
 //! ```text
-//! sender:   letter ─▶ filter 1 ─▶ filter 2 ─▶ time when it leaves ─▶ connection
-//! receiver: letter ◀─ filter 1 ◀─ filter 2 ◀─ time when it left   ◀─ connection
+//! sender:   message ─▶ filter 1 ─▶ filter 2 ─▶ time when it leaves ─▶ connection
+//! receiver: message ◀─ filter 1 ◀─ filter 2 ◀─ time when it left   ◀─ connection
 //! ```
 //!
 //! A filter changes a message's bytes or its times: when it leaves and when it is due. The owner of a chain offers a
