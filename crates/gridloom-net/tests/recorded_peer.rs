@@ -1,11 +1,13 @@
-//! Nodes of the last version: each kind of message as the bytes that it had then, and a conversation that is played to the nodes of now.
+//! Compatibility with the previous version: each kind of message as the bytes that it had then, and a recorded
+//! conversation that is replayed to current nodes.
 //!
-//! `tests/recorded/VERSION` holds what nodes of that version sent. A line of `messages.jsonl` has the bytes of one message, with what it
-//! says. `enums.json` has the variants of each enum. `conversation.jsonl` has what a server and a client of that version said to an
-//! agent and to a server, and what they heard. What comes back is compared by what it says: times differ.
+//! `tests/recorded/VERSION` contains what nodes of that version sent. A line of `messages.jsonl` has the bytes of one
+//! message, together with its content. `enums.json` has the variants of each enum. `conversation.jsonl` has what a
+//! server and a client of that version sent to an agent and to a server, and what they received. Replies are compared
+//! by content, because times differ.
 //!
-//! `GRIDLOOM_RECORD=47 cargo test -p gridloom-net --test recorded_peer` records the nodes of now as version 47. They say what stands in the
-//! record before it. Add lines for kinds of messages that are new, without `bytes`, before you record.
+//! `GRIDLOOM_RECORD=47 cargo test -p gridloom-net --test recorded_peer` records the current nodes as version 47. They
+//! send the content of the previous record. Before recording, add lines without `bytes` for new kinds of messages.
 
 mod common;
 mod old_peer;
@@ -46,7 +48,7 @@ use serde::{Deserializer, Serialize};
 use serde_json::{Value, json};
 use transport_support::{listening, raw_frame};
 
-/// The version that is recorded.
+/// The recorded version.
 const RECORDED: u16 = 46;
 const SECRET: &[u8] = b"of the tests";
 
@@ -62,7 +64,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> T {
 
 // ---- messages
 
-/// Checks a message both ways; gives the bytes that it has now.
+/// Checks a message in both directions; returns its current bytes.
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(says: &Value, bytes: &[u8]) -> Vec<u8> {
     let says: T = serde_json::from_value(says.clone()).unwrap_or_else(|error| panic!("{error}: {says}"));
     if !bytes.is_empty() && !is_recording() {
@@ -98,7 +100,7 @@ fn messages_of_the_last_version_say_the_same_in_the_same_bytes() {
     write_lines("messages.jsonl", &lines);
 }
 
-/// Makes a table of the variants of enums, and where messages of these enums stand.
+/// Builds a table of the variants of enums, and of the paths of messages with these enums.
 macro_rules! variants {
     ($($type:ident $(at $path:literal)?),* $(,)?) => {
         [$((stringify!($type), variants::<$type>(), [$($path)?].first().copied())),*]
@@ -148,7 +150,7 @@ fn variants_are_added_at_the_end_and_all_kinds_of_messages_are_recorded() {
     }
 }
 
-/// The variants of an enum, in order.
+/// Returns the variants of an enum, in order.
 fn variants<T: DeserializeOwned>() -> Vec<String> {
     struct Ask;
     impl<'de> Deserializer<'de> for Ask {
@@ -173,7 +175,7 @@ fn variants<T: DeserializeOwned>() -> Vec<String> {
     names.split(' ').map(str::to_string).collect()
 }
 
-/// The variants that lead to a message, such as `Task.ToServer.Call`.
+/// Returns the variants that lead to a message, such as `Task.ToServer.Call`.
 fn path(says: &Value) -> String {
     let mut names = Vec::new();
     let mut at = says;
@@ -208,7 +210,7 @@ fn collect_names(says: &Value, names: &mut BTreeSet<String>) {
 
 // ---- the conversation
 
-/// An agent or a server of now.
+/// A running agent or server of the current version.
 struct Running {
     node: Arc<NetNode>,
     main: Option<JoinHandle<String>>,
@@ -227,7 +229,7 @@ impl Running {
         Running::start(listening(), make)
     }
 
-    /// It adds two numbers.
+    /// Starts a server that adds two numbers.
     fn server() -> Running {
         let number = |name, mode| common::scalar(name, mode, Dtype::Float64);
         let add = common::native("add", vec![number("a", Mode::In), number("b", Mode::In), number("sum", Mode::Out)]);
@@ -291,7 +293,7 @@ fn a_server_and_a_client_of_the_last_version_work_with_nodes_of_now() {
             }
             "hears" => {
                 let (kind, due) = (kind_of(line), path(&line["says"]));
-                // What a server has told comes to a client with the functions, or in news of that server behind them.
+                // What a server has reported reaches a client with the functions, or in later updates of that server.
                 let (bytes, heard) = loop {
                     let (came, bytes) = peers.get_mut(&on).unwrap().receive();
                     let heard = (came == kind).then(|| says(kind, &bytes)).filter(|heard| path(heard) == due);
@@ -338,7 +340,7 @@ fn versions_without_one_in_common_are_named_on_both_sides() {
     }
 }
 
-/// It does not know `Aside::Refused`.
+/// Such a peer does not know `Aside::Refused`.
 #[test]
 fn nothing_is_said_to_a_peer_of_the_last_version_whose_messages_cannot_be_read() {
     let node = transport_support::server();
@@ -348,7 +350,7 @@ fn nothing_is_said_to_a_peer_of_the_last_version_whose_messages_cannot_be_read()
     assert!(peer.rest().is_empty());
 }
 
-/// The body of a first frame of now.
+/// Returns the body of a current first frame.
 fn hello_now(says: &Value) -> Vec<u8> {
     let version = version().to_le_bytes();
     [&[1][..], b"GRLM", &version, &version, &check::<Hello>(says, &[])].concat()
@@ -362,7 +364,7 @@ fn kind_of(line: &Value) -> u64 {
     }
 }
 
-/// The body of a frame that says that.
+/// Returns the body of a frame with this content.
 fn body(kind: u64, says: &Value) -> Vec<u8> {
     if kind == 1 {
         return check::<Message>(says, &[]);
@@ -371,7 +373,7 @@ fn body(kind: u64, says: &Value) -> Vec<u8> {
     [&(header.len() as u32).to_le_bytes()[..], &header, &from_hex(says["payload"].as_str().unwrap())].concat()
 }
 
-/// What the body of a frame says.
+/// Returns the content of a frame's body.
 fn says(kind: u64, bytes: &[u8]) -> Value {
     if kind == 1 {
         return serde_json::to_value(decode::<Message>(bytes)).unwrap();
@@ -380,7 +382,7 @@ fn says(kind: u64, bytes: &[u8]) -> Value {
     json!({ "datum": header.datum, "meta": header.meta, "payload": hex(payload) })
 }
 
-/// Times differ from run to run, and so does the identifier of the server, to which data come.
+/// Removes values that differ from run to run: times, and the identifier of the server to which data are sent.
 fn without_what_differs(mut says: Value) -> Value {
     match &mut says {
         Value::Object(fields) => {
@@ -404,7 +406,7 @@ fn is_recording() -> bool {
     std::env::var_os("GRIDLOOM_RECORD").is_some()
 }
 
-/// The version that peers speak.
+/// Returns the version that peers use.
 fn version() -> u16 {
     std::env::var("GRIDLOOM_RECORD").map_or(RECORDED, |version| version.parse().unwrap())
 }

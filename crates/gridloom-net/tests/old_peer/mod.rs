@@ -1,5 +1,5 @@
-//! A peer of another version, on a raw connection. Its handshake is written down here once more, so that it does not change when that
-//! of the nodes does.
+//! A peer of another version, on a raw connection. Its handshake is implemented separately here, so that it does not
+//! change with that of the nodes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,18 +13,18 @@ use super::transport_support::{PATIENCE, raw_frame};
 
 /// The kind of frames of a handshake.
 const HELLO: u64 = 3;
-/// Of a hello's body: tag, magic number, lowest and highest version; what the node says of itself follows.
+/// Prefix of a hello's body: tag, magic number, lowest and highest version. The node's description follows.
 const PREFIX_BYTES: usize = 9;
 
 pub struct OldPeer {
     socket: TcpStream,
-    /// Number of the next frame, and its tag.
+    /// Number of the next frame, and the tagger.
     sends: (u32, Tagger),
     receives: (u32, Tagger),
 }
 
 impl OldPeer {
-    /// Dials as the node with the key of that seed; `hello` is the body of its first frame.
+    /// Dials as the node whose key has this seed; `hello` is the body of its first frame.
     pub fn dial(address: &str, secret: &[u8], seed: [u8; 32], version: u16, hello: &[u8]) -> OldPeer {
         let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -33,7 +33,7 @@ impl OldPeer {
         assert_eq!((answer[0], &answer[1..5]), (1, &b"GRLM"[..]), "{}", String::from_utf8_lossy(&answer));
         let (low, high) = (u16::from_le_bytes([answer[5], answer[6]]), u16::from_le_bytes([answer[7], answer[8]]));
         assert!((low..=high).contains(&version), "{version} is not in {low} to {high}");
-        // It reads nothing behind what it knows.
+        // Fields after the known ones are ignored.
         let acceptor: Hello = frame::parse(&answer[PREFIX_BYTES..], Dialect::OWN).unwrap();
         let own: Hello = frame::parse(&hello[PREFIX_BYTES..], Dialect::OWN).unwrap();
         let secret = blake3::derive_key("gridloom 2026 grid secret v1", secret);
@@ -48,7 +48,7 @@ impl OldPeer {
         let own_proof = prove(b"gridloom dialler");
         let signed = key.sk.sign(own_proof, None);
         socket.write_all(&raw_frame(1, HELLO, &[&[2][..], &own_proof, &*signed].concat())).unwrap();
-        // The larger identifier decides.
+        // The node with the larger identifier decides.
         let (mut sent, mut received) = (2, 2);
         if own.node > acceptor.node {
             socket.write_all(&raw_frame(2, HELLO, &[3, 0])).unwrap();
@@ -71,14 +71,14 @@ impl OldPeer {
         self.socket.write_all(&frame).unwrap();
     }
 
-    /// All bytes that come until the node closes the connection.
+    /// Returns all bytes received until the node closes the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.socket.read_to_end(&mut bytes).unwrap();
         bytes
     }
 
-    /// Kind and body of the next frame.
+    /// Returns kind and body of the next frame.
     pub fn receive(&mut self) -> (u64, Vec<u8>) {
         let (number, tagger) = &mut self.receives;
         let (kind, body) = read(&mut self.socket, *number);
@@ -90,7 +90,7 @@ impl OldPeer {
     }
 }
 
-/// The body of the next frame of a handshake.
+/// Returns the body of the next handshake frame.
 fn shaken(socket: &mut TcpStream, number: u32) -> Vec<u8> {
     let (kind, body) = read(socket, number);
     assert_eq!(kind, HELLO);
