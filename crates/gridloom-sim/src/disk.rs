@@ -2,6 +2,7 @@
 //!
 //! A host has one disk, and its tasks share the disk's rate evenly. The engine treats the disk as another processor
 //! whose operations are bytes. All file accesses of a task happen at once, before it computes. Its files are
+//!
 //! - the parameters that are files (`filename`): a server writes the received ones, and reads those that its function
 //!   has written. A worker of Python functions keeps the files that programs read until its next call, and does not
 //!   write the same datum again;

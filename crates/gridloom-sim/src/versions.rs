@@ -1,4 +1,4 @@
-//! Nodes that have not been updated speak the last version of the protocol.
+//! Nodes that were not updated use the previous wire version.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use gridloom_core::node::message::{Message, TaskMessage, TaskToServer};
 use gridloom_core::node::version::{VERSIONS, unknown_to};
 use gridloom_platform::HostId;
 
-/// Which version of the protocol nodes speak.
+/// The wire versions of nodes.
 pub(crate) struct Versions {
-    /// The highest, of hosts that do not speak all of this build.
+    /// The highest version of each host that does not support all versions of this build.
     of_hosts: BTreeMap<HostId, u16>,
-    /// Messages that went without the fields that one of the two ends does not know.
+    /// Number of messages sent without the fields that one of the two ends does not know.
     pub(crate) messages_in_old: u64,
 }
 
@@ -21,14 +21,14 @@ impl Versions {
         Versions { of_hosts, messages_in_old: 0 }
     }
 
-    /// In which version nodes of these hosts talk: the highest that both speak.
+    /// Returns the version used between nodes of two hosts: the highest that both support.
     pub(crate) fn between(&self, one: HostId, other: HostId) -> u16 {
         let highest = |host| self.of_hosts.get(&host).copied().unwrap_or(VERSIONS.1);
         highest(one).min(highest(other))
     }
 
-    /// A message as its receiver reads it, and its bytes on the way: fields that one of the two does not know are left out, and have their
-    /// defaults.
+    /// Returns a message as its receiver decodes it, and its encoded bytes. Fields that one end does not know are
+    /// omitted and get their defaults.
     pub(crate) fn pass(&mut self, version: u16, message: Message) -> (Message, Vec<u8>) {
         if version == VERSIONS.1 {
             let bytes = written(Dialect::OWN, &message);
@@ -46,7 +46,7 @@ fn written(dialect: Dialect, message: &Message) -> Vec<u8> {
 }
 
 /// # Panics
-/// If that dialect cannot say a message that this version can.
+/// If a message of this version cannot be encoded in that one.
 fn pass_in(dialect: Dialect, mut message: Message) -> (Message, Vec<u8>) {
     let bytes = written(dialect, &message);
     let mut read = match dialect.parse(&bytes) {

@@ -1,4 +1,4 @@
-//! The conformance suite on the simulated world.
+//! Runs the conformance suite on the simulated world.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ to = "lan"
 links = ["uplink"]
 "#;
 
-/// All cases, on a grid in which the hosts for which that holds have not been updated.
+/// Runs all cases on a grid in which the hosts with `is_old` were not updated.
 fn run_cases(is_old: impl Fn(u32) -> bool) {
     for (name, case) in cases() {
         println!("{name}");
@@ -44,7 +44,7 @@ fn the_simulated_world_conforms() {
     run_cases(|_| false);
 }
 
-/// The hosts are the client's, which has the agent, and four servers'.
+/// The hosts are that of the client and the agent, and those of four servers.
 #[test]
 fn nodes_of_the_last_version_of_the_protocol_conform_with_those_of_this_one() {
     run_cases(|number| number % 2 == 0);

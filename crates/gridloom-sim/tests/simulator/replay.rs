@@ -1,10 +1,10 @@
-//! Small scenarios with dates that can be worked out by hand, and what is said of wrong ones.
+//! Tests of small scenarios with dates worked out by hand, and of the errors for invalid ones.
 
 use gridloom_flow::Reach;
 use gridloom_sim::replay::{Ended, Scenario, run};
 use serde_json::{Value, json};
 
-/// Two hosts joined by one split-duplex link of 1 MB/s and 10 ms, and by a fat pipe one way round.
+/// Two hosts connected by a split-duplex link of 1 MB/s and 10 ms, and by a fat pipe in one direction.
 fn scenario(model: &str, crosstraffic: bool, profiles: Value, activities: Value) -> Value {
     json!({
         "model": model,

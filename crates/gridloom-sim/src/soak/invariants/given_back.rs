@@ -1,9 +1,9 @@
-//! When all handles are released and all is quiet, everything has been given back. Stores are empty, and clients, servers
-//! and the agent remember nothing of tasks and data.
+//! When all handles are released and the grid is quiet, everything has been freed. Stores are empty, and clients,
+//! servers and the agent remember nothing of tasks and data.
 //!
-//! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and every node remembers its peers: both
-//! are bounded. Nodes that are stopped or gone are not asked. Nor are servers with shared data that no agent can reach: these keep
-//! them for one that comes back.
+//! A server remembers the names of data that it dropped, up to `DROPPED_REMEMBERED`, and every node remembers its
+//! peers; both are bounded. Stopped and lost nodes are not checked. Neither are servers with shared data that no agent
+//! can reach: they keep the data for an agent that returns.
 //!
 //! DESIGN.md, 3.
 
@@ -48,7 +48,7 @@ impl Check for GivenBack {
     }
 }
 
-/// Whether no agent can tell a server that a name was deleted.
+/// Reports whether no agent can notify a server that a name was deleted.
 fn is_out_of_reach(sim: &Simulation, server: NodeId) -> bool {
     !Stage::running(sim, Role::Agent).any(|agent| sim.links.is_connected(agent, server))
 }

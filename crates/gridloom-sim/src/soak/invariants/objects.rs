@@ -1,5 +1,5 @@
-//! Methods of an object run on the server where it was made: one at a time, in the order of the calls, each at most once.
-//! None runs after its end, or after its server began anew.
+//! Methods of an object run on the server where it was created: one at a time, in call order, each at most once. None
+//! runs after the object's end, or after its server restarted.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! A plain server keeps nothing and talks to clients only. When no call is there its store is empty, and no datum moves between it and
-//! another server. Nothing there is given a shared name.
+//! A stateless server keeps nothing and communicates with clients only. When it has no call, its store is empty. No
+//! datum moves between it and another server, and nothing on it gets a shared name.
 //!
-//! The page of `serve`, `--plain`.
+//! See `--plain` on the page of `serve`.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) const INVARIANT: Invariant = Invariant {
 
 #[derive(Default)]
 struct PlainServers {
-    /// Plain servers of which something has changed since they were judged.
+    /// Stateless servers that have changed since they were last checked.
     changed: BTreeSet<NodeId>,
     calls: u64,
     results: u64,

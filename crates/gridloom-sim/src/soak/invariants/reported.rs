@@ -1,5 +1,5 @@
-//! A program that asks for a datum is answered once all is quiet. What it was given stays with the client until the program
-//! releases it, and is never said to be lost afterwards.
+//! A program that requests a datum gets an answer before everything is quiet. A datum that it was given stays with the
+//! client until the program releases it, and is never reported lost afterwards.
 //!
 //! DESIGN.md, 1.
 
@@ -35,7 +35,7 @@ impl Check for Reported {
             }
             SimEvent::Releases { node, data } => {
                 self.released.extend(data.iter().map(|datum| (*node, *datum)));
-                // A function that is given up asks no longer.
+                // A cancelled function no longer waits for its requests.
                 if ledger.shared.sessions.contains_key(node) {
                     self.asked.retain(|(by, datum)| by != node || !data.contains(datum));
                 }

@@ -1,5 +1,5 @@
-//! Every value is what its task makes of its inputs, and no result is committed more often than its task ran. A plain
-//! call ends once. A task of a group ends with a result no more often than it was started.
+//! Every value is the one that its task computes from its inputs, and no result is committed more often than its task
+//! ran. A plain call ends once. A task of a group ends with a result no more often than it was started.
 //!
 //! DESIGN.md, 1.
 
@@ -22,7 +22,7 @@ pub(super) const INVARIANT: Invariant = Invariant {
 
 #[derive(Default)]
 struct Results {
-    /// Starts and ends of each task.
+    /// Number of starts and ends of each task.
     runs: BTreeMap<TaskId, (u64, u64)>,
 }
 

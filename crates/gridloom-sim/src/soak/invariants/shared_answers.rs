@@ -1,4 +1,4 @@
-//! Each question about a shared name has one answer. An error has a cause that the run knows of.
+//! Each request about a shared name has one answer. An error has a cause known to the run.
 //!
 //! docs/shared-data.md.
 
@@ -24,21 +24,22 @@ pub(super) const INVARIANT: Invariant = Invariant {
 #[derive(Default)]
 struct Answers {
     answered: BTreeSet<AskId>,
-    /// How often each kind of answer came.
+    /// Number of answers of each kind.
     kinds: BTreeMap<&'static str, u64>,
 }
 
 impl Answers {
-    /// Whether another has put that name: it was told where to put it.
+    /// Reports whether another client has put the name, because it was told where to put it.
     fn may_exist(&self, ledger: &Ledger, id: AskId, name: &str) -> bool {
         ledger.shared.other_puts(id, name).any(|other| ledger.shared.is_placed(other))
     }
 }
 
-/// How long the agent may hear after a client that its put has failed.
+/// Maximum delay after which the agent, like the client before it, learns that a put has failed.
 const LATE_NS: u64 = 4 * HEARTBEAT_NS;
 
-/// Whether another may have been about to put that name. With faults that is so until the agent knows that it comes no more.
+/// Reports whether another client may have been about to put the name. With faults, this holds until the agent knows
+/// that the put will not complete.
 fn is_being_put(ledger: &Ledger, id: AskId, asked_at: Time, name: &str) -> bool {
     let is_over = |other: &AskId| {
         let ended = ledger.shared.answered.get(other).map(|(at, _)| *at + LATE_NS);

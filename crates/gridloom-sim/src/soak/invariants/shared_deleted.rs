@@ -1,7 +1,8 @@
-//! A version that was there when its name was deleted is not found any more, whoever is lost or begins anew later.
+//! A version that existed when its name was deleted is not found any more, whichever nodes are lost or restart later.
 //!
-//! Servers hear of a deletion a moment after the client: one that a fault keeps from it may bring the name back to a new agent. So
-//! deletions are judged before the first fault, and finds at any time.
+//! Servers are notified of a deletion a moment after the client. A server that a fault keeps from the notification may
+//! register the name with a new agent. So only deletions before the first fault are checked, against finds at any
+//! time.
 //!
 //! docs/shared-data.md, "A name has versions".
 
@@ -26,7 +27,7 @@ pub(super) const INVARIANT: Invariant = Invariant {
 
 #[derive(Default)]
 struct Deleted {
-    /// Versions that are there no more, and since when.
+    /// Versions that no longer exist, with the time since which they do not.
     gone: BTreeMap<DatumId, Time>,
     /// Their names.
     names: BTreeSet<String>,
@@ -60,7 +61,7 @@ impl Check for Deleted {
 }
 
 impl Deleted {
-    /// A name was deleted between those times: what was put before is there no more.
+    /// Records the deletion of a name between `asked_at` and `now`: versions put before no longer exist.
     fn deleted(&mut self, ledger: &Ledger, asked_at: Time, now: Time, name: &str) {
         let versions = ledger.shared.versions.values().filter(|version| version.named.name == name);
         let was_put = |ask| ledger.shared.answered.get(ask).is_some_and(|(at, is_ok)| *is_ok && *at < asked_at);

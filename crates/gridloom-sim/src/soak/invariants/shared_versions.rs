@@ -1,5 +1,5 @@
-//! A version of a shared name is what a client put as it, wherever there is a copy; and what a program finds under a name was put
-//! under that name and is whole.
+//! Each copy of a version of a shared name equals the value that a client put. A value that a program finds under a
+//! name was put under that name and is complete.
 //!
 //! docs/shared-data.md, "A name has versions".
 

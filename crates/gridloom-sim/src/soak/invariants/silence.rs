@@ -1,10 +1,10 @@
-//! A silent peer is noticed, and a slow one is not called dead.
+//! A silent peer is noticed, and a slow one is not considered dead.
 //!
-//! *Noticed*: a node that has heard nothing of a peer for `SILENCE_NS_MAX` and two heartbeats has closed the connection.
-//! A heartbeat that comes more than three intervals after the last begins the count anew: that node was stopped itself.
-//! *Not called dead*: a node closes a connection for silence only after `SILENCE_NS_MAX` of it. In that time the peer was
-//! stopped or gone, or the way to or from it lost; or the peer has forgotten the connection. An agent also closes that of
-//! a server if another server has been started at its address.
+//! *Noticed*: a node that has received nothing from a peer for `SILENCE_NS_MAX` and two heartbeats has closed the
+//! connection. If a node's own heartbeat is more than three intervals late, the node itself was stopped and the count
+//! restarts. *Not considered dead*: a node closes a connection for silence only after `SILENCE_NS_MAX`. In that time
+//! the peer was stopped or gone, or the route to or from it was lost, or the peer has forgotten the connection. An
+//! agent also closes the connection of a server if another server was started at its address.
 //!
 //! DESIGN.md, 4.
 
@@ -28,9 +28,9 @@ pub(super) const INVARIANT: Invariant = Invariant {
 #[derive(Default)]
 struct Silence {
     heard: BTreeMap<(NodeId, NodeId), Time>,
-    /// The last heartbeat of each node, or its first connection.
+    /// Time of the last heartbeat of each node, or of its first connection.
     beats: BTreeMap<NodeId, Time>,
-    /// From when each node counts.
+    /// Time from which each node counts silence.
     since: BTreeMap<NodeId, Time>,
     noticed: u64,
 }
