@@ -1,10 +1,10 @@
-//! Calls that are bound to a server, by themselves and in groups, on a simulated grid.
+//! Calls that are bound to a server, plain and in groups, on a simulated grid.
 
 use crate::support;
 use gridloom::base::{Dtype, Meta, TaskError};
 use gridloom::{Error, Function, Graph, GraphOptions, Grid, SimulateConfig, Value};
 
-/// Two fast servers and a slow one, where no heuristic would put what it may put elsewhere.
+/// Two fast servers and a slow one, which no heuristic would choose freely.
 fn config(test: &str, faults: &str) -> SimulateConfig {
     let hosts = [("client", "1Gf"), ("fast-1", "20Gf"), ("fast-2", "20Gf"), ("slow", "5Gf")];
     let star = support::star(&hosts, "1GBps", "50us");
@@ -71,7 +71,7 @@ fn a_bound_call_has_its_place_in_the_plan() {
         let mut ran: Vec<_> = report.tasks.iter().collect();
         ran.sort_by_key(|task| task.task.parse::<u64>().unwrap());
         assert_eq!(ran.iter().map(|task| task.server.as_str()).collect::<Vec<_>>(), planned);
-        // What lies between the calls stays among the servers: from the client goes the input, and the last result comes.
+        // Data between the calls stay on the servers: the client sends the input and receives the last result.
         let sent = report.client_bytes / (500 * 500 * 8);
         assert!((2..=4).contains(&sent) && report.server_bytes > 0, "{report}");
     }
@@ -125,7 +125,7 @@ fn graphs_in_files_name_the_server() {
     assert!(product.on("nowhere").unwrap_err().to_string().contains("there is no server 'nowhere'"));
 }
 
-/// What only the lost server may run fails, with what reads it; everything else of the group goes on.
+/// A call that only the lost server may run fails, and so do its readers; everything else in the group continues.
 #[test]
 fn a_bound_call_fails_with_its_server() {
     for heuristic in ["auto", "heft"] {
@@ -141,7 +141,7 @@ fn a_bound_call_fails_with_its_server() {
         let nested = reader.get().unwrap_err();
         assert!(matches!(nested, Error::Task(TaskError::DependencyFailed { .. })), "{nested}");
         last.get().unwrap();
-        // Nor does it run later: it is not in the grid.
+        // Nor does it run later: the server is not in the grid.
         let group = grid.group(heuristic);
         let bound = group.call(&slow, &[(&a).into(), (&a).into()]).unwrap().remove(0);
         let free = group.call(&product, &[(&a).into(), (&a).into()]).unwrap().remove(0);
@@ -151,7 +151,7 @@ fn a_bound_call_fails_with_its_server() {
     }
 }
 
-/// A result that only the lost server had is not made again elsewhere.
+/// A result that only the lost server had is not recomputed elsewhere.
 #[test]
 fn a_bound_calls_result_is_lost_with_its_server() {
     let (grid, product, slow) = grid("bound-result", "at 4s kill slow\n");

@@ -1,4 +1,4 @@
-//! Heuristics of the program's own that take their time, or call their own session, on a simulated grid.
+//! Custom heuristics that take long, or call their own session, on a simulated grid.
 
 use crate::support;
 use std::sync::mpsc::{Receiver, channel};
@@ -28,13 +28,13 @@ fn all_on_first(problem: &Problem) -> Plan {
     schedule.finish()
 }
 
-/// A heuristic that says that it runs, and goes on when it is told to.
+/// A heuristic that reports when it runs, and waits until it is released.
 fn held_up() -> (Mapping, Receiver<()>, std::sync::mpsc::Sender<()>) {
     let ((runs, is_running), (go, goes)) = (channel(), channel());
     let goes = Mutex::new(goes);
     let heuristic = move |problem: &Problem| {
         runs.send(()).unwrap();
-        // It goes on, too, when the test has ended.
+        // It also continues when the test has ended.
         let _ = goes.lock().unwrap().recv();
         Ok(all_on_first(problem))
     };
@@ -53,7 +53,7 @@ fn a_heuristic_that_never_returns_is_given_up() {
         "heuristic 'held-up': it gave no plan within 0.02 s; make it quicker, or give it longer with map_timeout";
     assert!(error.contains(expected), "{error}");
     assert!(matches!(result.get(), Err(Error::Discarded { .. })));
-    // The loop's and the plan's, too.
+    // The same for the mapping of a plan and of a loop.
     assert!(grid.group("heft").plan(mapping.clone()).is_err());
     let rounds = grid.regrouped(mapping, Regroup::Fixed(1)).unwrap();
     let body = rounds.group();
