@@ -352,7 +352,7 @@ fn toml(text: &str) -> Result<Platform, PlatformError> {
     Platform::parse(text, "p.toml", &mut |_| Err("no files".to_owned()))
 }
 
-/// The error of an XML zone with that content; it stands on line 2.
+/// The error of an XML zone with that content, which is on line 2.
 fn wrong_zone(content: &str) -> String {
     let text = format!("<platform version='4.1'><zone id='z' routing='Full'>\n{content}</zone></platform>");
     Platform::parse(&text, "z.xml", &mut |_| Ok("0 1\nLOOPAFTER 0\n".to_owned())).unwrap_err().to_string()
