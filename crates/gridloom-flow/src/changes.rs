@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! speed      C = n s f, and b of each execution                     work continues at the new rate
-//! bandwidth  C = bw, p += S/bw - S/old for each flow on the link     a flow's bound stays that of its start
-//! latency    p += delta, b = min(ub, g / (2 lat)) for each           a latency phase neither grows nor shrinks
+//! bandwidth  C = bw, p += S/bw - S/old for each flow on the link     a flow keeps the bound of its start
+//! latency    p += delta, b = min(ub, g / (2 lat)) for each           a latency phase keeps its length
 //! off        all actions on it fail at once, and so do those started on it until it is on
 //! ```
 //!

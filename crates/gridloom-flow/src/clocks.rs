@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! V(t) = integral of l over time          the constraint's clock
-//! R p / f                                 by how much V grows until an action with the remaining work R ends
-//! date = now + (V_end - V(now)) / l       of the constraint's first action, in a heap of constraints
+//! R p / f                                 growth of V until an action with the remaining work R ends
+//! date = now + (V_end - V(now)) / l       date of the constraint's first action, in a heap of constraints
 //! ```
 //!
 //! **Invariants.** A clock's `passed` is V at `since_s`; from then it grows at `level`. Its actions are in order of

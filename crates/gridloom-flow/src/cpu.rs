@@ -1,7 +1,7 @@
 //! How an execution shares a host (SimGrid's Cas01).
 //!
 //! ```text
-//! s speed of one core    f what its profile multiplies it by    n cores    k threads    q priority    u user's bound
+//! s speed of one core    f profile factor    n cores    k threads    q priority    u user's bound
 //!
 //! capacity  n s f
 //! penalty   1 / (k q)               a task's share grows with its priority and its threads

@@ -339,7 +339,7 @@ impl FlowEngine {
         self.dates.remove(&mut self.places, slot);
     }
 
-    /// Brings rates and dates up to date after changes.
+    /// Updates rates and dates after changes.
     fn refresh(&mut self) {
         let solver = &mut self.resources.solver;
         if !solver.is_stale() {

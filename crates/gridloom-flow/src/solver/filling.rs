@@ -6,7 +6,7 @@
 //!         B   = lowest b·p < m of the unfixed users of those
 //!         fix those with b·p = B, at b; or, if there is no B, all of them at m/p
 //!         a fixed variable leaves R -= w x, U -= w/p on shared constraints, and the next greatest w/p on fat pipes
-//! until no constraint has anything left
+//! until no constraint has capacity left
 //! ```
 //!
 //! **Cost.** Each round asks [`Levels`] for the lowest level. One solution visits the users of a constraint at most
@@ -41,7 +41,7 @@ pub(super) struct Scratch {
 }
 
 impl Solver {
-    /// Brings all values up to date.
+    /// Updates all values.
     pub fn solve(&mut self) {
         self.scratch.moved.clear();
         self.scratch.releveled.clear();
