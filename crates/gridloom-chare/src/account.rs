@@ -1,4 +1,4 @@
-//! What an element tells its owner of the steps that it runs: the work that they charge and, for a timeline, their entry methods.
+//! Step reports from an element to its owner: the work charged and, for a timeline, the entry methods that ran.
 
 use std::collections::BTreeMap;
 
