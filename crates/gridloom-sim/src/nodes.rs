@@ -73,7 +73,7 @@ pub(crate) struct SimNode {
     /// Inputs received while it was paused, with the digests of messages.
     pub(crate) stalled: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
-    /// Timers set, with the sequence number of the occurrence that will fire them.
+    /// Set timers, with the sequence number of the event that will fire them.
     pub(crate) timers: BTreeMap<Timer, u64>,
     /// Events that a client reported and that its program has not taken yet.
     pub(crate) events: VecDeque<Event>,

@@ -89,7 +89,7 @@ pub enum State<'a> {
 /// The contents of a transfer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Moved<'a> {
-    /// A letter between processes.
+    /// A message between processes.
     Letter { name: LetterName, kind: &'a str },
     /// A datum between nodes.
     Datum { datum: DatumId, from: NodeId, to: NodeId },

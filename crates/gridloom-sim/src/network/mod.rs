@@ -1,7 +1,7 @@
 //! The modelled network: routes between hosts, connections between nodes, sockets of processes.
 //!
 //! ```text
-//! paths   hosts to links, latency and bandwidth     routes   paths, what is lost, what is held until it heals
+//! paths   hosts to links, latency and bandwidth     routes   paths, lost routes, held arrivals
 //! links   connections between nodes                 sockets  connections between processes
 //! changes routes that corrupt data                  partials received parts of interrupted transfers
 //! ```

@@ -2,7 +2,6 @@
 //! that a server requested from the client because it cannot get them elsewhere (the client is the relay); data for
 //! which a server has no room; and results of a stateless server. A relay has a reason: a stateless server, a fault,
 //! or a source that evicted its copy for lack of room.
-//! plain server has made.
 //!
 //! DESIGN.md, 2.
 
