@@ -1,4 +1,4 @@
-//! Tests of binding: what fits, what is inferred, and the words of every refusal.
+//! Tests of binding: accepted calls, inferred values, and the text of every error.
 
 use crate::bind::{Actual, Bound};
 use crate::parse::parse;
@@ -328,7 +328,7 @@ fn a_result_of_unknown_size_has_a_likely_one() {
     let bound = built("query*times/2").unwrap().bind(&[query(1024), int(3)], &[]).unwrap();
     assert_eq!(bound.outputs, [(2, Meta::Bytes { size_bytes: 1536 })]);
     assert_eq!(bound.work_flops, Some(10_240.0));
-    // The file may be one that is made later: what it is likely to have counts.
+    // The file may be made later: its likely size counts.
     assert_eq!(built("0*times").unwrap().bind(&[query(0), int(3)], &[]).unwrap().work_flops, Some(0.0));
     let error = built("times").unwrap().bind(&[query(1), int(-3)], &[]).unwrap_err().to_string();
     assert!(

@@ -7,7 +7,7 @@ use crate::method::{FINALIZE, INITIALIZE, class_of, runs_by_itself};
 use crate::signature::{Body, Definition, Language, Signature};
 
 impl Parser<'_> {
-    /// What follows `DefClass`.
+    /// Parses the text after `DefClass`.
     pub(crate) fn class(&mut self) -> Result<Class, IdlError> {
         let (short, place) = self.name("the class's name")?;
         let name = self.full_name(&short, place)?;
@@ -64,7 +64,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What runs by itself does nothing if the class does not say what.
+    /// Adds an empty automatic method if the class does not define it.
     fn empty_method(&self, class: &mut Class, method: &str, place: Position) {
         let name = format!("{}.{method}", class.name);
         if class.methods.iter().any(|written| written.signature.name == name) {

@@ -1,4 +1,4 @@
-//! Files: statements one after another.
+//! Files: a sequence of statements.
 
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};

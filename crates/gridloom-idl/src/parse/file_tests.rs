@@ -1,4 +1,5 @@
-//! Tests of whole files: inline bodies, classes, GridSolve's routines, and that no change of a right file makes the parser panic.
+//! Tests of whole files: inline bodies, classes, GridSolve's routines, and a test that no change of a valid file makes the
+//! parser panic.
 
 use proptest::prelude::*;
 
@@ -6,7 +7,7 @@ use crate::parse::{parse, parse_file};
 use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language};
 use gridloom_base::Dtype;
 
-/// All of the language.
+/// A file that uses the whole language.
 const WHOLE: &str = include_str!("../../tests/fixtures/whole.idl");
 
 #[test]
