@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(out, [], "it is not connected yet");
         members.up(Time(0), PEER, Role::Server);
         measuring.ask_turns(None, &members, &mut out);
-        assert_eq!(out, [], "nobody gives turns");
+        assert_eq!(out, [], "no mapper is known");
         for _ in 0..2 {
             measuring.ask_turns(Some(AGENT), &members, &mut out);
         }

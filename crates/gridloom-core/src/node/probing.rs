@@ -28,7 +28,8 @@ use gridloom_perf::LinkEstimate;
 
 /// Number of probes of each size. The best one counts.
 const ROUNDS: u32 = 2;
-/// Minimum growth factor from a probe that the round trip hides to the next one, if no other link is measured meanwhile.
+/// A probe whose time is mostly the round trip is followed by one at least this many times as large, if no other link is
+/// measured meanwhile.
 const HIDDEN_GROWS: u64 = 4;
 /// Number of round trips within which a connection may still be in its start phase.
 const STARTING_ROUND_TRIPS: u64 = 4;

@@ -301,7 +301,7 @@ mod tests {
         for number in 0..10 {
             let at = number * WAITS_NS_MAX / 2;
             assert!(named(&mut agent, at, asks(DATUM, 3 + number, NodeId(3 + number))).is_empty());
-            assert!(named(&mut agent, at, fire()).is_empty(), "it has just come");
+            assert!(named(&mut agent, at, fire()).is_empty(), "it has just made its request");
         }
         assert_eq!(named(&mut agent, 10 * WAITS_NS_MAX, fire()).len(), 10);
     }
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(named(&mut agent, WAITS_NS_MAX, fire())[&NodeId(3)], [(other, HOLDER)]);
     }
 
-    /// Found by the soak test (seed 3107): a server that could not reach the holder of a slice was to forward the
+    /// Found by the soak test (seed 3107): a server that could not reach the holder of a slice had been assigned to forward the
     /// slice to all others.
     #[test]
     fn a_server_that_reaches_no_source_gets_it_from_those_that_were_behind_it() {

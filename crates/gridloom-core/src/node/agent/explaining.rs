@@ -139,7 +139,7 @@ mod tests {
         assert!(!told[1].is_coming && told[1].count == 2, "{told:?}");
         assert_eq!((would.verdict, would.hops + other.hops, would.basis), (Verdict::Taken, 3, Basis::Unknown));
         let _ = copies(&mut agent, None);
-        assert_eq!(format!("{agent:?}"), before, "nothing has begun to move");
+        assert_eq!(format!("{agent:?}"), before, "no transfer has started");
         let unknown = agent.explain(Time(2 * SECOND_NS), "mehs", None).unwrap_err();
         assert_eq!(unknown, NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] });
     }

@@ -269,7 +269,7 @@ impl Agent {
         }
         for (node, end_s) in ends.iter().filter(|_| purpose != Purpose::Look) {
             let end = now + seconds_to_ns(*end_s);
-            let server = self.servers.get_mut(node).expect("the caller has looked");
+            let server = self.servers.get_mut(node).expect("checked by the caller");
             server.promised.insert(group, Promise { end, pace: server.pace });
         }
         if purpose != Purpose::Look {
@@ -372,7 +372,7 @@ mod tests {
                 Effect::Map { number, job } => Some((*number, job.clone())),
                 _ => None,
             });
-            let (number, job) = map.expect("nothing else is mapped");
+            let (number, job) = map.expect("no other mapping runs");
             agent.on_mapped(later, number, job.map(Stop::NEVER), &mut out);
             let Some(Effect::Send { message: Message::Map(MapMessage::ToClient(told)), .. }) = out.pop() else {
                 panic!("{out:?}")

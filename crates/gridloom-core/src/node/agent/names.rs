@@ -59,7 +59,7 @@ impl Agent {
             return not_taken(client, out);
         }
         if let Some(ask) = message.ask().filter(|_| !self.names.is_kept) {
-            let why = "this session has no shared agent: it uses a list of servers and maps by itself".into();
+            let why = "this session uses a list of servers and maps by itself".into();
             let answer = CatalogToClient::Answer { ask, answer: Err(NameError::NoAgent { why }) };
             return send(out, client, answer);
         }
@@ -439,7 +439,7 @@ mod tests {
             } => Some((named, server)),
             _ => None,
         });
-        placed.expect("the client is told a place")
+        placed.expect("the client is assigned a server")
     }
 
     #[test]

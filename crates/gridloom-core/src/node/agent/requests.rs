@@ -220,7 +220,7 @@ mod tests {
             }
         }
         assert_eq!((requests.under_way.len(), requests.len()), (MAPPINGS_MAX, 1));
-        assert_eq!(begin(&mut requests, Time(0)), None, "so many threads are busy");
+        assert_eq!(begin(&mut requests, Time(0)), None, "all threads are busy");
         assert_eq!(requests.end(1).map(|mapping| mapping.stopped), Some(Some(Stopped::Unwanted)));
         assert!(begin(&mut requests, Time(0)).is_some() && out.is_empty());
     }

@@ -41,7 +41,7 @@ struct Search {
     failed: BTreeMap<NodeId, Time>,
     /// Time at which the server was assigned a source; `None` while it needs one.
     answered: Option<Time>,
-    /// Servers that were to get the datum from this one were assigned other sources, so that this one may get it from them.
+    /// Servers whose source was this one were assigned other sources, so that this one may get the datum from them.
     has_freed: bool,
 }
 
@@ -180,8 +180,8 @@ impl Agent {
         }
     }
 
-    /// Handles a server that can reach no holder of a datum. Servers that are to get the datum from it are assigned
-    /// other sources, because one of them may forward the datum to it.
+    /// Handles a server that can reach no holder of a datum. Servers whose source is this server are assigned other
+    /// sources, because one of them may forward the datum to it.
     fn free_those_behind(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let search = self.names.searches.searches.get_mut(&(datum, server));
         if search.is_none_or(|search| search.failed.is_empty() || std::mem::replace(&mut search.has_freed, true)) {
@@ -193,7 +193,7 @@ impl Agent {
         behind.into_iter().for_each(|one| self.supply_failed(now, (datum, one, server), out));
     }
 
-    /// Returns the source from which a server is to get a datum: a holder, or another server that is receiving it.
+    /// Chooses the source from which a server gets a datum: a holder, or another server that is receiving it.
     pub(super) fn source_for(
         &mut self,
         now: Time,
@@ -366,6 +366,10 @@ mod tests {
         assert_eq!(sources(&mut agent, at(HEARTBEAT_NS - 1), beat()), []);
         let again = sources(&mut agent, at(HEARTBEAT_NS + 1), beat());
         assert_eq!(again.len(), 1);
-        assert_eq!(sources(&mut agent, at(HEARTBEAT_NS + 2), failed(again[0])).len(), 1, "the other has rested, too");
+        assert_eq!(
+            sources(&mut agent, at(HEARTBEAT_NS + 2), failed(again[0])).len(),
+            1,
+            "the pause of the other source is over, too"
+        );
     }
 }

@@ -328,7 +328,7 @@ mod tests {
         turns.under_way.remove(&pair(1, 3));
         assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [(pair(2, 4), true)]);
         turns.want(pair(1, 4), host("a"), host("d"));
-        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [], "another goes over the way");
+        assert_eq!(turns.grant_all(Time(0), on_way(Next::Measure)), [], "another probe uses the path");
         assert_eq!(turns.grant_all(Time(0), on_way(Next::Expect)), [(pair(1, 4), false)]);
     }
 }

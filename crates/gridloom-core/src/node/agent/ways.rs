@@ -186,10 +186,10 @@ mod tests {
             let links = links.clone();
             move |pair: &Pair| links.of(&pair.0, &pair.1).map(|_| ())
         };
-        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::default(), "nobody has looked");
-        assert!(ways.look(&first, &links) && !ways.look(&first, &links), "the second time nothing is new");
+        assert_eq!(ways.standing(now, &pair("b3", "a2"), &links), Standing::default(), "sites are not determined yet");
+        assert!(ways.look(&first, &links) && !ways.look(&first, &links), "nothing has changed since");
         assert_eq!(ways.unknown(|_| None::<()>), []);
-        assert_eq!(ways.unknown(met(&links)), [(first.clone(), ())], "of the way back no link was measured");
+        assert_eq!(ways.unknown(met(&links)), [(first.clone(), ())], "no link in the opposite direction was measured");
         assert_eq!(ways.standing(now, &pair("b3", "b2"), &links), Standing::default());
         ways.ask(now, first.clone());
         assert_eq!((ways.unknown(met(&links)), ways.due(now)), (vec![], Some(now + WAIT_NS_MAX)));
@@ -201,7 +201,7 @@ mod tests {
         };
         assert_eq!(next(&ways, &links, now, &first), Next::Measure);
         assert_eq!(next(&ways, &links, now, &pair("b3", "a2")), Next::Wait);
-        assert_eq!(next(&ways, &links, now + WAIT_NS_MAX, &pair("b3", "a2")), Next::Measure, "nobody came");
+        assert_eq!(next(&ways, &links, now + WAIT_NS_MAX, &pair("b3", "a2")), Next::Measure, "the wait is over");
         assert_eq!(ways.expected(&pair("b3", "a2")), None);
 
         let alone = LinkEstimate { latency_s: 1e-2, bandwidth: 4e7 };
@@ -210,7 +210,11 @@ mod tests {
         assert_eq!(next(&ways, &links, now, &pair("b3", "a2")), Next::Expect);
         assert_eq!(ways.expected(&pair("b3", "a2")), Some(alone));
         assert_eq!(ways.awaited(now), None);
-        assert_eq!(ways.standing(now, &pair("b3", "a3"), &links), Standing::default(), "its card may be as slow");
+        assert_eq!(
+            ways.standing(now, &pair("b3", "a3"), &links),
+            Standing::default(),
+            "its network interface may be as slow"
+        );
         assert_eq!(ways.expected(&pair("b3", "b2")), None);
     }
 }

@@ -209,6 +209,6 @@ mod tests {
         links.measure(Time(5 + LINK_QUIET_NS), AGENT, there(), true, &members, &mut out);
         assert_eq!(out, []);
         links.measure(Time(5 + LINK_QUIET_NS), AGENT, there(), false, &members, &mut out);
-        assert_eq!(out.len(), 1, "a turn is asked for: {out:?}");
+        assert_eq!(out.len(), 1, "a turn is requested: {out:?}");
     }
 }

@@ -99,9 +99,9 @@ impl Outputs {
 
     /// Removes the first or the last line of a call.
     fn remove(&mut self, number: u64) {
-        let line = self.lines.remove(&number).expect("a call's numbers are those of its lines");
+        let line = self.lines.remove(&number).expect("calls list only stored lines");
         self.bytes -= line.bytes();
-        let call = self.calls.get_mut(&line.call).expect("a line's call has it");
+        let call = self.calls.get_mut(&line.call).expect("each line is listed by its call");
         call.bytes -= line.bytes();
         if call.numbers.front() == Some(&number) {
             call.numbers.pop_front();

@@ -102,7 +102,7 @@ mod tests {
         pauses.begin(Time(0), task(1), &mut out);
         pauses.begin(Time(5), task(2), &mut out);
         assert_eq!(out.len(), 1, "one timer for both");
-        assert!(!pauses.go_on(Time(5), task(1)), "it was not told");
+        assert!(!pauses.go_on(Time(5), task(1)), "its wait was not reported");
         out.clear();
         assert_eq!(pauses.take_due(Time(TOLD_AFTER_NS), &mut out), []);
         assert_eq!(out, [Effect::SetTimer { timer: ServerTimer::Pauses.into(), at: Time(5 + TOLD_AFTER_NS) }]);

@@ -134,7 +134,7 @@ mod tests {
         let datum = DatumId { client, serial: 1 };
         let report = TransferReport { datum, from, to, size_bytes: 8, run_ns: 0, age_ns: 0 };
         let mut reports = Reports::default();
-        assert!(!reports.transferred(Time(5), report, true), "it is too small to be learned from");
+        assert!(!reports.transferred(Time(5), report, true), "it is too small to learn from");
         reports.check().unwrap();
         let mut out = Vec::new();
         for _ in 0..2 {

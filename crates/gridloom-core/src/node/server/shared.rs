@@ -72,7 +72,7 @@ impl Shared {
         self.expected.len()
     }
 
-    /// Forgets what a lost client was to put.
+    /// Forgets the expected puts of a lost client.
     pub(super) fn forget_client(&mut self, client: NodeId) {
         self.expected.retain(|_, (_, by)| *by != client);
     }
@@ -247,7 +247,7 @@ impl Server {
         named: &Named,
         out: &mut Vec<Effect>,
     ) -> Result<Published, TaskError> {
-        let datum = task.inputs().next().expect("checked when the task was taken in");
+        let datum = task.inputs().next().expect("checked when the task was accepted");
         let is_again = self.shared.held.get(&named.datum).is_some_and(|held| held.named == *named);
         let is_expected = self
             .shared

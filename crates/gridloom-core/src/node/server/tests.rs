@@ -239,8 +239,8 @@ fn only_the_client_that_the_agent_names_puts_a_shared_datum() {
         server.handle(Time(3), arrived.clone(), &mut out);
         out.iter().any(|effect| matches!(effect, Effect::NameDatum { .. }))
     };
-    assert!(!publish(1, None), "nobody was to put it");
-    assert!(!publish(2, Some(NodeId(9))), "another was to put it");
+    assert!(!publish(1, None), "no put was announced");
+    assert!(!publish(2, Some(NodeId(9))), "a put by another client was announced");
     assert!(publish(3, Some(CLIENT)));
 }
 
@@ -336,8 +336,8 @@ fn a_call_that_was_disturbed_is_not_learned_and_stopped_at_the_heartbeat() {
     test.call(CALIBRATOR, 2);
     let stopped = TaskId { client: CALIBRATOR, serial: 2 };
     let stops = |out: &[Effect]| out.contains(&Effect::StopTask { task: stopped });
-    assert!(!stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))), "it has the server for itself");
-    assert!(!stops(&test.call(USER, 2)), "it may be as good as over");
+    assert!(!stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))), "the server has no other work");
+    assert!(!stops(&test.call(USER, 2)), "it may be about to end");
     assert!(stops(&test.handle(Input::Timer(ServerTimer::Heartbeat.into()))));
     assert_eq!(reported(&test.ended(CALIBRATOR, 2, Err(TaskError::Cancelled))), gave_way());
     assert_eq!(test.calls_learned(), 1, "the user's");

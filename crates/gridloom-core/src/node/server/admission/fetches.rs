@@ -303,7 +303,7 @@ mod tests {
             fetches.expect(datum, Awaited::new(8, Origin::Copied, (HOLDER, "there:1".to_string(), 1)));
             fetches.ask(datum, &members, &mut out);
             assert_eq!(fetches.is_asked(HOLDER), role == Role::Server, "{out:?}");
-            assert_eq!(out.len(), 1, "its source, or its owner");
+            assert_eq!(out.len(), 1, "to its source or its owner");
         }
     }
 

@@ -53,7 +53,7 @@ pub(super) enum Output {
     Effect(Effect),
     /// A copy was evicted. Its owner is notified, after the reports of data that arrived for it.
     Evicted(DatumId),
-    /// Data that were to be kept were evicted, because another client needs its share of the store.
+    /// Kept data were evicted, because another client needs its share of the store.
     GaveWay {
         client: NodeId,
         data: Vec<DatumId>,
@@ -348,7 +348,7 @@ impl Admission {
     fn hold_back(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Output>) {
         for id in tasks {
             self.executor.hold_back(id);
-            let task = self.executor.get(id).expect("held back a moment ago").task.clone();
+            let task = self.executor.get(id).expect("requeued above").task.clone();
             for output in &task.outputs {
                 self.replicas.unreserve(output.datum, now);
             }

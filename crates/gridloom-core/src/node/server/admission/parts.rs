@@ -54,7 +54,7 @@ impl Admission {
         from_byte: u64,
         out: &mut Vec<Output>,
     ) -> Result<Vec<(DatumId, Meta)>, TaskError> {
-        let (datum, output) = (task.inputs().next().expect("checked when the task was taken in"), &task.outputs[0]);
+        let (datum, output) = (task.inputs().next().expect("checked when the task was accepted"), &task.outputs[0]);
         let (part, meta) = (output.datum, output.meta.clone());
         let (size_bytes, whole_bytes) = (meta.size_bytes(), self.replicas.own_bytes(datum));
         if from_byte.checked_add(size_bytes).is_none_or(|end| end > whole_bytes) {

@@ -4,7 +4,7 @@
 //! number of clients with tasks or data here. If a task of a client within its share does not fit, it gets memory from
 //! clients above theirs:
 //!
-//! 1. copies that were to be kept here, and results that their client was asked to fetch but has not fetched within
+//! 1. copies that were kept here on request, and results that their client was asked to fetch but has not fetched within
 //!    [`TAKE_HOME_NS_MAX`];
 //! 2. reservations of tasks that wait.
 //!
@@ -250,7 +250,7 @@ mod tests {
         (1..=2).for_each(|serial| store.make(serial, half));
         store.0.add(Time(1), call(OTHER, 1, (1, half)), false);
         assert_eq!(store.admit(Time(1)), None);
-        assert_eq!(store.0.next_start(|_| false), None, "the hog is asked to take a result");
+        assert_eq!(store.0.next_start(|_| false), None, "the hog is asked to fetch a result");
         for (now, is_admitted) in [(Time(1) + TAKE_HOME_NS_MAX / 2, false), (Time(1) + TAKE_HOME_NS_MAX, true)] {
             let Store(admission, members, out) = &mut store;
             assert_eq!(admission.admit_by_shares(now, members, out), is_admitted);
@@ -272,7 +272,7 @@ mod tests {
         store.0.expect(OTHER, vec![supply], false);
         let Store(admission, members, out) = &mut store;
         let refused = admission.admit(Time(1), members, out);
-        assert_eq!(refused, None, "the hog is asked to take its result");
+        assert_eq!(refused, None, "the hog is asked to fetch its result");
         let now = Time(1) + TAKE_HOME_NS_MAX;
         assert!(admission.admit_by_shares(now, members, out));
         assert_eq!(admission.unstick(now, out), None);

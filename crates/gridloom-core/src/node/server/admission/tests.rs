@@ -108,19 +108,19 @@ fn those_farther_off_wait_behind_a_server_that_waits_and_others_are_refused() {
     }
     assert_eq!(answered(&mut out), (vec![21, 22, HOLDER.0], vec![]));
     admission.begun(datum(5), NodeId(99), &mut out);
-    assert_eq!(answered(&mut out), (vec![], vec![]), "it is awaited from another");
+    assert_eq!(answered(&mut out), (vec![], vec![]), "it is awaited from another node");
     admission.begun(datum(5), HOLDER, &mut out);
     assert_eq!(answered(&mut out), (vec![], vec![23]));
     admission.fetch(Time(2), datum(5), (asker(24, 1), false), &mut out);
-    assert_eq!(answered(&mut out), (vec![], vec![24]), "it comes: nobody waits in a circle");
+    assert_eq!(answered(&mut out), (vec![], vec![24]), "it is arriving, so there is no cycle of waiting servers");
     admission.fetches.broken(HOLDER, datum(5), SupplyFault::Broken, "it broke", &mut out);
     admission.fetch(Time(3), datum(5), (asker(25, 3), false), &mut out);
-    assert_eq!(answered(&mut out), (vec![], vec![]), "it comes no longer");
+    assert_eq!(answered(&mut out), (vec![], vec![]), "it is no longer arriving");
     // The owner names a source that has the datum.
     let meta = Meta::array(Dtype::Float64, &[1]);
     let supply = Supply::direct(datum(5), meta, CLIENT, String::new(), 3);
     admission.resupply(Time(4), CLIENT, vec![supply], &Members::default(), &mut out);
-    assert_eq!(answered(&mut out), (vec![25], vec![]), "it is no longer nearer");
+    assert_eq!(answered(&mut out), (vec![25], vec![]), "this server no longer has fewer hops");
     admission.check().unwrap();
 }
 
@@ -170,7 +170,7 @@ fn a_task_that_reads_the_result_of_a_call_waits_for_a_source() {
     out.clear();
     assert_eq!(admission.admit(Time(1), &members, &mut out), None);
     admission.check().unwrap();
-    assert!(matches!(out[..], [Output::Effect(Effect::Send { to: CLIENT, .. })]), "its source is asked for: {out:?}");
+    assert!(matches!(out[..], [Output::Effect(Effect::Send { to: CLIENT, .. })]), "its source is requested: {out:?}");
 }
 
 /// A client puts a name on a copy that was on the server before. It may be the last copy.
@@ -274,6 +274,6 @@ fn the_size_of_what_was_to_come_in_slices_is_known_when_its_task_is_let_in_again
     assert_eq!(admission.state(id), Some(State::Held));
     out.clear();
     assert_eq!(admission.admit(Time(1), &members, &mut out), None);
-    assert_eq!(admission.state(id), Some(State::Held), "a result goes to its client first: {out:?}");
+    assert_eq!(admission.state(id), Some(State::Held), "a result is written back first: {out:?}");
     admission.check().unwrap();
 }

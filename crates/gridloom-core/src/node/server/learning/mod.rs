@@ -178,7 +178,7 @@ mod tests {
         let mut learning = Learning::new(&offering_nothing());
         let call = call(1_000_000_000, false);
         let is_model = |news: &[News]| matches!(news, [News::Model(function, _)] if function == "m/f");
-        assert!(is_model(&learning.learn(Time(1), call)), "one for each slot is cold");
+        assert!(is_model(&learning.learn(Time(1), call)), "the first call on each slot is cold");
         assert_eq!(learning.learn(Time(2), call), [News::SetTimer]);
         assert_eq!(learning.learn(Time(3), call), []);
         assert!(is_model(&learning.timer_fired(Time(4))));
