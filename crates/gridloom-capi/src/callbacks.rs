@@ -32,7 +32,7 @@ impl UserContext {
 pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callback, context: *mut c_void) -> c_int {
     let given_back = UserContext(context);
     code_of(|process, _| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let kind = unsafe { given(kind, "the message type") }?;
         process.on_bytes(&kind, move |process, from, letter| {
             let context = current::context().map_err(|failure| ProcessError::Failed(failure.text))?;
@@ -107,7 +107,7 @@ pub extern "C-unwind" fn gridloom_cancel_timer(timer: i64) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_fail_text(code: c_int, text: *const c_char) -> c_int {
     if let Ok(context) = current::context() {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         *context.failure.borrow_mut() = unsafe { crate::declare::text(text) }.unwrap_or_default();
     }
     code

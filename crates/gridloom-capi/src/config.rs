@@ -32,7 +32,7 @@ pub(crate) fn own_globals() -> Result<bool, String> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_config(name: *const c_char, otherwise: *const c_char) -> *const c_char {
     let found = with(|_, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { given(name, "the value's name") }?;
         let Some(value) = setting(&name) else { return Ok(otherwise) };
         let mut texts = context.texts.borrow_mut();
@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn gridloom_config(name: *const c_char, otherwise: 
 /// Writes a value to `place`, if the value exists. Returns what the functions of the header return.
 unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what: &str) -> c_int {
     let found = with(|_, _| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { given(name, "the value's name") }?;
         let Some(text) = setting(&name) else { return Ok(0) };
         let wrong = |_| Failure::usage(format!("the configuration's '{name}' is '{text}'; it has to be {what}"));

@@ -39,7 +39,7 @@ pub extern "C-unwind" fn gridloom_listen(port: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_connect(host: *const c_char, port: c_int, patience: f64) -> i64 {
     let connected = with(|process, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let host = unsafe { given(host, "the host's name") }?;
         let patience = limit(patience)?.unwrap_or(f64::INFINITY);
         Ok(context.learn(process.connect(&host, port_of(port)?, patience)?))
@@ -63,7 +63,7 @@ pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, 
     let described = with(|process, context| Ok(process.describe(context.peer(peer)?))).unwrap_or_default();
     if size > 0 && !text.is_null() {
         let length = described.len().min(size - 1);
-        // SAFETY: there is room for `size` characters, as the header asks.
+        // SAFETY: there is room for `size` characters, as the header requires.
         unsafe {
             std::ptr::copy_nonoverlapping(described.as_ptr(), text.cast(), length);
             *text.add(length) = 0;
@@ -76,10 +76,10 @@ pub unsafe extern "C-unwind" fn gridloom_describe(peer: i64, text: *mut c_char, 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, value: *const c_void) -> c_int {
     code_of(|process, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let kind = unsafe { given(kind, "the message type") }?;
         let peer = context.peer(peer)?;
-        // SAFETY: a value of the type, as the header asks.
+        // SAFETY: a value of the type, as the header requires.
         unsafe { send(process, peer, &kind, value) }
     })
 }
@@ -120,7 +120,7 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
     size: usize,
 ) -> c_int {
     code_of(|process, context| {
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let kind = unsafe { given(kind, "the message type") }?;
         if bytes.is_null() && size > 0 {
             return Err(Failure::usage(format!("{size} bytes at NULL; give their address")));
@@ -145,7 +145,7 @@ pub unsafe extern "C-unwind" fn gridloom_wait_for(
     seconds: f64,
     message: *mut *mut CMessage,
 ) -> c_int {
-    // SAFETY: a text, as the header asks.
+    // SAFETY: a C string, as the header requires.
     let got = with(|process, context| {
         wait_for(process, context, &unsafe { given(kind, "the message type") }?, from, seconds)
     });

@@ -61,7 +61,7 @@ pub(crate) fn program() -> MutexGuard<'static, Program> {
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_declare_process(function: *const c_char, body: ProcessFunction) {
-    // SAFETY: a text, as the header asks.
+    // SAFETY: a C string, as the header requires.
     let Some(name) = (unsafe { text(function) }) else { return };
     if program().processes.insert(name.clone(), body).is_some() {
         program().twice.push(name);

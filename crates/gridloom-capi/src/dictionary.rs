@@ -27,7 +27,7 @@ pub extern "C-unwind" fn gridloom_dictionary_new() -> *mut Dictionary {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_dictionary_free(dictionary: *mut Dictionary) {
     if !dictionary.is_null() {
-        // SAFETY: made by `gridloom_dictionary_new`, as the header asks.
+        // SAFETY: made by `gridloom_dictionary_new`, as the header requires.
         drop(unsafe { Box::from_raw(dictionary) });
     }
 }
@@ -35,7 +35,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_free(dictionary: *mut Dictio
 /// See `gridloom.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_dictionary_count(dictionary: *const Dictionary) -> usize {
-    // SAFETY: null or a dictionary, as the header asks.
+    // SAFETY: null or a dictionary, as the header requires.
     unsafe { dictionary.as_ref() }.map_or(0, |dictionary| dictionary.0.len())
 }
 
@@ -46,7 +46,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_set(
     key: *const c_char,
     value: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: a dictionary and a text, as the header asks.
+    // SAFETY: a dictionary and a text, as the header requires.
     let (dictionary, key) = unsafe { (&mut *dictionary, key_of(key)) };
     match dictionary.0.get_mut(key) {
         // The key is not replaced: `gridloom_dictionary_next` may have returned a pointer to it.
@@ -64,7 +64,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_get(
     dictionary: *const Dictionary,
     key: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: a dictionary and a text, as the header asks.
+    // SAFETY: a dictionary and a text, as the header requires.
     let (dictionary, key) = unsafe { (dictionary.as_ref(), key_of(key)) };
     dictionary.and_then(|dictionary| dictionary.0.get(key).copied()).unwrap_or(std::ptr::null_mut())
 }
@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_remove(
     dictionary: *mut Dictionary,
     key: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: a dictionary and a text, as the header asks.
+    // SAFETY: a dictionary and a text, as the header requires.
     let (dictionary, key) = unsafe { (dictionary.as_mut(), key_of(key)) };
     dictionary.and_then(|dictionary| dictionary.0.remove(key)).unwrap_or(std::ptr::null_mut())
 }
@@ -86,11 +86,11 @@ pub unsafe extern "C-unwind" fn gridloom_dictionary_next(
     dictionary: *const Dictionary,
     after: *const c_char,
 ) -> *const c_char {
-    // SAFETY: a dictionary, as the header asks.
+    // SAFETY: a dictionary, as the header requires.
     let Some(dictionary) = (unsafe { dictionary.as_ref() }) else { return std::ptr::null() };
     let from = match after.is_null() {
         true => Bound::Unbounded,
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         false => Bound::Excluded(unsafe { key_of(after) }),
     };
     let next = dictionary.0.range::<CStr, _>((from, Bound::Unbounded)).next();

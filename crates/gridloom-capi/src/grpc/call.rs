@@ -140,7 +140,7 @@ impl Call {
     /// The arguments match the signature (`memory`).
     pub(super) unsafe fn send_plain(&self, survey: Survey<'_>) -> Outcome<Work> {
         for (start, bytes) in survey.items.iter().filter(|item| item.is_part()).map(Item::range) {
-            // SAFETY: memory of the program, as the header asks.
+            // SAFETY: memory of the program, as the header requires.
             unsafe { self.library.staying.bring_there(start, bytes) }?;
         }
         // SAFETY: promised by the caller.

@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_code_and_a_text() {
         assert_eq!(run(|| panic!("impossible")), GRPC_OTHER_ERROR_CODE);
-        // SAFETY: a text of this thread.
+        // SAFETY: a C string of this thread.
         let text = unsafe { CStr::from_ptr(last().1) }.to_str().unwrap();
         assert_eq!(text, "an error of the library itself: impossible");
         assert_eq!(run(|| Err(Failed::new(GRPC_NOT_COMPLETED, ""))), GRPC_NOT_COMPLETED);

@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle,
 pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char, call: *mut OpenCall) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
         // Programs written for NetSolve append parentheses to the name.
         let bound = Arc::new(library.bind(None, function.strip_suffix("()").unwrap_or(function))?);
@@ -148,7 +148,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_open_named(function: *const c_char
 pub unsafe extern "C-unwind" fn gridloom_grpc_open_module(module: *const c_char, call: *mut OpenCall) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let module = unsafe { memory::name(module, "the module's name", GRPC_FUNCTION_NOT_FOUND) }?;
         let bound = Arc::new(library.bind(None, &format!("{module}/Initialize"))?);
         // SAFETY: `calls.c` provides memory for it.

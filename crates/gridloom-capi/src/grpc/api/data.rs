@@ -115,7 +115,7 @@ impl Library {
         let found = self.remotes.find(data.cast()).filter(|remote| remote.description().is_some());
         found.ok_or_else(|| {
             let size_bytes = size_of::<CData>() as u64;
-            // SAFETY: memory of the program for a datum, as the header asks.
+            // SAFETY: memory of the program for a datum, as the header requires.
             let known = unsafe { self.remotes.check(data.cast(), size_bytes, || true) };
             let text = "this is no datum: grpc_data_init did not make it at this address";
             known.err().unwrap_or_else(|| invalid(text))
@@ -165,7 +165,7 @@ pub unsafe extern "C-unwind" fn grpc_data_init(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: lists, as the header asks.
+        // SAFETY: lists, as the header requires.
         let (inputs, outputs, extents) = unsafe {
             let extents = list(dimensions, |extent: usize| extent == 0, "the dimensions")?;
             (uris(input_uris, "the inputs")?, uris(output_uris, "the outputs")?, extents)
@@ -177,7 +177,7 @@ pub unsafe extern "C-unwind" fn grpc_data_init(
         let outputs = unsafe { with_modes(outputs, output_modes) }?;
         let extents = extents.into_iter().map(|extent| extent as u64).collect();
         let description = Description::new(inputs, outputs, kind, extents)?;
-        // SAFETY: memory for a datum, as the header asks.
+        // SAFETY: memory for a datum, as the header requires.
         unsafe { library.add_datum(data, Datum::managed(description)) }
     })
 }
@@ -187,7 +187,7 @@ pub unsafe extern "C-unwind" fn grpc_data_init(
 pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_set(key: *const c_char, data: *mut c_void) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let key = unsafe { memory::text(key, "the key") }?;
         library.remotes.set_key(key, data.expose_provenance());
         Ok(())
@@ -200,11 +200,11 @@ pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_get(key: *const c_char,
     run(|| {
         let library = library()?;
         let place = memory::place(data, "the place for the address")?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let key = unsafe { memory::text(key, "the key") }?;
         let address = library.remotes.key(key);
         let none = || invalid(format!("the key '{key}' has no address"));
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { place.write(std::ptr::with_exposed_provenance_mut(address.ok_or_else(none)?)) };
         Ok(())
     })
@@ -221,14 +221,14 @@ pub unsafe extern "C-unwind" fn grpc_data_transfer(
     run(|| {
         let library = library()?;
         let datum = library.datum(data)?;
-        // SAFETY: lists, as the header asks.
+        // SAFETY: lists, as the header requires.
         let (inputs, outputs) = unsafe { (uris(input_uris, "the inputs")?, uris(output_uris, "the outputs")?) };
         // SAFETY: as above.
         let outputs = match unsafe { with_modes(outputs, output_modes) }? {
             _ if output_uris.is_null() => datum.description().map_or(Vec::new(), |known| known.outputs().to_vec()),
             outputs => outputs,
         };
-        // SAFETY: memory that is named is as described, as the header asks.
+        // SAFETY: memory that is named is as described, as the header requires.
         Ok(datum.begin_transfer(&unsafe { library.places() }, &inputs, outputs)?)
     })
 }
@@ -242,12 +242,12 @@ pub unsafe extern "C-unwind" fn grpc_data_wait(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a list, as the header asks.
+        // SAFETY: a list, as the header requires.
         let pointers = unsafe { list(data.cast_const(), |data: *mut CData| data.is_null(), "the data") }?;
         let data: Vec<(*mut CData, Arc<Datum>)> =
             pointers.into_iter().map(|data| Ok((data, library.datum(data)?))).collect::<Outcome<_>>()?;
         let lost = |error: DataError| Failed::new(GRPC_COMMUNICATION_FAILED, Failed::from(error).text);
-        // SAFETY: memory that was named stays as described until this, as the header asks.
+        // SAFETY: memory that was named stays as described until this, as the header requires.
         let end = |datum: &Datum| datum.end_transfers(&unsafe { library.places() }).map_err(lost);
         let (first, outcome) = match mode.0 {
             _ if data.is_empty() => (None, Ok(())),
@@ -261,7 +261,7 @@ pub unsafe extern "C-unwind" fn grpc_data_wait(
             }
         };
         if let Ok(place) = memory::place(returned, "the place for the datum") {
-            // SAFETY: as the header asks.
+            // SAFETY: required by the header.
             unsafe { place.write(first.unwrap_or(std::ptr::null_mut())) };
         }
         outcome
@@ -285,7 +285,7 @@ pub unsafe extern "C-unwind" fn grpc_data_load(data: *mut CData, uri_input: *con
     run(|| {
         let library = library()?;
         let numbered = |number| library.remotes.numbered(number);
-        // SAFETY: a text, a description, and memory for a datum, as the header asks.
+        // SAFETY: a text, a description, and memory for a datum, as the header requires.
         unsafe { library.add_datum(data, Datum::load(&library.places(), &uri(uri_input)?, numbered)?) }
     })
 }
@@ -301,7 +301,7 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
     run(|| {
         let datum = library()?.datum(data)?;
         let place = memory::place(info, "the place for the text")?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let server =
             if server_name.is_null() { None } else { Some(unsafe { memory::text(server_name, "the server") }?) };
         let known = datum.description().ok_or_else(|| invalid(format!("{datum} was not described")))?;
@@ -343,7 +343,7 @@ pub unsafe extern "C-unwind" fn grpc_data_container_get(container: *mut CData, r
     run(|| {
         let library = library()?;
         let found = library.datum(container)?.item(rank)?;
-        // SAFETY: memory for a datum, as the header asks.
+        // SAFETY: memory for a datum, as the header requires.
         unsafe { library.add_datum(data, found) }
     })
 }
@@ -366,7 +366,7 @@ pub unsafe extern "C-unwind" fn grpc_data_free(data: *mut CData, uri_locations: 
     run(|| {
         let library = library()?;
         let datum = library.datum(data)?;
-        // SAFETY: a list, as the header asks.
+        // SAFETY: a list, as the header requires.
         let places = unsafe { uris(uri_locations, "the places") }?;
         let is_all = uri_locations.is_null();
         // SAFETY: memory is only looked up, and not accessed.

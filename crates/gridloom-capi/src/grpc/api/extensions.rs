@@ -141,7 +141,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_set_timeout_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let bound = library.handles.find(&unsafe { memory::place(handle, "the handle")?.read() })?;
         bound.set_limit(limit(seconds).map_err(|why| Failed::other(format!("a time limit of {why}")))?);
         Ok(())
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_signature_np(
     text: *mut c_char,
     size: usize,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { told(handle, text, size, |signature| Ok(signature.to_string())) }
 }
 
@@ -167,7 +167,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_prototype_np(
     size: usize,
 ) -> c_int {
     let prototype = |signature: &Signature| signature.c_prototype().map_err(|why| Failed::new(GRPC_RPC_REFUSED, why));
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { told(handle, text, size, prototype) }
 }
 

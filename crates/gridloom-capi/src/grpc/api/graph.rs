@@ -76,7 +76,7 @@ pub unsafe extern "C-unwind" fn grpc_graph_get_np(name: *const c_char, graph: *m
 /// See `grpc_graph.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_graph_save_np(name: *const c_char, file_name: *const c_char) -> c_int {
-    // SAFETY: texts, as the header asks.
+    // SAFETY: C strings, as the header requires.
     run(|| unsafe { described(name, |_, found| Ok(found.save(memory::text(file_name, "the name of the file")?)?)) })
 }
 
@@ -85,7 +85,7 @@ pub unsafe extern "C-unwind" fn grpc_graph_save_np(name: *const c_char, file_nam
 pub unsafe extern "C-unwind" fn grpc_graph_define_np(name: *const c_char, graph: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: texts, as the header asks.
+        // SAFETY: C strings, as the header requires.
         let (name, text) = unsafe { (memory::text(name, "the name of the graph")?, optional(graph, "the graph")?) };
         let graph = text.map(|text| Graph::parse("the graph", text)).transpose()?;
         library.graphs.define(name, graph.map(Into::into))

@@ -71,7 +71,7 @@ impl CHandleAttr {
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_handle_attr_initialize_np(attr: *mut CHandleAttr) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         memory::place(attr, "the attributes")?.write_new(CHandleAttr::empty());
         Ok(())
@@ -97,7 +97,7 @@ pub unsafe extern "C-unwind" fn grpc_handle_attr_set_np(
     name: CHandleAttrName,
     value: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { set(handle_field(attr, name as c_int)?, value) })
 }
 
@@ -111,7 +111,7 @@ pub unsafe extern "C-unwind" fn grpc_handle_attr_get_np(
     name: CHandleAttrName,
     value: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { get(handle_field(attr, name as c_int)?, value) })
 }
 
@@ -169,7 +169,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_with_attr_np(
     count: usize,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let Named { server, name, ranks } = named(attr)?;
         library()?.make_handles(handles, count, pointer(server.as_ref()), name, ranks)
@@ -182,7 +182,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_init_with_attr_np(
     handle: *mut CFunctionHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_function_handle_array_init_with_attr_np(handle, 1, attr) }
 }
 
@@ -193,7 +193,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_with_attr_np(
     count: usize,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     match run_for(|| unsafe { named(attr) }.map(Some), None) {
         // SAFETY: as above.
         Some(told) => unsafe {
@@ -209,7 +209,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_with_attr_np(
     handle: *mut CObjectHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_object_handle_array_init_with_attr_np(handle, 1, attr) }
 }
 
@@ -237,7 +237,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_get_attr_np(
     handle: *mut CFunctionHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let call = call_of(handle)?;
         tell(attr, call.bound.server.as_deref(), call.function().name(), call.function().ranks())
@@ -250,7 +250,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_attr_np(
     handle: *mut CObjectHandle,
     attr: *mut CHandleAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
         let held = library.objects.find(&memory::place(handle, "the handle")?.read())?;

@@ -89,7 +89,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_default(
     handle: *mut CFunctionHandle,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handle, 1, std::ptr::null(), func_name, 0) })
 }
 
@@ -100,7 +100,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_init(
     server_name: *const c_char,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handle, 1, server_name, func_name, 0) })
 }
 
@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_init(
 pub unsafe extern "C-unwind" fn grpc_function_handle_destruct(handle: *mut CFunctionHandle) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: memory of the program, as the header asks.
+        // SAFETY: memory of the program, as the header requires.
         library.end_handle(&unsafe { memory::place(handle, "the handle")?.read() })
     })
 }
@@ -121,7 +121,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_default_np(
     count: usize,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handles, count, std::ptr::null(), func_name, 0) })
 }
 
@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_init_np(
     server_name: *const c_char,
     func_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_handles(handles, count, server_name, func_name, 0) })
 }
 
@@ -145,7 +145,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_array_destruct_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let handles = unsafe { memory::array(handles, count, "the array of handles") }?;
         let ended: Vec<Outcome<()>> = handles.iter().map(|handle| library.end_handle(handle)).collect();
         ended.into_iter().collect()

@@ -21,7 +21,7 @@ pub unsafe extern "C-unwind" fn grpc_heuristic_define_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(name, "the name of the heuristic") }?;
         let limit = Duration::try_from_secs_f64(limit_s).map_err(|_| {
             Failed::other(format!(

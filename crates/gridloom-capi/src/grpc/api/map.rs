@@ -187,7 +187,7 @@ pub unsafe extern "C-unwind" fn grpc_map_report_np(file_name: *const c_char) -> 
             let _ = std::io::Write::write_all(&mut std::io::stderr(), report.as_bytes());
             return Ok(());
         }
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(file_name, "the name of the file") }?;
         std::fs::write(name, report).map_err(|error| Failed::other(format!("{name}: {error}")))
     })

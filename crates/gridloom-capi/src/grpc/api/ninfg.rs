@@ -18,7 +18,7 @@ use super::waits::grpc_get_handle;
 pub unsafe extern "C-unwind" fn grpc_config_file_read_np(config_file_name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(config_file_name, "the name of the configuration") }?;
         library.reconfigure(&Config::read(Some(name))?);
         Ok(())
@@ -31,7 +31,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_get_from_session_np(
     handle: *mut *mut CFunctionHandle,
     session_id: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_get_handle(handle, session_id) }
 }
 
@@ -41,7 +41,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_get_from_session_np(
     handle: *mut *mut CObjectHandle,
     session_id: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_get_object_handle_np(handle, session_id) }
 }
 
@@ -59,7 +59,7 @@ impl Library {
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_function_handle_is_ready_np(handle: *mut CFunctionHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let call = call_of(handle)?;
         call.library.check_server(call.function().server())
@@ -69,7 +69,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_is_ready_np(handle: *mut CF
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_object_handle_is_ready_np(handle: *mut CObjectHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
         let held = library.objects.find(&memory::place(handle, "the handle")?.read())?;
@@ -80,14 +80,14 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_is_ready_np(handle: *mut CObj
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_function_handle_get_error_np(handle: *mut CFunctionHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_function_handle_is_ready_np(handle) }
 }
 
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_object_handle_get_error_np(handle: *mut CObjectHandle) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_object_handle_is_ready_np(handle) }
 }
 
@@ -109,13 +109,13 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_perror_np(
     handle: *mut CFunctionHandle,
     text: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { say(text, grpc_function_handle_is_ready_np(handle)) }
 }
 
 /// See `grpc_ninfg.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_object_handle_perror_np(handle: *mut CObjectHandle, text: *const c_char) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { say(text, grpc_object_handle_is_ready_np(handle)) }
 }

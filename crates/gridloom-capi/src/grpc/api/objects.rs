@@ -86,7 +86,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_default_np(
     handle: *mut CObjectHandle,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handle, 1, std::ptr::null(), class_name) })
 }
 
@@ -97,7 +97,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_np(
     server_name: *const c_char,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handle, 1, server_name, class_name) })
 }
 
@@ -106,7 +106,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_np(
 pub unsafe extern "C-unwind" fn grpc_object_handle_destruct_np(handle: *mut CObjectHandle) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: memory of the program, as the header asks.
+        // SAFETY: memory of the program, as the header requires.
         library.end_objects(&[unsafe { memory::place(handle, "the handle")?.read() }])
     })
 }
@@ -118,7 +118,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_default_np(
     count: usize,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handles, count, std::ptr::null(), class_name) })
 }
 
@@ -130,7 +130,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_init_np(
     server_name: *const c_char,
     class_name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { library()?.make_objects(handles, count, server_name, class_name) })
 }
 
@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_destruct_np(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         library.end_objects(&unsafe { memory::array(handles, count, "the array of handles") }?)
     })
 }
@@ -154,6 +154,6 @@ pub unsafe extern "C-unwind" fn grpc_get_object_handle_np(handle: *mut *mut CObj
         let text = format!("session {session_id} was not begun through an object that is there");
         Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, text)
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { tell_handle(handle, session_id, |library| &library.objects, gone) }
 }

@@ -42,7 +42,7 @@ unsafe fn sessions_of(n: c_int, requests: *const *mut c_void) -> Option<Vec<c_in
 /// See `calls.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_omnirpc_status(entry: *const c_char, error: c_int) -> c_int {
-    // SAFETY: null, or a text, as the header asks.
+    // SAFETY: null, or a text, as the header requires.
     let entry = if entry.is_null() { "NULL".into() } else { unsafe { CStr::from_ptr(entry) }.to_string_lossy() };
     status(&format!("OmniRPC: {entry}"), error)
 }
@@ -125,7 +125,7 @@ pub extern "C-unwind" fn OmniRpcProbe(request: *mut c_void) -> c_int {
 #[allow(non_snake_case, reason = "OmniRPC's name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn OmniRpcWaitAll(n: c_int, requests: *mut *mut c_void) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
         gridloom_base::say!("OmniRpcWaitAll: {n} requests cannot be at {requests:?}");
         return OMRPC_ERROR;
@@ -138,7 +138,7 @@ pub unsafe extern "C-unwind" fn OmniRpcWaitAll(n: c_int, requests: *mut *mut c_v
 #[allow(non_snake_case, reason = "OmniRPC's name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn OmniRpcWaitAny(n: c_int, requests: *mut *mut c_void) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     let Some(sessions) = (unsafe { sessions_of(n, requests) }) else {
         gridloom_base::say!("OmniRpcWaitAny: {n} requests cannot be at {requests:?}");
         return OMRPC_ERROR;

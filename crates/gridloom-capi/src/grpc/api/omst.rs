@@ -57,7 +57,7 @@ pub unsafe extern "C-unwind" fn OmstPutData(
     size: usize,
     hint: c_int,
 ) -> *mut c_void {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let by_worker = by_worker(|worker| unsafe { (worker.omst_put)(id, data, size, hint) }, |request| request.is_null());
     by_worker.unwrap_or_else(|| {
         let begin = || {
@@ -85,7 +85,7 @@ pub extern "C-unwind" fn OmstWait(request: *mut c_void) -> c_int {
 #[allow(non_snake_case, reason = "the paper's name")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn OmstGetData(id: *const c_char, data: *mut c_void, size: usize) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     by_worker(|worker| unsafe { (worker.omst_get)(id, data, size) }, |status| *status != 0).unwrap_or_else(|| {
         -run(|| {
             let limit = patience(f64::from_bits(LIMIT.load(Ordering::Relaxed)))?;

@@ -40,7 +40,7 @@ pub(super) unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
 pub unsafe extern "C-unwind" fn grpc_plan_get_np(plan: *mut *mut c_char) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { give(&last_plan()?.to_json(), plan) }
     })
 }
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_get_np(plan: *mut *mut c_char) -> c_in
 pub unsafe extern "C-unwind" fn grpc_plan_save_np(file_name: *const c_char) -> c_int {
     run(|| {
         library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { memory::text(file_name, "the name of the file") }?;
         Ok(last_plan()?.save(name)?)
     })
@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_save_np(file_name: *const c_char) -> c
 pub unsafe extern "C-unwind" fn grpc_plan_define_np(name: *const c_char, plan: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: texts, as the header asks.
+        // SAFETY: C strings, as the header requires.
         let (name, plan) = unsafe {
             let plan = if plan.is_null() { None } else { Some(Mapping::from(plan_of(plan)?)) };
             (memory::text(name, "the name of the plan")?, plan)
@@ -99,14 +99,14 @@ pub unsafe extern "C-unwind" fn grpc_plan_server_np(
     let mut length = -1;
     run(|| {
         library()?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let plan = unsafe { plan_of(plan) }?;
         let count = plan.tasks.len();
         let found = plan.tasks.get(call).map(|task| task.server.as_str());
         let server = found.ok_or_else(|| {
             Failed::other(format!("the plan has no call {call}; it has {count}, and they are counted from 0"))
         })?;
-        // SAFETY: memory of that size, as the header asks.
+        // SAFETY: memory of that size, as the header requires.
         length = unsafe { memory::write_text(server, text, size) };
         Ok(())
     });

@@ -14,10 +14,10 @@ pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, na
     run(|| {
         let library = library()?;
         let place = memory::place(remote, "the place for the handle")?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = if name.is_null() { "" } else { unsafe { memory::text(name, "the name") }? };
         let made = library.remotes.add(name)?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { place.write(made) };
         Ok(())
     })
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_put_np(
     run(|| {
         let library = library()?;
         let remote = library.remotes.known(remote)?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         remote.put(unsafe { library.copied(data, size_bytes) }?);
         Ok(())
     })
@@ -98,7 +98,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_share_np(remote: *mut CRemote, name:
         let library = plain_session()?;
         let options = put_options(flags, 1)?;
         let value = library.remotes.known(remote)?.handle(&library.grid)?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { shared_name(name) }?;
         Ok(library.grid.shared().put_handle(name, &value, options)?)
     })
@@ -114,7 +114,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_find_shared_np(
     run(|| {
         let library = plain_session()?;
         let remote = library.remotes.known(remote)?;
-        // SAFETY: a text, as the header asks.
+        // SAFETY: a C string, as the header requires.
         let name = unsafe { shared_name(name) }?;
         remote.set_found(&library.grid.shared().find(name, patience(seconds)?)?);
         Ok(())

@@ -61,7 +61,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_np(
     handle: *mut CFunctionHandle,
     attr: *mut CSessionAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { begin_attributes(attr, call_of(handle)?.bound.limits()) })
 }
 
@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_initialize_with_object_handle_
     handle: *mut CObjectHandle,
     attr: *mut CSessionAttr,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let library = library()?;
         library.objects.find(&memory::place(handle, "the handle")?.read())?;
@@ -92,7 +92,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_set_np(
     name: CSessionAttrName,
     value: *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { set(session_field(attr, name as c_int)?, value) })
 }
 
@@ -103,7 +103,7 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_get_np(
     name: CSessionAttrName,
     value: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { get(session_field(attr, name as c_int)?, value) })
 }
 
@@ -153,7 +153,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&call_of(handle)?.within(limits_of(attr)?), stack) }.map(|()| 0), -1)
 }
 
@@ -164,7 +164,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&call_of(handle)?.within(limits_of(attr)?), stack) }, -1)
 }
 
@@ -176,7 +176,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&method_of(handle, method)?.within(limits_of(attr)?), stack) }.map(|()| 0), -1)
 }
 
@@ -188,6 +188,6 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_with_attr_np(
     attr: *mut CSessionAttr,
     stack: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&method_of(handle, method)?.within(limits_of(attr)?), stack) }, -1)
 }

@@ -101,7 +101,7 @@ pub unsafe extern "C-unwind" fn grpc_session_info_get_np(
     info: *mut *mut CNinfgInfo,
     status: *mut c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe {
         let found = known(session_id);
         if info.is_null() || found.is_err() {
@@ -132,7 +132,7 @@ pub unsafe extern "C-unwind" fn grpc_get_info_np(
     info: *mut CNinfgInfo,
     status: *mut c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { told(known(session_id), info, status) })
 }
 
@@ -146,7 +146,7 @@ pub unsafe extern "C-unwind" fn grpc_get_last_info_np(info: *mut CNinfgInfo, sta
             Latest::Begun(id) => known(id),
             Latest::Ended(record) => Ok(Some(record)),
         };
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         unsafe { told(found, info, status) }
     })
 }

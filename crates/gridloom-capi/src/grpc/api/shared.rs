@@ -103,7 +103,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_np(
     size_bytes: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_shared_put_replicas_np(name, data, size_bytes, flags, 1) }
 }
 
@@ -116,7 +116,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_put_replicas_np(
     flags: c_int,
     replicas: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_put)(name, data, size_bytes, flags, replicas) };
     with_session(ask, |library| {
         let options = put_options(flags, replicas)?;
@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_np(
     size_bytes: usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get)(name, data, size_bytes, seconds) };
     with_session(ask, |library| unsafe { get(library, shared_name(name)?, data, size_bytes, patience(seconds)?) })
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_part_np(
     size_bytes: usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask =
         |worker: &WorkerFunctions| unsafe { (worker.shared_get_part)(name, from_byte, data, size_bytes, seconds) };
     with_session(ask, |library| {
@@ -170,7 +170,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_new_np(
     size_bytes: *mut usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get_new)(name, data, size_bytes, seconds) };
     with_session(ask, |library| {
         let place = memory::place(data, "the place for the address")?;
@@ -193,7 +193,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_size_np(
     size_bytes: *mut usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_size)(name, size_bytes, seconds) };
     with_session(ask, |library| {
         let place = memory::place(size_bytes, "the place for the size")?;
@@ -206,7 +206,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_size_np(
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_wait_np(name: *const c_char, seconds: f64) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_wait)(name, seconds) };
     with_session(ask, |library| {
         library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
@@ -217,7 +217,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_wait_np(name: *const c_char, seconds
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_exists_np(name: *const c_char, exists: *mut c_int) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_exists)(name, exists) };
     with_session(ask, |library| {
         let place = memory::place(exists, "the place for the answer")?;
@@ -230,7 +230,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_exists_np(name: *const c_char, exist
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_place_np(name: *const c_char, servers: *const *const c_char) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_place)(name, servers) };
     with_session(ask, |library| {
         let (name, servers) = unsafe { (shared_name(name)?, list(servers)?) };
@@ -241,7 +241,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_place_np(name: *const c_char, server
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_delete_np(name: *const c_char) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_delete)(name) };
     with_session(ask, |library| Ok(library.grid.shared().delete(unsafe { shared_name(name) }?)?))
 }

@@ -20,7 +20,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_put_np(
     flags: c_int,
     replicas: c_int,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe {
         (worker.shared_begin_put)(request, name, data, size_bytes, flags, replicas)
     };
@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_get_np(
     size_bytes: usize,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_get)(request, name, data, size_bytes, seconds) };
     with_session(ask, |library| {
         let place = memory::place(request, "the place for the request")?;
@@ -65,7 +65,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
     name: *const c_char,
     seconds: f64,
 ) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_wait)(request, name, seconds) };
     with_session(ask, |library| {
         let place = memory::place(request, "the place for the request")?;
@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
 /// See `grpc_shared.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_shared_finish_np(request: *mut c_void, seconds: f64) -> c_int {
-    // SAFETY: as the header asks, here and below.
+    // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_finish)(request, seconds) };
     let fails = |code: &c_int| !matches!(*code, GRPC_NO_ERROR | GRPC_NOT_COMPLETED);
     by_worker(ask, fails)

@@ -24,7 +24,7 @@ unsafe fn stack<'a>(stack: *mut ArgStack) -> Outcome<&'a mut ArgStack> {
 }
 
 unsafe fn given<'a>(arguments: *mut ArgStack) -> Outcome<CallerArguments<'a>> {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     Ok(CallerArguments::Pointers(&unsafe { stack(arguments) }?.arguments))
 }
 
@@ -64,7 +64,7 @@ pub extern "C-unwind" fn grpc_arg_stack_new(max_arguments: c_int) -> *mut ArgSta
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_arg_stack_push_arg(arguments: *mut ArgStack, argument: *mut c_void) -> c_int {
     let push = || {
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let stack = unsafe { stack(arguments) }?;
         if stack.arguments.len() >= stack.most {
             return Err(Failed::other(format!("the argument stack is full: it was made for {}", stack.most)));
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn grpc_arg_stack_push_arg(arguments: *mut ArgStack
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_arg_stack_pop_arg(arguments: *mut ArgStack) -> *mut c_void {
     let none = std::ptr::null_mut();
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| Ok(unsafe { stack(arguments) }?.arguments.pop().unwrap_or(none)), none)
 }
 
@@ -100,7 +100,7 @@ pub unsafe extern "C-unwind" fn grpc_arg_stack_destruct(arguments: *mut ArgStack
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_call_arg_stack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&call_of(handle)?, arguments) }.map(|()| 0), FAILED)
 }
 
@@ -110,7 +110,7 @@ pub unsafe extern "C-unwind" fn grpc_call_arg_stack_async(
     handle: *mut CFunctionHandle,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&call_of(handle)?, arguments) }, FAILED)
 }
 
@@ -121,7 +121,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_np(
     method: *const c_char,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { call_stack(&method_of(handle, method)?, arguments) }.map(|()| 0), FAILED)
 }
 
@@ -132,7 +132,7 @@ pub unsafe extern "C-unwind" fn grpc_invoke_arg_stack_async_np(
     method: *const c_char,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&method_of(handle, method)?, arguments) }, FAILED)
 }
 
@@ -147,7 +147,7 @@ pub extern "C-unwind" fn newArgStack(max_arguments: c_int) -> *mut ArgStack {
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NetSolve's name")]
 pub unsafe extern "C-unwind" fn pushArg(arguments: *mut ArgStack, argument: *mut c_void) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_arg_stack_push_arg(arguments, argument) }
 }
 
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn pushArg(arguments: *mut ArgStack, argument: *mut
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NetSolve's name")]
 pub unsafe extern "C-unwind" fn popArg(arguments: *mut ArgStack) -> *mut c_void {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_arg_stack_pop_arg(arguments) }
 }
 
@@ -163,14 +163,14 @@ pub unsafe extern "C-unwind" fn popArg(arguments: *mut ArgStack) -> *mut c_void 
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NetSolve's name")]
 pub unsafe extern "C-unwind" fn destructArgStack(arguments: *mut ArgStack) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { grpc_arg_stack_destruct(arguments) }
 }
 
 /// See `grpc_extensions.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_call_argstack(handle: *mut CFunctionHandle, arguments: *mut ArgStack) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run(|| unsafe { call_stack(&call_of(handle)?, arguments) })
 }
 
@@ -180,6 +180,6 @@ pub unsafe extern "C-unwind" fn grpc_call_argstack_async(
     handle: *mut CFunctionHandle,
     arguments: *mut ArgStack,
 ) -> c_int {
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     run_for(|| unsafe { begin_stack(&call_of(handle)?, arguments) }, VOID)
 }

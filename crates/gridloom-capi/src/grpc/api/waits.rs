@@ -130,7 +130,7 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
     session_id: *mut c_int,
 ) -> c_int {
     let probe = |library: &Library, tell: &dyn Fn(c_int)| {
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let ids = unsafe { copy_of(session_ids, length) }?;
         let discovered = map::discovering(|run, library| {
             run.check(&ids, library)?;
@@ -151,7 +151,7 @@ pub unsafe extern "C-unwind" fn grpc_probe_or(
         tell(found.unwrap_or(VOID));
         found.map(drop).ok_or_else(|| Failed::new(GRPC_NONE_COMPLETED, ""))
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, probe) }
 }
 
@@ -220,7 +220,7 @@ pub extern "C-unwind" fn mynetslwt(session_id: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn grpc_wait_and(session_ids: *const c_int, length: usize) -> c_int {
     run(|| {
         let library = library()?;
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let ids = unsafe { copy_of(session_ids, length) }?;
         if let Some(waited) = wait_if_discovering(&ids, &ids) {
             return waited;
@@ -240,7 +240,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
     session_id: *mut c_int,
 ) -> c_int {
     let wait = |library: &Library, tell: &dyn Fn(c_int)| {
-        // SAFETY: as the header asks.
+        // SAFETY: required by the header.
         let ids = unsafe { copy_of(session_ids, length) }?;
         let Some(first) = ids.first().copied() else {
             tell(VOID);
@@ -251,7 +251,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_or(
             None => library.wait_for_one(ids, tell),
         }
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, wait) }
 }
 
@@ -285,7 +285,7 @@ pub unsafe extern "C-unwind" fn grpc_wait_any(session_id: *mut c_int) -> c_int {
         tell(id);
         Ok(())
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, wait) }
 }
 
@@ -298,7 +298,7 @@ pub unsafe extern "C-unwind" fn grpc_get_failed_sessionid(session_id: *mut c_int
         tell(failed.unwrap_or(VOID));
         Ok(())
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { telling(session_id, take) }
 }
 
@@ -320,7 +320,7 @@ pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandl
         let text = format!("the handle through which session {session_id} was begun has ended");
         Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text)
     };
-    // SAFETY: as the header asks.
+    // SAFETY: required by the header.
     unsafe { tell_handle(handle, session_id, |library| &library.handles, gone) }
 }
 
