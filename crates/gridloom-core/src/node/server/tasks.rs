@@ -338,7 +338,7 @@ impl Server {
         }
     }
 
-    /// Returns tasks that have not begun to their client. Reports which ones, and how long the others have run.
+    /// Sends recalled tasks that have not begun back to their client. Reports which ones, and how long the others have run.
     pub(super) fn recall(
         &mut self,
         now: Time,
@@ -376,7 +376,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// Returns a recalled task that was queued in a worker and had not begun.
+    /// Sends a recalled task back to its client: it was queued in a worker and had not begun.
     fn give_back(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(id) else { return };
         let task = entry.task.clone();
