@@ -143,7 +143,7 @@ impl Store {
         })
     }
 
-    // ---- what comes in slices
+    // ---- data received in slices
 
     /// Returns the memory for a slice of a datum with this description, next to the other slices.
     ///

@@ -261,7 +261,7 @@ impl Core {
         }
     }
 
-    // ---- what happens
+    // ---- events
 
     /// Handles the events of epoll.
     pub(super) fn on_ready(&mut self, events: &Events) {

@@ -233,7 +233,7 @@ impl Streams {
         Some(lane(&mut peer.outgoing, &start))
     }
 
-    // ---- news of threads and of peers' worlds
+    // ---- updates from threads and from peers' worlds
 
     /// Reports data that peers passed and that are no longer used here.
     pub(super) fn released(&mut self, link: Link, retired: bool, serials: Vec<u64>) {
@@ -397,7 +397,7 @@ impl Streams {
         }
     }
 
-    // ---- news of streams
+    // ---- updates from streams
 
     fn arrived(&mut self, link: Link, cargo: Cargo, payload: Payload, took_ns: u64) {
         cargo.datum().iter().for_each(|datum| self.store.end_coming(datum, |coming| coming.is_of(&payload)));
