@@ -1,4 +1,4 @@
-//! What methods of chares ask for, as functions of the module.
+//! Requests of chare methods, as functions of the module.
 
 use gridloom::chares::{Contribution, Pe, Reducer, Value};
 use pyo3::prelude::*;
