@@ -130,9 +130,9 @@ fn placement_of(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Placement>
     }
 }
 
-/// Runs a program, which is called with a `RawJob` on each element. Returns the value with which it ended, whether
-/// this is the first
-/// element, how many chares its load balancer moved, and whether the program continues without this element.
+/// Runs a program, which is called with a `RawJob` on each element. Returns the value with which it ended, whether this
+/// is the first element, how many chares its load balancer moved, and whether the program continues without this
+/// element.
 #[pyfunction]
 pub(crate) fn run_chares<'py>(py: Python<'py>, program: Py<PyAny>) -> PyResult<(Bound<'py, PyAny>, bool, u64, bool)> {
     let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();

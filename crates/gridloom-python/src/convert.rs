@@ -171,7 +171,7 @@ impl Target<'_> {
     fn plain(&self, object: &Bound<'_, PyAny>, param: Option<&Param>) -> PyResult<Option<Value>> {
         let is_string = param.is_some_and(|param| param.base == BaseType::String);
         if is_string && object.is_none() {
-            // Zero bytes represent NULL; an empty text has its NUL.
+            // Empty bytes represent NULL; an empty text represents an empty string.
             return Ok(Some(Value::from(Arc::<[u8]>::from([]))));
         }
         if is_string && object.cast::<PyBytes>().is_ok_and(|bytes| bytes.as_bytes().is_empty()) {

@@ -297,8 +297,7 @@ impl RawGrid {
     }
 
     /// Waits until noted calls have ended; returns their serial numbers, each once. Raises `WaitTimedOut` after the
-    /// time limit. The
-    /// call of a worker keeps its slot during this wait.
+    /// time limit. The call of a worker keeps its slot during this wait.
     fn await_ends(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Vec<u64>> {
         let limit = limit_of(Some(timeout_seconds));
         let grid = self.grid.live(py)?;

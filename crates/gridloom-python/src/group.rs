@@ -45,8 +45,8 @@ impl RawGroup {
         RawGroup { session: session.clone(), group, grid, snapshots, raised, is_described, may_map, rounds: None }
     }
 
-    /// Forgets copies made for the part recorded so far: the program may change its arrays now.
-    /// A declared group is a single part: its arrays are distinguished by their copies.
+    /// Forgets copies made for the part recorded so far: the program may change its arrays now. A declared group is a
+    /// single part: its arrays are distinguished by their copies.
     fn forget_snapshots(&self) {
         if self.is_described {
             return;

@@ -24,8 +24,8 @@
 //! | [`worker`] | the process that runs Python functions for a server |
 //!
 //! **Invariants.** The GIL is released around everything that may block or takes a lock of the session. The memory of a
-//! NumPy array is owned by the array's base object. Arrays are made and filled
-//! through NumPy's array interface, so that no `unsafe` is needed for it.
+//! NumPy array is owned by the array's base object. Arrays are made and filled through NumPy's array interface, so that
+//! no `unsafe` is needed for it.
 
 #![deny(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the errors are those of the session, of its size")]

@@ -98,8 +98,7 @@ impl RawMapping<'_> {
 }
 
 /// Returns the error of a launch. The heuristic's exception is its cause, or replaces it if it is not an `Exception`:
-/// an interrupt, or the
-/// end of the program.
+/// an interrupt, or the end of the program.
 pub(crate) fn with_cause<T>(py: Python<'_>, outcome: PyResult<T>, raised: &Raised) -> PyResult<T> {
     outcome.map_err(|error| {
         let Some(cause) = lock(raised).take() else { return error };

@@ -284,9 +284,8 @@ pub(crate) fn read_settings(py: Python<'_>, words: Vec<String>) -> PyResult<Vec<
 }
 
 /// Runs the processes of a program: `mains` has their functions by name, each called with a `RawProcess`. `fits`
-/// returns the error in the
-/// arguments of a process, given its function and the arguments. Returns virtual seconds and the trace's hash, for a
-/// simulated run.
+/// returns the error in the arguments of a process, given its function and the arguments. Returns virtual seconds and
+/// the trace's hash, for a simulated run.
 #[pyfunction]
 pub(crate) fn run_processes(
     py: Python<'_>,

@@ -16,8 +16,7 @@ use crate::wait::forget_helpers;
 /// An object of a session that [`Session::close`] takes away.
 ///
 /// It works only in the process that made it. A forked child gets an error before it takes a lock, since a thread that
-/// does not exist in the child
-/// may hold the lock. For the same reason a child never drops the content.
+/// does not exist in the child may hold the lock. For the same reason a child never drops the content.
 pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>, u32);
 
 /// Number of forks that led to this process.

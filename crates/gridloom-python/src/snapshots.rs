@@ -1,6 +1,5 @@
 //! Values passed to calls of a group that is being recorded. If the same array, bytes or file is passed to several
-//! calls, it is one value, which is
-//! copied and sent once.
+//! calls, it is one value, which is copied and sent once.
 //!
 //! An array may change between two calls; the caller checks whether it did. Bytes do not change. A file is the same as long as its
 //! size, its time and its location on disk are.

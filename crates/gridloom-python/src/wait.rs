@@ -1,10 +1,9 @@
 //! Waits that let other Python threads run, and that Ctrl-C interrupts.
 //!
-//! Python runs signal handlers only in the main thread, which therefore checks for signals every [`SIGNALS_EVERY`].
-//! The calling thread waits for a
-//! plain call of a real grid in slices of that length. So no null call changes threads
-//! ([`wait_for`]). Other waits of the main thread cannot be split; a helper thread performs them ([`interruptible`]). Other
-//! threads wait themselves. Helpers are kept for the next wait.
+//! Python runs signal handlers only in the main thread, which therefore checks for signals every [`SIGNALS_EVERY`]. The
+//! calling thread waits for a plain call of a real grid in slices of that length. So no null call changes threads
+//! ([`wait_for`]). Other waits of the main thread cannot be split; a helper thread performs them ([`interruptible`]).
+//! Other threads wait themselves. Helpers are kept for the next wait.
 //!
 //! The body of a helper's wait owns its session and borrows nothing, least of all from Python; the bound `'static` ensures this.
 

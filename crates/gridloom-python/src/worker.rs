@@ -129,8 +129,7 @@ fn in_memory<'py>(py: Python<'py>, arg: &ArgView<'_>) -> PyResult<Option<Bound<'
     let address = arg.bytes.as_ptr() as usize;
     let content = Memory::array(py, Keeper::Mapping(mapping.clone()), address, arg.meta.clone(), false)?;
     // A datum that was lost and recomputed has the same id, and usually another address. Its content is the same,
-    // unless its function
-    // returns another result each time.
+    // unless its function returns another result each time.
     import(py, "gridloom._program_files")?
         .call_method1("InMemory", (content, format!("{datum} at {address}")))
         .map(Some)

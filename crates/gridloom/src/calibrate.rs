@@ -1,9 +1,8 @@
 //! Calibration: makes calls only to time them, until the models of functions are as exact as the program requires.
 //!
 //! The servers of a host take turns, so that they do not disturb each other; different hosts work at the same time. A
-//! call is bound to
-//! its server, which runs it only while idle and aborts it when other work arrives. The call is then repeated
-//! later. The server's models learn from these calls as from any others.
+//! call is bound to its server, which runs it only while idle and aborts it when other work arrives. The call is then
+//! repeated later. The server's models learn from these calls as from any others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -28,8 +27,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct CalibrateConfig {
     /// Ranges of size arguments, by name, both ends included; a fixed value is a range of one. They increase together,
-    /// from their first
-    /// to their last values. Sizes without a range go up to what fits into memory.
+    /// from their first to their last values. Sizes without a range go up to what fits into memory.
     pub sizes: BTreeMap<String, (i64, i64)>,
     /// Values of other arguments, by name.
     pub set: BTreeMap<String, Value>,
@@ -125,8 +123,7 @@ impl Grid {
     ///
     /// # Errors
     /// If the function, a server or a size is unknown, or no arguments can be made. A call that fails ends the
-    /// calibration of its server,
-    /// and its error is part of that server's result.
+    /// calibration of its server, and its error is part of that server's result.
     pub fn calibrate(
         &self,
         function: &str,

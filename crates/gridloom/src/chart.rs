@@ -38,8 +38,7 @@ pub fn ticks(high: f64, most: u32) -> Vec<f64> {
 }
 
 /// Returns ticks of a logarithmic axis: 1, 2 and 5 times powers of ten, from `low` to `high`. If these are too many,
-/// returns only powers of ten,
-/// or some of them.
+/// returns only powers of ten, or some of them.
 pub fn log_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
     let powers = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
     let is_on = |tick: &f64| *tick >= low * (1.0 - 1e-9) && *tick <= high * (1.0 + 1e-9);

@@ -138,8 +138,7 @@ impl Function {
     }
 
     /// Returns the function with calls that run again after errors of those kinds, on another server if one offers the
-    /// function. Methods
-    /// and calls with callbacks are excluded: they run once.
+    /// function. Methods and calls with callbacks are excluded: they run once.
     pub fn retried(self, retry: Retry) -> Function {
         Function { retry: Some(Arc::new(retry)), ..self }
     }
@@ -208,9 +207,8 @@ impl Function {
         self.submit_to(server, args, named, limit, Some(callee))
     }
 
-    /// Calls the function on that server as a gang that occupies several slots at once, as soon as they are free,
-    /// until it ends. Its
-    /// callbacks are received here, and wait for [`Grid::answer`]. It runs at most once.
+    /// Calls the function on that server as a gang that occupies several slots at once, as soon as they are free, until
+    /// it ends. Its callbacks are received here, and wait for [`Grid::answer`]. It runs at most once.
     ///
     /// # Errors
     /// If the arguments do not fit.
@@ -419,8 +417,7 @@ impl Pending {
     }
 
     /// Returns an object that waits for its end without collecting its results, independent of the call itself: a
-    /// thread that is interrupted can
-    /// wait again.
+    /// thread that is interrupted can wait again.
     pub fn watch(&self) -> Watch {
         Watch { grid: self.grid.clone(), task: self.task }
     }

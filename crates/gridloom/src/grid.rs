@@ -1,10 +1,8 @@
 //! The session: one client of a grid, real or simulated.
 //!
 //! This file has [`Grid`], the single wait of a session, and its end; [`open`] has the functions that open a session.
-//! The session's knowledge comes from
-//! events of the client's machine. It is split into parts with separate state that do not know each other. Each part
-//! is a file, with the session's
-//! functions on it.
+//! The session's knowledge comes from events of the client's machine. It is split into parts with separate state that
+//! do not know each other. Each part is a file, with the session's functions on it.
 //!
 //! **Invariant:** an event is processed once, under the session's lock. [`State::take_in`] passes it to the parts that it
 //! concerns, and neither waits nor sends.
@@ -131,8 +129,8 @@ impl Grid {
     }
 
     /// Creates a group that records its calls, then maps them together. `mapping` is the name of a heuristic (`"auto"`
-    /// is a good default),
-    /// a plan from [`Group::plan`] or [`PlanRecord::load`], or a custom heuristic ([`Mapping::own`]).
+    /// is a good default), a plan from [`Group::plan`] or [`PlanRecord::load`], or a custom heuristic
+    /// ([`Mapping::own`]).
     pub fn group(&self, mapping: impl Into<Mapping>) -> Group {
         Group::new(self.clone(), mapping.into())
     }
@@ -186,8 +184,7 @@ impl Grid {
     }
 
     /// The numbers of groups, of their tasks and of their data that the session remembers: those that a group or a
-    /// handle can still query, and
-    /// those that have not ended.
+    /// handle can still query, and those that have not ended.
     pub fn remembered(&self) -> (usize, usize, usize) {
         self.absorb();
         self.state().groups.counts()
@@ -252,8 +249,7 @@ impl Grid {
     }
 
     /// Notifies the grid immediately of the data that the program has dropped. Otherwise this happens with the next
-    /// call or request. Useful for a
-    /// program that makes none for a long time.
+    /// call or request. Useful for a program that makes none for a long time.
     pub fn release_dropped(&self) {
         let has_dropped = {
             let dropped = self.dropped();

@@ -61,8 +61,7 @@ impl Handle {
     }
 
     /// Returns the same array for calls that read it with another description: as many elements of the same type, in
-    /// their order in memory.
-    /// `None` if `meta` is not such an array, or if the memory order of this one is not known.
+    /// their order in memory. `None` if `meta` is not such an array, or if the memory order of this one is not known.
     pub fn read_as(&self, meta: &Meta) -> Option<Handle> {
         match &self.0.meta == meta {
             true => Some(self.clone()),
@@ -166,8 +165,7 @@ struct Recorder {
 }
 
 /// The launched parts of a group. They are forgotten with the last object that could query them: the group itself, its
-/// handles, or other
-/// groups that were launched with them.
+/// handles, or other groups that were launched with them.
 struct Parts {
     grid: Grid,
     all: Mutex<Vec<Arc<Part>>>,

@@ -160,9 +160,8 @@ pub fn default_python() -> PathBuf {
     std::env::var_os(PYTHON_VARIABLE).map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// Returns the path of the `gridloom` program: the one given by argument or by `GRIDLOOM_PROGRAM`; else one beside
-/// this program or in its
-/// build folder; else the one on the search path.
+/// Returns the path of the `gridloom` program: the one given by argument or by `GRIDLOOM_PROGRAM`; else one beside this
+/// program or in its build folder; else the one on the search path.
 pub fn program_path(named: Option<&Path>) -> PathBuf {
     let variable = || std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_path_buf).or_else(variable) {
@@ -365,8 +364,7 @@ impl Started {
 }
 
 /// Forwards a process's standard error line by line; while the process starts, keeps it instead. A line that exceeds
-/// the limit is forwarded in
-/// pieces.
+/// the limit is forwarded in pieces.
 fn pass_on(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
     let mut lines = BufReader::new(error);
     let mut line = Vec::new();

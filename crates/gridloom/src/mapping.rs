@@ -1,6 +1,5 @@
 //! How a group is mapped: by a named heuristic, with a given plan, or by a custom heuristic of the program. A custom
-//! heuristic runs here, with
-//! a time limit, on a marked thread, so that the session refuses to wait inside it.
+//! heuristic runs here, with a time limit, on a marked thread, so that the session refuses to wait inside it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -200,8 +199,7 @@ pub fn took_too_long(limit: Duration) -> MapError {
 }
 
 /// Runs a custom heuristic. Without a limit it runs on this thread, otherwise on a thread of its own. That thread runs
-/// on in vain after
-/// the limit, since a thread cannot be stopped from outside.
+/// on in vain after the limit, since a thread cannot be stopped from outside.
 fn run(
     grid: &Grid,
     heuristic: &Arc<dyn Heuristic + Send + Sync>,

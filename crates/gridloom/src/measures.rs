@@ -7,13 +7,11 @@
 //! 1          "client@b"     "assemble"  1           0.012345678  12345678.9
 //! ```
 //!
-//! The first line has the version of the format. Each run of a block has a line with columns separated by tabs. The first three
-//! are the process's number in the deployment, from 1, its name and the block's name, both as JSON strings. The fourth
-//! is the number of the
-//! run among those of this block by this process; the fifth is the time measured on this machine. The last is the
-//! charged amount, in
-//! floating-point operations. Lines that begin with `#` are comments. A replay uses the last column, whatever the machine's
-//! speed.
+//! The first line has the version of the format. Each run of a block has a line with columns separated by tabs. The
+//! first three are the process's number in the deployment, from 1, its name and the block's name, both as JSON strings.
+//! The fourth is the number of the run among those of this block by this process; the fifth is the time measured on
+//! this machine. The last is the charged amount, in floating-point operations. Lines that begin with `#` are comments.
+//! A replay uses the last column, whatever the machine's speed.
 //!
 //! **Invariant:** numbers are written so that reading them yields the same bits.
 

@@ -46,8 +46,7 @@ impl Grid {
 }
 
 /// Returns the memory that this process can still allocate, if the system reports it: the minimum of the machine's
-/// available memory and of the
-/// rest of the control group's limit.
+/// available memory and of the rest of the control group's limit.
 fn available_bytes() -> Option<u64> {
     let all = fs::read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, "MemAvailable:"));
     let all = all.map(|kibibytes| kibibytes.saturating_mul(1024));

@@ -62,10 +62,8 @@ pub struct Object {
 
 impl Grid {
     /// Creates an object of the class (`module/class`, or `class` if no other module has it) on the chosen server.
-    /// Without a choice
-    /// it takes the server that has the fewest objects of this session relative to its slots and speed. Waits until
-    /// `_initialize` has
-    /// run, for which `limit` is the time limit.
+    /// Without a choice it takes the server that has the fewest objects of this session relative to its slots and
+    /// speed. Waits until `_initialize` has run, for which `limit` is the time limit.
     ///
     /// # Errors
     /// [`Error::UnknownClass`] if no server offers the class, or the chosen one does not; otherwise the error of `_initialize`.

@@ -40,8 +40,8 @@ pub enum InlineBodies {
 }
 
 /// Reads `.idl` and `.py` files, and built-in descriptions of libraries (`builtin:lapack`); the libraries in `named`
-/// are searched first.
-/// Omits [`BUILTIN_LINALG`] if no BLAS is found and other things were requested too. A file named twice is read once.
+/// are searched first. Omits [`BUILTIN_LINALG`] if no BLAS is found and other things were requested too. A file named
+/// twice is read once.
 ///
 /// # Errors
 /// If a file cannot be read, or does not parse or compile (with file, line and column), or if names clash.

@@ -36,8 +36,7 @@ pub struct PlanRecord {
     /// Transfers with predicted times.
     pub transfers: Vec<TransferRecord>,
     /// Fingerprint of the placement without times: 16 hexadecimal digits. Equal if the same calls are mapped in the
-    /// same way onto servers of
-    /// the same names, for real or in simulation.
+    /// same way onto servers of the same names, for real or in simulation.
     pub hash: String,
     /// The facts from which it was made: known for a requested plan, not for one that was run.
     #[serde(skip)]

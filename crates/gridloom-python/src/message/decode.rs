@@ -1,11 +1,9 @@
 //! Decodes messages to objects, which are made by `object.__new__` and filled field by field. A referenced object is
-//! made once and filled
-//! later. Arrays are views of the message's memory.
+//! made once and filled later. Arrays are views of the message's memory.
 //!
 //! **Limits:** a message has at most [`MESSAGE_VALUES_MAX`] values. Strings, bytes and lists to which several pointers
-//! of a message
-//! lead are copied for each pointer, with the same limit as for Rust values: a short message of shared parts must not exhaust the
-//! memory.
+//! of a message lead are copied for each pointer, with the same limit as for Rust values: a short message of shared
+//! parts must not exhaust the memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

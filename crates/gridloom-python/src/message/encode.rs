@@ -2,8 +2,7 @@
 //! when all positions are known.
 //!
 //! Object identity is kept: all references to an object lead to one position. An object that a list holds by value is
-//! found there by
-//! later references. A list's elements are placed before the references of its struct.
+//! found there by later references. A list's elements are placed before the references of its struct.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
@@ -468,8 +467,7 @@ impl<'t, 'py> Encoder<'t, 'py> {
     }
 
     /// Returns NumPy's casting rule for an array. Integers may become narrower if their values fit; otherwise elements
-    /// may change within NumPy's kinds: floats
-    /// are rounded, and rejected if they would become infinite.
+    /// may change within NumPy's kinds: floats are rounded, and rejected if they would become infinite.
     fn casting(&self, numpy: &Bound<'py, PyModule>, copied: &Copied<'_, 'py>) -> PyResult<&'static str> {
         let (from, to) = (copied.array.getattr("dtype")?, copied.dtype.bind(self.py));
         if numpy.call_method1("can_cast", (&from, to, "safe"))?.extract()? {

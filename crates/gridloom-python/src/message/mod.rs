@@ -8,11 +8,10 @@
 //! | [`decode`] | messages to objects |
 //! | [`path`] | positions in a message, and paths into an object, as errors name them |
 //!
-//! **Invariants.** A message is checked completely before anything is made of it. Recursion is only as deep as structs are
-//! nested by value. Referenced objects are queued, so lists may be long and graphs may have cycles. Arrays
-//! are copied by NumPy: once when encoding, never when decoding. A received array is a view of the message's memory,
-//! which lives as long as one of
-//! its arrays.
+//! **Invariants.** A message is checked completely before anything is made of it. Recursion is only as deep as structs
+//! are nested by value. Referenced objects are queued, so lists may be long and graphs may have cycles. Arrays are
+//! copied by NumPy: once when encoding, never when decoding. A received array is a view of the message's memory, which
+//! lives as long as one of its arrays.
 
 mod decode;
 mod encode;

@@ -1,11 +1,11 @@
 //! Expands an interface description for several precisions.
 //!
-//! The text between `@each d s` and `@end` is repeated for each of these precisions, with these marks replaced:
-//! `@p` by the precision's letter, `@q` by that of its real parts; `@t`, `@r` and `@c` by its type, its real type and its complex
-//! type; `@s` by the type of the scratch space that is integer in real routines; `@w` by the name of FFTW's library;
-//! `@M` and `@A` by the numbers of real operations of a multiplication and an addition. Everywhere, `@is_N(flag)`
-//! expands to a test whether
-//! a flag is that letter, in either case, and `@one(NTC)` lists letters in both cases as the values of a flag.
+//! The text between `@each d s` and `@end` is repeated for each of these precisions, with these marks replaced: `@p` by
+//! the precision's letter, `@q` by that of its real parts; `@t`, `@r` and `@c` by its type, its real type and its
+//! complex type; `@s` by the type of the scratch space that is integer in real routines; `@w` by the name of FFTW's
+//! library; `@M` and `@A` by the numbers of real operations of a multiplication and an addition. Everywhere,
+//! `@is_N(flag)` expands to a test whether a flag is that letter, in either case, and `@one(NTC)` lists letters in both
+//! cases as the values of a flag.
 
 /// Returns the expanded description.
 pub(super) fn expand(template: &str) -> String {

@@ -6,10 +6,8 @@
 //! DIR/7/complete    the number of files, and the run; written when all files are
 //! ```
 //! **Promises:** a checkpoint is marked complete only when every element's file is on disk and all files are from one
-//! run. Only then are older
-//! checkpoints deleted, also those of another run. If two runs share a folder, one of them ends with an error: a run
-//! neither writes into a
-//! checkpoint of another run nor below one that has a greater number.
+//! run. Only then are older checkpoints deleted, also those of another run. If two runs share a folder, one of them
+//! ends with an error: a run neither writes into a checkpoint of another run nor below one that has a greater number.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};

@@ -9,11 +9,10 @@
 //!    │                           │── starts the third and the fourth
 //!    │◀──────── reads it         │                   │ all four read it, connect, make their arrays, restore, go on
 //! ```
-//! The *epoch* counts losses after which a successor starts, and changes of the number of elements. A connection
-//! serves one epoch, so nothing sent
-//! before arrives after it. Only the command begins epochs: it knows whether a process that ended was killed, and it
-//! puts simultaneous events into
-//! an order. A *generation* is the set of elements of an epoch. In simulation the first element takes the part of the command.
+//! The *epoch* counts losses after which a successor starts, and changes of the number of elements. A connection serves
+//! one epoch, so nothing sent before arrives after it. Only the command begins epochs: it knows whether a process that
+//! ended was killed, and it puts simultaneous events into an order. A *generation* is the set of elements of an epoch.
+//! In simulation the first element takes the part of the command.
 //!
 //! **Promise:** a request of an epoch that is over, because an element was lost meanwhile, has no effect.
 
@@ -171,9 +170,8 @@ impl Course {
         }
     }
 
-    /// Called when all elements of that generation have saved: requests the next generation. `kept` is the
-    /// checkpoint's place, if it is one of the
-    /// program's own checkpoints.
+    /// Called when all elements of that generation have saved: requests the next generation. `kept` is the checkpoint's
+    /// place, if it is one of the program's own checkpoints.
     ///
     /// # Errors
     /// If the command cannot be notified.

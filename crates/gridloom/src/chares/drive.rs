@@ -24,9 +24,8 @@ use crate::Error;
 
 /// Approximate time for which entry methods run before the connections are polled, which costs a microsecond.
 const SLICE: Duration = Duration::from_micros(50);
-/// Once a slice has taken this long, its messages to other elements are sent without waiting for its end, so that
-/// those elements can compute
-/// meanwhile. With a shorter time, batches would hold fewer messages.
+/// Once a slice has taken this long, its messages to other elements are sent without waiting for its end, so that those
+/// elements can compute meanwhile. With a shorter time, batches would hold fewer messages.
 const LINGER: Duration = Duration::from_micros(1);
 /// Maximum number of entry methods in a slice.
 const SLICE_STEPS_MAX: u32 = 4096;

@@ -267,8 +267,7 @@ impl Epochs {
     }
 
     /// Notes that a checkpoint in memory was complete in that generation. If all processes that had it are replaced,
-    /// their successors have no other
-    /// way to know.
+    /// their successors have no other way to know.
     pub(super) fn note_complete(&self, since: u64) -> Result<(), Error> {
         self.write(&format!("complete-{since}"), "")
     }

@@ -35,8 +35,7 @@ impl<'a> Job<'a> {
     }
 
     /// Makes an array of chares that can move ([`Context::migrate_to`]). `make` creates the chares that begin on this
-    /// element, without a
-    /// state, and those that arrive later, with their state.
+    /// element, without a state, and those that arrive later, with their state.
     ///
     /// # Errors
     /// As [`Job::array`].
@@ -82,8 +81,7 @@ impl<'a> Job<'a> {
     }
 
     /// Starts an asynchronous method of each chare of the array with the program: see [`Context::spawn`]. If the
-    /// program resumes from a
-    /// checkpoint, it continues at the callback of that checkpoint, and this does nothing.
+    /// program resumes from a checkpoint, it continues at the callback of that checkpoint, and this does nothing.
     pub fn spawn<C: Chare, F: Future<Output = ()> + 'static>(
         &mut self,
         array: Proxy<C>,
@@ -102,15 +100,13 @@ impl<'a> Job<'a> {
     }
 
     /// True if the chare exchanges messages with other sites, according to [`Placement::by_communication`]; always
-    /// false with another
-    /// placement. Entry methods call [`Context::is_at_border`].
+    /// false with another placement. Entry methods call [`Context::is_at_border`].
     pub fn is_at_border<C>(&self, array: &Proxy<C>, index: impl Into<Index>) -> bool {
         self.element.is_at_border(array.id(), &index.into())
     }
 
     /// Returns the element on which the chare begins; `None` if the array has no such index. A program can use it to
-    /// run first those chares that
-    /// exchange messages with other sites ([`Elements::site`]).
+    /// run first those chares that exchange messages with other sites ([`Elements::site`]).
     pub fn element_of<C>(&self, array: &Proxy<C>, index: impl Into<Index>) -> Option<Pe> {
         self.element.element_of(array.id(), &index.into())
     }
@@ -126,8 +122,7 @@ impl<'a> Job<'a> {
     }
 
     /// Sets the load balancer, by name. It moves chares of migratable arrays whenever that pays off. `gridloom chares
-    /// run --balance NAME`
-    /// overrides it.
+    /// run --balance NAME` overrides it.
     ///
     /// # Errors
     /// If there is no balancer of that name.
@@ -137,14 +132,11 @@ impl<'a> Job<'a> {
     }
 
     /// Limits the bytes of messages from all other elements that are queued at an element (default: 256 MiB); each
-    /// sender has an equal share.
-    /// A sender may queue as much again, up to 64 MiB, at its own element for one receiver. Beyond that, chares that
-    /// send do not run
-    /// until some messages have run. Every element must set the same limit.
+    /// sender has an equal share. A sender may queue as much again, up to 64 MiB, at its own element for one receiver.
+    /// Beyond that, chares that send do not run until some messages have run. Every element must set the same limit.
     ///
     /// # Errors
-    /// If it is 0.
-    /// If it is 0.
+    /// If it is 0. If it is 0.
     pub fn mailbox_bytes(&mut self, bytes: u64) -> Result<(), Error> {
         if bytes == 0 {
             return Err(Error::Input("mailbox_bytes 0: at least 1 byte of messages has to be let wait".into()));

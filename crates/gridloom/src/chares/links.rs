@@ -1,14 +1,12 @@
 //! The connections of an element to all others: outgoing and incoming batches of messages, and the filters between
-//! sites. With the filter `stripe`
-//! there are several connections to an element of another site, and batches use them in turn.
+//! sites. With the filter `stripe` there are several connections to an element of another site, and batches use them in
+//! turn.
 //!
-//! **Promises:** nothing here waits for a peer to accept data: what a connection does not accept is kept, and offered again.
-//! Batches from one element arrive in order, also through filters.
-//! **Limit:** elements give each other credit for messages (`gridloom_chare`), which bounds the messages kept here.
-//! Parts and results of reductions
-//! and moving chares use no credit: everything of them that a connection does not accept is kept. With `stripe`, a
-//! batch that arrives early is kept
-//! until the batches before it have arrived.
+//! **Promises:** nothing here waits for a peer to accept data: what a connection does not accept is kept, and offered
+//! again. Batches from one element arrive in order, also through filters. **Limit:** elements give each other credit
+//! for messages (`gridloom_chare`), which bounds the messages kept here. Parts and results of reductions and moving
+//! chares use no credit: everything of them that a connection does not accept is kept. With `stripe`, a batch that
+//! arrives early is kept until the batches before it have arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -121,8 +119,7 @@ impl Links {
     }
 
     /// Connects this element, which listens already, with all others, while they do the same. `may_come` returns
-    /// whether elements that have not
-    /// dialled for a long time may still do so.
+    /// whether elements that have not dialled for a long time may still do so.
     pub(super) fn connect(
         &mut self,
         world: &mut dyn ProcessWorld,

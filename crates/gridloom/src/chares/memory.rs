@@ -9,8 +9,7 @@
 //!                              │  agree on a checkpoint (`Buddies`), make the arrays, restore, go on
 //! ```
 //! `course` explains epochs and how elements learn of them. After a change of the number of elements no element has a
-//! checkpoint in its memory: until
-//! the next checkpoint, they fall back to the state saved for that change.
+//! checkpoint in its memory: until the next checkpoint, they fall back to the state saved for that change.
 
 use std::collections::VecDeque;
 use std::time::Instant;

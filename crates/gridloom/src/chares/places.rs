@@ -101,8 +101,7 @@ impl Places {
     }
 
     /// Returns the places for an element that a server has started. Its folders are on the server, under the server's
-    /// own checkpoint folder,
-    /// whatever path the caller names.
+    /// own checkpoint folder, whatever path the caller names.
     ///
     /// # Errors
     /// If the server has no such folder.

@@ -29,10 +29,10 @@ pub struct Ended {
     pub has_left: bool,
 }
 
-/// Runs the program on this element, if `gridloom chares run` has started it; on all elements in simulation; or else
-/// on a single element.
-/// `program` makes the arrays. Returns when a chare has ended the program. If the program continues without this element
-/// ([`Context::resize`](super::Context::resize)), it does not return: the process exits with status 0.
+/// Runs the program on this element, if `gridloom chares run` has started it; on all elements in simulation; or else on
+/// a single element. `program` makes the arrays. Returns when a chare has ended the program. If the program continues
+/// without this element ([`Context::resize`](super::Context::resize)), it does not return: the process exits with
+/// status 0.
 ///
 /// # Errors
 /// The error of `program`; [`Error::Chares`] if the chares cannot continue, or another element is lost.
@@ -53,8 +53,7 @@ pub fn is_simulated() -> Result<bool, Error> {
 }
 
 /// A wrapper around everything that an element does, called on the element's thread. A language binding with
-/// thread-local state creates it
-/// before it calls the body, so that it lasts from one entry method to the next.
+/// thread-local state creates it before it calls the body, so that it lasts from one entry method to the next.
 pub type Around = fn(Box<dyn FnOnce() + Send + '_>);
 
 /// Like [`run`], with simulated elements on stacks of that kind.

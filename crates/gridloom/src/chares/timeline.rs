@@ -2,8 +2,7 @@
 //! to a file at its end.
 //!
 //! Times are of the system's monotonic clock, which all processes of a machine share. Times of elements on servers are
-//! shifted to the clock of the
-//! command that runs them.
+//! shifted to the clock of the command that runs them.
 //!
 //! **Limit:** [`CHARE_EVENTS_MAX`] events. Further events are counted and not kept.
 

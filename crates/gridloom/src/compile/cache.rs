@@ -1,11 +1,9 @@
 //! A cache of compiled libraries in a folder of the user.
 //!
-//! An entry is for a source with its command lines. It contains a library and a list of the files that were read for it (headers,
-//! object files), under a name derived from their sizes and dates. So a library is compiled again when any of them has
-//! changed, and a
-//! running server keeps the one with which it started. One process makes an entry at a time. Entries that have not
-//! been used for a long time are
-//! removed.
+//! An entry is for a source with its command lines. It contains a library and a list of the files that were read for it
+//! (headers, object files), under a name derived from their sizes and dates. So a library is compiled again when any of
+//! them has changed, and a running server keeps the one with which it started. One process makes an entry at a time.
+//! Entries that have not been used for a long time are removed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

@@ -106,8 +106,7 @@ impl Libraries {
 }
 
 /// Splits a text into words. A text is a list of linker options, or the name of an existing file, which may contain
-/// blanks. `-L` and `-l` may be
-/// separate from their values.
+/// blanks. `-L` and `-l` may be separate from their values.
 fn words(text: &str, folder: &Path) -> Vec<String> {
     if folder.join(text).is_file() {
         return vec![text.to_string()];

@@ -56,8 +56,7 @@ impl Memory for NoMemory {
 /// the name; or all servers of the host of that name.
 ///
 /// # Errors
-/// If no server matches.
-/// If it means none.
+/// If no server matches. If it means none.
 pub fn servers_named<'s>(
     name: &str,
     names: &BTreeMap<String, String>,
@@ -318,8 +317,7 @@ impl Datum {
     }
 
     /// Called when a call has its own reference to the value. Later calls get no reference to a strictly volatile
-    /// datum, and a local copy that
-    /// was made for reading with another description is released.
+    /// datum, and a local copy that was made for reading with another description is released.
     pub(super) fn give_up_after_read(&self) {
         match self.content() {
             Content::Made { result, .. } if self.is_strictly_volatile() => result.erase(),

@@ -1,9 +1,8 @@
 //! Saves descriptions of data as text, by which another program or a later run can find the data.
 //!
 //! In the program that saved it, the text leads to the same datum. Elsewhere it describes a new datum. The inputs of
-//! that one are the files
-//! to which the saved datum had been written, then its own inputs. Addresses are left out, since they are valid only
-//! in the program itself.
+//! that one are the files to which the saved datum had been written, then its own inputs. Addresses are left out, since
+//! they are valid only in the program itself.
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;

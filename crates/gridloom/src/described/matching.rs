@@ -350,8 +350,7 @@ impl Matching {
     }
 
     /// Returns the planned transfers of large results of a call from its server to calls that were not made yet: the
-    /// result, its destination, and
-    /// its source if that has it.
+    /// result, its destination, and its source if that has it.
     pub(crate) fn sends(&mut self, task: &Task, server: NodeId) -> Vec<(DatumId, NodeId, Option<NodeId>)> {
         let mut sends = Vec::new();
         for datum in task.outputs.iter().map(|output| output.datum) {

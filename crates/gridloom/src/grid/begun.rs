@@ -298,9 +298,8 @@ impl BegunWait {
 }
 
 impl SharedData<'_> {
-    /// Begins to get the value of a name, and does not wait. The value is transferred as soon as the name is found,
-    /// for which `limit` is the time
-    /// limit. Inside a function it is transferred only to that function.
+    /// Begins to get the value of a name, and does not wait. The value is transferred as soon as the name is found, for
+    /// which `limit` is the time limit. Inside a function it is transferred only to that function.
     pub fn begin_get(&self, name: &str, limit: Option<Duration>) -> BegunGet {
         self.near();
         BegunGet { begun: self.begin_await(name, limit, true), value: Mutex::default() }

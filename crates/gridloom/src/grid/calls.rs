@@ -1,6 +1,5 @@
 //! Calls of a session. Plain calls are sent, awaited and abandoned. The ends of all calls are reported as they arrive:
-//! a program may have very
-//! many calls in progress and wait for some of them.
+//! a program may have very many calls in progress and wait for some of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -273,10 +272,10 @@ impl Grid {
         })
     }
 
-    /// Waits until `look` returns a result. It is called immediately, and then after every event. Its argument are the noted
-    /// ends ([`Pending::note_end`](crate::Pending::note_end)) that were not reported yet: each is reported once, to
-    /// the first thread
-    /// that looks. It runs under the session's lock, so it must not call or drop anything of the session.
+    /// Waits until `look` returns a result. It is called immediately, and then after every event. Its argument are the
+    /// noted ends ([`Pending::note_end`](crate::Pending::note_end)) that were not reported yet: each is reported once,
+    /// to the first thread that looks. It runs under the session's lock, so it must not call or drop anything of the
+    /// session.
     ///
     /// # Errors
     /// [`Error::TimedOut`] after `limit`; also if the session is closed.

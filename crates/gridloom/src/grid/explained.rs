@@ -30,8 +30,7 @@ impl SharedExplained {
 
 impl SharedData<'_> {
     /// Returns where the versions of a name are, and from where servers without a copy would fetch one, according to
-    /// the sizes and links that the agent
-    /// knows now. Transfers nothing.
+    /// the sizes and links that the agent knows now. Transfers nothing.
     ///
     /// # Errors
     /// [`Error::Name`] if the name is unknown or invalid, or there is no agent.

@@ -108,9 +108,8 @@ impl Groups {
         }
     }
 
-    /// Called when the program has read why a datum was not made. It now knows of failures in the datum's group, and
-    /// in the group of
-    /// the call that failed first.
+    /// Called when the program has read why a datum was not made. It now knows of failures in the datum's group, and in
+    /// the group of the call that failed first.
     pub(super) fn told_of(&mut self, datum: DatumId, error: &TaskError) {
         let root = match error {
             TaskError::DependencyFailed { task, .. } => self.of_task.get(task).copied(),
@@ -268,8 +267,7 @@ impl Grid {
     }
 
     /// Like [`Grid::plan`], for a declared group. Its calls are made one by one until [`Grid::end_plan`]. The group is
-    /// remembered for the
-    /// report.
+    /// remembered for the report.
     pub(crate) fn plan_described(&self, group: graph::Group, heuristic: MapBy) -> Result<PlanRecord, Error> {
         let id = group.id;
         let plan = self.ask_for_plan(group, heuristic, true);

@@ -1,8 +1,7 @@
 //! Waits that another thread interrupts, for example for Ctrl-C: the program's main thread handles it while a helper waits.
 //!
 //! Only waits that may last forever and change nothing are interrupted: for results, for ends of calls and groups, for
-//! a name to be
-//! put. This cancels nothing; the agent forgets the request about the name. Other waits end by themselves.
+//! a name to be put. This cancels nothing; the agent forgets the request about the name. Other waits end by themselves.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};

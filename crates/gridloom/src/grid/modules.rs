@@ -28,10 +28,9 @@ fn module_of(function: &str) -> &str {
 
 impl Grid {
     /// Makes each worker run the function `Initialize` of a module, with these arguments, before the first call of its
-    /// functions by this session,
-    /// and again after the worker has restarted. The values that it sets in the module's `Globals` last from call to
-    /// call. Other arguments
-    /// may be set later. They are sent to all servers immediately, and stay until [`Grid::end_modules`].
+    /// functions by this session, and again after the worker has restarted. The values that it sets in the module's
+    /// `Globals` last from call to call. Other arguments may be set later. They are sent to all servers immediately,
+    /// and stay until [`Grid::end_modules`].
     ///
     /// # Errors
     /// If the module has no such function, the arguments do not fit, it has results, or there is no agent, as in a simulation.

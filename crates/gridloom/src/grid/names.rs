@@ -124,9 +124,8 @@ pub struct SharedData<'a>(pub(super) &'a Grid);
 
 impl Grid {
     /// Returns the shared data: named data that every program of the grid can find. They are stored on servers until
-    /// they are deleted, independent of
-    /// the program that put them. They are immutable: putting a name again makes a new version, and programs that read
-    /// the old one keep it.
+    /// they are deleted, independent of the program that put them. They are immutable: putting a name again makes a new
+    /// version, and programs that read the old one keep it.
     pub fn shared(&self) -> SharedData<'_> {
         SharedData(self)
     }
@@ -141,9 +140,8 @@ impl SharedData<'_> {
         self.ended(self.begin_put(name, value, options)?)
     }
 
-    /// Puts a result, or another value behind a handle, under a name. The value is sent directly from its server to
-    /// the one that keeps it;
-    /// if they are the same, nothing is sent.
+    /// Puts a result, or another value behind a handle, under a name. The value is sent directly from its server to the
+    /// one that keeps it; if they are the same, nothing is sent.
     ///
     /// # Errors
     /// As for [`SharedData::put`], and the errors of the call that makes it.
@@ -300,13 +298,11 @@ impl SharedData<'_> {
     }
 
     /// Copies the current version of a name to servers before calls read it there; to all servers that are not
-    /// stateless if none is
-    /// named. The copies stay as long as there is room. The servers fetch it from each other.
+    /// stateless if none is named. The copies stay as long as there is room. The servers fetch it from each other.
     ///
     /// # Errors
     /// As for [`SharedData::get`]; [`Error::Usage`] for a server that is unknown or stateless; [`Error::Task`] if one
-    /// has no room, or is
-    /// lost.
+    /// has no room, or is lost.
     pub fn place(&self, name: &str, servers: &[String]) -> Result<(), Error> {
         let nodes = self.nodes(servers)?;
         let place = |handle: &Handle| {

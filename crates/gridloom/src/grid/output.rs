@@ -23,8 +23,7 @@ impl Outputs {
 
 impl Grid {
     /// Requests the output of functions from a server. Repeat the request after [`Grid::take_output`] has returned the
-    /// answer, or if none arrives:
-    /// a server whose connection is lost forgets the request.
+    /// answer, or if none arrives: a server whose connection is lost forgets the request.
     pub fn ask_output(&self, server: NodeId, query: OutputQuery) {
         self.command(Command::Output { server, query });
     }

@@ -13,8 +13,7 @@ impl SharedData<'_> {
     /// Fetches some rows of a name's current version. No other bytes are transferred. Waits like [`SharedData::get`].
     ///
     /// Rows are taken along an array's first index; the rows of bytes are single bytes. `rows` returns the wanted
-    /// range, given the number of rows;
-    /// the range is cut at the last row.
+    /// range, given the number of rows; the range is cut at the last row.
     ///
     /// # Errors
     /// As for [`SharedData::get`]; [`Error::Usage`] for a value without rows, or whose rows are not contiguous in memory.

@@ -15,8 +15,7 @@ use crate::{Arg, Error, Function, Graph, GraphRef, Grid, Mapping, PlanRecord};
 #[derive(Clone, Debug, Default)]
 pub struct GraphOptions {
     /// If set, a call that differs from the declaration is an error and is not made, and a missing call is an error
-    /// too. Otherwise the difference is recorded
-    /// ([`Group::differences`]), and the call is mapped separately.
+    /// too. Otherwise the difference is recorded ([`Group::differences`]), and the call is mapped separately.
     pub is_strict: bool,
     /// Inputs of the graph that are results already, so that the plan knows where they are.
     pub inputs: Vec<(String, Handle)>,
@@ -35,9 +34,9 @@ impl Grid {
         self.plan(resolved.group, by)
     }
 
-    /// Creates a group with declared calls and maps it now. Each call runs as soon as it
-    /// is made, at the planned place of the first matching declared call that was not made yet. So the program
-    /// can look at results before the next call. After [`Group::finish`] no more calls are made.
+    /// Creates a group with declared calls and maps it now. Each call runs as soon as it is made, at the planned place
+    /// of the first matching declared call that was not made yet. So the program can look at results before the next
+    /// call. After [`Group::finish`] no more calls are made.
     ///
     /// # Errors
     /// As for [`Grid::plan_of`]; also if the graph does not have a given input, or declares another size for it.
@@ -78,10 +77,9 @@ impl Group {
         self.matching(|matching| matching.plan().clone())
     }
 
-    /// Maps the remaining calls of a declared group again, on the grid as it is now. Calls already made run
-    /// where they are. The session does this itself where it pays off, when it learns that speeds, links or servers
-    /// have changed, unless the
-    /// group was given a plan.
+    /// Maps the remaining calls of a declared group again, on the grid as it is now. Calls already made run where they
+    /// are. The session does this itself where it pays off, when it learns that speeds, links or servers have changed,
+    /// unless the group was given a plan.
     ///
     /// # Errors
     /// If the group was not declared, or no call is left; also as for [`Grid::plan_of`]. The previous plan then stays in use.
@@ -126,8 +124,7 @@ impl Group {
     }
 
     /// Ends the calls of the group: launches the recorded calls, or delays them if the group is the body of a loop
-    /// ([`Grid::regrouped`]). For a
-    /// declared group, notes which calls are missing.
+    /// ([`Grid::regrouped`]). For a declared group, notes which calls are missing.
     ///
     /// # Errors
     /// [`Error::Differs`] if calls of a strict declared group are missing; also as for

@@ -75,8 +75,7 @@ impl UnderWay {
 
 impl Grid {
     /// Launches the calls that `take` selects; it is called under the lock. Returns the part made of the last
-    /// selection. On return,
-    /// `needed` has been launched, by this or another thread.
+    /// selection. On return, `needed` has been launched, by this or another thread.
     pub(super) fn launch(
         &self,
         needed: Option<&Arc<Parts>>,

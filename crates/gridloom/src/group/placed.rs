@@ -50,9 +50,9 @@ impl Handle {
         Handle(Arc::new(inner), None)
     }
 
-    /// Copies the value to a server as soon as it is made. With `is_kept` the copy stays there until the last handle
-    /// is dropped or the copy is
-    /// released ([`Handle::give_up`]), otherwise only as long as there is room. Calls that run there then need no transfer.
+    /// Copies the value to a server as soon as it is made. With `is_kept` the copy stays there until the last handle is
+    /// dropped or the copy is released ([`Handle::give_up`]), otherwise only as long as there is room. Calls that run
+    /// there then need no transfer.
     ///
     /// # Errors
     /// If its own call cannot be launched. If the server is lost, or has no room, the returned call fails.
@@ -63,8 +63,7 @@ impl Handle {
     }
 
     /// Prefetches a copy to a server that will read it: the transfer overlaps with other work of the program. Nobody
-    /// waits for it; if
-    /// it fails, the call that reads the value fetches it itself.
+    /// waits for it; if it fails, the call that reads the value fetches it itself.
     pub(super) fn send_ahead(&self, server: NodeId, from: Option<NodeId>) {
         let from = from.map(|from| (self.datum(), from)).into_iter().collect();
         let (group, _) = self.replicate(Copies::Cached, PlannedCall { server, from });

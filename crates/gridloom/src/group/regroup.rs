@@ -224,8 +224,7 @@ impl Held {
     }
 
     /// True if a body may read that result without launching its producer first: the producer is launched already,
-    /// belongs to a body that has
-    /// ended, or to this body.
+    /// belongs to a body that has ended, or to this body.
     pub(super) fn may_read(&self, handle: &Handle, body: &Recorder) -> bool {
         let makes = |recorder: &Recorder| {
             recorder.recording.lock().expect("no panic while held").made.contains_key(&handle.datum())

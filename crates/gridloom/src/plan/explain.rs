@@ -37,8 +37,8 @@ pub struct AlternativeRecord {
     pub end_seconds: f64,
     pub makespan_seconds: f64,
     /// The part with the greatest difference from the task's own server (for that server itself: the longest part):
-    /// `inputs`, `slots` or
-    /// `run`; or `behind`, if the makespan differs because of later tasks rather than the task's own end.
+    /// `inputs`, `slots` or `run`; or `behind`, if the makespan differs because of later tasks rather than the task's
+    /// own end.
     pub decides: &'static str,
     /// Why the server cannot run it; the times are 0 then.
     pub cannot: Option<String>,

@@ -24,8 +24,7 @@ const TRANSFER: &str = "#777777";
 
 impl PlanRecord {
     /// Draws the plan as SVG: a row for each slot of a server, a row for each link, and hover text for each bar. Tasks
-    /// and transfers
-    /// on the critical path have a dark edge, if the basis of the plan is known.
+    /// and transfers on the critical path have a dark edge, if the basis of the plan is known.
     ///
     /// # Errors
     /// If its times are not known.

@@ -1,8 +1,7 @@
 //! Runs several processes of a deployment as threads of this process.
 //!
 //! **Promise:** the first failure ends the run with its error or panic. Threads that do not end by themselves soon
-//! after it run on until
-//! this process exits: a thread that computes cannot be stopped.
+//! after it run on until this process exits: a thread that computes cannot be stopped.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -46,8 +46,7 @@ pub struct RunReport {
 ///
 /// # Errors
 /// If neither command started this program; if the deployment does not fit; in simulation also if the processes are in
-/// a deadlock, or
-/// one fails.
+/// a deadlock, or one fails.
 pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
     run_fitting(mains, kind, &|_| Ok(()))
 }

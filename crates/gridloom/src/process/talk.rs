@@ -252,8 +252,7 @@ impl Process {
     // ---- handling
 
     /// Registers a callback, which [`Process::handle`] calls for messages of the type of that name. An error that it
-    /// returns is logged and sent
-    /// to the sender of the message, which receives it where it waits for an answer.
+    /// returns is logged and sent to the sender of the message, which receives it where it waits for an answer.
     pub fn on_bytes(
         &mut self,
         kind: &str,
@@ -263,8 +262,7 @@ impl Process {
     }
 
     /// Sets a timer: [`Process::handle`] calls `callback` after `seconds`, and with `repeat` again after every further
-    /// `seconds`. Times that pass
-    /// while another callback runs are skipped.
+    /// `seconds`. Times that pass while another callback runs are skipped.
     ///
     /// # Errors
     /// If `seconds` is not a valid time, or is 0 for a repeating timer.
@@ -361,8 +359,7 @@ impl Process {
     }
 
     /// Waits for a message of the type of that name, from that peer if one is given, for at most `seconds`. Other
-    /// messages are queued
-    /// meanwhile.
+    /// messages are queued meanwhile.
     ///
     /// # Errors
     /// [`ProcessError::TimedOut`]; [`ProcessError::Remote`] if a callback of that peer failed; [`ProcessError::Closed`]

@@ -3,9 +3,8 @@
 //! The message's type name is that of the Rust type. The first message of a type on a connection
 //! carries the type's declaration, so that a receiver with a different declaration can report where they differ.
 //!
-//! **Invariant:** a received message is checked completely before a value is made of it. A wrong message is an error
-//! of the process that
-//! handles it, and harms nothing else. The error names the type, the field and what was expected.
+//! **Invariant:** a received message is checked completely before a value is made of it. A wrong message is an error of
+//! the process that handles it, and harms nothing else. The error names the type, the field and what was expected.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,8 +58,7 @@ impl Process {
     }
 
     /// Registers a callback, which [`Process::handle`] calls for messages of that type. An error that it returns, or
-    /// the error of a
-    /// wrong message, is logged and sent to the sender, which receives it where it waits for an answer.
+    /// the error of a wrong message, is logged and sent to the sender, which receives it where it waits for an answer.
     ///
     /// # Panics
     /// As for [`Process::send`].

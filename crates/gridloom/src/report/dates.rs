@@ -1,10 +1,9 @@
 //! Computes consistent dates of measured tasks and transfers.
 //!
-//! A server measures with its own clock how long a task or transfer takes. The end is measured with the client's
-//! clock: the arrival of the
-//! report, minus the time for which the server reports to have delayed it. So durations are right, and ends can only
-//! be late, by the transmission
-//! time of the report. The dates computed here are the latest ones that contradict nothing.
+//! A server measures with its own clock how long a task or transfer takes. The end is measured with the client's clock:
+//! the arrival of the report, minus the time for which the server reports to have delayed it. So durations are right,
+//! and ends can only be late, by the transmission time of the report. The dates computed here are the latest ones that
+//! contradict nothing.
 //!
 //! **Invariants:**
 //! - No end moves later. Durations stay, unless a start would precede everything that was measured.

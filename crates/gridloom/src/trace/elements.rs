@@ -21,9 +21,8 @@ pub struct Lacks {
     pub events: u64,
 }
 
-/// Writes the records that the elements left in `folder`. `elements` has the number of elements of each run;
-/// `began_ns` is the time
-/// at which the run began.
+/// Writes the records that the elements left in `folder`. `elements` has the number of elements of each run; `began_ns`
+/// is the time at which the run began.
 ///
 /// # Errors
 /// If a file cannot be read or written.

@@ -355,7 +355,7 @@ fn hostile_files_are_refused_with_a_reason() {
     refused(
         a,
         r#"{"name": "p", "function": "f", "arg": []}"#,
-        "'arg' is not known here; there are 'name', 'function', 'args'",
+        "'arg' is unknown here; known are 'name', 'function', 'args'",
     );
     let extent = |extent: &str| format!(r#"{{"name": "a", "type": "float64", "shape": [{extent}]}}"#);
     refused(&extent("0"), "", "input 'a' has the extent 0; it has to be a whole number from 1");

@@ -92,8 +92,7 @@ fn what_is_left_is_mapped_again_when_a_link_falls_to_a_tenth() {
     };
     let (seconds, plans, hash) = run("link-falls-a", "heft");
     // With hindsight: in 2 s ten inputs have reached the second server, which has processed five. 45 sums remain for
-    // two servers that do
-    // one in 0.4 s each and one that has five inputs and receives another every 2 s.
+    // two servers that do one in 0.4 s each and one that has five inputs and receives another every 2 s.
     let ideal = 2.0 + 40.0 / (2.0 / 0.4 + 1.0 / 2.0);
     assert!(seconds < 1.35 * ideal, "{seconds} s, ideal {ideal} s");
     assert!((2..6).contains(&plans), "mapped {plans} times");

@@ -303,7 +303,7 @@ fn a_store_that_is_too_small_is_told_by_function() {
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[400, 400]));
     let told = product.call(&[(&matrix).into(), (&matrix).into()]).unwrap_err().to_string();
-    assert!(told.contains("a call of 'kernels/product' needs 3840000 bytes for what it reads and makes"), "{told}");
+    assert!(told.contains("a call of 'kernels/product' needs 3840000 bytes for its arguments and results"), "{told}");
 }
 
 #[test]

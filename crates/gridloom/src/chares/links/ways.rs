@@ -1,8 +1,8 @@
 //! The connections of an element to another one: a single one, or several with the filter `stripe`, which batches use in turn.
 //!
 //! An element that ends sends a goodbye on each of several connections, after its last message there. So if a
-//! connection ends without
-//! a goodbye, the element is lost. After a goodbye, batches may still arrive on the other connections, however long that takes.
+//! connection ends without a goodbye, the element is lost. After a goodbye, batches may still arrive on the other
+//! connections, however long that takes.
 
 use std::collections::BTreeSet;
 

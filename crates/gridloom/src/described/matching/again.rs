@@ -1,10 +1,8 @@
 //! Maps the rest of a declared group again: the calls that were not made yet, with the results of those before them.
 //!
 //! Calls already made stay where they are. As for recorded groups, this is done only as often as it pays off: mapping
-//! takes no more than a small part of
-//! the remaining time ([`REMAP_PART_MAX`]), and then that part of the remaining time passes before the next mapping;
-//! twice as much before each further
-//! one.
+//! takes no more than a small part of the remaining time ([`REMAP_PART_MAX`]), and then that part of the remaining time
+//! passes before the next mapping; twice as much before each further one.
 
 use std::collections::BTreeMap;
 
