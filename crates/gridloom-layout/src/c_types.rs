@@ -1,4 +1,4 @@
-//! Types in C declarations: what stands before a name (the base), and around it (the declarator).
+//! Types in C declarations: the base before a name, and the declarator around it.
 
 use super::c_parse::{Entry, Parser};
 use super::types::{Declaration, Extent, Field, Integer, Struct, Type};
@@ -14,7 +14,7 @@ enum Part {
 }
 
 impl Parser<'_> {
-    /// The base of a declaration, and where it stands; `member` names an unnamed struct in it.
+    /// Parses the base of a declaration, and returns its position; `member` names an unnamed struct in it.
     pub(super) fn base(&mut self, member: &str) -> Result<(Type, Position), IdlError> {
         let place = self.peek()?.1;
         let mut words: Vec<String> = Vec::new();
@@ -51,7 +51,7 @@ impl Parser<'_> {
         Ok((self.words(&mut words, place)?, place))
     }
 
-    /// C's words for numbers, in any order.
+    /// Resolves C's words for numbers, in any order.
     fn words(&self, words: &mut [String], place: Position) -> Result<Type, IdlError> {
         words.sort();
         let sorted: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "int").collect();
@@ -102,7 +102,7 @@ impl Parser<'_> {
         Err(self.error(place, format!("'{word}' is no type that is known here; declare it first{near}")))
     }
 
-    /// `GRIDLOOM_ARRAY(type)`.
+    /// Parses `GRIDLOOM_ARRAY(type)`.
     fn dynamic(&mut self, place: Position) -> Result<Type, IdlError> {
         self.mark("(")?;
         self.nesting += 1;
@@ -140,7 +140,7 @@ impl Parser<'_> {
         base + &"*".repeat(stars)
     }
 
-    /// Stars without a name.
+    /// Parses stars without a name.
     fn abstract_declarator(&mut self, base: Type) -> Result<(usize, Type), IdlError> {
         let (mut stars, mut ty) = (0, base);
         while self.peek()?.0 == Token::Mark("*") {
@@ -154,7 +154,7 @@ impl Parser<'_> {
         Ok((stars, ty))
     }
 
-    /// A name with stars and extents around it: the name, its type, and where the name stands.
+    /// Parses a name with stars and extents around it: the name, its type, and its position.
     pub(super) fn declarator(&mut self, base: Type) -> Result<(String, Type, Position), IdlError> {
         let mut parts = Vec::new();
         let (name, place) = self.declarator_parts(&mut parts, 0)?;
@@ -168,7 +168,7 @@ impl Parser<'_> {
         Ok((name, ty, place))
     }
 
-    /// Parts from the name outwards.
+    /// Parses the parts from the name outwards.
     fn declarator_parts(&mut self, parts: &mut Vec<Part>, depth: usize) -> Result<(String, Position), IdlError> {
         let mut stars = 0;
         while self.peek()?.0 == Token::Mark("*") {
@@ -236,7 +236,7 @@ fn dynamic_name(text: &str) -> String {
     format!("array_of_{word}")
 }
 
-/// The struct that a dynamic array of these elements is.
+/// Returns the struct that represents a dynamic array of these elements.
 pub(super) fn dynamic_struct(name: &str, target: Type) -> Struct {
     Struct {
         name: name.to_string(),

@@ -1,4 +1,4 @@
-//! The cases that people think of: layouts as compilers have them, sharing, cycles, errors and their texts.
+//! Hand-written cases: layouts as compilers have them, sharing, cycles, errors and their texts.
 
 use std::sync::Arc;
 
