@@ -7,7 +7,7 @@
 //!    │                           │◀─ request, bell ──│ the first one, when all have; then all end, and wait
 //!    │                           │ epoch 1 ─▶ file   │
 //!    │                           │── starts the third and the fourth
-//!    │◀──────── reads it         │                   │ all four read it, connect, make their arrays, restore, go on
+//!    │◀──────── reads it         │                   │ all four read it, connect, make their arrays, restore, continue
 //! ```
 //! The *epoch* counts losses after which a successor starts, and changes of the number of elements. A connection serves
 //! one epoch, so nothing sent before arrives after it. Only the command begins epochs: it knows whether a process that

@@ -136,7 +136,7 @@ impl<'a> Job<'a> {
     /// Beyond that, chares that send do not run until some messages have run. Every element must set the same limit.
     ///
     /// # Errors
-    /// If it is 0. If it is 0.
+    /// If it is 0.
     pub fn mailbox_bytes(&mut self, bytes: u64) -> Result<(), Error> {
         if bytes == 0 {
             return Err(Error::Input("mailbox_bytes 0: at least 1 byte of messages has to be let wait".into()));

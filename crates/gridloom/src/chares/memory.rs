@@ -6,7 +6,7 @@
 //!    │ epoch 1 ─▶ file         │ close all, wait for the file
 //!    │── starts ──────────────────────────────────────────────▶│ reads the file
 //!                              │◀──── connect again, epoch 1 ───▶│
-//!                              │  agree on a checkpoint (`Buddies`), make the arrays, restore, go on
+//!                              │  agree on a checkpoint (`Buddies`), make the arrays, restore, continue
 //! ```
 //! `course` explains epochs and how elements learn of them. After a change of the number of elements no element has a
 //! checkpoint in its memory: until the next checkpoint, they fall back to the state saved for that change.

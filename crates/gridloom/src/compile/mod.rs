@@ -58,8 +58,7 @@ pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> 
 /// the cache.
 ///
 /// # Errors
-/// If it cannot be made; the text includes the compiler's output. If it cannot be made; the text has what the compiler
-/// says.
+/// If it cannot be made; the text includes the compiler's output.
 pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: &Path) -> Result<PathBuf, Error> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let mut compile = words(&["cc", "-O2", "-fPIC"]);

@@ -56,7 +56,7 @@ impl Memory for NoMemory {
 /// the name; or all servers of the host of that name.
 ///
 /// # Errors
-/// If no server matches. If it means none.
+/// If no server matches.
 pub fn servers_named<'s>(
     name: &str,
     names: &BTreeMap<String, String>,

@@ -21,7 +21,7 @@ pub(super) struct Begins {
     all: BTreeMap<u64, Begin>,
     /// Data being transferred to the client, with their requests.
     coming: BTreeMap<DatumId, BTreeSet<u64>>,
-    /// Requests whose answers nobody waits for any more. Data that they find are to be released.
+    /// Requests whose answers nobody waits for any more. Data that they find must be released.
     given_up: BTreeSet<u64>,
 }
 

@@ -87,7 +87,7 @@ impl Calls {
     }
 }
 
-/// Calls whose ends are to be reported.
+/// Calls whose ends have to be reported.
 #[derive(Default)]
 pub(super) struct Ends {
     /// Calls in progress.

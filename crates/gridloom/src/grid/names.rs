@@ -30,7 +30,7 @@ enum Asked {
     /// A thread of the program waits for the answer.
     Waits,
     Answered(Answer),
-    /// No thread waits any more. Data that are found later are to be released.
+    /// No thread waits any more. Data found later must be released.
     GivenUp,
 }
 

@@ -20,7 +20,7 @@ impl Grid {
         self.put(datum, value);
         let sources = BTreeMap::from([(datum, Source { meta: meta.clone(), at: vec![self.client()] })]);
         let id = GroupId { client: self.client(), serial: self.next_serial() };
-        // A group without calls tells the client's machine of the datum.
+        // A group without calls announces the datum to the client's machine.
         self.command(Command::Run { group: group(id, None, sources), heuristic: "auto".into() });
         Handle::of_value(self, datum, meta)
     }

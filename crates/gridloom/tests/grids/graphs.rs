@@ -254,7 +254,7 @@ fn a_call_has_ended_while_its_result_stays() {
     let told = grid.await_ends(None, |ended| ended.contains(&call.task()).then_some(())).is_ok();
     assert!(told && call.end().unwrap().error.is_none());
     call.wait_within(None).unwrap();
-    // The number that nothing reads was to be sent to the client, but not the matrix.
+    // The number that nothing reads has to be sent to the client, but not the matrix.
     let moved = |report: &Report| report.transfers.iter().filter(|moved| moved.to == "client").count();
     assert_eq!(moved(&group.report().unwrap()), 0);
     let planned = &group.described_plan().unwrap().transfers;
