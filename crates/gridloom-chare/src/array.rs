@@ -151,7 +151,7 @@ impl<C: Chare> AnyArray for Array<C> {
     fn waits(&self, core: &Core, array: ArrayId) -> Vec<(u32, String)> {
         let here = (0..).zip(&self.chares).filter_map(|(slot, chare)| Some((slot, chare.as_ref()?)));
         let waits = |(slot, chare): (u32, &C)| {
-            let kept = |count| format!("a method that receives what it keeps ({count} messages)");
+            let kept = |count| format!("a method that receives its kept messages ({count})");
             let kept = Some(core.waits.kept(array, slot)).filter(|count| *count > 0).map(kept);
             let waits = chare.waits_for().or_else(|| core.waits.waits_for(array, slot)).or(kept)?;
             Some((core.roster(array).number(slot), waits))
@@ -173,10 +173,10 @@ impl<C: Chare> AnyArray for Array<C> {
         let (state, kept) = parted(rest).map_err(wrong)?;
         let roster = core.roster(array);
         let Some(packing) = self.packing.as_mut() else {
-            return Err(wrong(format!("a chare of array {}, whose chares do not move", roster.name)));
+            return Err(wrong(format!("a chare of array {}, which is not migratable", roster.name)));
         };
         if !matches!(roster.place(number), Some(Place::At(_))) || moves <= roster.moves(number) {
-            return Err(wrong(format!("chare {number} of array {} cannot come after {moves} moves", roster.name)));
+            return Err(wrong(format!("chare {number} of array {} cannot arrive after {moves} moves", roster.name)));
         }
         let (index, name) = (roster.shape.index(number), roster.name.clone());
         let began = core.move_begins();
@@ -226,7 +226,7 @@ impl<C: Chare> Array<C> {
     fn pack(&mut self, core: &mut Core, array: ArrayId, slot: u32) -> Result<Vec<u8>, String> {
         let Some(packing) = &mut self.packing else { return Err("its array is not migratable".into()) };
         if let Some(what) = core.waits.waits_for(array, slot) {
-            return Err(format!("a method of it waits for {what}; let such methods end before"));
+            return Err(format!("one of its methods waits for {what}; end such methods first"));
         }
         let chare = self.chares[slot as usize].as_ref().expect("the chare is here");
         let mut state = (packing.pack)(chare)?;

@@ -76,7 +76,7 @@ pub(crate) fn combine(reducer: Reducer, own: &[Combine], left: Value, right: Val
         (Reducer::Barrier, ..) => Ok(Value::Nothing),
         (Reducer::Own(number), left, right) => match own.get(usize::from(number)) {
             Some(combine) => combine(left, right),
-            None => Err(format!("reducer {number} is not known: make it known on every element, in the same order")),
+            None => Err(format!("reducer {number} is not registered: register it on every element, in the same order")),
         },
         (reducer, Value::Floats(left), Value::Floats(right)) if left.len() == right.len() => {
             Ok(Value::Floats(each(left, &right, |left, right| match reducer {
@@ -93,7 +93,7 @@ pub(crate) fn combine(reducer: Reducer, own: &[Combine], left: Value, right: Val
             })))
         }
         (_, left, right) => Err(format!(
-            "{} and {} do not fit: every chare has to give as many floats, or as many integers",
+            "{} and {} cannot be combined: every chare must contribute the same number of floats, or of integers",
             left.in_words(),
             right.in_words()
         )),
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn values_that_do_not_fit_are_named() {
         let wrong = combine(Reducer::Sum, &[], 1.5.into(), 4.into()).unwrap_err();
-        assert!(wrong.starts_with("1 floats and 1 integers do not fit"), "{wrong}");
+        assert!(wrong.starts_with("1 floats and 1 integers cannot be combined"), "{wrong}");
         assert!(combine(Reducer::Own(3), &[], 1.5.into(), 4.into()).unwrap_err().contains("reducer 3 is not known"));
     }
 }

@@ -226,7 +226,7 @@ impl Core {
         let head = Head { kind: Kind::Control, array: 0, priority: 0, number: 0 };
         let written = self.outbound.add(element, head, |out| {
             let bytes =
-                postcard::to_extend(&control, std::mem::take(out)).expect("postcard into a vector fails for no type");
+                postcard::to_extend(&control, std::mem::take(out)).expect("serializing into a vector cannot fail");
             *out = bytes;
             Ok(())
         });
@@ -309,7 +309,7 @@ impl Core {
             Control::Partial { array, round, partial } => {
                 let Some(reduction) = self.reductions.get_mut(array.0 as usize) else {
                     return Err(ChareError::Failed(format!(
-                        "a reduction of array {}, which this element has not made",
+                        "a reduction of array {}, which this element has not created",
                         array.0
                     )));
                 };
@@ -410,8 +410,10 @@ impl Core {
 
     fn put_outcome(&mut self, array: ArrayId, to: &To, outcome: Outcome) {
         if array.0 as usize >= self.rosters.len() {
-            return self
-                .fail(ChareError::Failed(format!("a result for array {}, which this element has not made", array.0)));
+            return self.fail(ChareError::Failed(format!(
+                "a result for array {}, which this element has not created",
+                array.0
+            )));
         }
         let slots = match to {
             To::One(index) => self.split(array, &[*index]).0,

@@ -74,10 +74,10 @@ impl<M: Payload> Mail<M> {
 
     pub(crate) fn take(&mut self, priority: Priority) -> Item<M> {
         if priority == Priority::default() {
-            return self.plain.pop_front().expect("the ready queue counts what waits");
+            return self.plain.pop_front().expect("the ready queue counts the waiting items");
         }
         let queue = self.queue(priority);
-        let item = queue.pop_front().expect("the ready queue counts what waits");
+        let item = queue.pop_front().expect("the ready queue counts the waiting items");
         if queue.is_empty() {
             self.other.remove(&priority);
         }

@@ -37,7 +37,10 @@ impl Core {
         }
         if to.0 >= self.elements.count() {
             let (name, count) = (&roster.name, self.elements.count());
-            let why = format!("a chare of array {name} cannot move to element {}: there are {count}, from 0", to.0);
+            let why = format!(
+                "a chare of array {name} cannot move to element {}: there are {count} elements, numbered from 0",
+                to.0
+            );
             return self.fail(ChareError::Failed(why));
         }
         self.transit.leaving = (to != self.me).then_some(to);
@@ -127,7 +130,10 @@ impl Core {
             }
             Some(Place::At(_)) | None => {
                 let name = &roster.name;
-                let why = format!("chare {} of array {name} is not here: do all elements place it alike?", head.number);
+                let why = format!(
+                    "chare {} of array {name} is not on this element: do all elements use the same placement?",
+                    head.number
+                );
                 Err(ChareError::Letter { from, why })
             }
         }
@@ -195,7 +201,7 @@ impl Core {
         let written = self.outbound.add(element, head, |out| {
             out.extend_from_slice(&moves.to_le_bytes());
             *out = postcard::to_extend(outcome, std::mem::take(out))
-                .expect("postcard into a vector fails for no such type");
+                .expect("serializing this type into a vector cannot fail");
             Ok(())
         });
         match written {

@@ -52,7 +52,7 @@ impl Core {
         if (head.array as usize) < self.rosters.len() {
             return Ok(());
         }
-        let why = format!("array {} of {}: each element has to make all arrays", head.array, self.rosters.len());
+        let why = format!("array {} of {}: each element must create all arrays", head.array, self.rosters.len());
         Err(ChareError::Letter { from, why })
     }
 

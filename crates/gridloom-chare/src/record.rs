@@ -181,7 +181,7 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>,
         return Ok(None);
     }
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
-        return Err(format!("{} bytes are no record", bytes.len()));
+        return Err(format!("{} bytes are not a record", bytes.len()));
     };
     let word = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
     let kind = match head[0] {
@@ -192,7 +192,7 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>,
         5 => Kind::Sought,
         6 => Kind::Result,
         7 => Kind::Move,
-        other => return Err(format!("no record has kind {other}")),
+        other => return Err(format!("unknown record kind {other}")),
     };
     let length = u32::from_le_bytes(word(13)) as usize;
     let Some((body, rest)) = rest.split_at_checked(length) else {

@@ -173,10 +173,13 @@ fn add(rounds: &mut BTreeMap<u32, Partial>, round: u32, part: Partial, own: &[Co
         return Ok(count);
     };
     if known.reducer != part.reducer {
-        return Err(format!("round {round}: some chares give to {:?} and some to {:?}", known.reducer, part.reducer));
+        return Err(format!(
+            "round {round}: some chares contribute to {:?} and some to {:?}",
+            known.reducer, part.reducer
+        ));
     }
     if known.callback != part.callback {
-        return Err(format!("round {round}: chares do not agree on where the result goes"));
+        return Err(format!("round {round}: chares disagree about the callback of the result"));
     }
     known.combined = match (known.combined, part.combined) {
         (Combined::One(left), Combined::One(right)) => Combined::One(combine(known.reducer, own, left, right)?),
@@ -185,7 +188,7 @@ fn add(rounds: &mut BTreeMap<u32, Partial>, round: u32, part: Partial, own: &[Co
             Combined::Each(left)
         }
         (Combined::One(_), Combined::Each(_)) | (Combined::Each(_), Combined::One(_)) => {
-            return Err(format!("round {round}: some chares want it ordered and some do not"));
+            return Err(format!("round {round}: some contributions are ordered and some are not"));
         }
     };
     known.count = known.count.saturating_add(part.count);

@@ -87,12 +87,13 @@ impl Core {
             return Ok(());
         }
         if elements == 0 {
-            return Err("at least one is needed".into());
+            return Err("at least one element is needed".into());
         }
         self.checkpoints.resizing.owner.as_ref().map_or(Err(FIXED.into()), |owner| owner.check(elements))?;
         match self.rosters.iter().find(|roster| !roster.is_migratable) {
             Some(roster) => Err(format!(
-                "array {} is not migratable, so its chares cannot go to other elements: make it a migratable one, and no group",
+                "array {} is not migratable, so its chares cannot move to other elements: make it a migratable array, \
+                not a group",
                 roster.name
             )),
             None => Ok(()),
@@ -160,7 +161,7 @@ impl Element {
     pub fn renew(&mut self) {
         assert_eq!(self.me(), Pe(0), "the first element ends the others");
         let elements =
-            self.core.checkpoints.resizing.saves_for.expect("what was saved is for another number of elements");
+            self.core.checkpoints.resizing.saves_for.expect("the checkpoint is for another number of elements");
         self.core.renew(elements);
     }
 }

@@ -64,7 +64,7 @@ impl Element {
             arrays.push(SavedArray { name: roster.name.clone(), count: roster.shape.len() as u32, chares, rounds });
         }
         let saved = Saved { arrays, callbacks: self.core.checkpoints.callbacks.clone() };
-        Ok(Some((number, postcard::to_allocvec(&saved).expect("postcard into a vector fails for no such type"))))
+        Ok(Some((number, postcard::to_allocvec(&saved).expect("serializing this type into a vector cannot fail"))))
     }
 
     /// Records that the owner has stored this element's part of a checkpoint.
@@ -115,7 +115,11 @@ impl Element {
         let wrong = |why: String| ChareError::Restore { array: "?".into(), why };
         let Saved { arrays, callbacks } = postcard::from_bytes(saved).map_err(|error| wrong(error.to_string()))?;
         if arrays.len() != self.arrays.len() {
-            return Err(wrong(format!("{} arrays were saved, and there are {}", arrays.len(), self.arrays.len())));
+            return Err(wrong(format!(
+                "{} arrays were saved, but the program has {}",
+                arrays.len(),
+                self.arrays.len()
+            )));
         }
         let empty =
             |of: &SavedArray| SavedArray { name: of.name.clone(), count: of.count, chares: vec![], rounds: vec![] };
@@ -128,12 +132,17 @@ impl Element {
                 let element = match self.core.roster(at).place(chare.0) {
                     Some(Place::Here { .. }) => self.me(),
                     Some(Place::At(element)) => element,
-                    None => return Err(wrong(format!("chare {} of array {} was saved", chare.0, array.name))),
+                    None => {
+                        return Err(wrong(format!(
+                            "chare {} of array {} was saved, which the array does not have",
+                            chare.0, array.name
+                        )));
+                    }
                 };
                 shares[element.0 as usize].arrays[number].chares.push(chare);
             }
         }
-        let bytes = |share| postcard::to_allocvec(share).expect("postcard into a vector fails for no such type");
+        let bytes = |share| postcard::to_allocvec(share).expect("serializing this type into a vector cannot fail");
         Ok(shares.iter().map(bytes).collect())
     }
 
@@ -148,7 +157,11 @@ impl Element {
             let wrong = |why: String| ChareError::Restore { array: "?".into(), why };
             let Saved { arrays, callbacks } = postcard::from_bytes(bytes).map_err(|error| wrong(error.to_string()))?;
             if arrays.len() != self.arrays.len() {
-                return Err(wrong(format!("{} arrays were saved, and there are {}", arrays.len(), self.arrays.len())));
+                return Err(wrong(format!(
+                    "{} arrays were saved, but the program has {}",
+                    arrays.len(),
+                    self.arrays.len()
+                )));
             }
             for ((at, saved), restored) in (0..).map(ArrayId).zip(arrays).zip(&mut restored) {
                 *restored += self.restore_array(at, saved)?;
@@ -172,7 +185,7 @@ impl Element {
         let SavedArray { name, count, chares, rounds } = saved;
         let roster = self.core.roster(at);
         if (&name, count as usize) != (&roster.name, roster.shape.len()) {
-            let why = format!("{count} chares of {name} were saved, and it has {}", roster.shape.len());
+            let why = format!("{count} chares of {name} were saved, but it has {}", roster.shape.len());
             return Err(ChareError::Restore { array: roster.name.clone(), why });
         }
         let mut restored = 0;

@@ -244,7 +244,7 @@ impl FlowEngine {
     pub fn wait_until(&mut self, date_s: f64) {
         self.refresh();
         let next = self.next_date_s().unwrap_or(f64::INFINITY);
-        assert!(next >= date_s || next <= self.now_s, "something happens at {next}, before {date_s}");
+        assert!(next >= date_s || next <= self.now_s, "an event is due at {next}, before {date_s}");
         self.now_s = self.now_s.max(date_s);
     }
 

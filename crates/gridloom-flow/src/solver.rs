@@ -183,7 +183,7 @@ impl Solver {
         let constraints = &self.constraints;
         self.pool.open();
         for (constraint, weight) in elements {
-            assert!(weight > 0.0, "an element of weight {weight} uses nothing");
+            assert!(weight > 0.0, "an element must have a positive weight, not {weight}");
             match constraints[constraint.0 as usize].policy {
                 Policy::Shared => self.pool.push(constraint.0, weight, |before| before + weight),
                 Policy::FatPipe => self.pool.push(constraint.0, weight, |before| before.max(weight)),

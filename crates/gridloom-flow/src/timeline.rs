@@ -57,10 +57,10 @@ impl Timeline {
     /// # Panics
     /// If the dates decrease, or a loop takes no time.
     pub fn add(&mut self, quantity: Quantity, events: Vec<(f64, f64)>, loop_after_s: Option<f64>) {
-        assert!(events.windows(2).all(|pair| pair[0].0 <= pair[1].0), "dates of a profile do not decrease");
+        assert!(events.windows(2).all(|pair| pair[0].0 <= pair[1].0), "the dates of a profile must not decrease");
         let Some(&(date_s, _)) = events.first() else { return };
         let span_s = events[events.len() - 1].0 + loop_after_s.unwrap_or(f64::INFINITY);
-        assert!(span_s > 0.0, "a profile that loops takes some time");
+        assert!(span_s > 0.0, "a loop of a profile must take some time");
         self.due.push(Reverse(Due { date_s, course: self.courses.len(), event: 0 }));
         self.courses.push(Course { quantity, events, loop_after_s });
     }

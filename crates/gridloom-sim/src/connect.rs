@@ -35,7 +35,7 @@ impl Simulation {
     pub(crate) fn on_dialled(&mut self, dialler: NodeId, address: String, began: Time) {
         let now = self.now();
         let Some(target) = self.nodes.listener(&address).filter(|target| *target != dialler) else {
-            return self.dial_failed(dialler, address, now, "nobody listens there");
+            return self.dial_failed(dialler, address, now, "no program listens there");
         };
         let (here, there) = (self.node(dialler).host, self.node(target).host);
         if let Err(why) = self.routes.round_trip_ns((here, there)) {
@@ -74,7 +74,7 @@ impl Simulation {
         // One end may not know yet that the other has hung up.
         for (node, peer) in [(dialler, target), (target, dialler)] {
             if self.links.drop_end(&mut self.kernel, &mut self.routes, node, peer) {
-                self.kernel.deliver(node, Input::PeerLost { peer, why: "the peer connects anew".to_string() });
+                self.kernel.deliver(node, Input::PeerLost { peer, why: "the peer reconnects".to_string() });
             }
         }
         let [ours, theirs] = [dialler, target].map(|node| (node, self.node(node).host));

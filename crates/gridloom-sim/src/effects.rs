@@ -178,7 +178,7 @@ impl Simulation {
                 self.land((from, to), Landed { cargo, started: sent, transfer, had: None });
             }
             Some(Parcel::Broken { datum }) => {
-                let why = "it broke off on its way to its sender".to_string();
+                let why = "its transfer to the sender broke off".to_string();
                 self.handle(to, Input::DatumBroken { from, datum, no_memory: false, why }, 0);
             }
             None => {}
@@ -216,7 +216,7 @@ impl Simulation {
         let (datum, value) = match cargo {
             Cargo::Probe { .. } => return self.handle(to, Input::ProbeArrived { from, size_bytes }, 0),
             Cargo::Datum { datum, .. } if end < self.node(to).full_until => {
-                let why = "no memory to take it in".to_string();
+                let why = "no memory to store it".to_string();
                 return self.handle(to, Input::DatumBroken { from, datum, no_memory: true, why }, 0);
             }
             Cargo::Datum { datum, .. } if !self.node(from).role.may_send(from, datum) => {
@@ -255,7 +255,7 @@ impl Simulation {
             return Some(Cargo::Datum { datum, value });
         }
         self.kernel.note(|trace, now| trace.refuses(now, is_small));
-        let why = format!("what came of {datum} is not what '{}' sent", self.node(from).name);
+        let why = format!("the received bytes of {datum} differ from those that '{}' sent", self.node(from).name);
         if is_small {
             self.links.hang_up(&mut self.kernel, &mut self.routes, (to, from), &why);
             self.handle(to, Input::PeerLost { peer: from, why }, 0);

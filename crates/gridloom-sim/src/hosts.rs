@@ -115,7 +115,7 @@ impl Hosts {
         let hosts = self.slowed.keys().chain(self.profiled.keys()).chain(&self.off);
         let last = hosts.max().map_or(0, |host| host.0 as usize + 1);
         assert!(last <= self.speeds_flops.len(), "a host of number {} is none of the platform's", last - 1);
-        assert!(self.slowed.values().all(|factor| *factor > 0.0), "a fault slows a host down, and does not stop it");
+        assert!(self.slowed.values().all(|factor| *factor > 0.0), "a fault slows a host down but does not stop it");
     }
 }
 

@@ -255,7 +255,7 @@ impl Kernel {
     pub(crate) fn check(&self) {
         let queued = self.queue.iter().filter(|occurrence| occurrence.is_of_process()).count();
         let flowing = self.purposes.values().filter(|purpose| purpose.is_of_process()).count();
-        assert_eq!(self.of_processes, (queued + flowing) as u64, "what may let a process go on is counted");
+        assert_eq!(self.of_processes, (queued + flowing) as u64, "the events that may resume a process are counted");
         let engine_at = Time(ns_up(self.engine.now_s()));
         assert!(engine_at <= self.now, "the engine is at {engine_at}, ahead of {}", self.now);
         assert!(self.queue.next_at().is_none_or(|at| at >= self.now), "something is due before {}", self.now);

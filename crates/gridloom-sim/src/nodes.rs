@@ -203,10 +203,16 @@ impl Nodes {
     pub(crate) fn check(&self) {
         for (id, node) in self.iter() {
             let name = &node.name;
-            assert_eq!(node.is_dead(), node.end.is_some(), "'{name}' is dead for a reason");
-            assert!(!node.is_dead() || node.timers.is_empty() && node.stalled.is_empty(), "'{name}' is dead and waits");
-            assert!(node.life == Life::Paused || node.stalled.is_empty(), "'{name}' stalls what it could handle");
-            assert!(node.is_dead() || !self.ended_with_host.contains(&id), "'{name}' runs, and is to start again");
+            assert_eq!(node.is_dead(), node.end.is_some(), "'{name}' is dead exactly if it has a reason");
+            assert!(
+                !node.is_dead() || node.timers.is_empty() && node.stalled.is_empty(),
+                "'{name}' is dead but has waiting inputs"
+            );
+            assert!(
+                node.life == Life::Paused || node.stalled.is_empty(),
+                "'{name}' stalls inputs that it could handle"
+            );
+            assert!(node.is_dead() || !self.ended_with_host.contains(&id), "'{name}' is running but marked to restart");
         }
     }
 }

@@ -430,7 +430,7 @@ impl Simulation {
         self.processes.check();
         for (id, node) in self.nodes.iter().filter(|(_, node)| node.is_dead()) {
             let is_gone = self.tasks.are_idle(id) && self.links.peers(id).is_empty();
-            assert!(is_gone, "'{}' is dead, and still has tasks or connections", node.name);
+            assert!(is_gone, "'{}' is dead but still has tasks or connections", node.name);
         }
     }
 }

@@ -66,7 +66,7 @@ impl Simulation {
 
     /// Handles a file that was completely written or read.
     pub(crate) fn on_storage(&mut self, number: u64) {
-        let moving = self.storages.moving.remove(&number).expect("what ends has begun");
+        let moving = self.storages.moving.remove(&number).expect("a transfer that ends has begun");
         let Moving { transfer, started: start, way, holder, reader, datum, value, .. } = moving;
         let path = self.routes.path(way);
         self.kernel.see(|| Seen::TransferEnds { transfer });
@@ -84,7 +84,7 @@ impl Simulation {
             return;
         }
         if end < self.node(to).full_until {
-            let why = "no memory to take it in".to_string();
+            let why = "no memory to store it".to_string();
             return self.handle(to, Input::DatumBroken { from, datum, no_memory: true, why }, 0);
         }
         let (meta, size_bytes) = (value.meta.clone(), value.meta.size_bytes());
@@ -120,7 +120,7 @@ impl Simulation {
     pub(crate) fn check_files(&self) {
         for (holder, datum) in self.storages.files.keys() {
             let has_it = !self.node(*holder).is_dead() && self.node(*holder).store.value(*datum).is_some();
-            assert!(has_it, "a file of {datum} is there that {holder} does not have");
+            assert!(has_it, "{holder} has no datum for its file of {datum}");
         }
     }
 

@@ -337,7 +337,7 @@ impl Tasks {
             let Stage::Moves(action) = stage else { continue };
             let purpose = kernel.purpose(*action);
             let is_its = matches!(purpose, Some(Purpose::Files(of) | Purpose::Task(of)) if of.node == *node && of.task.id == *task);
-            assert!(is_its, "{task} runs in an action that is for {purpose:?}");
+            assert!(is_its, "{task} runs in an action with the purpose {purpose:?}");
         }
     }
 }
@@ -352,7 +352,7 @@ fn keep_results(kernel: &mut Kernel, place: OnServer<'_>, task: &Task, results: 
         Some(results) => {
             let results = results.map_err(|error| error.named(task.name(), place.name))?;
             if results.len() != task.outputs.len() {
-                let why = format!("{} results where {} are due", results.len(), task.outputs.len());
+                let why = format!("{} results, expected {}", results.len(), task.outputs.len());
                 let (function, server) = (task.name().to_string(), place.name.to_string());
                 return Err(TaskError::WrongResult { function, server, why });
             }
@@ -383,7 +383,7 @@ fn arguments(place: &OnServer<'_>, task: &Task) -> Result<Arguments, TaskError> 
             whole.ok_or_else(|| TaskError::CannotRun {
                 function: task.name().to_string(),
                 server: place.name.to_string(),
-                why: format!("the simulation has no bytes for its input {datum}; give them with the value"),
+                why: format!("the simulation has no bytes for its input {datum}; provide them with the value"),
             })
         }
     };

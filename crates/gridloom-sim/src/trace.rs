@@ -167,7 +167,7 @@ impl Trace {
         self.hash.add(b"x");
         self.hash.numbers(&[at.0, u64::from(from), u64::from(to)]);
         self.hash.add(what.as_bytes());
-        self.record(at, NodeId(0), "!", &format_args!("way from host {from} to host {to} {what}"));
+        self.record(at, NodeId(0), "!", &format_args!("route from host {from} to host {to} {what}"));
     }
 
     /// Records a change by a profile.

@@ -53,7 +53,7 @@ fn pass_in(dialect: Dialect, mut message: Message) -> (Message, Vec<u8>) {
         Ok(read) => read,
         // A hostile node's message may not parse. It is delivered unchanged.
         Err(_) if Dialect::OWN.parse::<Message>(&written(Dialect::OWN, &message)).is_err() => return (message, bytes),
-        Err(why) => panic!("{message:?} cannot be said in the last version of the protocol: {why}"),
+        Err(why) => panic!("{message:?} cannot be encoded in the previous wire version: {why}"),
     };
     // `uses` is not serialized; simulated servers need it.
     for (read, task) in tasks_of(&mut read).iter_mut().zip(tasks_of(&mut message)) {

@@ -85,7 +85,9 @@ impl<C: Chare> AsyncContext<C> {
     /// # Panics
     /// If the target is not one chare.
     pub fn channel<D: Chare>(&self, other: Target<D>) -> Channel<C> {
-        let To::One(index) = other.to else { panic!("a channel joins two chares: give one, such as cx.array().at(1)") };
+        let To::One(index) = other.to else {
+            panic!("a channel connects two chares: pass a single one, such as cx.array().at(1)")
+        };
         let key = self.0.pipes.borrow_mut().make(other.array, index);
         Channel::new(&self.0, Callback::to(other), key)
     }

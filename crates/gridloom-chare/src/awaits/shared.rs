@@ -80,12 +80,13 @@ impl<C: Chare> Shared<C> {
         let searches = self.inbox.try_borrow().is_err();
         assert!(
             !searches,
-            "a closure of receive_if looks at the message alone: take before what it needs of the chare"
+            "a closure of receive_if may use only the message: copy what it needs from the chare beforehand"
         );
-        let mut chare = self.chare.try_borrow_mut().expect("a closure of AsyncContext::with calls no other one");
+        let mut chare =
+            self.chare.try_borrow_mut().expect("a closure of AsyncContext::with must not call AsyncContext::with");
         run(chare.as_mut().expect(
-            "AsyncContext::with is for methods that wait, while they run: an entry method has the chare itself, and Drop at the end \
-             of the program has none",
+            "AsyncContext::with works only while a waiting method runs: an entry method has the chare itself, and a \
+            Drop at the end of the program has no chare",
         ))
     }
 
@@ -112,7 +113,7 @@ impl<C: Chare> Shared<C> {
         let in_words = |what: &Awaited| match what {
             Awaited::Message => match self.inbox.borrow().messages.len() {
                 0 => "a message".to_string(),
-                kept => format!("a message, and {kept} that it does not wait for have come"),
+                kept => format!("a message ({kept} kept, none matches)"),
             },
             Awaited::Reply => "a reply or reduction".to_string(),
             Awaited::OnChannel((_, index, _)) => format!("the channel to {index}"),
@@ -120,7 +121,7 @@ impl<C: Chare> Shared<C> {
         let mut waits: Vec<String> = self.waits.borrow().iter().map(|(_, what)| in_words(what)).collect();
         waits.dedup();
         match waits.is_empty() {
-            true => "what its context does not bring".into(),
+            true => "something that its context does not provide".into(),
             false => waits.join(", and for "),
         }
     }

@@ -100,8 +100,8 @@ impl Core {
                 shared.inbox.borrow().messages.iter().map(encoded).collect::<Result<Vec<Vec<u8>>, String>>()?;
             let kept =
                 Kept { messages, replies: shared.replies.borrow().packed(), pipes: shared.pipes.borrow().packed() };
-            *out =
-                postcard::to_extend(&kept, std::mem::take(out)).expect("postcard into a vector fails for no such type");
+            *out = postcard::to_extend(&kept, std::mem::take(out))
+                .expect("serializing this type into a vector cannot fail");
         }
         let kept_bytes = u32::try_from(out.len() - state_bytes).map_err(|_| "it keeps more than 4 GiB of messages")?;
         out.extend_from_slice(&kept_bytes.to_le_bytes());

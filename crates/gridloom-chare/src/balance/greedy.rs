@@ -11,7 +11,7 @@ use super::{Balancer, Loads, Pe, longest_ns};
 
 pub(super) const ENTRY: Balancer = Balancer {
     name: "greedy",
-    about: "the chare with most to do goes to the element with least to do, and so on; moves most chares",
+    about: "repeatedly assigns the chare with the most work to the element with the least; moves most chares",
     source: "GreedyLB of Charm++; R. L. Graham, SIAM J. Appl. Math. 17, 1969",
     places,
     cost_ns: longest_ns,

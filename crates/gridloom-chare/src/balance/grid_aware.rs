@@ -9,7 +9,7 @@ use super::{Balancer, Loads, Pe};
 
 pub(super) const ENTRY: Balancer = Balancer {
     name: "grid-aware",
-    about: "as refine inside each site, never between sites; chares that send to other sites are spread evenly",
+    about: "like refine within each site, never between sites; spreads the chares that send to other sites evenly",
     source: "G. A. Koenig, L. V. Kalé, IPDPS 2007",
     places,
     cost_ns,

@@ -6,7 +6,7 @@ use super::{Balancer, Loads, Pe, longest_ns};
 
 pub(super) const ENTRY: Balancer = Balancer {
     name: "hierarchical",
-    about: "as refine, but among sites (or groups of elements) first and then inside each; few chares leave theirs",
+    about: "like refine, first among sites (or groups of elements), then within each; few chares leave their group",
     source: "G. Zheng, A. Bhatelé, E. Meneses, L. V. Kalé, IJHPCA 25, 2011",
     places,
     cost_ns: longest_ns,

@@ -225,16 +225,13 @@ fn wrongs(element: &mut Element, count: usize, of: Wrong) {
 fn what_can_never_end_says_what_waits_for_what() {
     let told = |count, of| alone(|element| wrongs(element, count, of)).unwrap_err().to_string();
     let message = told(1, Wrong::ForMessage);
-    assert!(
-        message.ends_with("wrongs(0) waits for a message, and 1 that it does not wait for have come."),
-        "{message}"
-    );
+    assert!(message.ends_with("wrongs(0) waits for a message (1 kept, none matches)."), "{message}");
     let channel = told(10, Wrong::ForChannel);
     assert!(channel.contains("wrongs(7) waits for the channel to (1); and 2 more."), "{channel}");
     let other = told(1, Wrong::ForOther);
-    assert!(other.ends_with("wrongs(0) waits for what its context does not bring."), "{other}");
+    assert!(other.ends_with("wrongs(0) waits for something that its context does not provide."), "{other}");
     let keeps = told(1, Wrong::Keeps);
-    assert!(keeps.ends_with("wrongs(0) waits for a method that receives what it keeps (1 messages)."), "{keeps}");
+    assert!(keeps.ends_with("wrongs(0) waits for a method that receives its kept messages (1)."), "{keeps}");
 }
 
 #[test]
@@ -244,13 +241,14 @@ fn a_second_value_for_a_reply_is_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "a closure of AsyncContext::with calls no other one")]
+#[should_panic(expected = "a closure of AsyncContext::with must not call AsyncContext::with")]
 fn the_chare_is_lent_to_one_closure_at_a_time() {
     let _ = alone(|element| wrongs(element, 1, Wrong::Nests));
 }
 
 #[test]
-#[should_panic(expected = "a closure of receive_if looks at the message alone: take before what it needs of the chare")]
+#[should_panic(expected = "a closure of receive_if may use only the message: copy what it needs from the chare \
+beforehand")]
 fn whether_a_message_fits_depends_on_the_message() {
     let _ = alone(|element| wrongs(element, 1, Wrong::Peeks));
 }
@@ -391,7 +389,7 @@ fn run(element: &mut Element) -> Result<(), ChareError> {
 #[test]
 fn a_chare_that_waits_does_not_move() {
     let told = run(&mut held(2, &[Order::Wait, Order::Move { to: 1 }])).unwrap_err().to_string();
-    let why = "a method of it waits for a message; let such methods end before";
+    let why = "one of its methods waits for a message; end such methods first";
     assert_eq!(told, format!("chare (0) of array held cannot move: {why}"));
     // A kept message lets the method finish first.
     let mut element = held(2, &[Order::Number { number: 3 }, Order::Wait, Order::Move { to: 1 }]);
@@ -404,7 +402,7 @@ fn a_chare_that_waits_cannot_be_saved() {
     let mut element = held(1, &[Order::Wait, Order::Save]);
     run(&mut element).unwrap();
     let told = element.take_saved().unwrap_err().to_string();
-    let why = "a method of it waits for a message; let such methods end before";
+    let why = "one of its methods waits for a message; end such methods first";
     assert_eq!(told, format!("chare (0) of array held cannot be saved: {why}"));
     let mut element = held(1, &[Order::Wait, Order::Number { number: 3 }, Order::Save]);
     run(&mut element).unwrap();

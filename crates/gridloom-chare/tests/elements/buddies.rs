@@ -287,7 +287,7 @@ fn buddies_that_are_lost_together_are_told() {
             Err(why) => {
                 let why = why.to_string();
                 let text =
-                    "the last checkpoint in memory is lost, since elements were lost in the same moment: element ";
+                    "the last in-memory checkpoint is lost, because elements were lost at the same time: element ";
                 assert!(why.starts_with(text) && why.contains("with the copy of its part"), "seed {seed}: {why}");
                 told += 1;
             }

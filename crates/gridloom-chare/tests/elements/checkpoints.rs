@@ -157,12 +157,12 @@ fn what_was_not_saved_by_these_arrays_is_refused() {
     lost.run().unwrap();
     let mut other = Element::new(Pe(0), Arc::new(Elements::alike(1)));
     let refused = |element: &mut Element, saved: &[Vec<u8>]| element.restore(saved).unwrap_err().to_string();
-    assert!(refused(&mut other, &lost.saved).contains("1 arrays were saved, and there are 0"));
+    assert!(refused(&mut other, &lost.saved).contains("1 arrays were saved, but the program has 0"));
     let packing = Packing::of_state(|_, (stage, sum)| Walker { stage, sum, sizes: Sizes::default() });
     let walker = |_| Walker { stage: 0, sum: 0, sizes: Sizes::default() };
     other.migratable_array("walkers", SIZE.into(), &Placement::Blocks, walker, packing).unwrap();
     assert!(refused(&mut other, &lost.saved[1..]).contains(" of 20 chares of this element were saved"));
-    assert!(refused(&mut other, &[vec![1, 2, 3]]).contains("cannot be what was saved"));
+    assert!(refused(&mut other, &[vec![1, 2, 3]]).contains("cannot be restored"));
 }
 
 #[test]

@@ -138,7 +138,8 @@ fn what_is_asked_from_outside_and_cannot_be_is_refused_and_the_program_goes_on()
     let mut element = element(false);
     element.let_resize(Box::new(Refused(Rc::clone(&told))));
     assert_eq!(end(&mut element), Ok(7.into()));
-    let why = "2: array members is not migratable, so its chares cannot go to other elements: make it a migratable one, and no group";
+    let why = "2: array members is not migratable, so its chares cannot move to other elements: make it a migratable \
+    array, not a group";
     assert_eq!(*told.borrow(), [why]);
 }
 
@@ -151,9 +152,9 @@ fn what_the_program_asks_and_cannot_be_ends_it() {
         }
         element.start(|cx| cx.resize(elements));
         let why = end(&mut element).unwrap_err().to_string();
-        why.strip_prefix(&format!("the program cannot go on with {elements} elements: ")).unwrap().to_string()
+        why.strip_prefix(&format!("the program cannot continue with {elements} elements: ")).unwrap().to_string()
     };
-    assert_eq!(wrong(true, true, 0), "at least one is needed");
+    assert_eq!(wrong(true, true, 0), "at least one element is needed");
     assert_eq!(wrong(true, true, 6), "at most 5");
     assert!(wrong(true, false, 2).starts_with("this run has a fixed number of elements; 'gridloom chares run"));
     assert!(wrong(false, true, 2).starts_with("array members is not migratable"));

@@ -307,7 +307,7 @@ fn a_thread_that_fails_ends_the_others_with_its_error() {
     let output = chares_run("nothing", &["-n", "3", "--ppn", "3"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");
-    let why = "failed: the program can never end: on 3 elements no message waits";
+    let why = "failed: the program can never end: no message is waiting or in transit on 3 elements";
     assert!(error.contains(&format!("element@0-2| {why}")), "{error}");
 }
 
@@ -340,7 +340,7 @@ fn a_program_that_can_never_end_fails_and_says_why() {
     let output = chares_run("nothing", &["-n", "2"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");
-    let why = "the program can never end: on 2 elements no message waits";
+    let why = "the program can never end: no message is waiting or in transit on 2 elements";
     assert!(error.contains(&format!("element@0| failed: {why}")), "{error}");
     assert!(error.contains(&format!("element@1| failed: element 0 has ended the program: {why}")), "{error}");
 }
@@ -366,7 +366,7 @@ fn numbers_that_do_not_fit_are_refused() {
         ),
         (&["--latency", "2m"], "expected 0s to 60s"),
         (&["--latency", "2ms"], "delay=2ms: filters stand between sites, and there is one: give --sites 2"),
-        (&["--filter", "fast"], "filter 'fast' is not known; there are compress, rate, stripe, delay, jitter"),
+        (&["--filter", "fast"], "filter 'fast' is unknown; filters are compress, rate, stripe, delay, jitter"),
         (&["--filter", "stripe=1"], "stripe=1: expected 2 to 16 connections"),
         (&["--filter", "rate"], "filter rate needs a value, such as rate=10MBps"),
         (&["--balance", "fair"], "load balancer 'fair' is not known; there are none, greedy"),

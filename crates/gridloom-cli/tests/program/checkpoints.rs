@@ -250,7 +250,7 @@ fn in_memory_two_buddies_that_are_killed_together_are_an_error() {
     command.env(FALL, folder.path("fell")).env(FALL_WITH, folder.path("with"));
     let output = command.output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    let why = "the last checkpoint in memory is lost, since elements were lost in the same moment: element 1 and element 2 with the copy";
+    let why = "the last in-memory checkpoint is lost, because elements were lost at the same time: element 1 and element 2 with the copy";
     assert!(!output.status.success() && error.contains(why), "{error}");
 }
 

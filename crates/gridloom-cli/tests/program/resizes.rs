@@ -175,7 +175,7 @@ fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
     assert!(held.end().0.status.success());
     let mut command = chares_run(6, &["-n", "2"]);
     let output = command.env(RESIZES, "3:0").output().unwrap();
-    let why = "failed: the program cannot go on with 0 elements: at least one is needed";
+    let why = "failed: the program cannot continue with 0 elements: at least one element is needed";
     assert!(!output.status.success() && text(&output).contains(why), "{}", text(&output));
 }
 

@@ -63,7 +63,7 @@ impl Bundle {
     /// Removes a user added by [`Bundle::enter`].
     pub(super) fn take_out(&mut self, this: u32, elements: &[Element], share: f64) {
         for element in elements.iter().filter(|element| element.constraint != this) {
-            let at = self.find(element.constraint).expect("who is held back is in the bundle");
+            let at = self.find(element.constraint).expect("a limited user is in the bundle");
             self.quotas[at] -= element.weight * share;
             self.users[at] -= 1;
             if self.users[at] == 0 {

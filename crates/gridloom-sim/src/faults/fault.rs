@@ -32,10 +32,10 @@ impl Kind {
     /// Each kind with its keyword in a scenario, its syntax, and its description.
     pub const ALL: &[(Kind, &str, &str, &str)] = &[
         (Kind::Kill, "kill", "kill NODE", "the process ends without warning"),
-        (Kind::Restart, "restart", "restart NODE", "an agent or server starts anew at its address"),
-        (Kind::Hang, "hang", "hang NODE", "it reacts no more, its connections stay up"),
-        (Kind::Pause, "pause", "pause NODE [for TIME]", "it is stopped; what comes waits"),
-        (Kind::Resume, "resume", "resume NODE", "a paused node goes on"),
+        (Kind::Restart, "restart", "restart NODE", "an agent or server restarts at its address"),
+        (Kind::Hang, "hang", "hang NODE", "it stops reacting, but its connections stay up"),
+        (Kind::Pause, "pause", "pause NODE [for TIME]", "it stops reacting for a while; its inputs wait"),
+        (Kind::Resume, "resume", "resume NODE", "a paused node resumes"),
         (Kind::Cut, "cut", "cut HOST HOST [for TIME]", "nothing passes between two hosts"),
         (Kind::Heal, "heal", "heal HOST HOST", "everything passes between them again"),
         (Kind::Lose, "lose", "lose HOST -> HOST [for TIME]", "nothing passes from one host to another"),
@@ -43,7 +43,7 @@ impl Kind {
             Kind::Corrupt,
             "corrupt",
             "corrupt HOST HOST FRACTION [for TIME]",
-            "that fraction of the data between them changes on the way",
+            "that fraction of the data between them is corrupted",
         ),
         (Kind::Reset, "reset", "reset NODE NODE", "both lose their connection"),
         (Kind::HalfOpen, "half-open", "half-open NODE NODE", "the first forgets their connection"),
@@ -54,10 +54,10 @@ impl Kind {
             "slow-disk HOST FACTOR [for TIME]",
             "its disk reads and writes at that factor of its rate",
         ),
-        (Kind::Full, "full", "full NODE for TIME", "it takes no datum in"),
+        (Kind::Full, "full", "full NODE for TIME", "it accepts no data"),
         (Kind::FullDisk, "full-disk", "full-disk SERVER for TIME", "it can write no durable data"),
-        (Kind::Off, "off", "off HOST [for TIME]", "a host crashes: whatever runs there ends"),
-        (Kind::On, "on", "on HOST", "it starts again, and its agent and servers with it"),
+        (Kind::Off, "off", "off HOST [for TIME]", "a host crashes: everything that runs there ends"),
+        (Kind::On, "on", "on HOST", "it starts again, with its agent and servers"),
     ];
 
     pub fn name(self) -> &'static str {

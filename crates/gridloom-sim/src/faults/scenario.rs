@@ -208,7 +208,9 @@ impl<'a> Words<'a> {
     fn end(&mut self) -> Result<(), Wrong> {
         match self.next() {
             None => Ok(()),
-            Some((column, word)) => Err((column, format!("'{word}': nothing more is expected; one fault a line"))),
+            Some((column, word)) => {
+                Err((column, format!("'{word}': nothing more is expected; write one fault per line")))
+            }
         }
     }
 
@@ -407,7 +409,7 @@ mod tests {
         assert_eq!(wrong("at 1s pause a for 1e30s"), expected.replace(":4:", ":19:"));
         assert_eq!(wrong("at 1s kill"), "f:1:11: the line ends; expected a node");
         assert_eq!(wrong("at 1s cut h h"), "f:1:13: 'h' twice; expected two different ones");
-        assert_eq!(wrong("at 1s kill a b"), "f:1:14: 'b': nothing more is expected; one fault a line");
+        assert_eq!(wrong("at 1s kill a b"), "f:1:14: 'b': nothing more is expected; write one fault per line");
         assert_eq!(wrong("at 1s lose h g"), "f:1:14: 'g': expected '->'");
         assert_eq!(wrong("at 1s full a"), "f:1:13: the line ends; expected 'for'");
         assert_eq!(wrong("at 1s slow h 0"), "f:1:14: '0': expected a factor, a positive number of at most 1000");

@@ -125,7 +125,7 @@ impl Links {
                 half_open: false,
             };
             let before = self.ends.insert(pair, end);
-            assert!(before.is_none(), "a connection is made where there is none");
+            assert!(before.is_none(), "a connection is made only if there is none");
         }
     }
 

@@ -60,7 +60,7 @@ impl Routes {
 
     /// Returns the path of a route on which there is, or was, a connection.
     pub(crate) fn path(&mut self, way: HostPair) -> Arc<Path> {
-        self.between(way).expect("a connection is made only where there are routes both ways")
+        self.between(way).expect("a connection is made only if there are routes in both directions")
     }
 
     /// Returns the round-trip time of a frame in nanoseconds, or the reason why it cannot travel.
@@ -126,7 +126,7 @@ impl Routes {
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
         for (way, held) in &self.held {
-            assert!(held.is_empty() || self.is_lost(*way), "{way:?} holds {held:?}, and is not lost");
+            assert!(held.is_empty() || self.is_lost(*way), "{way:?} holds {held:?} but is not lost");
         }
     }
 }

@@ -456,7 +456,7 @@ impl Sockets {
                 assert_eq!(kept, Some(&(number, side)), "a process knows its end of connection {number}");
                 for lane in [&end.bulk, &end.urgent] {
                     let bytes: usize = lane.sent.iter().map(|(letter, _)| letter.payload.len()).sum();
-                    assert_eq!(lane.bytes, bytes as u64, "bytes on their way are counted");
+                    assert_eq!(lane.bytes, bytes as u64, "bytes in transit are counted");
                 }
             }
         }

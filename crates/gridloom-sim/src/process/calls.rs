@@ -43,13 +43,13 @@ impl Simulation {
     fn wait_text(&self, id: ProcessId, wait: &Wait) -> String {
         let process = self.process(id);
         match wait {
-            _ if process.is_stopped() => "somebody to let it go on: it was paused or hangs".into(),
+            _ if process.is_stopped() => "being resumed: it was paused or hangs".into(),
             Wait::Incoming => match process.expected() {
                 (None, _) => "a message".into(),
                 (Some(kind), None) => format!("a message '{kind}'"),
                 (Some(kind), Some(peer)) => format!("a message '{kind}' of {}", self.sockets.describe(id, peer)),
             },
-            Wait::Room { peer } => format!("{} to take what was sent to it", self.sockets.describe(id, *peer)),
+            Wait::Room { peer } => format!("{} to receive what was sent to it", self.sockets.describe(id, *peer)),
             Wait::Connection { host, port } => format!("a connection to {host}:{port}"),
             Wait::Event { .. } => "a result of the grid".into(),
             Wait::Computation { .. } => "the end of its computation".into(),
@@ -186,7 +186,10 @@ impl Simulation {
         let left = self.waiting();
         if !left.is_empty() {
             let seconds = self.now().seconds();
-            self.fail(format!("the run was to end at {seconds} s, and processes still ran: {}", left.join(", ")));
+            self.fail(format!(
+                "the run was to end at {seconds} s, but processes are still running: {}",
+                left.join(", ")
+            ));
         }
     }
 }

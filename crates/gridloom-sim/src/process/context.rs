@@ -132,7 +132,7 @@ impl ProcessContext {
             CURRENT.set(own);
             let spec = self.spec();
             return Err(ProcessError::Failed(format!(
-                "a simulated process waits only in its own thread: this is not that of {} on {}",
+                "a simulated process can wait only on its own thread: this is not the thread of {} on {}",
                 spec.function, spec.host
             )));
         };
@@ -150,7 +150,7 @@ impl ProcessContext {
         let Some((why, calls)) = simulation.processes.call(self.id) else { return Ok(()) };
         if calls > CALLS_AFTER_END_MAX {
             drop(simulation);
-            std::panic::resume_unwind(Box::new("a process went on after its end"));
+            std::panic::resume_unwind(Box::new("a process continued after its end"));
         }
         Err(ProcessError::Ended { why })
     }

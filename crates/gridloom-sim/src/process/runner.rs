@@ -117,7 +117,7 @@ impl Runner {
         for (id, before) in restarted {
             let Some((kind, make)) = self.restarting.remove(&before) else { continue };
             let spec = self.lock().process(id).spec.clone();
-            self.stack(id, spec, kind, make()).expect("memory for the stack of a process that starts anew");
+            self.stack(id, spec, kind, make()).expect("memory for the stack of a restarted process");
             self.restarting.insert(id, (kind, make));
         }
     }
@@ -152,7 +152,7 @@ impl Runner {
                     deadlock.get_or_insert(self.deadlock(&waiting));
                 }
                 for id in waiting {
-                    self.lock().end_process(id, "nothing can happen any more: every process waits");
+                    self.lock().end_process(id, "no event is left: every process waits");
                 }
             }
         }

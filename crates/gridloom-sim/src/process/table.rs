@@ -417,10 +417,10 @@ impl Processes {
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
         for id in &self.ready {
-            assert!(self.process(*id).wait.is_none(), "{id:?} is ready, and waits");
+            assert!(self.process(*id).wait.is_none(), "{id:?} is ready but waits");
         }
         for (id, process) in self.with_ids() {
-            assert!(process.wait.is_none() || !process.is_over, "{id:?} has ended, and waits");
+            assert!(process.wait.is_none() || !process.is_over, "{id:?} has ended but waits");
         }
     }
 }

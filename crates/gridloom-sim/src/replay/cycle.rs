@@ -23,7 +23,7 @@ pub(super) fn cycle(activities: &[Activity]) -> Option<String> {
     let before = |number: usize| activities[number].after.iter().copied().find(|other| waits[*other] > 0);
     let mut at = start;
     for _ in 0..waits.len() {
-        at = before(at).expect("what is left waits for something that is left");
+        at = before(at).expect("an activity that waits forever waits for another such activity");
     }
     let mut circle = vec![at];
     let mut next = before(at).expect("as above");

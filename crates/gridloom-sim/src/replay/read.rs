@@ -360,7 +360,7 @@ impl Reader {
         match self.link_names.get(name) {
             Some(Directions::One(link)) => *link,
             Some(Directions::Two { up, .. }) => {
-                self.fields.note(format!("{place}: link '{name}' is split-duplex: say {name}:UP or {name}:DOWN"));
+                self.fields.note(format!("{place}: link '{name}' is split-duplex: write {name}:UP or {name}:DOWN"));
                 *up
             }
             None => self.one_direction(name).unwrap_or_else(|| {

@@ -75,7 +75,7 @@ impl Machine for Insider {
             Input::Timer(SAY) => {
                 out.extend(self.addresses.iter().map(|address| Effect::Dial { address: address.clone() }))
             }
-            Input::Timer(LEAVE) => out.push(Effect::Exit { why: "it has done its worst".into() }),
+            Input::Timer(LEAVE) => out.push(Effect::Exit { why: "it has sent all its messages".into() }),
             Input::Timer(_) => self.speak(out),
             Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
                 out.push(Effect::Send { to: from, message: LinkMessage::Pong { token }.into() });

@@ -212,14 +212,17 @@ impl Run {
             let listed = match self.answer(janitor, 2 * ask, list)? {
                 Ok(CatalogAnswer::Listed { names, .. }) => names,
                 other => {
-                    return Err(Broken { invariant: "names are answered", why: format!("a list gives {other:?}") });
+                    return Err(Broken {
+                        invariant: "names are answered",
+                        why: format!("a list request returned {other:?}"),
+                    });
                 }
             };
             let Some(first) = listed.into_iter().next() else { break };
             let name = first.named.name;
             let deleted = self.answer(janitor, 2 * ask + 1, NameCommand::Delete { name: name.clone() })?;
             if deleted != Ok(CatalogAnswer::Deleted) {
-                let why = format!("'{name}' is listed, and to delete it gives {deleted:?}");
+                let why = format!("'{name}' is listed, but deleting it returns {deleted:?}");
                 return Err(Broken { invariant: "names are answered", why });
             }
         }
@@ -295,7 +298,7 @@ impl Run {
     }
 
     fn come(&mut self, at: Time) {
-        let index = self.later.iter().position(|(when, ..)| *when == at).expect("a client comes now");
+        let index = self.later.iter().position(|(when, ..)| *when == at).expect("a client starts now");
         let (_, name, host) = self.later.remove(index);
         let mut own = SplitMix64::new(self.random.next_u64());
         let is_independent = own.below(4) == 0;
@@ -359,5 +362,5 @@ impl Run {
 /// Returns the message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a word".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }

@@ -225,7 +225,7 @@ fn a_call_that_its_program_makes_once_more_may_put_the_same() {
     match again(2 * SMALL) {
         Err(TaskError::Raised { kind, message, .. }) => {
             assert_eq!(kind, "NameExists");
-            assert!(message.contains("runs again, and puts other data"), "{message}");
+            assert!(message.contains("was restarted and puts other data"), "{message}");
         }
         other => panic!("{other:?}"),
     }

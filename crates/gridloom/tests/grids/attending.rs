@@ -205,7 +205,7 @@ fn a_run_that_only_waits_is_ended_when_asked() {
     let processes: [(&str, Body); 1] = [("waits@a", waits)];
     let config = SimulateConfig { until: Some(50.0), ..config("until", "", &processes) };
     let error = run(&config, &processes).0.unwrap_err().to_string();
-    assert_eq!(error, "the run was to end at 50 s, and processes still ran: waits@a (waits for a message)");
+    assert_eq!(error, "the run was to end at 50 s, but processes are still running: waits@a (waits for a message)");
     fn ends(_: &mut Process, _: &Notes) -> Result<(), Error> {
         Ok(())
     }

@@ -191,7 +191,7 @@ fn a_session_is_used_in_its_process_only() {
     let config = config("grid-foreign", &[("a", "gives", ""), ("b", "takes", "")]);
     let (report, notes) = run(&config, StackKind::Coroutine, &[("gives", gives), ("takes", takes)]);
     report.unwrap();
-    assert_eq!(notes, ["a simulated process waits only in its own thread: this is not that of gives on a"]);
+    assert_eq!(notes, ["a simulated process can wait only on its own thread: this is not the thread of gives on a"]);
 }
 
 #[test]

@@ -26,14 +26,14 @@ impl Links {
             assert!(passed_on <= PASSED_ON_MAX && end.moving.len() <= passed_on + 1, "{owner} sends too much at once");
             for moving in &end.moving {
                 let Some(action) = moving.action else {
-                    assert!(moving.load.is_coming, "{owner} keeps back what is whole");
+                    assert!(moving.load.is_coming, "{owner} holds back complete cargo");
                     continue;
                 };
                 let purpose = kernel.purpose(action);
                 let expected = ((*owner, *peer), moving.transfer);
                 let is_its =
                     matches!(purpose, Some(Purpose::Bulk { pair, transfer }) if (*pair, *transfer) == expected);
-                assert!(is_its, "{owner} moves cargo to {peer} in a flow that is for {purpose:?}");
+                assert!(is_its, "{owner} moves cargo to {peer} in a flow with the purpose {purpose:?}");
             }
         }
     }

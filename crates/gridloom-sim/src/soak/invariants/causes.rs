@@ -15,7 +15,7 @@ use crate::soak::places::SERVERS;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "errors have causes",
-    about: "a task or datum fails only for a cause that the run knows: small store, limit, cancellation, lost agent ...",
+    about: "a task or datum fails only for a cause known to the run: small store, limit, cancellation, lost agent ...",
     make: || Box::<Causes>::default(),
 };
 
@@ -53,7 +53,7 @@ impl Check for Causes {
                 Ok(())
             }
             Event::AgentLost { .. } if !ledger.damage.agent_is_away(now) => {
-                Err(format!("{node} lost the agent, which was there"))
+                Err(format!("{node} lost the agent, which was running"))
             }
             Event::Directory { .. } => {
                 self.connected.insert(*node);

@@ -17,7 +17,7 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "no bulk data through the client",
-    about: "only what the program asked for, results of calls, and what a server can get nowhere else come to a client",
+    about: "a client receives only requested data, results of calls, and data that a server can get nowhere else",
     make: || Box::<ClientTraffic>::default(),
 };
 
@@ -73,7 +73,8 @@ impl Check for ClientTraffic {
                 let is_relayed = is_relayed || self.unknown_copies.contains(&node);
                 if !self.wanted.contains(&datum) && !is_relayed && !self.roomless.contains(&datum) {
                     return Err(format!(
-                        "client {node} fetches {datum} from {from}, which its program did not ask for, and has no reason to relay it"
+                        "client {node} fetches {datum} from {from}, which its program did not request, and has no \
+                        reason to relay it"
                     ));
                 }
                 self.fetched.insert(datum);
@@ -84,7 +85,7 @@ impl Check for ClientTraffic {
                     && !ledger.plain.contains(&sim.node(from).name)
                     && !ledger.call_results.contains(&datum) =>
             {
-                return Err(format!("{datum} came from {from} to client {node}, which did not fetch it"));
+                return Err(format!("{datum} was sent from {from} to client {node}, which did not fetch it"));
             }
             SimEvent::PassesOn => self.passed_on += 1,
             _ => {}

@@ -20,7 +20,8 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "calls get and put what they declare",
-    about: "a call that ended well has had all that it declares to get, and a server has had all that it declares to put",
+    about: "a successful call has got everything that it declares to get, and a server has had everything that it \
+    declares to put",
     make: || Box::<Declared>::default(),
 };
 
@@ -91,7 +92,7 @@ impl Declared {
                 self.puts += 1;
                 if !self.put.contains(&(task, what)) {
                     return Err(format!(
-                        "{task} has ended, and no server has had '{}' of it, which it puts",
+                        "{task} has ended, but no server has had its '{}', which it declares to put",
                         used.name
                     ));
                 }
@@ -101,7 +102,12 @@ impl Declared {
             let found = self.found.get(&(server, what)).copied();
             match self.began.get(&(server, task)).zip(found).filter(|(began, found)| found >= began) {
                 Some((began, found)) => self.waited += u64::from(found.since(*began) > LONG_NS),
-                None => return Err(format!("{task} has ended at {server} without '{}', which it gets", used.name)),
+                None => {
+                    return Err(format!(
+                        "{task} has ended at {server} without '{}', which it declares to get",
+                        used.name
+                    ));
+                }
             }
         }
         Ok(())

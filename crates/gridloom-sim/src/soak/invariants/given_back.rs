@@ -18,7 +18,7 @@ use crate::soak::stage::Stage;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "everything is given back",
-    about: "when all is released and quiet, stores are empty and no node remembers tasks or data",
+    about: "when everything is released and quiet, stores are empty and no node remembers tasks or data",
     make: || Box::new(GivenBack),
 };
 
@@ -42,7 +42,7 @@ impl Check for GivenBack {
             remembers(sim, node, &sim.client(node).map(|client| client.leftovers()).unwrap_or_default())?;
         }
         match sim.links.comings().find(|(node, _)| sim.node(*node).life == Life::Running) {
-            Some((node, datum)) => Err(format!("{datum} has begun to come to '{}', and goes on", sim.node(node).name)),
+            Some((node, datum)) => Err(format!("'{}' is still receiving {datum}", sim.node(node).name)),
             None => Ok(()),
         }
     }

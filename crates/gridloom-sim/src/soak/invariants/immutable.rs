@@ -13,7 +13,7 @@ use crate::store::StoredValue;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "data are immutable",
-    about: "all copies of a datum are equal, byte for byte, wherever they come to be, and whatever changes them on their way",
+    about: "all copies of a datum are equal, byte for byte, wherever created, even if data are corrupted in transit",
     make: || Box::<Immutable>::default(),
 };
 

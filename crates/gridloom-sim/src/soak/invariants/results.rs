@@ -16,7 +16,7 @@ use crate::soak::workload::first;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "results are right and committed once",
-    about: "every value is what its task makes of its inputs; a call ends once, a task no more often than it was started",
+    about: "every value is the one that its task computes; a call ends once, a task no more often than it was started",
     make: || Box::<Results>::default(),
 };
 

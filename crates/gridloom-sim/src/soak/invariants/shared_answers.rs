@@ -17,7 +17,7 @@ use crate::soak::shared::{AskId, Asked};
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "names are answered",
-    about: "each question about a shared name has one answer; an error has a cause that the run knows of",
+    about: "each request about a shared name has one answer; an error has a cause known to the run",
     make: || Box::<Answers>::default(),
 };
 
@@ -54,7 +54,7 @@ impl Check for Answers {
         let id = (*node, *ask);
         let Some((asked_at, asked)) = ledger.shared.asked.get(&id) else { return Ok(()) };
         if !self.answered.insert(id) {
-            return Err(format!("{node} asked for {asked:?} and has a second answer: {answer:?}"));
+            return Err(format!("{node} requested {asked:?} and got a second answer: {answer:?}"));
         }
         let damage = &ledger.damage;
         let is_broken = damage.losses() > 0 || damage.was_full() || damage.agent_is_away(now);
@@ -92,14 +92,14 @@ impl Check for Answers {
             _ => ("another answer", false),
         };
         *self.kinds.entry(kind).or_default() += 1;
-        is_right.then_some(()).ok_or_else(|| format!("{node} asked for {asked:?} and has {answer:?}"))
+        is_right.then_some(()).ok_or_else(|| format!("{node} requested {asked:?} and got {answer:?}"))
     }
 
     fn end(&mut self, _: &Simulation, ledger: &Ledger) -> Result<(), String> {
         let asked = ledger.shared.asked.iter().filter(|((node, _), _)| !ledger.killed.contains(node));
         match asked.into_iter().find(|(id, _)| !self.answered.contains(id)) {
             None => Ok(()),
-            Some(((node, _), (at, asked))) => Err(format!("{node} asked for {asked:?} at {at} and has no answer")),
+            Some(((node, _), (at, asked))) => Err(format!("{node} requested {asked:?} at {at} and got no answer")),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::soak::shared::Asked;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was deleted is not found",
-    about: "a version that was there when its name was deleted is not found any more",
+    about: "a version that existed when its name was deleted is not found any more",
     make: || Box::<Deleted>::default(),
 };
 
@@ -47,7 +47,7 @@ impl Check for Deleted {
                 let Ok(CatalogAnswer::Found { named, .. }) = answer else { return Ok(()) };
                 let since = self.gone.get(&named.datum).filter(|since| **since < *asked_at);
                 if let Some(since) = since.filter(|since| ledger.damage.is_none_by(**since + HEARTBEAT_NS)) {
-                    return Err(format!("{node} finds {named:?}, which was deleted at {since}"));
+                    return Err(format!("{node} found {named:?}, which was deleted at {since}"));
                 }
             }
             _ => {}

@@ -21,7 +21,7 @@ use crate::soak::stage::Stage;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "what was put is found",
-    about: "a put that was answered is found by everybody until it is replaced or deleted, or its server is lost",
+    about: "an answered put is found by every client until it is replaced or deleted, or its server is lost",
     make: || Box::<Found>::default(),
 };
 
@@ -92,7 +92,7 @@ impl Found {
         let found = match answer {
             Ok(CatalogAnswer::Found { named, .. }) => ledger.shared.versions.get(&named.datum),
             Err(NameError::NoAgent { .. } | NameError::AgentCloses { .. }) => return Ok(()),
-            other => return Err(format!("{node} asked for '{name}', which was put, and has {other:?}")),
+            other => return Err(format!("{node} requested '{name}', which was put, and got {other:?}")),
         };
         self.judged += 1;
         self.judged_after_faults += u64::from(!damage.struck().is_empty());
@@ -100,7 +100,7 @@ impl Found {
         let is_old = found.is_some_and(|found| self.put.get(&found.ask).is_some_and(|put| *put < since));
         match is_old {
             false => Ok(()),
-            true => Err(format!("{node} asked for '{name}' and has a version that {:?} replaced", version.named)),
+            true => Err(format!("{node} requested '{name}' and got a version that {:?} has replaced", version.named)),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "silence is noticed, slowness is not death",
-    about: "a peer silent for 12 s is given up; a peer that could be heard in the last 10 s is not",
+    about: "a peer silent for 12 s is given up; a peer that was reachable in the last 10 s is not",
     make: || Box::<Silence>::default(),
 };
 
@@ -64,7 +64,7 @@ impl Silence {
             let Some(heard) = self.heard.get(&(node, peer)) else { continue };
             let silence_ns = at.since(since.max(*heard));
             if silence_ns > SILENCE_NS_MAX + 2 * HEARTBEAT_NS {
-                return Err(format!("{node} has heard nothing of {peer} for {silence_ns} ns and has not noticed"));
+                return Err(format!("{node} has received nothing from {peer} for {silence_ns} ns and has not noticed"));
             }
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Silence {
         }
         let silence_ns = at.since(self.heard.get(&(node, peer)).copied().unwrap_or(Time::ZERO));
         if silence_ns <= SILENCE_NS_MAX {
-            return Err(format!("{node} gives {peer} up after {silence_ns} ns"));
+            return Err(format!("{node} gives up {peer} after {silence_ns} ns"));
         }
         self.noticed += 1;
         let recent = |when: Time| when != Time::ZERO && at.since(when) <= SILENCE_NS_MAX + 2 * HEARTBEAT_NS;
@@ -91,6 +91,6 @@ impl Silence {
         if was_away || has_forgotten || lost(node, peer) || lost(peer, node) {
             return Ok(());
         }
-        Err(format!("{node} gives {peer} up, which was there and could be heard"))
+        Err(format!("{node} gives up {peer}, which was running and reachable"))
     }
 }

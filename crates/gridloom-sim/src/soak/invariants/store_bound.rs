@@ -19,7 +19,7 @@ use crate::soak::ledger::Ledger;
 
 pub(super) const INVARIANT: Invariant = Invariant {
     name: "stores stay within their bounds",
-    about: "values in a server's store, and what it accounts for, are at most its bound after every step",
+    about: "the size of a server's store, actual and accounted, is at most its limit after every step",
     make: || Box::<StoreBound>::default(),
 };
 

@@ -166,6 +166,6 @@ fn a_letter_that_no_filter_of_the_other_element_made_is_refused() {
     let payload = [&[0; 7][..], &[255; 4], &[1], &[0; 8]].concat();
     let letter = Letter { kind: RECORDS.into(), payload };
     let why = links.on_incoming(&mut world, Incoming::Letter { from: PeerId(0), letter }).unwrap_err();
-    let says = "the letter says that its 12 bytes become 4294967295, at most 1785 can be";
-    assert_eq!(why.to_string(), format!("a letter of element 1: filter compress: {says}"));
+    let says = "the message states that its 12 bytes expand to 4294967295, at most 1785 are possible";
+    assert_eq!(why.to_string(), format!("a message batch from element 1: filter compress: {says}"));
 }
