@@ -4,15 +4,15 @@
 /// The host name cannot be resolved.
 pub const UNRESOLVED: &str = "the name cannot be resolved";
 /// The host refuses the connection: no program listens on the port.
-pub const NOBODY_LISTENS: &str = "nobody listens there";
+pub const NOBODY_LISTENS: &str = "no program listens there";
 /// The host does not answer.
 pub const NO_ANSWER: &str = "no answer";
 /// A program listens on the port, but does not use Gridloom's protocol.
-pub const NO_NODE: &str = "what answers there is no Gridloom node";
+pub const NO_NODE: &str = "the program that answers there is not a Gridloom node";
 /// The node refuses the connection: it has another secret or version, or the node tried to connect to itself.
 pub const REFUSED: &str = "refused: ";
 /// The node was connected before.
-pub const GONE: &str = "it was connected and is gone";
+pub const GONE: &str = "the connection was lost";
 
 /// True if a retry cannot help, because the settings of the two nodes do not match.
 pub fn is_lasting(why: &str) -> bool {

@@ -11,7 +11,9 @@ use super::id::{DatumId, TaskId};
 #[non_exhaustive]
 pub enum TaskError {
     /// The worker process died while it ran the function.
-    #[error("function '{function}' crashed its worker process on server '{server}' ({how}); the server lives on")]
+    #[error(
+        "function '{function}' crashed its worker process on server '{server}' ({how}); the server is still running"
+    )]
     Crashed {
         function: String,
         server: String,
@@ -65,7 +67,7 @@ pub enum TaskError {
         limit: u64,
     },
     /// A measuring call was preempted by other work.
-    #[error("server '{server}' has other work: a call of '{function}' that was to be measured gave way to it")]
+    #[error("server '{server}' has other work, which preempted a measuring call of '{function}'")]
     GaveWay { function: String, server: String },
     /// The caller cancelled the call.
     #[error("the call was cancelled")]
@@ -92,7 +94,7 @@ pub enum TaskError {
     },
     /// A node has not enough memory for a datum that it needs.
     #[error(
-        "there is no memory for {datum} {place}: {why}; free memory there, release results that are no longer needed, or take fewer \
+        "not enough memory for {datum} {place}: {why}; free memory there, release results that are no longer needed, or fetch fewer \
          at a time"
     )]
     OutOfMemory {
@@ -132,7 +134,7 @@ pub enum TaskError {
         why: String,
     },
     /// The object of the method call does not exist, or no longer exists.
-    #[error("server '{server}' has no such object to run '{function}' on: {why}")]
+    #[error("server '{server}' does not have the object to run '{function}' on: {why}")]
     ObjectLost {
         /// The method.
         function: String,
@@ -141,14 +143,14 @@ pub enum TaskError {
         why: String,
     },
     /// A transfer of the call's arguments or results exceeded its time limit.
-    #[error("the {what} of the call were not there within their time limit of {limit_seconds} s")]
+    #[error("the {what} of the call did not arrive within their time limit of {limit_seconds} s")]
     TransferLate {
         /// `arguments` or `results`.
         what: String,
         limit_seconds: f64,
     },
     /// The server cannot store a shared datum, for example because its disk is full. Another server may be able to.
-    #[error("server '{server}' cannot keep the data: {why}")]
+    #[error("server '{server}' cannot store the data: {why}")]
     NotKept {
         server: String,
         /// What failed, and where.
@@ -159,19 +161,19 @@ pub enum TaskError {
 fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) -> String {
     if needed > limit {
         return format!(
-            "a call of '{function}' needs {needed} bytes for what it reads and makes, more than the {limit} bytes of the store of server \
-             '{server}'; pass less at a time, or start the server with a larger --memory"
+            "a call of '{function}' needs {needed} bytes for its arguments and results, more than the {limit} bytes of the store of server \
+             '{server}'; pass less data at a time, or start the server with a larger --memory"
         );
     }
     format!(
-        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for what it reads and makes, {held} of \
-         {limit} bytes are held; release results that are no longer needed, or start the server with a larger --memory"
+        "store of server '{server}' is full: a call of '{function}' needs {needed} bytes for its arguments and results, {held} of \
+         {limit} bytes are in use; release results that are no longer needed, or start the server with a larger --memory"
     )
 }
 
 fn why_nowhere_else(function: &str, server: &str, is_bound: bool) -> String {
     match is_bound {
-        true => format!("the call of '{function}' is bound to it, as by on('{server}')"),
+        true => format!("the call of '{function}' is bound to it, for example by on('{server}')"),
         false => format!("no other server could run function '{function}'"),
     }
 }

@@ -53,7 +53,7 @@ macro_rules! client_named {
                     Some($name { client, serial: serial.parse().ok()? })
                 };
                 parts().ok_or_else(|| {
-                    format!(concat!("'{}' is no name such as ", $letter, "17@n2f3a90"), text)
+                    format!(concat!("'{}' is not a name such as ", $letter, "17@n2f3a90"), text)
                 })
             }
         }
@@ -97,7 +97,7 @@ mod tests {
         let task = TaskId { client: NodeId(0x2f_3a90), serial: 17 };
         assert_eq!((task.to_string(), task.to_string().parse()), ("t17@n2f3a90".to_string(), Ok(task)));
         for wrong in ["", "t17", "d17@n2f", "t17@n", "tx@n1", "t1@nxyz", "t1@2f"] {
-            assert!(wrong.parse::<TaskId>().unwrap_err().starts_with(&format!("'{wrong}' is no name such as t17@")));
+            assert!(wrong.parse::<TaskId>().unwrap_err().starts_with(&format!("'{wrong}' is not a name such as t17@")));
         }
     }
 }

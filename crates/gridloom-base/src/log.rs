@@ -99,7 +99,7 @@ fn read_level(text: &str) -> Result<Option<Level>, String> {
         "warning" | "warn" => Some(Level::Warning),
         "error" => Some(Level::Error),
         "off" => None,
-        _ => return Err(format!("'{text}' is no level of the log; levels are debug, info, warning, error, off")),
+        _ => return Err(format!("'{text}' is not a log level; levels are debug, info, warning, error, off")),
     })
 }
 

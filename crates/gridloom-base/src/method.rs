@@ -33,17 +33,17 @@ pub struct MethodEntry {
 
 /// All methods.
 pub const METHODS: [MethodEntry; 5] = [
-    MethodEntry { method: Method::Auto, name: "auto", about: "the one that takes the least time, as predicted" },
-    MethodEntry { method: Method::Direct, name: "direct", about: "from servers that have it, and from no others" },
+    MethodEntry { method: Method::Auto, name: "auto", about: "the method with the least predicted time" },
+    MethodEntry { method: Method::Direct, name: "direct", about: "only from servers that have it" },
     MethodEntry {
         method: Method::Tree,
         name: "tree",
-        about: "also from servers that it comes to, along a chain or a tree, part by part",
+        about: "also from servers that are still receiving it, along a chain or a tree, part by part",
     },
     MethodEntry {
         method: Method::Swarm,
         name: "swarm",
-        about: "in two slices, each along a tree of its own; each server passes on one of them",
+        about: "in two slices, each along a tree of its own; each server forwards one of them",
     },
     MethodEntry {
         method: Method::Storage,
@@ -73,7 +73,7 @@ impl FromStr for Method {
         found.map(|entry| entry.method).ok_or_else(|| {
             let known: Vec<&str> = METHODS.iter().map(|entry| entry.name).collect();
             let near = did_you_mean(&near_names(text, known.iter().copied()));
-            format!("'{text}' is no method of transfer{near}; there are {}", known.join(", "))
+            format!("'{text}' is not a transfer method{near}; methods are {}", known.join(", "))
         })
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         let error = "sworm".parse::<Method>().unwrap_err();
         assert_eq!(
             error,
-            "'sworm' is no method of transfer; did you mean 'swarm'?; there are auto, direct, tree, swarm, storage"
+            "'sworm' is not a transfer method; did you mean 'swarm'?; methods are auto, direct, tree, swarm, storage"
         );
     }
 }

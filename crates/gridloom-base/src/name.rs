@@ -44,7 +44,7 @@ pub enum NameError {
     BeingPut { name: String },
     /// A call that runs again puts data that differ from those of its first run.
     #[error(
-        "the call that has put '{name}' runs again, and puts other data; have its function give the same each time, or put with \
+        "the call that put '{name}' was restarted and puts other data; make its function return the same data each time, or put with \
          replace"
     )]
     Differs { name: String },
@@ -59,7 +59,7 @@ pub enum NameError {
     #[error("the data named '{name}' are lost: {why}; put them again")]
     Lost { name: String, why: String },
     /// No server has room for it.
-    #[error("no server can keep '{name}' of {size_bytes} bytes: {why}")]
+    #[error("no server can store the {size_bytes} bytes of '{name}': {why}")]
     NoRoom { name: String, size_bytes: u64, why: String },
     /// The text is not a valid name.
     #[error("{name:?} cannot name shared data: {why}")]
@@ -68,10 +68,10 @@ pub enum NameError {
     #[error("the agent lists {limit} {what}, which is its limit; delete some, or wait until others have ended")]
     TooMany { what: String, limit: usize },
     /// The agent, which knows the names, cannot be reached.
-    #[error("shared names need an agent, and none is there ({why})")]
+    #[error("shared names need an agent, and none is connected ({why})")]
     NoAgent { why: String },
     /// The transfer to the server that should store it failed.
-    #[error("'{name}' did not get to server '{server}': {why}")]
+    #[error("'{name}' did not arrive at server '{server}': {why}")]
     NotStored { name: String, server: String, why: String },
     /// The connection to the agent was lost each time after this request was sent. Clients detect this themselves; no
     /// message carries it.

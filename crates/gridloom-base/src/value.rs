@@ -238,7 +238,7 @@ impl Meta {
         match self {
             Meta::Bytes { size_bytes } => Ok(*size_bytes),
             Meta::Array { order: Order::F, shape, .. } if shape.len() > 1 => {
-                Err("lies in memory column by column; put it row by row (C order)")
+                Err("is stored column by column; put it row by row (C order)")
             }
             Meta::Array { shape, .. } => shape.first().copied().ok_or("is one element, and has no rows"),
             Meta::Scalar { .. } => Err("is a number, and has no rows"),

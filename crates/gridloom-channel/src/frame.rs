@@ -298,7 +298,7 @@ pub fn parse_data(body: &[u8], dialect: Dialect) -> Result<(DataHeader, &[u8]), 
     let (header, payload) = rest.split_at(length);
     let header: DataHeader = parse(header, dialect)?;
     if header.meta.checked_size_bytes() != Some(payload.len() as u64) {
-        return Err(malformed("description does not fit the payload"));
+        return Err(malformed("description does not match the payload"));
     }
     Ok((header, payload))
 }

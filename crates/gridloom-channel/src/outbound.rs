@@ -190,7 +190,7 @@ impl Outbound {
     fn check_credit(&mut self) -> io::Result<()> {
         let waiting = self.urgent.len() - self.sent;
         if waiting > self.credit {
-            let why = format!("{waiting} bytes wait for it to read, {} may", self.credit);
+            let why = format!("it does not read: {waiting} bytes are queued for it, the limit is {}", self.credit);
             return Err(io::Error::other(why));
         }
         // Sent bytes are removed once they are the larger part, so that each remaining byte is moved at most once.
@@ -285,6 +285,6 @@ mod tests {
         outbound.offer(bulk(3)).unwrap();
         outbound.frame(Kind::Message, &[0; 150]).unwrap();
         let error = outbound.write(&mut stream, &mut buffers).unwrap_err().to_string();
-        assert_eq!(error, "166 bytes wait for it to read, 150 may");
+        assert_eq!(error, "it does not read: 166 bytes are queued for it, the limit is 150");
     }
 }

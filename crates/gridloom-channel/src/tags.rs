@@ -189,7 +189,7 @@ impl From<Changed> for io::Error {
 }
 
 /// The error text for a tag that does not match.
-pub const CHANGED: &str = "what came is not what was sent: something between the two has changed, left out or put in bytes; the connection is cut";
+pub const CHANGED: &str = "the received bytes differ from those that were sent: something between the two changed, removed or inserted bytes; the connection is closed";
 
 #[cfg(test)]
 mod tests {

@@ -36,7 +36,7 @@ pub enum ProcessError {
     )]
     TooLarge { kind: String, size_bytes: u64, limit: u64 },
     /// The message did not arrive in time.
-    #[error("no {awaited} came within {seconds} s{}{unread}", if .unread.is_empty() { "" } else { "; unread: " })]
+    #[error("no {awaited} arrived within {seconds} s{}{unread}", if .unread.is_empty() { "" } else { "; unread: " })]
     TimedOut {
         /// The awaited message as text.
         awaited: String,
@@ -104,7 +104,7 @@ mod tests {
         let timed_out = |unread: &str| {
             ProcessError::TimedOut { awaited: "message 'A'".into(), seconds: 20.0, unread: unread.into() }.to_string()
         };
-        assert_eq!(timed_out(""), "no message 'A' came within 20 s");
-        assert_eq!(timed_out("1 'B' of c@d"), "no message 'A' came within 20 s; unread: 1 'B' of c@d");
+        assert_eq!(timed_out(""), "no message 'A' arrived within 20 s");
+        assert_eq!(timed_out("1 'B' of c@d"), "no message 'A' arrived within 20 s; unread: 1 'B' of c@d");
     }
 }

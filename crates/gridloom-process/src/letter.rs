@@ -78,9 +78,9 @@ impl Letter {
 /// # Errors
 /// What is wrong with it. The channel must be closed.
 pub fn letter_of(body: Body<'_>, spares: &mut Spares<u8>) -> Result<Letter, String> {
-    let (length, rest) = body.bytes().split_last().ok_or("a letter without the length of its type's name")?;
-    let at = rest.len().checked_sub(*length as usize).ok_or("the name of a type is longer than its letter")?;
-    let kind = std::str::from_utf8(&rest[at..]).map_err(|_| "the name of a type is no text")?.into();
+    let (length, rest) = body.bytes().split_last().ok_or("a message without the length of its type's name")?;
+    let at = rest.len().checked_sub(*length as usize).ok_or("the name of a type is longer than its message")?;
+    let kind = std::str::from_utf8(&rest[at..]).map_err(|_| "the name of a type is not UTF-8 text")?.into();
     let payload = match body {
         Body::Part(bytes) => Body::Part(&bytes[..at]).into_owned(spares),
         Body::Whole(mut bytes) => {

@@ -93,7 +93,7 @@ def test_messages_handlers_timers_and_errors_are_the_same_in_both_worlds(program
     expected = [
         "abab",
         "server@a:4000 failed: ValueError: no such thing",
-        "no message 'nothing' came within 0.02 s",
+        "no message 'nothing' arrived within 0.02 s",
         "no host 'nowhere' is known; known are a, b",
         "client@b has gone; {'ignored': 1}",
     ]

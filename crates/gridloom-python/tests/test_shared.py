@@ -515,7 +515,7 @@ def test_a_method_of_transfer_is_chosen(tmp_path, method, sends):
 
 def test_a_method_that_is_none_is_named(agent):
     with gl.connect(agent) as grid:
-        with pytest.raises(gl.UsageError, match="'swam' is no method of transfer; did you mean 'swarm'"):
+        with pytest.raises(gl.UsageError, match="'swam' is not a transfer method; did you mean 'swarm'"):
             grid.put("mesh", 1.0, method="swam")
         with pytest.raises(gl.ArgumentError, match="method"):
             grid.put("mesh", 1.0, method=3)
@@ -528,5 +528,5 @@ def test_a_function_declares_the_method_of_what_it_puts(tmp_path):
     with gl.local(servers=1, functions=[tmp_path / "shares.py"]) as grid:
         grid.put("x", np.ones(3))
         assert grid.function("shares/total")("x", 3) == grid.get("sum/x") == 3
-    with pytest.raises(gl.InputError, match="'sworm' is no method of transfer; did you mean 'swarm'"):
+    with pytest.raises(gl.InputError, match="'sworm' is not a transfer method; did you mean 'swarm'"):
         exec(text.replace("METHOD", "sworm"), {"__name__": "shares"})

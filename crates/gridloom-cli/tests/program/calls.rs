@@ -63,7 +63,7 @@ fn calls_are_listed_and_cancelled() {
     assert_eq!(succeeds(grid.command(&["calls"])), "no calls\n");
 
     let (code, error) = said(grid.command(&["cancel", "7"]));
-    assert!(code == 2 && error.contains("'7' is no name such as t17@n2f3a90"), "{error}");
+    assert!(code == 2 && error.contains("'7' is not a name such as t17@n2f3a90"), "{error}");
     let (code, error) = said(grid.command(&["cancel"]));
     assert!(code == 2 && error.contains("<CALL|--all>"), "{error}");
     let output = grid.command(&["cancel", name]).output().unwrap();

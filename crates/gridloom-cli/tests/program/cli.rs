@@ -280,7 +280,8 @@ fn a_server_that_no_agent_will_ever_take_ends() {
 fn a_missing_agent_is_named() {
     let (code, error) = said(gridloom(&["functions", "--agent", "127.0.0.1:1"]));
     assert_eq!(code, 1);
-    let says = "the agent at 127.0.0.1:1: nobody listens there (connection refused); start one with 'gridloom agent'";
+    let says =
+        "the agent at 127.0.0.1:1: no program listens there (connection refused); start one with 'gridloom agent'";
     assert!(error.contains(says), "{error}");
     let (code, error) = said(gridloom(&["functions", "--agent", "nowhere.invalid:1"]));
     assert_eq!(code, 1);

@@ -61,10 +61,10 @@ fn levels_hold_by_category() {
 fn a_wrong_level_is_refused() {
     let (status, error) = said(gridloom(&["agent", "--log", "info,gridloom.net=loud"]));
     assert_eq!(status, 2, "{error}");
-    assert!(error.contains("'loud' is no level of the log; levels are debug, info, warning, error, off"), "{error}");
+    assert!(error.contains("'loud' is not a log level; levels are debug, info, warning, error, off"), "{error}");
     let mut command = gridloom(&["serve", &idl()]);
     let (status, error) = said(command.env("GRIDLOOM_LOG", "loud"));
-    assert!(status == 2 && error.contains("'loud' is no level of the log"), "{error}");
+    assert!(status == 2 && error.contains("'loud' is not a log level"), "{error}");
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn what_is_wrong_with_a_file_is_said() {
         plan.to_string()
     };
     says(refused(&w[..w.len() - 9], &p, &good, "m1"), &["bad-w.json: line 1, column ", "the file ends in the middle"]);
-    says(refused(&w, "{\"speed\": [NaN]", &good, "m1"), &["bad-p.json: line 1, column 12: it is no JSON"]);
+    says(refused(&w, "{\"speed\": [NaN]", &good, "m1"), &["bad-p.json: line 1, column 12: invalid JSON"]);
     says(refused(&w, &p.replace("[1.0", "[0.0"), &good, "m1"), &["'speed' of server 0 is 0"]);
     says(refused(&w, &p.replace("[1.0", "[-1.0"), &good, "m1"), &["'speed' of server 0 is -1"]);
     says(refused(&w, &p.replace("[10000000.0", "[0.0"), &good, "m1"), &["'client_bytes_per_s' of server 0 is 0"]);
@@ -219,7 +219,7 @@ fn what_is_wrong_with_a_file_is_said() {
     );
     says(
         refused(&w, &p, &good.replacen('{', "{\"plain\": false, \"plain\": true, ", 1), "m1"),
-        &["'plain' stands twice"],
+        &["'plain' appears twice"],
     );
     says(
         refused(&w.replace("200000.0", "200000.5"), &p, &good, "m1"),

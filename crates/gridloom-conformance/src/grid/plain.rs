@@ -80,7 +80,9 @@ fn keeps_nothing(world: &mut dyn World) {
     let id = kept.id;
     stage.follow(kept, 0, (x, meta), None);
     match stage.end_of(id) {
-        Err(TaskError::Refused { why, .. }) => assert!(why.contains("it is a stateless server (serve --plain)"), "{why}"),
+        Err(TaskError::Refused { why, .. }) => {
+            assert!(why.contains("it is a stateless server (serve --plain)"), "{why}")
+        }
         other => panic!("a plain server was to keep a copy: {other:?}"),
     }
 }

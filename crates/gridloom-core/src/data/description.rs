@@ -114,12 +114,12 @@ impl Description {
         let single = outputs.iter().map(|(_, mode)| *mode).find(|mode| mode.is_single());
         let stores = outputs.iter().filter(|(uri, _)| matches!(uri, Uri::Store(_))).count();
         if let Some(mode) = single.filter(|_| stores > 1) {
-            return wrong(format!("{mode} is of one place, and {stores} servers are named"));
+            return wrong(format!("{mode} allows one place, and {stores} servers are named"));
         }
         let element = kind.element().map_or(0, Dtype::size_bytes);
         let bytes = extents.iter().try_fold(element, |bytes, extent| bytes.checked_mul(*extent));
         if bytes.is_none() {
-            return wrong("its size is past 2^64 bytes".into());
+            return wrong("its size exceeds 2^64 bytes".into());
         }
         Ok(Description { inputs, outputs, kind, extents })
     }

@@ -40,7 +40,7 @@ impl Uri {
         match scheme {
             "memory" => match rest.strip_prefix("0x").map(|digits| usize::from_str_radix(digits, 16)) {
                 Some(Ok(address)) if address > 0 => Ok(Uri::Address(address)),
-                Some(_) => Err(wrong("no address; give it as printf's \"memory:%p\" does")),
+                Some(_) => Err(wrong("not an address; give it as printf's \"memory:%p\" does")),
                 None if rest.is_empty() => Err(wrong("a key is missing")),
                 None => Ok(Uri::Key(rest.to_string())),
             },
@@ -58,7 +58,7 @@ impl Uri {
             "gridloom" if rest.is_empty() => Ok(Uri::Grid),
             "gridloom" => match rest.strip_prefix("//").map_or("", |server| server.trim_end_matches('/')) {
                 "" => Err(wrong("a server is missing; give gridloom:, or gridloom://SERVER")),
-                server if server.contains('/') => Err(wrong("what lies in a server's store has no names there")),
+                server if server.contains('/') => Err(wrong("data in a server's store have no names")),
                 server => Ok(Uri::Store(server.into())),
             },
             _ => Err(wrong(KNOWN)),
@@ -79,7 +79,7 @@ impl std::fmt::Display for Uri {
     }
 }
 
-const KNOWN: &str = "it is none that is known; give memory:KEY, memory:0xADDRESS, file:PATH, file://SERVER/PATH, \
+const KNOWN: &str = "unknown scheme; give memory:KEY, memory:0xADDRESS, file:PATH, file://SERVER/PATH, \
                      gridloom: or gridloom://SERVER";
 
 #[cfg(test)]

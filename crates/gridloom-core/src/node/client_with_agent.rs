@@ -109,8 +109,8 @@ impl ClientWithAgent {
             let server = (role == Role::Server).then_some(peer);
             *way = AddressState { is_dialled: false, is_said: server.is_none(), server };
             if role != Role::Server {
-                let what = if role == Role::Agent { "an agent: connect to it by itself" } else { "a client" };
-                let why = format!("it is no server: '{name}' answers there, which is {what}");
+                let what = if role == Role::Agent { "an agent: connect to it alone" } else { "a client" };
+                let why = format!("it is not a server: '{name}' answers there, which is {what}");
                 out.push(log("cannot use the server", address, &why));
                 out.push(not_reached(address, why));
             }
@@ -227,7 +227,7 @@ impl ClientWithAgent {
                         out.push(Effect::HangUp { peer });
                         if self.lost(peer) {
                             let other = if half == Half::Client { Half::Agent } else { Half::Client };
-                            let why = "its connection was given up".to_string();
+                            let why = "its connection was closed".to_string();
                             queue.push_back((other, Input::PeerLost { peer, why }));
                         }
                     }

@@ -7,8 +7,8 @@ use gridloom_map::recorded::*;
 fn what_is_wrong_is_named() {
     let cases = [
         ("{", "servers.json: line 1, column 1: the file ends in the middle of its JSON; expected a platform: {"),
-        (r#"{"speed": [1], "client_bytes_per_s": [1], "speed": [2]}"#, "'speed' stands twice in one object"),
-        (r#"{"platform": "desk"}"#, "the text \"desk\" stands where an object is expected"),
+        (r#"{"speed": [1], "client_bytes_per_s": [1], "speed": [2]}"#, "'speed' appears twice in one object"),
+        (r#"{"platform": "desk"}"#, "expected an object, found the string \"desk\""),
         (r#"{"speed": [], "client_bytes_per_s": []}"#, "it has no servers"),
         (r#"{"speed": [1], "client_bytes_per_s": []}"#, "'speed' has 1 servers and 'client_bytes_per_s' 0"),
         (r#"{"speed": [1, 0], "client_bytes_per_s": [1, 1]}"#, "'speed' of server 1 is 0"),

@@ -21,7 +21,7 @@ fn what_is_wrong_is_named() {
     );
     let twice = one.replace(r#"["g"]"#, r#"["g", "g"]"#);
     assert!(refused(&twice, sizes).contains("task 'a' has the output 'g' twice; list it once"));
-    assert!(refused(one, r#""f": 1, "g": 2, "f": 3"#).contains("'f' stands twice in one object"));
+    assert!(refused(one, r#""f": 1, "g": 2, "f": 3"#).contains("'f' appears twice in one object"));
     let without = one.replace(r#""work_seconds": 1, "#, "");
     let said = refused(&without, sizes);
     assert!(said.contains("'work_seconds' is missing; expected a workflow: {\"tasks\": "), "{said}");

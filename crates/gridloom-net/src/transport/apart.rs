@@ -239,7 +239,7 @@ mod tests {
         assert!(wrong("2 compress").starts_with("filter compress changes bytes"));
         assert_eq!(wrong("2 delay=2s jitter=1s"), "3 s between two sites: at most 2 s can be");
         assert_eq!(wrong("2 rate=99kB/s"), "the rate between two sites is at least 100 kB/s");
-        assert!(wrong("2 fast").starts_with("filter 'fast' is not known"));
+        assert!(wrong("2 fast").starts_with("filter 'fast' is unknown"));
     }
 
     #[test]

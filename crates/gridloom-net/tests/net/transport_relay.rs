@@ -13,7 +13,7 @@ use gridloom_net::driver::NetConfig;
 
 const LARGE: u64 = 3 << 20;
 /// The error reported for the cut connection.
-const CHANGED: &str = "what came is not what was sent";
+const CHANGED: &str = "the received bytes differ from those that were sent";
 
 /// Forwards connections to a node, and changes one byte on the way there.
 struct Relay {

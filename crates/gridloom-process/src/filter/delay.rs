@@ -6,7 +6,7 @@ use super::{Filter, FilterKind, held_ns};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "delay",
-    about: "holds each message until that time after it was sent",
+    about: "delays each message by that time",
     example: "delay=16ms",
     make: |value, _| Ok(Box::new(Delay { ns: held_ns(value)? })),
 };

@@ -9,11 +9,11 @@ use super::{Filter, FilterKind, held_ns};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "jitter",
-    about: "holds each message for a random time up to that one; jitter=2ms:7 has the seed 7",
+    about: "delays each message by a random time up to that one; jitter=2ms:7 has the seed 7",
     example: "jitter=2ms",
     make: |value, pair| {
         let (time, seed) = value.split_once(':').unwrap_or((value, "0"));
-        let seed: u64 = seed.parse().map_err(|_| format!("seed '{seed}' is no number, such as in jitter=2ms:7"))?;
+        let seed: u64 = seed.parse().map_err(|_| format!("seed '{seed}' is not a number, such as in jitter=2ms:7"))?;
         // Hashes the pair, so that different pairs and seeds do not share their random times.
         let pair = SplitMix64::new(u64::from(pair.from) << 32 | u64::from(pair.to)).next_u64();
         Ok(Box::new(Jitter { ns: held_ns(time)?, random: SplitMix64::new(pair.wrapping_add(seed)) }))

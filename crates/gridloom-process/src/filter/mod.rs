@@ -94,7 +94,9 @@ trait Filter: Send {
 pub enum FilterError {
     #[error("{length} bytes end before what filter {filter} adds: both processes need the same filters")]
     Truncated { filter: &'static str, length: usize },
-    #[error("filter {filter}: the letter says that its {length} bytes become {says}, at most {limit} can be")]
+    #[error(
+        "filter {filter}: the message states that its {length} bytes expand to {says}, at most {limit} are possible"
+    )]
     TooLarge { filter: &'static str, length: usize, says: u64, limit: u64 },
     #[error("filter {filter}: {length} bytes are damaged: {why}")]
     Damaged { filter: &'static str, length: usize, why: String },
@@ -149,7 +151,7 @@ impl FromStr for FilterSpec {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let Some(kind) = FILTERS.iter().find(|kind| kind.name == name) else {
             let known: Vec<&str> = FILTERS.iter().map(|kind| kind.name).collect();
-            return Err(format!("filter '{name}' is not known; there are {}", known.join(", ")));
+            return Err(format!("filter '{name}' is unknown; filters are {}", known.join(", ")));
         };
         match (kind.example.contains('='), value) {
             (true, None) => return Err(format!("filter {name} needs a value, such as {}", kind.example)),

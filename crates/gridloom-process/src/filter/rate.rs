@@ -12,7 +12,7 @@ use super::{Filter, FilterKind};
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: "rate",
-    about: "sends at most so many bytes per second each way; messages wait for their turn",
+    about: "sends at most that many bytes per second in each direction; messages wait for their turn",
     example: "rate=10MBps",
     make: |value, _| {
         let bandwidth = units::bandwidth(value)?;

@@ -24,7 +24,7 @@ const NAME: &str = "stripe";
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: NAME,
-    about: "spreads messages over so many connections and puts them in order again",
+    about: "spreads messages over that many connections and restores their order",
     example: "stripe=4",
     make: |value, _| {
         let (least, most) = STRIPES;
@@ -74,7 +74,7 @@ impl Stripes {
         let number = u64::from_le_bytes(*number);
         payload.truncate(length - 8);
         if number < self.came || self.early.contains_key(&number) {
-            let why = format!("letter {number} has come before");
+            let why = format!("message {number} arrived twice");
             return Err(FilterError::Damaged { filter: NAME, length, why });
         }
         self.early.insert(number, payload);
@@ -134,7 +134,7 @@ mod tests {
         assert!(matches!(receiver.arrange(vec![0; 7]), Err(FilterError::Truncated { length: 7, .. })));
         let (first, second) = (numbered(&mut sender, b"a"), numbered(&mut sender, b"b"));
         assert_eq!(receiver.arrange(second.clone()).unwrap().len(), 0);
-        assert!(receiver.arrange(second.clone()).unwrap_err().to_string().contains("letter 1 has come before"));
+        assert!(receiver.arrange(second.clone()).unwrap_err().to_string().contains("message 1 arrived twice"));
         assert_eq!(receiver.arrange(first).unwrap(), [b"a", b"b"]);
         assert!(receiver.arrange(second).is_err());
     }

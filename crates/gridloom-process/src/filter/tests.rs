@@ -96,11 +96,11 @@ fn filters_are_known_by_name() {
     assert_eq!(spec(" delay= 16ms\n").to_string(), "delay=16ms");
     for (text, why) in [
         ("jitter=2ms :7", "filter jitter: '2ms :7' has blanks: write it without them, such as jitter=2ms"),
-        ("fast", "filter 'fast' is not known; there are compress, rate, stripe, delay, jitter"),
+        ("fast", "filter 'fast' is unknown; filters are compress, rate, stripe, delay, jitter"),
         ("delay", "filter delay needs a value, such as delay=16ms"),
         ("compress=9", "filter compress takes no value: write compress"),
         ("delay=2m", "delay=2m: expected 0s to 60s"),
-        ("jitter=2ms:x", "jitter=2ms:x: seed 'x' is no number, such as in jitter=2ms:7"),
+        ("jitter=2ms:x", "jitter=2ms:x: seed 'x' is not a number, such as in jitter=2ms:7"),
         ("rate=0Bps", "rate=0Bps: expected 100 to 1e12 bytes per second, such as 10MBps"),
     ] {
         assert_eq!(text.parse::<FilterSpec>(), Err(why.to_string()));

@@ -18,10 +18,10 @@ impl Times {
     pub fn new(specs: &[FilterSpec], pair: Pair) -> Result<Times, String> {
         let made = specs.iter().map(|spec| {
             let filter = spec.make(pair).expect("made when it was parsed");
-            let allowed = "between sites there may be rate, delay and jitter";
+            let allowed = "only rate, delay and jitter are allowed between sites";
             match (filter.changes_bytes(), filter.connections()) {
                 (true, _) => Err(format!("filter {spec} changes bytes: {allowed}")),
-                (false, 2..) => Err(format!("filter {spec} is for letters: {allowed}; servers have --streams")),
+                (false, 2..) => Err(format!("filter {spec} is for messages: {allowed}; servers have --streams")),
                 (false, _) => Ok(filter),
             }
         });
@@ -63,6 +63,6 @@ mod tests {
         let changing = Times::new(&["compress".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
         assert!(changing.starts_with("filter compress changes bytes"));
         let several = Times::new(&["stripe=2".parse().unwrap()], Pair { from: 0, to: 1 }).err().unwrap();
-        assert!(several.starts_with("filter stripe=2 is for letters"));
+        assert!(several.starts_with("filter stripe=2 is for messages"));
     }
 }

@@ -47,7 +47,10 @@ fn is_lost<T: std::fmt::Debug>(result: Result<T, Error>) {
         Err(Error::Task(error @ TaskError::ServerLost { .. })) => {
             let told = error.to_string();
             assert!(told.starts_with("server 'slow' was lost ("), "{told}");
-            assert!(told.ends_with("the call of 'kernels/product' is bound to it, as by on('slow')"), "{told}");
+            assert!(
+                told.ends_with("the call of 'kernels/product' is bound to it, for example by on('slow')"),
+                "{told}"
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -118,7 +118,7 @@ fn failures_are_told_with_their_text() {
     assert!(error.contains("it returned 17: as it was told by 17"), "{error}");
     for (options, expected) in [
         (&["--verbose"][..], "'--verbose' is no option of this program; options are --set"),
-        (&["--log", "loud"], "'loud' is no level"),
+        (&["--log", "loud"], "'loud' is not a log level"),
         (&["--set", "gridloom.globals=some"], "it may be 'own' or 'shared'"),
         (&["--config", "/nowhere.toml"], "/nowhere.toml: No such file"),
     ] {

@@ -22,7 +22,7 @@ impl Waits {
     /// If too many requests wait.
     pub(super) fn add(&mut self, question: Question, name: &str) -> Result<(), NameError> {
         if self.len() >= NAME_WAITS_MAX {
-            return Err(NameError::TooMany { what: "requests for names that wait".into(), limit: NAME_WAITS_MAX });
+            return Err(NameError::TooMany { what: "waiting requests for names".into(), limit: NAME_WAITS_MAX });
         }
         // Clients number their requests uniquely. If one reuses a number, only its last request waits.
         self.remove(question);

@@ -287,7 +287,7 @@ impl Contacts {
 
     /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
-        assert!(self.outbox.keys().all(|node| !self.is_up(*node)), "parcels wait for a node that is connected");
+        assert!(self.outbox.keys().all(|node| !self.is_up(*node)), "items wait for a node that is connected");
         assert!(self.lost.keys().all(|node| !self.is_up(*node)), "a lost server is connected");
         assert!(self.agent.is_none_or(|agent| self.is_up(agent)), "the agent is not connected");
     }

@@ -106,7 +106,7 @@ impl Client {
             Some(LostServer { name, why, .. }) => {
                 TaskError::ServerLost { function, server: name.clone(), why: why.clone(), is_bound: false }
             }
-            None => TaskError::NotMapped { why: "the server that was to have the data is not in the grid".into() },
+            None => TaskError::NotMapped { why: "the server for the data is not in the grid".into() },
         };
         self.fail_task(now, id, error, out);
     }

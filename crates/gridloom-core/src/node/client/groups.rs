@@ -365,7 +365,7 @@ impl Client {
                 continue;
             }
             if run.is_fleeting && run.error.is_none() {
-                let why = "it was erased after its use, as was asked for".into();
+                let why = "it was erased after its use, as requested".into();
                 run.error = Some(TaskError::DatumLost { datum, why });
                 if std::mem::take(&mut run.here) {
                     out.push(Effect::DropDatum { datum });
@@ -441,6 +441,6 @@ fn work_root(error: &TaskError, id: TaskId) -> TaskId {
 fn is_valid(group: &Group) -> Result<(), String> {
     match group.tasks.len() {
         0..=GROUP_TASKS_MAX => Ok(()),
-        calls => Err(format!("a group of {calls} calls exceeds the limit of {GROUP_TASKS_MAX}; cut it in parts")),
+        calls => Err(format!("a group of {calls} calls exceeds the limit of {GROUP_TASKS_MAX}; split it into parts")),
     }
 }

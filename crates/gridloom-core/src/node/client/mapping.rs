@@ -313,7 +313,7 @@ impl Client {
         if plan.tasks.len() != mapping.tasks.len()
             || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
         {
-            let why = "the agent's plan does not fit the group".to_string();
+            let why = "the agent's plan does not match the group".to_string();
             self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
             self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
             return;

@@ -33,7 +33,7 @@ impl Client {
             | Message::Map(MapMessage::ToAgent(_))
             | Message::Task(TaskMessage::ToServer(_))
             | Message::Catalog(_) => {
-                let text = "a peer sent a client what no client takes";
+                let text = "a peer sent a message that clients do not handle";
                 out.push(LogLine::new(Level::Warning, Category::Client, text).peer(from).into());
             }
         }

@@ -312,7 +312,7 @@ impl Client {
         let event = match self.data.get_mut(&datum) {
             None => Event::DatumLost {
                 datum,
-                error: TaskError::DatumLost { datum, why: "it was released, or never made".into() },
+                error: TaskError::DatumLost { datum, why: "it was released, or never produced".into() },
             },
             // A result that has arrived is kept, whatever happens to a later run of its task.
             Some(run) if run.here => Event::DatumHere { datum, meta: run.meta.clone() },

@@ -28,7 +28,7 @@ impl Client {
             return;
         }
         if address == self.config.agent && self.contacts.agent().is_none() {
-            self.on_agent_lost(now, &format!("'{name}' answers there, which is a server and no agent"), out);
+            self.on_agent_lost(now, &format!("'{name}' answers there, which is a server and not an agent"), out);
         }
         let waited = self.contacts.peer_up(now, peer, role, name, out);
         for other in self.contacts.expected_at(&address, peer) {

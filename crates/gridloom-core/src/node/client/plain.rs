@@ -242,7 +242,7 @@ impl Client {
                 is_needed && !run.here && run.holders.is_empty()
             });
             if is_lost {
-                self.missing(now, datum, "it broke off on its way here", out);
+                self.missing(now, datum, "its transfer to the client was interrupted", out);
             }
         }
     }

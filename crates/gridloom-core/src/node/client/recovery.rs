@@ -125,7 +125,7 @@ impl Client {
                 match run.error.clone() {
                     Some(error) => self.datum_failed(now, datum, error, out),
                     None if datum.is_shared() => self.seek(now, datum, out),
-                    None => self.datum_lost(now, datum, "the only copy was on a server that is gone", out),
+                    None => self.datum_lost(now, datum, "the only copy was on a server that was lost", out),
                 }
                 continue;
             };
@@ -346,7 +346,7 @@ impl Client {
             } else if place != self.config.id {
                 self.resupply(now, datum, place, None, out);
             } else if self.is_to_come_here(datum) {
-                self.missing(now, datum, "it broke off on its way here", out);
+                self.missing(now, datum, "its transfer to the client was interrupted", out);
             }
         }
     }
@@ -420,8 +420,9 @@ impl Client {
         if let Some(call) = self.calls.of_datum(datum) {
             let error = match call.request.task.terms.is_once && !no_memory {
                 true => {
-                    let why =
-                        format!("it broke off on its way here, and the call that made it does not run twice: {why}");
+                    let why = format!(
+                        "its transfer to the client was interrupted, and the call that produced it runs only once: {why}"
+                    );
                     TaskError::DatumLost { datum, why }
                 }
                 false => not_taken_in(datum, None, (no_memory, why)),
@@ -470,8 +471,8 @@ pub(super) fn not_taken_in(datum: DatumId, server: Option<&str>, (no_memory, why
     match no_memory {
         true => TaskError::OutOfMemory { datum, place: place("on", "in this program"), why: why.into() },
         false => {
-            let way = place("to", "here");
-            TaskError::DatumLost { datum, why: format!("it broke off again and again on its way {way}: {why}") }
+            let way = place("to", "to the client");
+            TaskError::DatumLost { datum, why: format!("its transfer {way} was interrupted again and again: {why}") }
         }
     }
 }

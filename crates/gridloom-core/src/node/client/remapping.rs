@@ -93,7 +93,7 @@ impl Client {
         if cost_s > REMAP_PART_MAX * left_s {
             return;
         }
-        let text = format!("what is left of {group} is mapped again");
+        let text = format!("the rest of {group} is mapped again");
         out.push(LogLine::new(Level::Info, Category::Client, text).why(why).into());
         let run = self.groups.get_mut(&group).expect("found above");
         run.remapping.asked = left.keys().copied().collect();

@@ -46,7 +46,7 @@ impl Client {
     ) {
         let retry = task.terms.retry.as_ref().filter(|_| !error.is_of_server());
         let of = retry.map_or_else(String::new, |retry| format!(" ({} of {})", failures.runs(), retry.times));
-        let text = format!("{} failed on '{}' and runs again{of}", task.name(), self.contacts.name_of(server));
+        let text = format!("{} failed on '{}' and is restarted{of}", task.name(), self.contacts.name_of(server));
         out.push(LogLine::new(Level::Info, Category::Client, text).why(error).into());
     }
 

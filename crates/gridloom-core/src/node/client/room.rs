@@ -34,8 +34,8 @@ impl Client {
             }
         }
         if last_ones > 0 {
-            let text = format!("a server dropped data of which no other copy is left: {last_ones}");
-            let why = "other clients needed their shares of its store; what is read is computed again";
+            let text = format!("a server dropped the last copies of data: {last_ones}");
+            let why = "other clients needed their shares of its store; data that are still read are recomputed";
             let line = LogLine::new(Level::Warning, Category::Client, text);
             out.push(line.peer(self.contacts.name_of(from)).why(why).into());
         }

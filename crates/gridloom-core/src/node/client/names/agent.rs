@@ -16,7 +16,7 @@ impl Client {
                 self.end_asks(out);
                 for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
                     self.names.not_sought(datum);
-                    self.datum_lost(now, datum, "no server that is known has it, and the agent is not there", out);
+                    self.datum_lost(now, datum, "no known server has it, and the agent is not connected", out);
                 }
                 self.map_waiting(now, out);
             }
@@ -117,7 +117,7 @@ impl Client {
                 Asked::Place(datum) => {
                     self.names.not_sought(datum);
                     let why = self.agent_closes("where the data are".into());
-                    self.datum_lost(now, datum, &format!("no server that is known has it; {why}"), out);
+                    self.datum_lost(now, datum, &format!("no known server has it; {why}"), out);
                 }
             }
         }
