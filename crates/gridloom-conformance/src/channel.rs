@@ -36,11 +36,11 @@ pub type Case = (&'static str, fn(Run<'_>));
 
 /// All cases. The credit of the channels is [`CREDIT_BYTES`].
 pub const CASES: &[Case] = &[
-    ("frames of a lane keep their order, and the end comes last", order),
-    ("a frame goes there and its answer back", there_and_back),
-    ("two that send much to each other both get it", both_ways),
-    ("an offer past the credit is refused, and taken later", credit),
-    ("an urgent frame passes bulk that waits", urgent_passes),
+    ("frames of a lane keep their order, and the end is last", order),
+    ("a frame is sent and answered", there_and_back),
+    ("two ends that send much to each other both receive it", both_ways),
+    ("an offer beyond the credit is refused and accepted later", credit),
+    ("an urgent frame overtakes queued bulk frames", urgent_passes),
     ("after the end nothing can be sent", ended),
 ];
 
@@ -160,7 +160,7 @@ fn urgent_passes(run: Run<'_>) {
             }
             assert_eq!(told, Some(bulk));
             // More bytes than the credit were queued: at most one of those frames had begun.
-            assert!(after >= 3, "{after} of {bulk} bulk frames came after it");
+            assert!(after >= 3, "{after} of {bulk} bulk frames arrived after it");
         }),
     ]);
 }

@@ -53,24 +53,24 @@ pub fn cases() -> impl Iterator<Item = &'static Case> {
 }
 
 const CALLS: &[Case] = &[
-    ("a plain call brings its result back", plain_call),
-    ("a group's results stay until asked for", group_keeps_results),
+    ("a plain call returns its result", plain_call),
+    ("a group's results are kept until they are requested", group_keeps_results),
     ("an in-place argument keeps its old version", in_place_keeps_old_version),
     ("a killed server's part runs elsewhere", killed_server),
-    ("a hung server is noticed and its part runs elsewhere", hung_server),
-    ("results that only a lost server held are computed again", lost_results_come_again),
+    ("a hung server is detected and its part runs elsewhere", hung_server),
+    ("results that only a lost server held are recomputed", lost_results_come_again),
     ("no server left is an error, not a wait", no_server_left),
     ("a group without its agent is an error", agent_gone),
     ("an unknown function is an error", unknown_function),
     ("a full store is an error", full_store),
     ("a time limit ends a call", time_limit),
-    ("a time limit of the transfer of arguments ends a call, but none that computes", time_limits_of_arguments),
+    ("a time limit for the transfer of arguments ends a call, but not a running one", time_limits_of_arguments),
     ("a cancelled call ends", cancelled_call),
     ("a cancelled group ends", cancelled_group),
     ("two clients do not see each other", two_clients),
-    ("a server tells what its functions have printed", output_told),
-    ("servers pass on what comes to them", passed_on),
-    ("what a killed server was to pass on comes from elsewhere", passed_on_by_a_killed_server),
+    ("a server reports what its functions have printed", output_told),
+    ("servers forward data while they receive them", passed_on),
+    ("data that a killed server should forward are fetched from elsewhere", passed_on_by_a_killed_server),
 ];
 
 /// Time limit of any wait of the suite: twice the time after which a silent peer counts as lost, and some more.
@@ -112,7 +112,7 @@ fn group_keeps_results(world: &mut dyn World) {
     let (first, last) = (a.outputs[0].datum, c.outputs[0].datum);
     let group = stage.run(vec![a, b, c], &[(x, meta)]);
     stage.group_end(group);
-    assert!(stage.world.value(stage.client, last).is_none(), "a result came that nobody asked for");
+    assert!(stage.world.value(stage.client, last).is_none(), "a result arrived that nobody requested");
     stage.expect(last, |i| 4.0 * i);
     stage.expect(first, |i| 2.0 * i);
 }
@@ -159,7 +159,7 @@ fn killed_server(world: &mut dyn World) {
     assert!(stage.end_of(first).is_ok());
     stage.world.kill(stage.servers[server]);
     stage.group_end(group);
-    assert!(!stage.lost.is_empty(), "the loss was not told");
+    assert!(!stage.lost.is_empty(), "the loss was not reported");
     for datum in last {
         stage.expect(datum, |i| i);
     }
@@ -174,7 +174,7 @@ fn hung_server(world: &mut dyn World) {
     stage.world.hang(stage.servers[server]);
     stage.group_end(group);
     let noticed_ns = stage.world.now().since(hung_at);
-    assert!(noticed_ns < SILENCE_NS_MAX + 5 * SECOND_NS, "noticed after {noticed_ns} ns");
+    assert!(noticed_ns < SILENCE_NS_MAX + 5 * SECOND_NS, "detected after {noticed_ns} ns");
     for datum in last {
         stage.expect(datum, |i| i);
     }

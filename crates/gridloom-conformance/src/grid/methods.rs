@@ -8,10 +8,10 @@ use super::stage::Stage;
 use super::{Case, LARGE_ELEMENTS};
 
 pub(super) const CASES: &[Case] = &[
-    ("a datum comes to servers in slices", |world| to_others(world, Method::Swarm)),
-    ("a datum comes to servers by a storage", |world| to_others(world, Method::Storage)),
-    ("slices that a killed server was to pass on come from elsewhere", |world| one_killed(world, Method::Swarm)),
-    ("a storage serves those that are left when one is killed", |world| one_killed(world, Method::Storage)),
+    ("a datum is sent to servers in slices", |world| to_others(world, Method::Swarm)),
+    ("a datum is sent to servers through a storage", |world| to_others(world, Method::Storage)),
+    ("slices that a killed server should forward are fetched from elsewhere", |world| one_killed(world, Method::Swarm)),
+    ("a storage serves the remaining servers when one is killed", |world| one_killed(world, Method::Storage)),
 ];
 
 const SERVERS: u32 = 5;

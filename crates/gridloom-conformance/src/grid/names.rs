@@ -11,17 +11,17 @@ use super::stage::{Answer, Stage};
 use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
-    ("what one client puts another finds and reads, also when the first is gone", outlives_its_client),
-    ("a name has one version at a time, and readers of an old one keep it", versions),
-    ("a find waits for a put, and an unknown name is told with those like it", waits),
-    ("what is awaited comes by itself, or ends at its limit; a put that is forgotten leaves nothing", awaits),
+    ("data put by one client are found and read by another, even after the first is gone", outlives_its_client),
+    ("a name has one version at a time, and readers of an old version keep it", versions),
+    ("a find waits for a put, and the error for an unknown name suggests similar ones", waits),
+    ("awaited data arrive without a request, or the wait ends at its limit; a cancelled put leaves nothing", awaits),
     ("calls read shared data on any server", calls_read),
-    ("a part of a shared array comes from any server, and the whole stays as long", parts),
+    ("a part of a shared array can be fetched from any server, and the whole is kept meanwhile", parts),
     ("a lost server's data are a named error, and can be put again", lost_with_its_server),
-    ("what two servers keep survives the loss of each, and gets another keeper", kept_by_two),
-    ("durable data are there when their server starts again, and deleted ones are not", durable),
+    ("data kept by two servers survive the loss of each, and get another keeper", kept_by_two),
+    ("durable data exist after a restart of their server, and deleted ones do not", durable),
     ("a deleted name leaves no bytes", leaves_nothing),
-    ("what finds no room is an error", no_room),
+    ("data without room are an error", no_room),
 ];
 
 impl Stage<'_> {

@@ -12,11 +12,11 @@ use super::stage::Stage;
 use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
-    ("a tree of calls moves between servers that are not plain", |world| tree(world, 0)),
-    ("a tree of calls runs on servers of which some are plain", |world| tree(world, 2)),
-    ("a tree of calls moves through the client where all servers are plain", |world| tree(world, SERVERS)),
-    ("a plain server keeps nothing", keeps_nothing),
-    ("a killed plain server's part runs elsewhere, and what it had sent home stays", killed),
+    ("a tree of calls moves data directly between servers that are not stateless", |world| tree(world, 0)),
+    ("a tree of calls runs on servers of which some are stateless", |world| tree(world, 2)),
+    ("a tree of calls moves data through the client if all servers are stateless", |world| tree(world, SERVERS)),
+    ("a stateless server keeps nothing", keeps_nothing),
+    ("a killed stateless server's part runs elsewhere, and results that it had sent to the client are kept", killed),
 ];
 
 const SERVERS: u32 = 4;
@@ -83,7 +83,7 @@ fn keeps_nothing(world: &mut dyn World) {
         Err(TaskError::Refused { why, .. }) => {
             assert!(why.contains("it is a stateless server (serve --plain)"), "{why}")
         }
-        other => panic!("a plain server was to keep a copy: {other:?}"),
+        other => panic!("a stateless server was asked to keep a copy: {other:?}"),
     }
 }
 
@@ -104,5 +104,5 @@ fn killed(world: &mut dyn World) {
     for datum in last {
         stage.expect(datum, |i| i);
     }
-    assert_eq!(stage.lost.len(), lost, "results at the client are not made again");
+    assert_eq!(stage.lost.len(), lost, "results at the client are not recomputed");
 }
