@@ -207,7 +207,7 @@ mod tests {
         assert_ne!(tag, Tagger::new(key(1)).tag(&[b"abd"]));
         let mut tagger = Tagger::new(key(1));
         assert!(tagger.is_tag(&[b"abc"], &tag));
-        assert!(!tagger.is_tag(&[b"abc"], &tag), "a frame that comes twice");
+        assert!(!tagger.is_tag(&[b"abc"], &tag), "a repeated frame");
         assert!(!Tagger::new(key(1)).is_tag(&[b"abc"], &tag[..15]));
     }
 

@@ -481,7 +481,7 @@ mod tests {
         assert!(!calls.transfer_begins(Time(5), id, Limit::Arguments), "there is no limit");
         assert!(calls.ended(id, NodeId(2), (Ok(vec![]), 1)).is_none(), "its result is not here");
         assert!(calls.transfer_begins(Time(20), id, Limit::Results));
-        assert!(calls.argument_there(x, NodeId(2)).is_some(), "its server tells of it late");
+        assert!(calls.argument_there(x, NodeId(2)).is_some(), "its server reports it late");
         assert_eq!(calls.take_expired(Time(29)).len(), 0);
         assert!(matches!(&calls.take_expired(Time(30))[..], [(_, Limit::Results)]));
         assert!(calls.is_empty() && calls.next_deadline().is_none());

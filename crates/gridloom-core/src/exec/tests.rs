@@ -172,7 +172,7 @@ fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go
     executor.begin_calling(id(1));
     add(&mut executor, 4, 1);
     add(&mut executor, 5, 2);
-    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(5), "the deepest goes first");
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(5), "the deepest call runs first");
     executor.begin_calling(id(5));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4), "two have left the one slot");
     executor.begin_calling(id(4));

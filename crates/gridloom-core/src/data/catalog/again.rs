@@ -139,7 +139,7 @@ mod tests {
     fn of_puts_that_differ_one_holds() {
         let (mut catalog, datum) = coming();
         assert_eq!(catalog.join_put(AGAIN, "mesh", &content(2), 1), Err(NameError::Differs { name: "mesh".into() }));
-        assert_eq!(catalog.broken_off(AGAIN, "mesh", content(2).made_by), None, "it goes on");
+        assert_eq!(catalog.broken_off(AGAIN, "mesh", content(2).made_by), None, "the first put continues");
         assert_eq!(catalog.join_put(LATER_RUN, "mesh", &content(2), 1), Ok(false));
         assert_eq!(catalog.broken_off(LATER_RUN, "mesh", content(2).made_by), Some(datum));
         assert_eq!(catalog.broken_off(LATER_RUN, "mesh", None), None);

@@ -145,7 +145,7 @@ impl Catalog {
             let places = version.keepers.iter().chain(&version.coming_to);
             places.for_each(|server| *placed.entry(*server).or_default() += bytes);
             if !version.keepers.is_subset(&version.holders) || !version.keepers.is_disjoint(&version.coming_to) {
-                return Err(format!("{datum} is kept where it is not, or is still to come"));
+                return Err(format!("{datum} is listed as kept by a server without a copy"));
             }
         }
         placed.retain(|_, bytes| *bytes > 0);

@@ -126,7 +126,7 @@ fn a_new_agent_learns_names_from_servers() {
     restarted.find(READER, "mesh", true).unwrap();
     assert_eq!(restarted.told(SERVER, new.clone(), true), [READER]);
     assert_eq!(restarted.told(SERVER, old.clone(), true), []);
-    assert_eq!(restarted.take_news(), [former(old.datum)], "a client may tell that it reads it");
+    assert_eq!(restarted.take_news(), [former(old.datum)], "a client may report that it reads it");
     let third = put(&mut restarted, "mesh");
     assert_eq!(restarted.named(third).unwrap().version, 3);
     restarted.check().unwrap();
@@ -178,7 +178,7 @@ fn readers_of_a_deleted_name_keep_it_when_the_agent_begins_anew() {
         restarted.release(READER.client, mesh.datum, 1);
         assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])]);
         assert_eq!(restarted.told(SERVER, mesh.clone(), false), []);
-        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])], "who comes later is too late");
+        assert_eq!(restarted.take_news(), [given_up(mesh.datum, &[SERVER])], "later reports are too late");
         restarted.check().unwrap();
     }
 }
@@ -336,7 +336,7 @@ fn a_call_that_runs_again_may_put_the_same_again() {
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(false), "it is not there yet");
     let broken_off = |catalog: &Catalog, question, made_by| catalog.broken_off(question, "mesh", made_by);
     assert_eq!(broken_off(&catalog, READER, maker(1, 2)), Some(coming));
-    assert_eq!(broken_off(&catalog, WRITER, maker(1, 2)), None, "it goes on");
+    assert_eq!(broken_off(&catalog, WRITER, maker(1, 2)), None, "the first put continues");
     assert_eq!((broken_off(&catalog, READER, maker(2, 1)), broken_off(&catalog, READER, None)), (None, None));
     catalog.stored(SERVER, WRITER.client, coming);
     assert_eq!(has_put(&catalog, maker(1, 1), false), Ok(true));

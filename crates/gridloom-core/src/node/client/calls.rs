@@ -188,7 +188,7 @@ impl Client {
         let Call { mut request, server, broken, .. } = call;
         request.losses += 1;
         if request.losses >= TASK_ATTEMPTS_MAX || request.task.terms.is_once {
-            let error = broken.expect("a call is sent again because a result broke off");
+            let error = broken.expect("a call is resent because the transfer of a result was interrupted");
             self.call_failed(now, &request, Some(server), error, out);
         } else {
             self.send_call(now, request, out);
