@@ -191,7 +191,8 @@ impl TaskError {
         }
     }
 
-    /// Returns the error with the function's and the server's names filled in. The code that runs a task need not know them.
+    /// Returns the error with the function's and the server's names filled in. The code that runs a task need not
+    /// know them.
     pub fn named(mut self, its_function: &str, its_server: &str) -> TaskError {
         if let TaskError::Crashed { function, server, .. }
         | TaskError::Raised { function, server, .. }

@@ -3,7 +3,8 @@
 use super::Parts;
 use super::time::{MILLISECOND_NS, SECOND_NS};
 
-/// Largest control frame. Graphs and plans are split into messages well below this size, so a longer frame is a bug or an attack.
+/// Largest control frame. Graphs and plans are split into messages well below this size, so a longer frame is a bug
+/// or an attack.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Minimum and maximum number of connections that the filter `stripe` uses. A single connection would not spread
 /// anything, and more than 16 bring no further speedup.
@@ -88,7 +89,8 @@ pub const CALLBACKS_MAX: usize = 32;
 pub const CALLBACK_BYTES_MAX: u64 = 16 << 20;
 /// Nesting depth of an expression, so that hostile text cannot exhaust the stack.
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
-/// Nesting depth of heuristics that start from one another's plans, for the same reason. Two levels are enough in practice.
+/// Nesting depth of heuristics that start from one another's plans, for the same reason. Two levels are enough in
+/// practice.
 pub const SPEC_DEPTH_MAX: usize = 8;
 /// Longest time that an agent spends on the plan of one group. The slower heuristics need less for 100,000 tasks on a
 /// thousand servers.
@@ -107,17 +109,21 @@ pub const MAP_REQUESTS_MAX: usize = 4096;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest shared name of a datum, in bytes: enough for a path, and small compared with the rest of a message.
 pub const DATUM_NAME_BYTES_MAX: usize = 1024;
-/// Shared data that one agent lists, including versions that are still being read: about 300 MB of names and descriptions.
+/// Shared data that one agent lists, including versions that are still being read: about 300 MB of names and
+/// descriptions.
 pub const SHARED_DATA_MAX: usize = 1 << 20;
 /// Pairs of hosts at different sites that are modelled as sharing the link between the sites.
 pub const SITE_PAIRS_MAX: usize = 1 << 16;
 /// Largest number of replicas of a shared datum.
 pub const REPLICAS_MAX: u16 = 16;
-/// Servers that may fail to store the datum of one put before the put fails. Each of them received all of it for nothing.
+/// Servers that may fail to store the datum of one put before the put fails. Each of them received all of it for
+/// nothing.
 pub const KEEPERS_TRIED_MAX: usize = 32;
-/// Longest reason that a server reports for such a failure, in bytes. File names and the system's error texts are shorter.
+/// Longest reason that a server reports for such a failure, in bytes. File names and the system's error texts are
+/// shorter.
 pub const REFUSAL_BYTES_MAX: usize = 512;
-/// Initial time for which a server that failed to store a shared datum is not tried again. The time doubles with each failure.
+/// Initial time for which a server that failed to store a shared datum is not tried again. The time doubles with each
+/// failure.
 pub const KEEPER_RESTS_NS_MIN: u64 = HEARTBEAT_NS;
 /// Upper limit of [`KEEPER_RESTS_NS_MIN`]'s doubling. A disk that has free space again is noticed within this time.
 pub const KEEPER_RESTS_NS_MAX: u64 = 600 * SECOND_NS;
@@ -159,13 +165,15 @@ pub const PROCESSING_ELEMENTS_MAX: usize = 1024;
 /// Bytes of memory of one typed message, in the sender's and in the receiver's representation. Offsets stay far below
 /// the pointer range of a 32-bit machine.
 pub const LAYOUT_BYTES_MAX: u64 = 1 << 30;
-/// Memory blocks of one typed message, for example a list of a million nodes. The table of a hostile message stays below 32 MiB.
+/// Memory blocks of one typed message, for example a list of a million nodes. The table of a hostile message stays
+/// below 32 MiB.
 pub const LAYOUT_BLOCKS_MAX: usize = 1 << 20;
 /// Structs, unions and enums in the declaration of one message type.
 pub const LAYOUT_DECLARATIONS_MAX: usize = 1024;
 /// Fields of a struct, cases of a union, or constants of an enum.
 pub const LAYOUT_MEMBERS_MAX: usize = 4096;
-/// Nesting depth of types by value, so that traversing a value cannot exhaust the stack. Nesting by pointers is unlimited.
+/// Nesting depth of types by value, so that traversing a value cannot exhaust the stack. Nesting by pointers is
+/// unlimited.
 pub const LAYOUT_TYPE_DEPTH_MAX: usize = 64;
 /// Length of a declaration's text, including one received with a message, in bytes.
 pub const LAYOUT_TEXT_BYTES_MAX: usize = 1 << 20;
@@ -226,7 +234,8 @@ pub const SEEN_PER_REPORT: usize = 64;
 pub const TRAFFIC_SEEN_MAX: usize = 1024;
 /// How long past transfers are remembered. See [`TRAFFIC_SEEN_MAX`].
 pub const TRAFFIC_NS_MAX: u64 = 30 * SECOND_NS;
-/// Servers on one host that plans model as sharing a network interface. With more, each is modelled with an interface of its own.
+/// Servers on one host that plans model as sharing a network interface. With more, each is modelled with an interface
+/// of its own.
 pub const SHARED_CARD_SERVERS_MAX: usize = 64;
 /// Largest product of data and places of a group whose plans are evaluated with contention: the tables take 128 MiB.
 pub const JUDGE_ENTRIES_MAX: usize = 1 << 24;
@@ -254,9 +263,11 @@ pub const SHORT_CALL_NS_MAX: u64 = 100_000;
 pub const RINGS_MAX: usize = 32;
 /// How long a process that exits waits for its peers to receive some of the data that it sent.
 pub const LINGER_NS_MAX: u64 = 10 * SECOND_NS;
-/// Closed connections that a process remembers: their names for the log, and closes that its code has not been notified of yet.
+/// Closed connections that a process remembers: their names for the log, and closes that its code has not been
+/// notified of yet.
 pub const FORMER_PEERS_MAX: usize = 16_384;
-/// Tasks of other clients that are reported to a client because they block its own tasks. The client uses the longest ones.
+/// Tasks of other clients that are reported to a client because they block its own tasks. The client uses the longest
+/// ones.
 pub const OTHERS_TOLD_MAX: usize = 64;
 /// Shortest interval between two reports of measured speeds to the agent.
 pub const RATE_REPORT_NS: u64 = 100 * MILLISECOND_NS;
@@ -287,7 +298,8 @@ pub const SURPRISE_FACTOR: f64 = 3.0;
 pub const REMAP_PART_MAX: f64 = 0.1;
 /// Shortest interval between reports of a model that has changed little.
 pub const MODEL_REPORT_NS: u64 = 60 * SECOND_NS;
-/// Points of one curve of a model: more than any function needs for an accuracy of a few per cent, and about a kilobyte.
+/// Points of one curve of a model: more than any function needs for an accuracy of a few per cent, and about a
+/// kilobyte.
 pub const MODEL_POINTS_MAX: usize = 24;
 /// Output of one call that a server keeps, in bytes: some hundred lines, as much as a person reads.
 pub const OUTPUT_BYTES_PER_CALL: usize = 64 << 10;

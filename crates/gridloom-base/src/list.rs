@@ -14,7 +14,8 @@ pub fn pack<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u
     packed
 }
 
-/// Returns the encoded list of the contents of files or other readers. Each is read directly into the result and then dropped.
+/// Returns the encoded list of the contents of files or other readers. Each is read directly into the result and then
+/// dropped.
 ///
 /// # Errors
 /// If an item cannot be read.

@@ -1,6 +1,7 @@
 //! Log levels, and the selection of log lines by category and level.
 //!
-//! The logs of agents, servers and testbeds (categories `gridloom.…`) and the categories of process programs use the same syntax.
+//! The logs of agents, servers and testbeds (categories `gridloom.…`) and the categories of process programs use the
+//! same syntax.
 
 use std::collections::BTreeMap;
 use std::fmt;

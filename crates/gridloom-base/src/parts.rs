@@ -7,7 +7,8 @@ pub struct Parts {
     pub most_bytes: u64,
 }
 
-/// Number of parts of a datum, if the bounds on their size allow it. Each server of a chain is one part behind its predecessor.
+/// Number of parts of a datum, if the bounds on their size allow it. Each server of a chain is one part behind its
+/// predecessor.
 const PARTS: u64 = 256;
 /// Smallest number of parts, of the least size, of a datum that is forwarded while it is received.
 const PARTS_MIN: u64 = 64;
@@ -26,7 +27,8 @@ impl Parts {
         }
     }
 
-    /// True if a datum of that size is forwarded while it is received. A smaller one would gain less than the messages cost.
+    /// True if a datum of that size is forwarded while it is received. A smaller one would gain less than the
+    /// messages cost.
     pub const fn passes_on(self, size_bytes: u64) -> bool {
         size_bytes >= self.passed_on_bytes_min()
     }

@@ -20,7 +20,8 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, which must not be 0, by multiplication (Lemire). The bias is below `bound` / 2⁶⁴.
+    /// Returns a number below `bound`, which must not be 0, by multiplication (Lemire). The bias is below `bound` /
+    /// 2⁶⁴.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }

@@ -1,4 +1,5 @@
-//! Slices of shared data. A large datum can be sent to a server in two slices at the same time, each from a different server.
+//! Slices of shared data. A large datum can be sent to a server in two slices at the same time, each from a different
+//! server.
 //!
 //! A slice has an identifier that is derived from that of the whole datum. Most code treats it like any other datum.
 

@@ -1,4 +1,5 @@
-//! The description of a value: its element type, order and shape. The bytes themselves are stored and moved by the worlds.
+//! The description of a value: its element type, order and shape. The bytes themselves are stored and moved by the
+//! worlds.
 
 use std::fmt;
 use std::ops::Range;
@@ -122,7 +123,8 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// Byte order of multi-byte elements. Data are sent in the sender's byte order; the receiver converts them if necessary.
+/// Byte order of multi-byte elements. Data are sent in the sender's byte order; the receiver converts them if
+/// necessary.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ByteOrder {
@@ -230,7 +232,8 @@ impl Meta {
         }
     }
 
-    /// Returns the number of rows that are contiguous in memory: along the first index of an array, or the bytes of a byte string.
+    /// Returns the number of rows that are contiguous in memory: along the first index of an array, or the bytes of a
+    /// byte string.
     ///
     /// # Errors
     /// The reason why the value has no such rows, as the predicate of a sentence with the subject "it".
@@ -268,7 +271,8 @@ impl Meta {
     /// Returns the size of the payload in bytes.
     ///
     /// # Panics
-    /// If it exceeds 2⁶⁴ bytes. Descriptions from outside are checked with [`Meta::checked_size_bytes`] before they get here.
+    /// If it exceeds 2⁶⁴ bytes. Descriptions from outside are checked with [`Meta::checked_size_bytes`] before they
+    /// get here.
     pub fn size_bytes(&self) -> u64 {
         self.checked_size_bytes().expect("a value's size was checked when it entered")
     }

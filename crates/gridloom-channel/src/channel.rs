@@ -49,7 +49,8 @@ impl<S: Read + Write> Channel<S> {
         self.inbound.fill(&mut self.stream, buffers)
     }
 
-    /// Writes queued frames until the stream would block. Payloads that have been written are moved to `buffers` for reuse.
+    /// Writes queued frames until the stream would block. Payloads that have been written are moved to `buffers` for
+    /// reuse.
     ///
     /// # Errors
     /// If the stream broke, or more urgent frames wait than the credit allows.

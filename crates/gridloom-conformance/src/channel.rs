@@ -18,7 +18,8 @@ pub trait End {
     /// Sends a bulk frame, waiting for credit. Returns false if the channel has ended.
     fn send(&mut self, body: &[u8]) -> bool;
 
-    /// Waits for the next frame, sending queued frames meanwhile. Returns `None` if the other end closed or the channel broke.
+    /// Waits for the next frame, sending queued frames meanwhile. Returns `None` if the other end closed or the
+    /// channel broke.
     fn receive(&mut self) -> Option<(Kind, Vec<u8>)>;
 
     /// Waits until all queued frames have been written, and closes.
@@ -105,7 +106,8 @@ fn both_ways(run: Run<'_>) {
                 let got = end.receive();
                 assert!(got == Some((Kind::Letter, body(part, MUCH_BYTES / parts))), "part {part}");
             }
-            // The end that finishes first lets the other close the channel. An urgent frame could overtake the last part.
+            // The end that finishes first lets the other close the channel. An urgent frame could overtake the last
+            // part.
             assert!(end.send(b"done"), "the other end waits for it");
             assert_eq!(end.receive(), Some((Kind::Letter, b"done".to_vec())));
             end.close();

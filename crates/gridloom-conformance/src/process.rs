@@ -354,7 +354,8 @@ fn with_itself(run: Run<'_>) {
     )]);
 }
 
-/// Returns a process with a connection to itself: while it does not wait, nothing is read. Its code gets the connecting end.
+/// Returns a process with a connection to itself: while it does not wait, nothing is read. Its code gets the
+/// connecting end.
 fn alone(
     port: u16,
     code: impl FnOnce(&mut dyn ProcessWorld, PeerId) + Send + 'static,

@@ -3,14 +3,16 @@
 //! **Promises of a world**
 //! 1. Messages of one connection and lane arrive complete, once, and in the order in which they were sent. Nothing is
 //!    promised about the order between connections.
-//! 2. [`Incoming::Closed`] is received after the last message of that connection, once, and only if this side did not close it.
+//! 2. [`Incoming::Closed`] is received after the last message of that connection, once, and only if this side did not
+//!    close it.
 //! 3. `receive` returns messages that have arrived, the earliest first, before it checks the time. With a time limit
 //!    it returns `None` at the limit and not before.
 //! 4. `send` returns when the message has been queued for the connection; it waits while more than [`SEND_BYTES_MAX`]
 //!    of that connection are in flight. `offer` never waits: it returns the message instead. A message that it took is
 //!    sent while the process sends, receives, sleeps or closes.
 //! 5. A message of `urge` overtakes every message of `send` and `offer` that is queued at its sender and has not begun.
-//! 6. Time never goes backwards. In simulation it does not pass while the process computes, unless the process states a duration.
+//! 6. Time never goes backwards. In simulation it does not pass while the process computes, unless the process states
+//!    a duration.
 //! 7. Every call may fail with [`ProcessError::Ended`]: the world is shutting down, and the code must return.
 //!
 //! [`SEND_BYTES_MAX`]: gridloom_base::limits::SEND_BYTES_MAX
@@ -68,7 +70,8 @@ pub trait ProcessWorld: Send {
     /// [`ProcessError::CannotListen`].
     fn listen(&mut self, port: u16) -> Result<u16, ProcessError>;
 
-    /// Connects to the process that listens on that port. `host` is a name in the deployment. Fails at once if no process listens.
+    /// Connects to the process that listens on that port. `host` is a name in the deployment. Fails at once if no
+    /// process listens.
     ///
     /// # Errors
     /// [`ProcessError::NoSuchHost`], [`ProcessError::CannotConnect`].

@@ -1,10 +1,12 @@
-//! Stacks on which user code can block while other code runs: a scheduler resumes a stack, and the code on it suspends itself.
+//! Stacks on which user code can block while other code runs: a scheduler resumes a stack, and the code on it
+//! suspends itself.
 //!
 //! A *coroutine* switches stacks within the scheduler's thread, for C and Rust code. A *thread* holds a baton, for
 //! code of an interpreter that needs a thread of its own. The owner decides which stack is ready and how time advances
 //! ([`Turns`]).
 //!
-//! **Invariant:** of the stacks of one [`Stacks`], only one runs at a time, in the order that [`Turns`] or the scheduler decides.
+//! **Invariant:** of the stacks of one [`Stacks`], only one runs at a time, in the order that [`Turns`] or the
+//! scheduler decides.
 //!
 //! **Does not do:** coroutines never move between threads; a coroutine is resumed by the thread that started it.
 
@@ -39,7 +41,8 @@ pub type Start = Box<dyn FnOnce(Suspender) + Send>;
 
 /// The order of turns. Called only by the scheduler, or by the thread of a stack that is about to suspend itself.
 pub trait Turns: Send + Sync {
-    /// Returns the next ready stack, after processing all events needed until one is ready. `None` if no stack will ever be ready.
+    /// Returns the next ready stack, after processing all events needed until one is ready. `None` if no stack will
+    /// ever be ready.
     fn first_ready(&self) -> Option<StackId>;
 
     /// Removes that stack from the ready ones, because it is resumed now.

@@ -51,7 +51,8 @@ impl Relay {
         self.state().batons.remove(&stack);
     }
 
-    /// Passes the turn from the scheduler to a thread and waits to get it back. Returns the stack whose code has ended, if any.
+    /// Passes the turn from the scheduler to a thread and waits to get it back. Returns the stack whose code has
+    /// ended, if any.
     pub(crate) fn run(&self, baton: &Baton) -> Option<StackId> {
         self.scheduler.belongs_to(std::thread::current());
         baton.give();

@@ -12,7 +12,8 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::relay::{Baton, Relay};
 use crate::{StackId, StackKind, Start};
 
-/// Size of a coroutine's stack in bytes: enough for C code with arrays in its frames. Pages are allocated when they are touched.
+/// Size of a coroutine's stack in bytes: enough for C code with arrays in its frames. Pages are allocated when they
+/// are touched.
 pub const STACK_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -45,8 +46,8 @@ impl Suspender {
             Kind::Coroutine => {
                 let running = RUNNING.take();
                 let pointer = running.expect("a coroutine suspends itself where it runs");
-                // SAFETY: `RUNNING` is set only while the body that got this yielder runs on this thread, and the yielder
-                // lives as long as the body.
+                // SAFETY: `RUNNING` is set only while the body that got this yielder runs on this thread, and the
+                // yielder lives as long as the body.
                 #[allow(unsafe_code, reason = "a coroutine's body has no other way to keep its yielder")]
                 let yielder = unsafe { &*pointer };
                 yielder.suspend(());
@@ -73,7 +74,8 @@ impl Stack {
         })
     }
 
-    /// Runs the code, and then others on threads, until the scheduler has to act. Returns the stack whose code has ended.
+    /// Runs the code, and then others on threads, until the scheduler has to act. Returns the stack whose code has
+    /// ended.
     ///
     /// # Errors
     /// If its thread cannot be created.

@@ -14,7 +14,8 @@ use gridloom_base::{TaskId, Time};
 pub struct CallLimits {
     /// From the call to its end, including all its runs.
     pub whole_ns: Option<u64>,
-    /// From sending the call to a server until its large arguments have arrived there, including the time that they wait for room.
+    /// From sending the call to a server until its large arguments have arrived there, including the time that they
+    /// wait for room.
     pub arguments_ns: Option<u64>,
     /// From the server's report of the call's end until its results have arrived at the client.
     pub results_ns: Option<u64>,

@@ -20,7 +20,8 @@ pub use back::{CallBack, CallBackAnswer, Halt};
 pub use limits::{CallLimits, Limit};
 pub use said::{Said, Saying};
 
-/// How a call ended on its server: the descriptions of its results or the error, and the function's run time in nanoseconds.
+/// How a call ended on its server: the descriptions of its results or the error, and the function's run time in
+/// nanoseconds.
 pub type Ended = (Result<Vec<(DatumId, Meta)>, TaskError>, u64);
 
 /// Time for which a call of unknown duration is expected to delay others, in seconds.
@@ -71,7 +72,8 @@ pub struct Call {
     promised_s: f64,
     /// How often each argument failed to arrive.
     astray: BTreeMap<DatumId, u32>,
-    /// The error of a result whose transfer to the client was interrupted. The program gets it if the call cannot be resent.
+    /// The error of a result whose transfer to the client was interrupted. The program gets it if the call cannot be
+    /// resent.
     pub broken: Option<TaskError>,
 }
 

@@ -160,7 +160,8 @@ impl Description {
         self.outputs.iter().any(|(_, mode)| *mode == Mode::StrictlyVolatile)
     }
 
-    /// Returns the mode that allows only one copy, if an output has one. Calls that read the datum must run where it is stored.
+    /// Returns the mode that allows only one copy, if an output has one. Calls that read the datum must run where it
+    /// is stored.
     pub fn single(&self) -> Option<Mode> {
         self.outputs.iter().map(|(_, mode)| *mode).find(|mode| mode.is_single())
     }

@@ -6,9 +6,11 @@
 //! - A datum of more than [`INLINE_BYTES_MAX`] counts as at least `least_bytes`, because it takes a descriptor too. So
 //!   the store never has more data than the server has descriptors for.
 //! - A replica that a waiting task reads, or that a peer waits for, is never dropped.
-//! - A copy that must be kept is never evicted for data of its owner, and for others only beyond its owner's share of the store.
+//! - A copy that must be kept is never evicted for data of its owner, and for others only beyond its owner's share of
+//!   the store.
 //!
-//! What it does not do: move or store bytes (the world does), or decide which source a datum is fetched from (the plan does).
+//! What it does not do: move or store bytes (the world does), or decide which source a datum is fetched from (the
+//! plan does).
 //!
 //! A program's choices for its data have files of their own: locations (`uri`), management modes (`mode`),
 //! descriptions (`description`), copies placed on servers (`copies`). The session acts on them.
@@ -321,7 +323,8 @@ impl Replicas {
         }
     }
 
-    /// Removes and returns the requests older than `age_ns` for data that no task here will produce. The caller must refuse them.
+    /// Removes and returns the requests older than `age_ns` for data that no task here will produce. The caller must
+    /// refuse them.
     pub fn expire(&mut self, now: Time, age_ns: u64, makes: impl Fn(DatumId) -> bool) -> Vec<(DatumId, NodeId)> {
         let mut refused = Vec::new();
         self.unknown.retain(|datum, waiting| {
@@ -340,7 +343,8 @@ impl Replicas {
         refused
     }
 
-    /// Removes and returns the peers that wait for a datum that will not be produced. The caller must refuse their requests.
+    /// Removes and returns the peers that wait for a datum that will not be produced. The caller must refuse their
+    /// requests.
     pub fn refuse(&mut self, datum: DatumId) -> Vec<NodeId> {
         let early = self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(asker, _)| asker.peer);
         early.chain(self.take_askers(datum, |_| true)).collect()

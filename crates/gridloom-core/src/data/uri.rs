@@ -1,4 +1,5 @@
-//! URIs of data locations: the client's memory and files, servers' stores and files, or an unspecified place in the grid.
+//! URIs of data locations: the client's memory and files, servers' stores and files, or an unspecified place in the
+//! grid.
 
 use std::path::{Path, PathBuf};
 

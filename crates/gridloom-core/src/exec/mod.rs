@@ -182,7 +182,8 @@ impl Executor {
         tasks.into_iter().collect()
     }
 
-    /// Returns the admitted tasks that wait for a datum, and those that wait for other data and are behind the first of them.
+    /// Returns the admitted tasks that wait for a datum, and those that wait for other data and are behind the first
+    /// of them.
     pub fn waiting_for(&self, datum: DatumId) -> (Vec<TaskId>, Vec<TaskId>) {
         let readers = self.waiters.get(&datum).cloned().unwrap_or_default();
         let number = |id: &TaskId| self.tasks[id].number;
@@ -237,7 +238,8 @@ impl Executor {
         self.lines.of(object).collect()
     }
 
-    /// Returns the next task to start if a slot is free. `queue_depth` returns how many tasks of a function one slot takes.
+    /// Returns the next task to start if a slot is free. `queue_depth` returns how many tasks of a function one slot
+    /// takes.
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
         let (number, id) = self.ready.first_key_value().map(|(number, id)| (*number, *id))?;
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
@@ -280,7 +282,8 @@ impl Executor {
         }
     }
 
-    /// Records that a running task waits for calls that it made itself. Any number of tasks may, because the calls need slots.
+    /// Records that a running task waits for calls that it made itself. Any number of tasks may, because the calls
+    /// need slots.
     pub fn begin_calling(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.leaves_slot()) {
             entry.state = State::Calling;

@@ -147,7 +147,8 @@ impl Task {
         self.method().map(|(_, object)| object)
     }
 
-    /// True if the caller bound it to one server. Methods always run where their object is, so the caller's choice does not count.
+    /// True if the caller bound it to one server. Methods always run where their object is, so the caller's choice
+    /// does not count.
     pub fn is_bound(&self) -> bool {
         self.terms.only.is_some() && self.object().is_none()
     }

@@ -19,7 +19,8 @@ pub struct Terms {
     pub depth: u16,
     /// True for a measuring call: it runs only while the server has no other work, and fails if other work arrives.
     pub calibrates: bool,
-    /// True if it is sent only once, even if its server is lost, because it calls back its program or changes an object.
+    /// True if it is sent only once, even if its server is lost, because it calls back its program or changes an
+    /// object.
     pub is_once: bool,
     /// True if its program receives its output. Otherwise the output goes to the server's log. The server keeps the
     /// last lines in either case.

@@ -1,4 +1,5 @@
-//! A client without an external agent: it is given servers, and maps with an agent of its own that no other node can see.
+//! A client without an external agent: it is given servers, and maps with an agent of its own that no other node can
+//! see.
 //!
 //! ```text
 //!   this node     client ⇄ agent              messages between them never leave the node
@@ -55,7 +56,8 @@ pub struct ClientWithAgent {
     up: BTreeSet<NodeId>,
     /// Connected servers that the agent refused.
     refused: BTreeMap<NodeId, Refusal>,
-    /// True if refused servers are asked again at the next dial, because a server was lost: it may have been the conflicting one.
+    /// True if refused servers are asked again at the next dial, because a server was lost: it may have been the
+    /// conflicting one.
     asks_again: bool,
 }
 
@@ -317,7 +319,8 @@ mod tests {
 
     const SERVER: NodeId = NodeId(7);
 
-    /// Returns the given addresses that lead to the server according to these effects, and those that do not, with the reasons.
+    /// Returns the given addresses that lead to the server according to these effects, and those that do not, with
+    /// the reasons.
     fn told(out: &[Effect]) -> Vec<(&str, Option<&str>)> {
         let mut told = Vec::new();
         for effect in out {

@@ -11,7 +11,8 @@
 //! filter knows no clock and no connection, and works the same for a socket, shared memory and a simulated link.
 //! Between sites of a grid there are byte streams instead of messages, where filters only compute times ([`Times`]).
 //!
-//! **Invariants:** the bytes received are the bytes sent. Messages keep their order. Without a filter a message is not touched.
+//! **Invariants:** the bytes received are the bytes sent. Messages keep their order. Without a filter a message is
+//! not touched.
 //! **Does not do:** urgent messages, and a connection's own traffic (its probes, its end).
 
 mod compress;
@@ -229,7 +230,8 @@ impl Chain {
         (letter.payload, letter.at - FILTER_AHEAD_NS)
     }
 
-    /// Filters a received message. Returns its bytes and the time at which it is due. The chain must have at least one filter.
+    /// Filters a received message. Returns its bytes and the time at which it is due. The chain must have at least
+    /// one filter.
     ///
     /// # Errors
     /// If the other process's chain cannot have produced it.

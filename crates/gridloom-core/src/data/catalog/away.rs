@@ -1,7 +1,8 @@
 //! Readers whose client was lost recently. The client may return, for example after a short interruption of its
 //! connection, and still read its versions.
 //!
-//! A client that returns reports what it reads ([`Catalog::reads`]). Versions that it does not report were released meanwhile.
+//! A client that returns reports what it reads ([`Catalog::reads`]). Versions that it does not report were released
+//! meanwhile.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,8 @@ use super::{Catalog, Question};
 const LOOKED_AT: usize = 256;
 
 impl Catalog {
-    /// Returns the current version of a name, which the client reads from then on. Returns `None` if the client waits for it.
+    /// Returns the current version of a name, which the client reads from then on. Returns `None` if the client waits
+    /// for it.
     ///
     /// # Errors
     /// If the name does not exist and the client does not wait, or if its data are lost.
@@ -97,7 +98,8 @@ impl Catalog {
         }
     }
 
-    /// Removes and returns the requests that waited for the name of a datum, if it is current. Their clients read it from now on.
+    /// Removes and returns the requests that waited for the name of a datum, if it is current. Their clients read it
+    /// from now on.
     pub fn take_waiting(&mut self, datum: DatumId) -> Vec<Question> {
         let Some(version) = self.versions.get(&datum).filter(|version| version.stage == Stage::Current) else {
             return Vec::new();

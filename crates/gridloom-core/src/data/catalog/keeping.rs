@@ -1,6 +1,7 @@
 //! Keepers: which servers keep each version, and how many more are needed.
 //!
-//! A version that is being put is complete once all its replicas are stored. Later, a lost server is replaced by another one.
+//! A version that is being put is complete once all its replicas are stored. Later, a lost server is replaced by
+//! another one.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +146,9 @@ impl Catalog {
             let places = version.keepers.iter().chain(&version.coming_to);
             places.for_each(|server| *placed.entry(*server).or_default() += bytes);
             if !version.keepers.is_subset(&version.holders) || !version.keepers.is_disjoint(&version.coming_to) {
-                return Err(format!("{datum} is listed as kept by a server without a copy"));
+                return Err(format!(
+                    "{datum} is listed as kept by a server that has no copy, or is still to receive it"
+                ));
             }
         }
         placed.retain(|_, bytes| *bytes > 0);

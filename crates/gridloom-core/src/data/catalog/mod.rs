@@ -1,4 +1,5 @@
-//! The catalog: data with shared names, their versions, the locations of copies, and the clients that read or wait for them.
+//! The catalog: data with shared names, their versions, the locations of copies, and the clients that read or wait
+//! for them.
 //!
 //! **Invariants**
 //! - A version is immutable. A name that is put again gets a new version, and requests find the old one until the new
@@ -320,7 +321,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// True if nobody needs a version. Versions known to an earlier agent are assumed to be needed until the catalog is settled.
+    /// True if nobody needs a version. Versions known to an earlier agent are assumed to be needed until the catalog
+    /// is settled.
     fn is_unread(&self, datum: DatumId) -> bool {
         let version = &self.versions[&datum];
         version.stage == Stage::Former && version.readers.is_empty() && (version.is_own || self.is_settled)

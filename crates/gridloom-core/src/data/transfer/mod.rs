@@ -17,7 +17,8 @@
 //! measured during other transfers looks narrow; its latency does not change. Of the remaining sources that end nearly
 //! as early as the earliest ([`NEAR_EARLIEST`]), those with narrow links are excluded likewise ([`NEAR_WIDEST`]).
 //!
-//! **Invariant:** no server fetches a datum or slice from a server that gets it from the first one, directly or indirectly.
+//! **Invariant:** no server fetches a datum or slice from a server that gets it from the first one, directly or
+//! indirectly.
 
 mod direct;
 mod storage;
@@ -35,7 +36,8 @@ pub use swarm::{Batch, SLICED_BYTES_MIN};
 const NEAR_EARLIEST: f64 = 1.25;
 /// Largest time of a closer source, as a multiple of that of the earliest.
 const NEAR_CLOSE: f64 = 3.0;
-/// Latencies that differ by less than this, in seconds, or by less than the factor below are attributed to the same site.
+/// Latencies that differ by less than this, in seconds, or by less than the factor below are attributed to the same
+/// site.
 const CLOSE_S: f64 = 3e-3;
 const CLOSE: f64 = 4.0;
 /// Smallest acceptable fraction of the widest link's bandwidth. It is above a half because the link between two sites

@@ -25,7 +25,8 @@ use super::{NEAR_EARLIEST, NEAR_WIDEST, Reader, Source, Spread, Verdict, Weighed
 
 /// Smaller data are not sliced.
 pub const SLICED_BYTES_MIN: u64 = 3 * EAGER_BYTES_MAX;
-/// Smallest fraction of the time that `swarm` must save to be preferred to `tree`: it has more messages and more that can fail.
+/// Smallest fraction of the time that `swarm` must save to be preferred to `tree`: it has more messages and more that
+/// can fail.
 const SAVES_MIN: f64 = 0.05;
 
 /// Servers that need a datum at about the same time.
@@ -38,7 +39,8 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Returns the sources of each slice for each reader, or `None` if each reader should fetch the whole datum by that method.
+    /// Returns the sources of each slice for each reader, or `None` if each reader should fetch the whole datum by
+    /// that method.
     pub fn in_slices(&self, method: Method) -> Option<[Spread; SLICES]> {
         let is_sliced = self.size_bytes >= SLICED_BYTES_MIN && matches!(method, Method::Auto | Method::Swarm);
         // A single reader gains only if there is a second source.
@@ -204,7 +206,8 @@ impl Growing<'_> {
         }
     }
 
-    /// True if one more send would end about when the node has the complete datum. A node behind a slow link has time for many.
+    /// True if one more send would end about when the node has the complete datum. A node behind a slow link has time
+    /// for many.
     fn has_bandwidth(&self, node: NodeId) -> bool {
         if self.widest == 0.0 {
             return true;

@@ -16,7 +16,8 @@ fn reader<'a>(server: NodeId, holders: &'a [NodeId], shares_storage: &'a dyn Fn(
     Reader { now_s, server, size_bytes, holders, beside, sends_others, is_usable: &all, shares_storage, way: &equal }
 }
 
-/// Hosts at two sites: those with even numbers and those with odd ones. The link between the sites is ten times as slow.
+/// Hosts at two sites: those with even numbers and those with odd ones. The link between the sites is ten times as
+/// slow.
 fn sites(a: NodeId, b: NodeId) -> LinkEstimate {
     let bandwidth = if a.0 % 2 == b.0 % 2 { 12.5e6 } else { 1.25e6 };
     LinkEstimate { bandwidth, latency_s: 1e-4 }
@@ -90,7 +91,8 @@ fn spread(size_bytes: u64, readers: u64, way: fn(NodeId, NodeId) -> LinkEstimate
 
 #[test]
 fn each_source_has_a_verdict() {
-    // 2 sends it to 8 and 4 to 6. The link from 1 is narrow, those from 9 and 11 are longer, and that from 12 is the longest.
+    // 2 sends it to 8 and 4 to 6. The link from 1 is narrow, those from 9 and 11 are longer, and that from 12 is the
+    // longest.
     let mut spread = Spread::default();
     let holders = [1, 2, 4, 9, 11, 12].map(NodeId);
     for (server, node, end_s) in [(6, 4, 100.0), (8, 2, 5.0)] {
@@ -288,7 +290,8 @@ fn a_slow_link_is_crossed_by_each_slice_once() {
 fn auto_takes_a_swarm_for_many_readers_alone() {
     let is_sliced = |readers| slices(Method::Auto, readers, &[NodeId(1)], WIDE).is_some();
     assert_eq!([2, 8, 64, 256].map(is_sliced), [false, false, true, true]);
-    // Data that are too small to be forwarded while they are received go in rounds, and two rounds of halves are shorter.
+    // Data that are too small to be forwarded while they are received go in rounds, and two rounds of halves are
+    // shorter.
     let readers: Vec<NodeId> = (100..116).map(NodeId).collect();
     let small = Batch { now_s: 0.0, size_bytes: 1 << 20, holders: &[NodeId(1)], readers: &readers, way: &WIDE };
     assert!(small.in_slices(Method::Auto).is_some());

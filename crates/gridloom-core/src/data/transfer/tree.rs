@@ -1,4 +1,5 @@
-//! `tree`: a server fetches a datum from the source with the earliest end, including servers that are still receiving it.
+//! `tree`: a server fetches a datum from the source with the earliest end, including servers that are still receiving
+//! it.
 //!
 //! With `s` bytes, a part of `p` bytes, a link of bandwidth `b` (bytes per second) and latency `l` (seconds), and a
 //! source that already sends it to `u` others:

@@ -243,7 +243,8 @@ impl Contacts {
         !std::mem::replace(&mut self.agent_was_lost, true)
     }
 
-    /// Handles a lost server and discards the items that wait for it. Returns false if the loss was known and nothing waited.
+    /// Handles a lost server and discards the items that wait for it. Returns false if the loss was known and nothing
+    /// waited.
     pub(super) fn server_lost(&mut self, now: Time, server: NodeId) -> bool {
         // Items posted since to a server that was known to be lost are lost with it again.
         let was_posted_to = self.outbox.remove(&server).is_some();

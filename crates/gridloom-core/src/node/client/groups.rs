@@ -168,7 +168,8 @@ impl Client {
                 for (datum, meta) in results {
                     if let Some(data) = self.data.get_mut(datum).filter(|data| data.producer == Some(task.id)) {
                         data.meta = meta.clone();
-                        // A result that a stateless server is sending counts as stored, unless its transfer was interrupted.
+                        // A result that a stateless server is sending counts as stored, unless its transfer was
+                        // interrupted.
                         if !is_plain || (!data.here && data.fetching == Some(from)) {
                             data.holders.insert(from);
                         }

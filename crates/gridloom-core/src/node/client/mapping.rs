@@ -281,7 +281,8 @@ impl Client {
         let Some(mut mapping) = run.mapping.take() else { return };
         let is_lost = |id: &TaskId| self.tasks.get(id).is_some_and(|task| task.lost_with.is_some());
         if !mapping.tasks.iter().any(is_lost) {
-            // Readers precede the tasks that they read from, so that each gets this error and not that of a call it depends on.
+            // Readers precede the tasks that they read from, so that each gets this error and not that of a call it
+            // depends on.
             mapping.tasks.reverse();
         }
         for id in mapping.tasks {

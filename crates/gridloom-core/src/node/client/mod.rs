@@ -1,4 +1,5 @@
-//! The client: sends calls, has groups mapped, sends each server its part, follows their progress, and owns the names of data.
+//! The client: sends calls, has groups mapped, sends each server its part, follows their progress, and owns the names
+//! of data.
 //!
 //! Its knowledge of a datum (producer, holders, future readers) is the lineage from which lost results are recomputed.
 //! A task is forgotten when it can never have to run again: its results have arrived, or nobody wants them any more.
@@ -87,7 +88,8 @@ struct TaskRun {
     status: Status,
     /// How often it was sent without having ended.
     attempts: u32,
-    /// The server that was last lost with it or with the only copy of a result. Used in the error if no other server can run it.
+    /// The server that was last lost with it or with the only copy of a result. Used in the error if no other server
+    /// can run it.
     lost_with: Option<LostServer>,
     failures: Failures,
     /// When it began to run, if the client has requested that.

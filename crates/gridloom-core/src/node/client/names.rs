@@ -170,7 +170,8 @@ impl Names {
         found.held == 0
     }
 
-    /// Forgets a datum that nothing here reads. Returns the message for the catalog, if that has this client as a reader.
+    /// Forgets a datum that nothing here reads. Returns the message for the catalog, if that has this client as a
+    /// reader.
     pub(super) fn forget_found(&mut self, datum: DatumId) -> Option<ClientToCatalog> {
         self.not_sought(datum);
         let times = self.found.remove(&datum)?.told;
@@ -418,7 +419,8 @@ impl Client {
         }
     }
 
-    /// Handles a server that cannot store a datum: the catalog names another one at once, or reports that there is none.
+    /// Handles a server that cannot store a datum: the catalog names another one at once, or reports that there is
+    /// none.
     fn put_elsewhere(&mut self, ask: u64, refusal: (NodeId, String), out: &mut Vec<Effect>) {
         if let Some(put) = self.names.put_mut(ask) {
             put.refused.push(refusal);

@@ -201,7 +201,7 @@ impl Queues {
         self.look_at = None;
     }
 
-    /// True if a search is due: something has changed, and tasks wait somewhere. If the last search was too recent,
+    /// Returns true if a search is due: something has changed, and tasks wait somewhere. If the last search was too recent,
     /// returns `Err` with the time of a timer to set.
     pub(super) fn take_changed(&mut self, now: Time) -> Result<bool, Time> {
         if !self.has_changed {
@@ -235,7 +235,8 @@ impl Queues {
         self.servers.values().any(|queue| queue.movable > 0)
     }
 
-    /// Returns the number of a server's `slots` that are idle, as far as the client knows. `calls` of its plain calls are there.
+    /// Returns the number of a server's `slots` that are idle, as far as the client knows. `calls` of its plain calls
+    /// are there.
     pub(super) fn idle_slots(&self, server: NodeId, slots: u32, calls: usize) -> usize {
         let queue = self.servers.get(&server);
         let own = queue.map_or(0, |queue| queue.tasks.len() + queue.coming).max(calls);

@@ -97,7 +97,8 @@ impl Client {
                 self.fetch_here(datum, out);
             }
         }
-        // Inputs of restarted tasks that only the lost server held are in `gone`: these tasks are their pending readers.
+        // Inputs of restarted tasks that only the lost server held are in `gone`: these tasks are their pending
+        // readers.
         if !again.is_empty() {
             out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), again: again.clone() }));
         }
@@ -401,7 +402,8 @@ impl Client {
         self.contacts.post(server, TaskToServer::Resupply { supplies }, out);
     }
 
-    /// Handles a datum that has arrived at a node, or whose task was sent to one: servers that waited for a source get one.
+    /// Handles a datum that has arrived at a node, or whose task was sent to one: servers that waited for a source
+    /// get one.
     pub(super) fn supply_waiting(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
         for server in self.supplies.waiting_for(datum) {
             self.supplies.end_wait(datum, server);

@@ -76,7 +76,8 @@ impl Client {
         true
     }
 
-    /// Returns the server with the earliest predicted end for a task of a group. Prefers servers where it has not failed.
+    /// Returns the server with the earliest predicted end for a task of a group. Prefers servers where it has not
+    /// failed.
     fn place_to_repeat(&self, id: TaskId) -> Option<NodeId> {
         let run = &self.tasks[&id];
         if let Some(only) = run.task.terms.only {

@@ -1,4 +1,4 @@
-//! Write-back to the client: servers without room for results have copies made here, so that they can evict theirs.
+//! Write-back: if a server has no room for results, the client fetches copies, so that the server can evict its own.
 
 use super::Client;
 use crate::node::message::TaskToServer;
@@ -24,7 +24,8 @@ impl Client {
         }
     }
 
-    /// Handles a server's report that it dropped copies: the client has others, or used more than its share of the store.
+    /// Handles a server's report that it dropped copies: the client has others, or used more than its share of the
+    /// store.
     pub(super) fn on_dropped(&mut self, from: NodeId, data: &[DatumId], out: &mut Vec<Effect>) {
         let mut last_ones = 0;
         for datum in data {

@@ -147,7 +147,8 @@ impl Client {
                 break;
             }
             let is_large = self.has_large_data(task);
-            // A server with tasks that wait for results of others is not idle for long, and a move would disturb its plan more.
+            // A server with tasks that wait for results of others is not idle for long, and a move would disturb its
+            // plan more.
             if is_planned && is_large {
                 continue;
             }

@@ -15,7 +15,8 @@ pub(super) struct Supplies {
     waiting: BTreeSet<(DatumId, NodeId)>,
     /// Data whose transfer to a node was interrupted, until they are resent.
     astray: BTreeSet<(DatumId, NodeId)>,
-    /// How often the transfer of a group's datum to a node was interrupted since it last arrived there, and the last sender.
+    /// How often the transfer of a group's datum to a node was interrupted since it last arrived there, and the last
+    /// sender.
     broken: BTreeMap<(DatumId, NodeId), (u32, NodeId)>,
     /// Data that a server wants to write back to the client, so that it can evict its copy.
     homeward: BTreeSet<(DatumId, NodeId)>,
@@ -61,7 +62,8 @@ impl Supplies {
         std::mem::take(&mut self.astray)
     }
 
-    /// Counts an interrupted transfer of a datum between two nodes. Returns true if there were too many; the count restarts then.
+    /// Counts an interrupted transfer of a datum between two nodes. Returns true if there were too many; the count
+    /// restarts then.
     pub(super) fn count_broken(&mut self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
         let (times, last) = self.broken.entry((datum, place)).or_insert((0, from));
         (*times, *last) = (*times + 1, from);
@@ -72,7 +74,8 @@ impl Supplies {
         too_often
     }
 
-    /// Returns the first of these sources from which the last transfer to that node was not interrupted, if there is one.
+    /// Returns the first of these sources from which the last transfer to that node was not interrupted, if there is
+    /// one.
     pub(super) fn best_source(
         &self,
         datum: DatumId,
