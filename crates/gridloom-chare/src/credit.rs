@@ -135,7 +135,7 @@ impl Credits {
         unsent.back_mut().expect("one is there")
     }
 
-    /// Records that bytes were written to it.
+    /// Counts bytes written to that batch, and removes the batch if it is empty.
     pub(crate) fn wrote(&mut self, to: Pe, bytes: usize) {
         let pair = &mut self.pairs[to.0 as usize];
         if pair.unsent.back().is_some_and(Vec::is_empty) {
@@ -193,7 +193,8 @@ impl Credits {
         pair.unsent_bytes <= (self.unsent_max + pair.lent) / 2
     }
 
-    /// Doubles the amount that may wait for an element. Returns false if the limit is reached.
+    /// Lets as many further bytes wait for an element as usual, beyond those that wait now. Returns false if more than
+    /// [`CHARE_UNSENT_BYTES_MAX`] wait already.
     pub(crate) fn lend(&mut self, to: Pe) -> bool {
         let pair = &mut self.pairs[to.0 as usize];
         pair.lent = pair.unsent_bytes;

@@ -275,7 +275,7 @@ impl Element {
         }
     }
 
-    /// Sets the fraction of the time charged since the last call that was spent on this processor.
+    /// Scales the time charged since the last call by `part`, the fraction that was spent on this processor.
     pub fn settle(&mut self, part: f64) {
         if let Some(meter) = &mut self.core.balancing.meter {
             meter.settle(part);

@@ -93,7 +93,7 @@ impl<M: Payload> Mail<M> {
         self.parked.entry(slot).or_default().push((priority, item));
     }
 
-    /// Adds an item per slot, with this debt, which all chares share. Returns the number of items added.
+    /// Adds items for these slots. They share the debt. Returns the number of items added.
     fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>, debt: Debt) -> usize {
         match slots {
             Slots::All => {

@@ -63,7 +63,7 @@ impl Meter {
         self.worked = (self.worked.0 + ns, self.worked.1 + flops);
     }
 
-    /// Sets the fraction of the time charged since the last call that the chares really used.
+    /// Scales the time charged since the last call by `part`, the fraction that the chares really used.
     pub(crate) fn settle(&mut self, part: f64) {
         self.runs += self.steps.len() as u64;
         for (ArrayId(array), slot, Done { busy_ns, far }) in self.steps.drain(..) {

@@ -30,7 +30,8 @@ impl Transit {
         self.is_attentive
     }
 
-    /// Updates the flag. `always` is true if each entry method is measured.
+    /// Updates whether entry methods must be followed by a move or a measurement. `always` is true if each entry method
+    /// is measured.
     pub(crate) fn set_attentive(&mut self, always: bool) {
         self.is_attentive = always || self.leaving.is_some() || !self.orders.is_empty();
     }

@@ -22,7 +22,7 @@ const HABITS: Habits = Habits { one_without_of: 2, acts_max: 12, soon_ns: 3 * SE
 const WAITS_NS: Range<u64> = 5 * SECOND_NS..40 * SECOND_NS;
 /// Numbers of the names that all programs replace.
 const COMMON: Range<u64> = 0..4;
-/// First number of tasks and groups of this kind; other work has lower ones.
+/// First number of tasks and groups of this kind. No other work uses this range.
 const SERIALS_FROM: u64 = 1 << 43;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Act {

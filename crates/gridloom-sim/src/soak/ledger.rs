@@ -123,7 +123,7 @@ impl Damage {
             self.hit.extend(fault.nodes().iter().chain(&fault.hosts()).map(ToString::to_string));
         }
         match fault.kind() {
-            // A pause is recorded by its silence.
+            // The length of a pause is tracked by `note_silence`.
             Kind::Restart | Kind::Pause | Kind::Reset | Kind::HalfOpen if names_agent => self.agent_was_away = true,
             Kind::Kill | Kind::Hang | Kind::Off if names_agent => {
                 self.agent_was_away = true;

@@ -25,7 +25,7 @@ const PATIENCE_NS: u64 = 2 * SECOND_NS;
 
 /// Salt of this random stream.
 const DECLARING: u64 = 0x6465_636c_6172_6521;
-/// First numbers of groups, tasks and data for names; other work has lower ones.
+/// First numbers of groups, tasks and data for names. No other work uses this range.
 const GROUPS_FROM: u64 = 1 << 31;
 const SERIALS_FROM: u64 = 1 << 42;
 

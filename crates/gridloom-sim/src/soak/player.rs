@@ -24,7 +24,7 @@ const OBJECTS_MAX: u64 = 4;
 /// Time for which a client that maps its calls itself waits for servers to answer.
 const SERVERS_WITHIN_NS: u64 = 60 * SECOND_NS;
 
-/// First number of placements; other work has lower ones.
+/// First number of placements. No other work uses this range.
 const PLACEMENTS_FROM: u64 = 1 << 40;
 /// Salts of their random streams.
 const PLACING: u64 = 0x706c_6163_696e_6721;
