@@ -251,7 +251,7 @@ fn a_secret_keeps_strangers_out() {
     let mut command = grid.command(&["functions"]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match: this side's is from GRIDLOOM_SECRET; set it"), "{error}");
+    assert!(error.contains("grid secret does not match: this side's secret is from GRIDLOOM_SECRET; set it"), "{error}");
     let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);

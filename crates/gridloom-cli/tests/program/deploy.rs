@@ -155,7 +155,7 @@ fn a_program_that_never_asks_who_it_is_has_run_no_process() {
     let deployment = file("never-asks.toml", "[[process]]\nhost = 'x'\nfunction = 'f'\n");
     let (status, error) = said(gridloom(&["deploy", "-d", &deployment, "--", "true"]));
     assert_eq!(status, 1);
-    assert!(error.starts_with("gridloom: f@x ended without having asked for its function: "), "{error}");
+    assert!(error.starts_with("gridloom: f@x ended without asking which process it is: "), "{error}");
 }
 
 #[test]

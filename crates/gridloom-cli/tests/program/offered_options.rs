@@ -66,11 +66,11 @@ fn servers_without_one_folder_for_checkpoints_keep_none() {
     refused(&["-n", "4", "--checkpoint", "sums"], "keep checkpoints in different folders: start all");
     refused(&["-n", "4", "--checkpoint", "memory"], "on its own machine only: with --agent give a name");
     for name in ["../sums", "/tmp/sums", ".sums"] {
-        refused(&["-n", "2", "--checkpoint", name], "on servers they have a name, not a folder");
+        refused(&["-n", "2", "--checkpoint", name], "on servers, checkpoints are given by name, not by folder");
     }
     drop(two);
     let _two = serve(&grid, "three", &[&program]);
-    refused(&["-n", "4", "--checkpoint", "sums"], "the server keeps none: 'gridloom serve --checkpoints DIR'");
+    refused(&["-n", "4", "--checkpoint", "sums"], "the server stores no checkpoints; 'gridloom serve --checkpoints DIR'");
     assert!(!folder.0.join("sums").exists());
 }
 
@@ -84,7 +84,7 @@ fn elements_that_want_processors_alone_get_them_or_do_not_start() {
     let _one = Running::start(serve_command(&grid.address, "one", &[], &options));
     let more = (count + 1).to_string();
     let (status, error) = said(run(&grid, &["-n", &more, "--bind"], "bound"));
-    assert!(status != 0 && error.contains("processors are free for them: give fewer with -n"), "{error}");
+    assert!(status != 0 && error.contains("processors are free: use a smaller -n"), "{error}");
     let output = run(&grid, &["-n", "1", "--bind"], "bound").output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let processor = out.trim().strip_prefix("element@0| on ").expect("it says which");

@@ -167,7 +167,7 @@ fn a_program_that_is_none_of_elements_fails() {
     let _one = Running::start(serve_command(&grid.address, "one", &[], &options));
     let (status, error) = said(run(&grid, &["-n", "4"], "x"));
     assert_eq!(status, 1, "{error}");
-    assert_eq!(error.matches("ended without having asked for its function").count(), 4, "{error}");
+    assert_eq!(error.matches("ended without asking which process it is").count(), 4, "{error}");
 }
 
 #[test]

@@ -42,14 +42,14 @@ fn the_first_agent_makes_a_secret_that_all_programs_of_the_user_find() {
     let (code, error) = said(of_user(&strange, &["functions", "--agent", &address]));
     let missing = strange.join("gridloom/secret");
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match: this side has none, as there is no file"), "{error}");
+    assert!(error.contains("grid secret does not match: this side has no secret, since there is no file"), "{error}");
     assert!(error.contains(missing.to_str().unwrap()) && !missing.exists(), "{error}");
     let (code, error) = said(of_user(&strange, &[&serve[..], &["127.0.0.1:0"]].concat()));
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match: this side's is from") && missing.exists(), "{error}");
+    assert!(error.contains("grid secret does not match: this side's secret is from") && missing.exists(), "{error}");
     let by_variable = gridloom(&["functions", "--agent", &address]);
     let (_, error) = said(by_variable);
-    assert!(error.contains("this side's is from GRIDLOOM_SECRET; set it to the same value"), "{error}");
+    assert!(error.contains("this side's secret is from GRIDLOOM_SECRET; set it to the same value"), "{error}");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_node_without_a_secret_does_not_start() {
         let arguments = ["agent", "--listen", listen, "--trust-this-network", "--advertise", "localhost:0"];
         let (code, error) = said(of_user(nowhere, &arguments));
         assert_eq!(code, 1);
-        assert!(error.contains("no grid secret can be kept in '/proc/nowhere/gridloom/secret'"), "{error}");
+        assert!(error.contains("cannot store a grid secret in '/proc/nowhere/gridloom/secret'"), "{error}");
     }
     // An agent on another machine has a secret: a new one is useless.
     let folder = config("remote");
@@ -128,7 +128,7 @@ fn a_folder_of_sockets_that_is_not_the_users_alone_is_told_and_tcp_used() {
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
     let (mut agent, mut log) = logging(command.env("GRIDLOOM_SOCKETS", &folder));
-    let line = line_with(&mut log, "nodes of this host are reached over TCP alone");
+    let line = line_with(&mut log, "nodes of this host are reached only over TCP");
     assert!(line.contains("(mode 0777); run: chmod 700"), "{line}");
     let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
     succeeds(gridloom(&["functions", "--agent", &address]));

@@ -199,7 +199,7 @@ fn more_connections_than_a_process_may_have_are_refused_with_the_numbers() {
     let (status, error) = fails(limited("-n 60", &["-n", "5", "--sites", "5"]));
     assert_eq!(status, Some(3), "{error}");
     let why = "64 connections need";
-    let remedy = "this process may have 60: raise the limit (ulimit -Hn), or give fewer elements, or fewer connections (stripe=NUMBER)";
+    let remedy = "the limit of this process is 60: raise the limit (ulimit -Hn), or give fewer elements, or fewer connections (stripe=NUMBER)";
     assert!(error.contains(why) && error.contains(remedy), "{error}");
     // Each element of a process has 32 of them, and the limit is per process.
     let (status, error) = fails(limited("-n 60", &["-n", "4", "--sites", "2", "--ppn", "2"]));

@@ -182,7 +182,7 @@ fn an_interrupt_is_the_programs_and_ends_it_in_the_end() {
     tool.signal("-INT", "");
     let (status, error) = tool.ends();
     assert_eq!(status.code(), Some(130), "{error}");
-    assert!(error.contains("the program was interrupted; it is asked to end after 5 s"), "{error}");
+    assert!(error.contains("the program was interrupted; it gets SIGTERM after 5 s"), "{error}");
     assert!(error.contains("ended 130\n"), "{error}");
     // A terminal interrupts the whole group: no process gets the signal twice, and the status is the program's.
     let counts = "n=0; trap 'n=$((n + 1)); echo $n' INT; trap 'exit $n' USR1; echo up; while :; do sleep 0.1; done";

@@ -237,7 +237,7 @@ fn a_host_is_slowed_down_by_its_quota() {
     let (_, error) = slow(&["here", "0.5"]);
     let is_made = |group: &&String| group.contains("/gridloom-testbed-");
     let why = if up.groups.iter().any(|group| is_made(&group)) {
-        "has no server, whose calls"
+        "has no server whose calls"
     } else {
         "start the testbed with --speeds quota"
     };
@@ -378,7 +378,7 @@ fn what_cannot_be_is_refused() {
     assert!(error.contains("running"), "{error}");
     let platform = platform();
     let (_, error) = said(gridloom(&["testbed", "up", "--name", "../x", "-p", &platform]));
-    assert!(error.contains("is no name for a testbed"), "{error}");
+    assert!(error.contains("is not a valid testbed name"), "{error}");
     let many: String = (0..65).map(|i| format!("[[host]]\nname = \"h{i}\"\nspeed = \"1Gf\"\n")).collect();
     let many = file("many.toml", &many);
     let (_, error) = said(gridloom(&["testbed", "run", "--no-grid", "-p", &many, "--", "true"]));
