@@ -7,7 +7,7 @@
 //!    │ Decision: does it pay off?   │
 //!    │── order: these move there ──▶│── chare ──▶
 //! ```
-//! A chare that cannot move when it is ordered to moves after the first entry method after which it can.
+//! A chare that cannot move immediately moves after the first entry method that leaves it movable.
 
 use gridloom_base::Time;
 

@@ -105,7 +105,8 @@ impl Core {
         held.into_iter().try_for_each(|(head, body, debt)| self.put_record(head, slot, &body, debt))
     }
 
-    /// Handles a record for one chare from another element, whose location of the chare is `moves` moves old.
+    /// Handles a record for one chare. `moves` is the number of moves after which, as far as the sender knows, the chare
+    /// is here.
     pub(crate) fn on_one(
         &mut self,
         from: Pe,

@@ -340,7 +340,7 @@ impl Player {
         sim.command(self.node, Command::Get { datum: part });
     }
 
-    /// Runs a task that calls no function on a given server.
+    /// Runs, on a given server, a task that calls no function.
     fn run_at(
         &mut self,
         sim: &mut Simulation,
