@@ -38,7 +38,7 @@ fn through(specs: &[FilterSpec], seed: u64) -> Vec<(Time, Time)> {
         let came = now.max(from) + random.below(MILLISECOND_NS);
         let (received, due) = receiver.receive(came, sent).unwrap();
         assert!(received == bytes, "{specs:?}: bytes changed");
-        assert!(due <= receiver.closed(came) && came <= receiver.closed(came), "{specs:?}: an end before a letter");
+        assert!(due <= receiver.closed(came) && came <= receiver.closed(came), "{specs:?}: a close before a message");
         times.push((now, due));
     }
     times
