@@ -224,7 +224,7 @@ impl NetNode {
             core.streams.share(near.sockets, near.listener);
         }
         if let Some(error) = refused {
-            core.log(log::warning("nodes of this host are reached over TCP alone").why(error));
+            core.log(log::warning("nodes of this host are reached only over TCP").why(error));
         }
         core.input(Input::Start);
         core.flush();
@@ -457,26 +457,28 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let Some(address) = config.listen else { return Ok((None, config.advertise.clone().unwrap_or_default())) };
     if config.secret.is_ticket() {
-        return refuse("a function has a ticket of its grid, with which it may be a client but not listen".into());
+        return refuse(
+            "a function has only a ticket of its grid, which admits clients but no node that listens".into(),
+        );
     }
     if config.secret.is_missing() {
-        return refuse(format!("a node without a grid secret does not listen: {}", config.secret.remedy()));
+        return refuse(format!("a node cannot listen without a grid secret: {}", config.secret.remedy()));
     }
     if !address.ip().is_loopback() && !config.allow_remote {
         return refuse(format!(
-            "listening on {address} lets other hosts reach this node, and nothing is encrypted yet; pass \
-             --trust-this-network if only trusted hosts can, or listen on 127.0.0.1"
+            "listening on {address} lets other hosts reach this node without encryption; pass --trust-this-network \
+             if only trusted hosts can reach it, or listen on 127.0.0.1"
         ));
     }
     if address.ip().is_unspecified() && config.advertise.is_none() {
         return refuse(format!(
-            "listening on {address}: say with --advertise at which address others can dial this node"
+            "listening on {address}: pass the address at which others can dial this node with --advertise"
         ));
     }
     let listener = TcpListener::bind(address).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AddrInUse => "another process listens there already; end it, or choose another port with \
-                                         --listen HOST:PORT (port 0 takes a free one)"
+            --listen HOST:PORT (port 0 selects a free one)"
                 .into(),
             _ => error.to_string(),
         };

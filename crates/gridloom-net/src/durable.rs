@@ -49,7 +49,7 @@ impl Durable {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let path = folder.join(DATABASE);
         if !path.exists() && files(folder, DATA)?.next().is_some() {
-            let why = format!("it has files of data, and '{DATABASE}', which describes them, is not there");
+            let why = format!("it has data files, but '{DATABASE}', which describes them, is missing");
             return Err(io::Error::other(why));
         }
         let (records, known) = Records::open(path)?;
@@ -98,15 +98,15 @@ impl Durable {
         }
         let file = match File::open(self.file(serial, DATA)) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err("the file is gone".into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err("the file is missing".into())),
             Err(error) => return Err(error),
         };
         if file.metadata()?.len() != file_bytes(size_bytes) {
-            return Ok(Err(format!("the file has not the length of {size_bytes} bytes of data")));
+            return Ok(Err(format!("the file does not have the length of {size_bytes} bytes of data")));
         }
         let segment = Segment::of_file(file, size_bytes)?;
         if blake3::hash(segment.bytes()) != Hash::from_bytes(digest) {
-            return Ok(Err("its bytes were changed".into()));
+            return Ok(Err("its content was changed".into()));
         }
         // Small data are copied so that they do not hold a descriptor.
         let is_small = size_bytes <= EAGER_BYTES_MAX;
@@ -276,8 +276,8 @@ mod tests {
         drop(durable);
         let (mut durable, wrong) = Durable::open(folder.path()).unwrap();
         assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(wrong[0].contains("'n4' are lost") && wrong[0].contains("its bytes were changed"), "{wrong:?}");
-        assert!(wrong[1].contains("not the length of 4 bytes"), "{wrong:?}");
+        assert!(wrong[0].contains("'n4' are lost") && wrong[0].contains("its content was changed"), "{wrong:?}");
+        assert!(wrong[1].contains("not have the length of 4 bytes"), "{wrong:?}");
         assert!(!files.iter().any(|file| file.exists()) && !durable.file(7, NEW).exists());
         assert!(aside.iter().all(|file| file.exists()) && results.exists());
         assert_eq!(durable.named(), [named(1, 3), named(3, 0)]);
@@ -303,6 +303,6 @@ mod tests {
         let refused = |why: &str| Durable::open(folder.path()).is_err_and(|error| error.to_string().contains(why));
         assert!(refused("another version of Gridloom") && file.exists());
         fs::remove_file(folder.path().join(DATABASE)).unwrap();
-        assert!(refused("'durable.redb', which describes them, is not there") && file.exists());
+        assert!(refused("'durable.redb', which describes them, is missing") && file.exists());
     }
 }

@@ -48,7 +48,7 @@ fn run(store: &Weak<Store>) {
             Ok(()) => has_failed = false,
             Err(error) if !has_failed => {
                 has_failed = true;
-                gridloom_base::say!("gridloom: data stay in memory that should be on the disk: {error}");
+                gridloom_base::say!("gridloom: data cannot be moved to disk and stay in memory: {error}");
             }
             Err(_) => {}
         }

@@ -64,8 +64,9 @@ impl Storage {
             _ => {}
         }
         let text = fs::read_to_string(&name)?;
-        let id = u64::from_str_radix(text.trim(), 16)
-            .map_err(|_| io::Error::other(format!("'{NAME}' there says '{}', which is no storage", text.trim())))?;
+        let id = u64::from_str_radix(text.trim(), 16).map_err(|_| {
+            io::Error::other(format!("'{NAME}' there contains '{}', which is not the id of a storage", text.trim()))
+        })?;
         Ok(Storage { folder: folder.to_path_buf(), id: StorageId(id) })
     }
 
@@ -250,7 +251,10 @@ fn read(storage: &Storage, stored: &Stored, store: &Store) -> io::Result<Payload
     let mut file = File::open(storage.of(stored.link.peer).join(file_name(stored.datum)))?;
     let size_bytes = stored.meta.checked_size_bytes().unwrap_or(u64::MAX);
     if file.metadata()?.len() != size_bytes {
-        return Err(io::Error::other(format!("the file of {} has not the length of {size_bytes} bytes", stored.datum)));
+        return Err(io::Error::other(format!(
+            "the file of {} does not have the length of {size_bytes} bytes",
+            stored.datum
+        )));
     }
     let no_memory = |error: io::Error| io::Error::new(io::ErrorKind::OutOfMemory, error);
     let mut memory = store.pool().allocate_for_data(size_bytes).map_err(no_memory)?;
@@ -260,7 +264,10 @@ fn read(storage: &Storage, stored: &Stored, store: &Store) -> io::Result<Payload
         hasher.update(part);
     }
     if *hasher.finalize().as_bytes() != stored.digest {
-        return Err(io::Error::other(format!("the file of {} is not what was written", stored.datum)));
+        return Err(io::Error::other(format!(
+            "the content of the file of {} differs from what was written",
+            stored.datum
+        )));
     }
     Ok(Payload::segment(memory.freeze()))
 }
@@ -290,7 +297,7 @@ mod tests {
         let store = Store::new(Pool::new(0));
         let read_of = |size_bytes, digest| read(&other, &stored(writer, size_bytes, digest), &store);
         assert_eq!(read_of(3 << 20, digest).unwrap().bytes(), bytes);
-        assert!(read_of(3 << 20, [0; 32]).unwrap_err().to_string().contains("is not what was written"));
+        assert!(read_of(3 << 20, [0; 32]).unwrap_err().to_string().contains("differs from what was written"));
         assert!(read_of(2 << 20, digest).unwrap_err().to_string().contains("length of 2097152 bytes"));
         // Another server that starts leaves the folder alone while its writer runs.
         other.sweep().unwrap();
@@ -311,7 +318,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(NAME), "of the user").unwrap();
         let error = Storage::open(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("says 'of the user', which is no storage"), "{error}");
+        assert!(error.contains("contains 'of the user', which is not the id of a storage"), "{error}");
         let error = Storage::open(Path::new("/dev/null/storage")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
     }

@@ -189,17 +189,19 @@ fn forbidden(error: io::Error) -> Error {
         why.push("user namespaces are switched off: as root, 'sysctl user.max_user_namespaces=15000'");
     }
     if read("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        why.push("they are for root only: as root, 'sysctl kernel.unprivileged_userns_clone=1'");
+        why.push("user namespaces are limited to root: as root, 'sysctl kernel.unprivileged_userns_clone=1'");
     }
     if read("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-        why.push("AppArmor restricts them: as root, 'sysctl kernel.apparmor_restrict_unprivileged_userns=0'");
+        why.push(
+            "AppArmor restricts user namespaces: as root, 'sysctl kernel.apparmor_restrict_unprivileged_userns=0'",
+        );
     }
     if why.is_empty() {
-        why.push("in a container, its seccomp profile may forbid them: start it with user namespaces allowed");
+        why.push("a container's seccomp profile may forbid them: start the container with user namespaces allowed");
     }
     let why = why.join("; ");
     Error::Forbidden(format!(
-        "this machine does not let this user have user, network and process namespaces ({error}), which a testbed is \
-         made of: {why}. 'gridloom simulate' needs none"
+        "this machine does not let this user have user, network and process namespaces ({error}), which a testbed \
+         needs: {why}. 'gridloom simulate' needs none"
     ))
 }

@@ -111,8 +111,8 @@ impl Ending {
             Ok((Answer::Told { was_alone: true }, _)) => {
                 (self.by, self.due) = (Some(SIGINT), Some(Instant::now() + GRACE));
                 gridloom_base::say!(
-                    "gridloom: testbed: the program was interrupted; it is asked to end after {grace} s and killed after \
-                     {grace} s more, or at once by another interrupt"
+                    "gridloom: testbed: the program was interrupted; it gets SIGTERM after {grace} s and is killed \
+                     after {grace} s more, or at once by another interrupt"
                 );
             }
             Ok(_) => gridloom_base::say!("gridloom: testbed: another interrupt ends the program at once"),

@@ -231,8 +231,8 @@ impl<'a> Fleet<'a> {
             if !first.asked.exists() {
                 let (label, waited_s) = (&first.launch.label, FIRST_CHECK_TIMEOUT.as_secs());
                 self.limits.telling.message(&format!(
-                    "{label} has not asked for its function within {waited_s} s: the others start without the deployment having \
-                     been checked"
+                    "{label} has not asked which process it is within {waited_s} s: the others start although the \
+                     deployment was not checked"
                 ));
             }
             self.first = None;
@@ -279,9 +279,9 @@ impl<'a> Fleet<'a> {
             let signal = if running.was_told { Signal::KILL } else { Signal::TERM };
             if !running.was_told {
                 let label = &running.deployed.launch.label;
-                self.limits
-                    .telling
-                    .message(&format!("{label} has left and has not ended: it is ended now, as others wait for that"));
+                self.limits.telling.message(&format!(
+                    "{label} has left and has not ended: it is ended now, because others wait for its end"
+                ));
             }
             running.ends_at = (!running.was_told).then_some(now + END_GRACE);
             running.was_told = true;

@@ -113,7 +113,7 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
 pub fn path_of(name: &str) -> Result<PathBuf, Error> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
-        return Err(Error::Usage(format!("'{name}' is no name for a testbed: use letters, digits, '-' and '_'")));
+        return Err(Error::Usage(format!("'{name}' is not a valid testbed name: use letters, digits, '-' and '_'")));
     }
     Ok(base().join(name))
 }
@@ -277,7 +277,7 @@ fn check_base(path: &Path) -> Result<bool, Error> {
         Err(error) => return Err(Error::system(path.display().to_string())(error)),
     };
     if !facts.is_dir() || facts.uid() != rustix::process::geteuid().as_raw() || facts.mode() & 0o077 != 0 {
-        return Err(Error::Forbidden(format!("{} is not a folder of this user's alone; remove it", path.display())));
+        return Err(Error::Forbidden(format!("{} is not a private folder of this user; remove it", path.display())));
     }
     Ok(true)
 }

@@ -214,14 +214,14 @@ impl World {
         let Some(place) = self.quotas.iter().position(|quota| quota.host == index) else {
             return Err(match (self.has_grid, self.quotas.is_empty()) {
                 (false, _) => format!(
-                    "the speed of host '{host}' is not emulated: that is done for the calls of servers, of which there are none; \
-                     start the testbed with a grid (without --no-grid) and with --speeds quota"
+                    "the speed of host '{host}' is not emulated: speeds are emulated only for calls on servers, and \
+                     there are none; start the testbed with a grid (without --no-grid) and with --speeds quota"
                 ),
                 (true, true) => format!(
-                    "host '{host}' has no quota of processor time that could be changed: speeds are emulated otherwise here, \
-                     or not at all; start the testbed with --speeds quota, which needs a user who may make control groups"
+                    "host '{host}' has no quota of processor time: speeds are emulated in another way here, or not \
+                     at all; start the testbed with --speeds quota, which needs a user who may create control groups"
                 ),
-                (true, false) => format!("host '{host}' has no server, whose calls could be slowed down"),
+                (true, false) => format!("host '{host}' has no server whose calls could be slowed down"),
             });
         };
         self.scale(place, |scales| scales.0 = factor).map_err(|why| format!("the quota of host '{host}': {why}"))?;
@@ -237,7 +237,7 @@ impl World {
         let cores = quota.cores * changed.0 * changed.1;
         if changed.1 > 0.0 && cores < groups::CORES_MIN {
             let least = groups::CORES_MIN / quota.cores;
-            return Err(format!("it cannot be less than {least:.2e} of the host's speed here"));
+            return Err(format!("the minimum here is {least:.2e} of the host's speed"));
         }
         groups::set(&quota.group, cores.max(groups::CORES_MIN)).map_err(|error| error.to_string())?;
         scales[place] = changed;
@@ -369,7 +369,7 @@ const HOST_NAME_BYTES_MAX: usize = 64;
 /// Sets up the box's own mount table: its processes in `/proc`, its hosts in `/etc/hosts`.
 fn mounts(folder_path: &Path, topology: &Topology) -> Result<(), Error> {
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-    mount_change("/", private).map_err(Error::system("a mount table of its own"))?;
+    mount_change("/", private).map_err(Error::system("a private mount table"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     // In some containers this is forbidden; then the pids in /proc are those outside, which nothing here needs.
     let _ = mount("proc", "/proc", "proc", flags, None);

@@ -80,7 +80,7 @@ impl Course {
             Quantity::Latency(link) => Change::Latency(link.0 as usize, value * 1e9 * self.slower),
             Quantity::LinkState(link) => Change::State(link.0 as usize, value > 0.0),
             Quantity::Speed(host) => Change::Speed(host.0 as usize, value),
-            Quantity::HostState(_) => unreachable!("states of hosts are not followed"),
+            Quantity::HostState(_) => unreachable!("states of hosts are not applied"),
         })
     }
 

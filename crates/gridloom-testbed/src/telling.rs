@@ -61,8 +61,8 @@ impl Telling {
     /// Prints that a process has ended with status 0 without asking which process it is.
     pub fn never_asked(self, process: &str) {
         self.message(&format!(
-            "{process} ended without having asked for its function: the program is not one of Gridloom's processes, or has ended \
-             before it ran them"
+            "{process} ended without asking which process it is: the program does not run Gridloom processes, or \
+             ended before it ran them"
         ));
     }
 

@@ -203,7 +203,7 @@ pub fn enter(folder: &Path, host: &str, mut command: Command) -> Result<ExitStat
     let (Answer::Namespaces(environment), Ok([user, mount, process, network])) =
         (answer, <[OwnedFd; 4]>::try_from(namespaces))
     else {
-        return Err(Error::Usage("the testbed did not give its namespaces".into()));
+        return Err(Error::Usage("the testbed did not send its namespaces".into()));
     };
     fn into_host<E: Into<std::io::Error>>(host: &str) -> impl FnOnce(E) -> Error {
         Error::system(format!("into host '{host}'"))
@@ -220,7 +220,7 @@ pub fn enter(folder: &Path, host: &str, mut command: Command) -> Result<ExitStat
         let own = fs::metadata(format!("/proc/self/ns/{own}")).map_err(into_host(host))?;
         if own.ino() == wanted && kind == LinkNameSpaceType::User && !rustix::process::geteuid().is_root() {
             return Err(Error::Forbidden(format!(
-                "a process inside the testbed may not enter host '{host}' without being root; enter it from outside"
+                "a process inside the testbed cannot enter host '{host}' unless it is root; enter it from outside"
             )));
         }
         if own.ino() != wanted {

@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(wrong(5, &[]), "5 sites for 4 servers; there can be 1 to 4, and each has a server");
         assert!(wrong(0, &[]).starts_with("0 sites for 4 servers"));
         assert!(wrong(1, &["delay=16ms"]).starts_with("delay=16ms stands between two sites, and there is one"));
-        assert!(wrong(2, &["delay=3s"]).starts_with("3 s between two sites"));
+        assert!(wrong(2, &["delay=3s"]).starts_with("a delay of 3 s between two sites"));
         assert!(wrong(2, &["compress"]).starts_with("filter compress changes bytes"));
         let config = LocalConfig { sites: 2, filters: vec!["delay=1ms".parse().unwrap()], ..LocalConfig::default() };
         assert_eq!(config.site(2).unwrap().to_string(), "site-2 delay=1ms");

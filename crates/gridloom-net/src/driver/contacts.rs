@@ -229,7 +229,8 @@ impl Contacts {
         self.forget(oldest);
         if let Some(more) = self.refusals.admit(now) {
             let why = format!(
-                "the oldest of {HANDSHAKES_MAX} that have not said who they are makes room for a newcomer{more}"
+                "{HANDSHAKES_MAX} handshakes were in progress, the maximum, and the oldest was closed for a new \
+                 one{more}"
             );
             self.log(warning("a connection was turned away").why(why));
         }
@@ -346,7 +347,7 @@ impl Contacts {
                 self.open.dirty.insert(token);
             }
             // The peer would otherwise wait for this message forever.
-            Err(error) => self.lose(token, &format!("a message to it cannot be sent: {error}")),
+            Err(error) => self.lose(token, &format!("a message to it could not be sent: {error}")),
         }
     }
 
@@ -457,7 +458,9 @@ impl Contacts {
                 self.news.push_back(News::Bulk((stream.into(), keys), Box::new(hello), purpose))
             }
             Some(Stream::Unix(_)) => {
-                self.log(warning("a peer wants to send by copies what can be shared").peer(hello.name));
+                self.log(
+                    warning("a peer on this host opened a bulk connection instead of sharing memory").peer(hello.name),
+                );
             }
             None => {}
         }
@@ -477,14 +480,14 @@ impl Contacts {
         for (token, stage) in late {
             match stage {
                 Stage::Connecting => self.lose(token, &no_answer()),
-                Stage::Shaking | Stage::Up(_) => self.lose(token, "it says nothing"),
+                Stage::Shaking | Stage::Up(_) => self.lose(token, "it sent nothing within the time limit"),
             }
         }
         for number in self.dials.late(now) {
             self.dial_failed(number, no_answer());
         }
         for address in self.dials.take_late_shadowed(now) {
-            let why = "the other connection between the two did not last".into();
+            let why = "the other connection between the two nodes was lost".into();
             self.news.push_back(News::Input(Input::DialFailed { address, why, connected: None }));
         }
         let contacts = self.connections.values().filter(|c| !matches!(c.stage, Stage::Up(_))).map(|c| c.deadline);

@@ -223,7 +223,9 @@ impl Core {
             (Ok(digest), Some((meta, _))) => self.aside(link.peer, &Aside::Stored { datum, meta, digest }),
             (Ok(_), None) => self.send_datum(link.peer, datum),
             (Err(why), _) => {
-                self.log(warning("a datum cannot be written to the storage: it is sent").why(why));
+                self.log(
+                    warning("a datum cannot be written to the shared storage; it is sent over the network").why(why),
+                );
                 self.send_datum(link.peer, datum);
             }
         }
@@ -235,7 +237,7 @@ impl Core {
         let Some(link) = self.streams.link_to(from) else { return Ok(()) };
         let is_too_large = meta.checked_size_bytes().is_none_or(|bytes| bytes > self.streams.datum_bytes_max());
         if is_too_large || !self.files.read(Stored { link, datum, meta, digest }) {
-            let why = "it has no storage, none for so large a datum, or too much to read".into();
+            let why = "its storage is missing, the datum is too large for it, or too many reads are queued".into();
             self.pending.push_back(Input::DatumBroken { from, datum, no_memory: false, why });
         }
         Ok(())
@@ -365,7 +367,7 @@ impl Core {
             match bulk {
                 Ok(None) => {}
                 Ok(Some(_)) if !inbound.is_empty() => {
-                    self.contacts.lose(token, "bulk before the end of the handshake");
+                    self.contacts.lose(token, "bulk data before the end of the handshake");
                 }
                 Ok(Some((hello, purpose, keys))) => self.contacts.hand_over(token, hello, purpose, keys),
                 Err(why) => self.contacts.refuse(token, &why),
@@ -398,7 +400,7 @@ impl Core {
                 Aside::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
                 Aside::Refused { why } => {
                     let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();
-                    self.contacts.lose(token, &format!("it does not take what it was sent: {why}"));
+                    self.contacts.lose(token, &format!("it rejected a message: {why}"));
                 }
                 aside => self.streams.on_aside(from, aside)?,
             },

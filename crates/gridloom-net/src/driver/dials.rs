@@ -103,7 +103,7 @@ pub(super) fn cannot_connect(error: &io::Error) -> String {
 /// Describes why a dial that got no answer failed.
 pub(super) fn no_answer() -> String {
     let seconds = DIAL_NS_MAX as f64 / 1e9;
-    format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the way drops what is sent there")
+    format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the path drops the packets")
 }
 
 #[cfg(test)]

@@ -165,8 +165,8 @@ impl Streams {
         });
         match (peer, hello.purpose) {
             _ if is_due => Ok(()),
-            (Some(_), Purpose::BulkReceive) => Err(format!("bulk connection {} that was not asked for", hello.stream)),
-            _ => Err("a bulk connection of no peer".into()),
+            (Some(_), Purpose::BulkReceive) => Err(format!("bulk connection {} that was not requested", hello.stream)),
+            _ => Err("a bulk connection without a control connection".into()),
         }
     }
 
@@ -198,7 +198,7 @@ impl Streams {
             None => {}
             Some(Ok(outgoing)) => send(outgoing),
             Some(Err(error)) => {
-                let why = format!("no thread to send it: {error}");
+                let why = format!("cannot start a thread to send it: {error}");
                 self.aside(to, Aside::Broken { datum, why });
             }
         }
@@ -286,7 +286,7 @@ impl Streams {
         let Some(peer) = self.peers.get_mut(&from) else { return Ok(()) };
         match aside {
             Aside::OpenBulk { stream } if !peer.may_open(stream) => {
-                return Err(format!("it asked for bulk stream {stream}, {STREAMS_MAX} may be open"));
+                return Err(format!("it requested bulk stream {stream}, but at most {STREAMS_MAX} may be open"));
             }
             Aside::OpenBulk { stream } => {
                 peer.incoming.insert(stream, Incoming { closer: None, told: 0 });
@@ -353,7 +353,7 @@ impl Streams {
         };
         let thread = thread::Builder::new().name("open bulk".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = self.inbox.threads.spawn(thread, open) {
-            self.log(warning("no thread to open a bulk connection").why(error));
+            self.log(warning("cannot start a thread to open a bulk connection").why(error));
             self.stream_ended(link, stream, 0, StreamEnd::Ended);
         }
     }
@@ -372,7 +372,7 @@ impl Streams {
             (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),
             (Ok(closer), None) => Closer::Tcp(closer).close(),
             (Err(error), _) => {
-                self.log(warning("no thread to receive from a peer").peer(link.peer).why(error));
+                self.log(warning("cannot start a thread to receive from a peer").peer(link.peer).why(error));
                 self.stream_ended(link, stream, 0, StreamEnd::Ended);
             }
         }
@@ -452,7 +452,8 @@ impl Streams {
         let Some(ChangedPart { datum, from_byte, .. }) = part else {
             return self.changed_again(link, times, warning(CHANGED).peer(name));
         };
-        let why = format!("what came of {datum} from byte {from_byte} on is not what '{name}' sent");
+        let why =
+            format!("{datum} was corrupted in transit: its bytes from {from_byte} on are not those that '{name}' sent");
         let from = link.peer;
         self.input(Input::DatumBroken { from, datum, no_memory: false, why: why.clone() });
         self.changed_again(link, times, warning(CHANGED).peer(name).why(why));

@@ -102,7 +102,7 @@ impl Records {
 
 /// Reopens the database after an error. It contains only committed changes.
 fn reopen(path: &Path) -> io::Result<Database> {
-    let again = |error| io::Error::other(format!("'{}' cannot be opened again: {error}", path.display()));
+    let again = |error| io::Error::other(format!("'{}' cannot be reopened: {error}", path.display()));
     Database::open(path).map_err(again)
 }
 

@@ -164,7 +164,7 @@ impl Secret {
             Source::Variable => env::var_os(SECRET_VARIABLE).unwrap_or_default().into_encoded_bytes(),
             Source::File(file) => fs::read(file)?,
             Source::Given | Source::Ticket | Source::Missing(_) => {
-                let why = format!("a grid needs its secret, and {TICKET_VARIABLE} gives a ticket; unset it");
+                let why = format!("a grid needs its secret, but {TICKET_VARIABLE} contains a ticket; unset it");
                 return Err(io::Error::new(ErrorKind::InvalidInput, why));
             }
         };
@@ -172,7 +172,7 @@ impl Secret {
             Ok(text) if !text.contains('\0') => Ok(text.to_string()),
             _ => Err(io::Error::new(
                 ErrorKind::InvalidData,
-                "the grid's secret is no text: 'gridloom secret --replace' makes one",
+                "the grid's secret is not text; 'gridloom secret --replace' creates a new one",
             )),
         }
     }
@@ -269,20 +269,20 @@ impl Secret {
 
     /// Describes the source of the secret, and what to do if the other side of a connection has a different one.
     pub fn remedy(&self) -> String {
-        let carry = "'gridloom secret' on the machine of the agent prints how to carry its secret here";
+        let carry = "'gridloom secret' on the agent's machine prints how to copy its secret here";
         match &*self.source {
-            Source::Given => "this side's was given by its program".into(),
+            Source::Given => "this side's secret was passed by its program".into(),
             Source::Variable => {
-                format!("this side's is from {SECRET_VARIABLE}; set it to the same value on both sides")
+                format!("this side's secret is from {SECRET_VARIABLE}; set it to the same value on both sides")
             }
-            Source::File(file) => format!("this side's is from '{}'; {carry}", file.display()),
+            Source::File(file) => format!("this side's secret is from '{}'; {carry}", file.display()),
             Source::Ticket => {
-                "this side's is a ticket that a server gave to its functions; its grid may have ended".into()
+                "this side has a ticket that a server passed to its functions; its grid may have ended".into()
             }
             Source::Missing(Some(file)) => {
-                format!("this side has none, as there is no file '{}'; {carry}", file.display())
+                format!("this side has no secret, since there is no file '{}'; {carry}", file.display())
             }
-            Source::Missing(None) => format!("this side has none: {NO_FOLDER}"),
+            Source::Missing(None) => format!("this side has no secret: {NO_FOLDER}"),
         }
     }
 
@@ -309,7 +309,8 @@ impl fmt::Debug for Secret {
 }
 
 fn ticket_in(text: &OsStr) -> io::Result<Secret> {
-    let wrong = || io::Error::new(ErrorKind::InvalidInput, format!("{TICKET_VARIABLE} holds no ticket of a server"));
+    let wrong =
+        || io::Error::new(ErrorKind::InvalidInput, format!("{TICKET_VARIABLE} does not contain a server's ticket"));
     Secret::from_ticket(&text.to_string_lossy()).ok_or_else(wrong)
 }
 
@@ -335,7 +336,8 @@ fn check_private(status: &fs::Metadata) -> Result<(), String> {
 /// Writes a random secret atomically: a reader of the file finds a complete secret or none.
 fn write_new(file: &Path, replaces: bool) -> io::Result<()> {
     let named = |error: io::Error| {
-        let what = format!("no grid secret can be kept in '{}': {error}; or set {SECRET_VARIABLE}", file.display());
+        let what =
+            format!("cannot store a grid secret in '{}': {error}; alternatively set {SECRET_VARIABLE}", file.display());
         io::Error::new(error.kind(), what)
     };
     let folder = file.parent().expect("the file of the secret lies in a folder");

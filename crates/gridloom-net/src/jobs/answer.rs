@@ -97,7 +97,7 @@ fn keep(
     store: &Store,
 ) -> io::Result<Vec<(DatumId, Meta)>> {
     if values.len() != outputs.len() {
-        return Err(nonsense("it gave another number of results than were asked for"));
+        return Err(nonsense("it returned a different number of results than requested"));
     }
     let mut files = files.into_iter();
     let mut made = Vec::with_capacity(outputs.len());
@@ -110,7 +110,7 @@ fn keep(
                 Payload::segment(store.pool().adopt(file, size_bytes)?)
             }
             (Place::Inline { .. } | Place::Shared { .. } | Place::Room { .. }, ..) => {
-                return Err(nonsense("a result is not where it should be"));
+                return Err(nonsense("a result is in an unexpected place"));
             }
         };
         // Only text, bytes and lists may differ from their declaration: their size may differ, text and bytes are
@@ -122,7 +122,7 @@ fn keep(
             (meta, _) => meta,
         };
         if meta.checked_size_bytes() != Some(payload.size_bytes()) {
-            return Err(nonsense("a result has another size than its description"));
+            return Err(nonsense("the size of a result differs from its description"));
         }
         // If the result is already stored, it was received from another node and is the same datum.
         store.put(output.datum, meta.clone(), payload);

@@ -41,12 +41,14 @@ pub(super) fn fate(sent: &mut Sent, progress: Progress, is_culprit: bool, has_cu
     if is_culprit {
         pending.killed += 1;
         if pending.killed >= WORKERS_KILLED_MAX {
-            return Fate::Crashed(format!("{WORKERS_KILLED_MAX} workers were killed that ran it, the last by {how}"));
+            return Fate::Crashed(format!(
+                "{WORKERS_KILLED_MAX} workers were killed while they ran it, the last by {how}"
+            ));
         }
     } else if !has_culprit {
         pending.attempts += 1;
         if pending.attempts >= TASK_ATTEMPTS_MAX {
-            return Fate::Crashed(format!("{TASK_ATTEMPTS_MAX} workers ended before it, the last by {how}"));
+            return Fate::Crashed(format!("{TASK_ATTEMPTS_MAX} workers ended before it started, the last by {how}"));
         }
     }
     Fate::Again

@@ -464,10 +464,10 @@ pub(super) fn describe(status: ExitStatus, end: &End) -> Death {
     let is_ours = end.cut_off || end.fault.is_some() || end.since.is_some();
     let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !is_ours;
     let how = match (status.signal(), status.code()) {
-        (Some(9), _) if end.cut_off => "its end, after it closed its connection to the server".into(),
+        (Some(9), _) if end.cut_off => "SIGKILL from the server because the worker had closed its connection".into(),
         (Some(signal), _) => format!("signal {signal}{}", signal_name(signal)),
         (None, Some(code)) => format!("exit status {code}"),
-        (None, None) => "for no known reason".into(),
+        (None, None) => "an unknown cause".into(),
     };
     Death { how, was_killed }
 }

@@ -182,7 +182,7 @@ impl Jobs {
             link.pause = Pause::None;
             if let Err(error) = link.outbox.push(&answer, std::iter::empty()) {
                 // The task would otherwise wait forever.
-                link.end.fault = Some(format!("it cannot be told what its program says: {error}"));
+                link.end.fault = Some(format!("its program's reply cannot be sent: {error}"));
                 link.kill();
             }
             return;

@@ -163,7 +163,7 @@ impl Pool {
                 }
                 return None;
             }
-            Err(error) => Death { how: format!("its end was lost: {error}"), was_killed: false },
+            Err(error) => Death { how: format!("its exit status cannot be read: {error}"), was_killed: false },
         };
         let link = self.links.remove(&token)?;
         let [socket, process] = link.fds();

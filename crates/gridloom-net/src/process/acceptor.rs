@@ -92,7 +92,7 @@ impl Acceptor {
         let mut stream = stream;
         let (hello, _, session) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
             Purpose::Process => Ok(Verdict::Welcome),
-            _ => Err("this is a process that talks by messages, and no node of a grid".into()),
+            _ => Err("this is a process of a deployment, not a grid node".into()),
         })?;
         let rings = if is_here(&hello, &self.own) { Rings::accept(stream, &self.rings)? } else { None };
         Ok((hello.name, session.keys, rings))

@@ -31,6 +31,6 @@ impl Gang {
     pub fn of_environment() -> Result<Option<Gang>, String> {
         let Some(text) = std::env::var_os(GANG_VARIABLE) else { return Ok(None) };
         let gang = serde_json::from_str(&text.to_string_lossy());
-        gang.map(Some).map_err(|error| format!("{GANG_VARIABLE} is not what a server says: {error}"))
+        gang.map(Some).map_err(|error| format!("{GANG_VARIABLE} is not the JSON that a server sets: {error}"))
     }
 }

@@ -274,7 +274,7 @@ impl Reader {
 }
 
 fn corrupt() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "the memory shared with it holds what it cannot have written")
+    io::Error::new(ErrorKind::InvalidData, "the memory shared with it is corrupt")
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ pub fn data_max(slots: u32) -> io::Result<u64> {
     data_with(limit, taken).ok_or_else(|| {
         let needed = (taken + DATA_MIN) * KEPT_PART / (KEPT_PART - 1) + 1;
         let why = format!(
-            "{slots} slots need {needed} descriptors at least, and this process may have {limit}: raise the limit (ulimit -Hn), or \
-             give it fewer slots"
+            "{slots} slots need at least {needed} descriptors, but the limit of this process is {limit}: raise the \
+             limit (ulimit -Hn), or use fewer slots"
         );
         io::Error::new(io::ErrorKind::QuotaExceeded, why)
     })
@@ -68,8 +68,8 @@ pub fn room_for(connections: usize, listeners: usize) -> io::Result<()> {
         return Ok(());
     }
     let why = format!(
-        "{connections} connections need {needed} descriptors with those that are open, and this process may have {limit}: raise the \
-         limit (ulimit -Hn)"
+        "{connections} connections need {needed} descriptors including those already open, but the limit of this \
+         process is {limit}: raise the limit (ulimit -Hn)"
     );
     Err(io::Error::new(io::ErrorKind::QuotaExceeded, why))
 }
@@ -88,7 +88,7 @@ mod tests {
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         let told = room_for(usize::try_from(limit).unwrap(), 1).unwrap_err().to_string();
         assert!(told.starts_with(&format!("{limit} connections need ")), "{told}");
-        assert!(told.ends_with(&format!("may have {limit}: raise the limit (ulimit -Hn)")), "{told}");
+        assert!(told.ends_with(&format!("is {limit}: raise the limit (ulimit -Hn)")), "{told}");
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn check_size(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<()> {
     let size = rustix::fs::fstat(fd)?.st_size as u64;
     // The file is whole pages, so the mapped bytes beyond `len_bytes` exist, too.
     if !size.is_multiple_of(PAGE_BYTES) || size < len_bytes {
-        let why = format!("shared memory of {size} bytes where {len_bytes} were stated");
+        let why = format!("shared memory has {size} bytes instead of the stated {len_bytes}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(())

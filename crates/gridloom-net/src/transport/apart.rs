@@ -58,10 +58,12 @@ impl Site {
         let mut times = Times::new(&filters, Pair { from: 0, to: 0 })?;
         let seconds = times.holds_ns_max() as f64 / 1e9;
         if seconds > SITE_DELAY_SECONDS_MAX {
-            return Err(format!("{seconds} s between two sites: at most {SITE_DELAY_SECONDS_MAX} s can be"));
+            return Err(format!(
+                "a delay of {seconds} s between two sites exceeds the limit of {SITE_DELAY_SECONDS_MAX} s"
+            ));
         }
         if times.leaves(Time::ZERO, SITE_RATE_MIN as usize) > Time(1_000_000_000) {
-            return Err(format!("the rate between two sites is at least {} kB/s", SITE_RATE_MIN / 1e3));
+            return Err(format!("the rate between two sites must be at least {} kB/s", SITE_RATE_MIN / 1e3));
         }
         Ok(Site { name: name.into(), filters })
     }
@@ -237,8 +239,8 @@ mod tests {
         assert!(wrong("").starts_with("site '': a name has 1 to 64"));
         assert!(wrong("a@b").starts_with("site 'a@b'"));
         assert!(wrong("2 compress").starts_with("filter compress changes bytes"));
-        assert_eq!(wrong("2 delay=2s jitter=1s"), "3 s between two sites: at most 2 s can be");
-        assert_eq!(wrong("2 rate=99kB/s"), "the rate between two sites is at least 100 kB/s");
+        assert_eq!(wrong("2 delay=2s jitter=1s"), "a delay of 3 s between two sites exceeds the limit of 2 s");
+        assert_eq!(wrong("2 rate=99kB/s"), "the rate between two sites must be at least 100 kB/s");
         assert!(wrong("2 fast").starts_with("filter 'fast' is unknown"));
     }
 

@@ -62,7 +62,7 @@ pub fn check_header(header: &CargoHeader, last_serial: u64) -> io::Result<()> {
     }
     match &header.cargo {
         Cargo::Datum { datum, meta } if described_bytes(*datum, meta) != Some(header.size_bytes) => {
-            Err(invalid(format!("a description of {meta} with {} bytes", header.size_bytes)))
+            Err(invalid(format!("a description of {meta} does not match {} bytes", header.size_bytes)))
         }
         Cargo::Datum { .. } | Cargo::Probe => check_goes_on(header),
     }
@@ -79,7 +79,7 @@ fn check_goes_on(header: &CargoHeader) -> io::Result<()> {
     let Some(GoesOn { from_byte, .. }) = header.goes_on else { return Ok(()) };
     match header.cargo.datum().is_some() && goes_on_from(from_byte, header.size_bytes) {
         true => Ok(()),
-        false => Err(invalid(format!("{} bytes that go on from byte {from_byte}", header.size_bytes))),
+        false => Err(invalid(format!("{} bytes cannot resume from byte {from_byte}", header.size_bytes))),
     }
 }
 
@@ -179,7 +179,7 @@ impl Receiver {
         let size_bytes = header.size_bytes;
         let no_room = |why: String| (true, format!("no room for {size_bytes} bytes: {why}"));
         if size_bytes > self.datum_bytes_max {
-            return Err(no_room(format!("more than the {} bytes that this node takes", self.datum_bytes_max)));
+            return Err(no_room(format!("the limit of this node is {} bytes", self.datum_bytes_max)));
         }
         let (Some(GoesOn { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.goes_on, &header.cargo)
         else {
@@ -190,10 +190,11 @@ impl Receiver {
             return filler.map_err(|error| no_room(error.to_string()));
         };
         let partial = self.store.partials().take(*datum, meta, *from_byte).filter(|_| self.may_come(*datum));
-        let partial = partial.ok_or_else(|| (false, format!("its first {from_byte} bytes are here no longer")))?;
+        let partial =
+            partial.ok_or_else(|| (false, format!("its first {from_byte} bytes are no longer stored here")))?;
         match blake3::hash(partial.bytes()) == blake3::Hash::from_bytes(*digest) {
             true => Ok(partial.fill_on()),
-            false => Err((false, format!("its first {from_byte} bytes here are not those of its sender"))),
+            false => Err((false, format!("its first {from_byte} bytes here differ from those of its sender"))),
         }
     }
 

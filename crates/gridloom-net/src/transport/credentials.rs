@@ -18,7 +18,7 @@ fn check_is(socket: BorrowedFd<'_>, own: u32) -> io::Result<()> {
     if peer == own {
         return Ok(());
     }
-    let why = format!("user {peer} is at the other end of a local connection of user {own}");
+    let why = format!("the peer of a local connection is user {peer}, not user {own}");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 

@@ -59,11 +59,12 @@ pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
 pub const WRONG_SECRET: &str = "grid secret does not match";
 
 /// Refusal sent to a node that uses the identifier of another.
-const OTHER_NODE: &str = "has another key than its identifier is made of; somebody uses the identifier of another node";
+const OTHER_NODE: &str = "has a key that does not match its identifier; somebody is using the identifier of another \
+node";
 /// Refusal sent to a node that dials as an agent.
-const AGENT_DIALS: &str = "agents are dialled, and dial nobody; somebody wants to take the role of an agent";
+const AGENT_DIALS: &str = "agents never dial other nodes; somebody is impersonating an agent";
 /// Refusal sent to a function that wants to be more than a client.
-const ONLY_CLIENTS: &str = "a ticket for functions admits clients alone";
+const ONLY_CLIENTS: &str = "a ticket for functions admits only clients";
 
 /// The purpose of a connection, from the dialler's point of view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -269,7 +270,7 @@ impl Handshake {
                 };
                 Ok(self.peer.take().map(|(peer, _)| (peer, verdict)))
             }
-            (tag, stage) => Err(HandshakeError::Malformed(format!("frame {tag} when {stage:?} was due"))),
+            (tag, stage) => Err(HandshakeError::Malformed(format!("frame {tag} in stage {stage:?}"))),
         }
     }
 
@@ -282,8 +283,8 @@ impl Handshake {
             let (lowest, highest) = VERSIONS;
             let older = if high < lowest { "the node that offered them" } else { "this node" };
             let why = format!(
-                "protocol versions {low} to {high} were offered, {lowest} to {highest} are spoken here; update {older}: a release of \
-                 Gridloom works with the one before it"
+                "the peer offers protocol versions {low} to {high}, but this node supports {lowest} to {highest}; \
+                 update {older}: a release of Gridloom works with the one before it"
             );
             return Err(refuse(why, out));
         };
@@ -293,8 +294,8 @@ impl Handshake {
         }
         if peer.purpose == Purpose::Process && high != VERSIONS.1 {
             let why = format!(
-                "the processes of a program run one release of Gridloom: protocol version {high} is there, and {} here; \
-                 install the same release on both sides",
+                "all processes of a program must run the same release of Gridloom: the peer has protocol version \
+                 {high}, this process {}; install the same release on both sides",
                 VERSIONS.1
             );
             return Err(refuse(why, out));

@@ -173,14 +173,14 @@ fn make(folder: &Path) -> io::Result<()> {
     let status = fs::symlink_metadata(folder)?;
     let (own, owner, mode) = (rustix::process::geteuid().as_raw(), status.uid(), status.mode() & 0o777);
     let wrong = match () {
-        () if !status.is_dir() => "it is no folder".to_string(),
+        () if !status.is_dir() => "it is not a folder".to_string(),
         () if owner != own => format!("it belongs to user {owner}"),
         () if mode & 0o077 != 0 => {
             format!("other users can use it (mode {mode:04o}); run: chmod 700 '{}'", folder.display())
         }
         () => return Ok(()),
     };
-    let why = format!("the folder '{}' is not for user {own} alone: {wrong}", folder.display());
+    let why = format!("the folder '{}' is not private to user {own}: {wrong}", folder.display());
     Err(io::Error::new(ErrorKind::PermissionDenied, why))
 }
 
@@ -218,7 +218,7 @@ mod tests {
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&root, root.with_extension("link")).unwrap();
         let error = HostSockets::open_in(&root.with_extension("link")).unwrap_err();
-        assert!(error.to_string().contains("it is no folder"), "{error}");
+        assert!(error.to_string().contains("it is not a folder"), "{error}");
         if std::os::unix::fs::chown(&root, Some(65534), None).is_ok() {
             let error = HostSockets::open_in(&root).unwrap_err();
             assert!(error.to_string().contains("it belongs to user 65534"), "{error}");

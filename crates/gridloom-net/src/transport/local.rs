@@ -102,7 +102,7 @@ impl Receiver {
         }
         let fits = header.offset.checked_add(size_bytes).is_some_and(|end| end <= header.segment_bytes);
         if !fits {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant that reaches behind its memory's end"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a grant that exceeds the end of its memory"));
         }
         let (inbox, link) = (self.inbox.clone(), self.link);
         let release = Box::new(move |retired| inbox.post(Notice::Released { link, serial, retired }));
@@ -110,7 +110,7 @@ impl Receiver {
         let import = match memory {
             Some(memory) => Segment::import(memory, header.segment_bytes, header.segment, release),
             None => Err(io::Error::other(format!(
-                "this process has no descriptor left; its limit is {}: raise it (ulimit -n), or keep fewer results",
+                "this process has no free descriptor; its limit is {}: raise it (ulimit -n), or keep fewer results",
                 descriptor_limit()
             ))),
         };
@@ -152,7 +152,7 @@ fn receive_length(stream: &mut UnixStream) -> io::Result<([u8; 4], Option<OwnedF
     }
     let memory = descriptors.pop();
     if !descriptors.is_empty() || memory.is_some() == lost {
-        let why = "a grant comes with one descriptor, and this one with none or several";
+        let why = "a grant must have exactly one descriptor";
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     stream.read_exact(&mut length[received..])?;

@@ -214,13 +214,16 @@ impl Thread {
             let closer = closer.map_err(|error| error.to_string())?;
             let mut state = self.shared.lock();
             if state.cancelled {
-                return Err("the peer is gone".into());
+                return Err("the peer has disconnected".into());
             }
             state.current = Some((self.streams, closer));
             self.stream = Some((self.streams, stream));
             return Ok(self.streams);
         }
-        Err(format!("no bulk connection to {} at '{}': {why}", self.route.peer.name, self.route.peer.address))
+        Err(format!(
+            "cannot open a bulk connection to {} at '{}': {why}",
+            self.route.peer.name, self.route.peer.address
+        ))
     }
 
     fn open_once(&mut self, (number, stripes): (u64, Option<u8>), last: bool, until: Instant) -> io::Result<Stream> {
@@ -243,7 +246,7 @@ impl Thread {
                 Err(_) => {}
             }
         }
-        let mut failed = io::Error::other("neither side can be dialled");
+        let mut failed = io::Error::other("neither side can dial the other");
         if !self.route.peer.address.is_empty() {
             match self.dial(number, stripes, until) {
                 Ok((stripes, keys)) => return Ok(Stream::Tcp(stripes, Tagger::new(keys.send))),
@@ -293,7 +296,7 @@ impl Thread {
         });
         match answer {
             Some((_, socket)) => socket.map(|(socket, keys)| Stream::Tcp(socket.into(), Tagger::new(keys.send))),
-            None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open one")),
+            None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open a connection")),
         }
     }
 
@@ -321,7 +324,7 @@ fn is_refusal(error: &io::Error) -> bool {
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     let left = left.min(Duration::from_nanos(HANDSHAKE_NS_MAX));
-    if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "it takes too long")) } else { Ok(left) }
+    if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "the time limit was exceeded")) } else { Ok(left) }
 }
 
 /// Dials a bulk connection, for either direction of the data, until the deadline. `of` returns the number of
@@ -358,7 +361,7 @@ pub fn dial_bulk(
         let (hello, _, session) =
             run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         if hello.node != peer {
-            return Err(io::Error::other(format!("'{}' answers there, which is another node", hello.name)));
+            return Err(io::Error::other(format!("'{}' answers there, but it is a different node", hello.name)));
         }
         return Ok(((stream, of), session.keys));
     }

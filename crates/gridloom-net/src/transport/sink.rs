@@ -132,7 +132,7 @@ impl<'a, W: Write + Parted> Sink<'a, W> {
 
 /// Returns the error for a datum whose reception broke off, so that it cannot be forwarded.
 pub fn broken_off() -> io::Error {
-    io::Error::other("it broke off on its way here")
+    io::Error::other("its transfer to this node broke off")
 }
 
 /// Encodes a header, preceded by its length.

@@ -39,7 +39,10 @@ impl Stripe {
     pub fn check(self) -> Result<(), String> {
         match self.number < self.of && self.of <= STRIPES_MAX {
             true => Ok(()),
-            false => Err(format!("connection {} of {} of a stream, {STRIPES_MAX} may be", self.number, self.of)),
+            false => Err(format!(
+                "connection {} of {} of a stream is invalid: at most {STRIPES_MAX} are allowed",
+                self.number, self.of
+            )),
         }
     }
 }

@@ -126,13 +126,14 @@ impl<'a, 'p> Context<'a, 'p> {
             .map(|((_, meta, place), is_string)| (meta, place, is_string))
             .collect();
         if answer.len() != wanted.len() {
-            return Err(format!("{} values came back, expected {}", answer.len(), wanted.len()));
+            return Err(format!("the callback returned {} values, expected {}", answer.len(), wanted.len()));
         }
         for ((meta, place, is_string), (got, bytes)) in wanted.into_iter().zip(answer) {
             if is_string {
                 let items = list::unpack(&bytes).filter(|items| items.len() as u64 == meta.size_bytes() / 8);
-                let items =
-                    items.ok_or_else(|| format!("{got} came back, expected {} strings", meta.size_bytes() / 8))?;
+                let items = items.ok_or_else(|| {
+                    format!("the callback returned {got}, expected {} strings", meta.size_bytes() / 8)
+                })?;
                 for (at, item) in items.into_iter().enumerate() {
                     let string = item.map_or(std::ptr::null_mut(), duplicated);
                     // SAFETY: the place has room for this many pointers, as the function's description states.
@@ -142,7 +143,7 @@ impl<'a, 'p> Context<'a, 'p> {
             }
             let fits = got.checked_size_bytes() == Some(bytes.len() as u64) && same_but_for_byte_order(meta, &got);
             if !fits {
-                return Err(format!("{got} came back, expected {meta}"));
+                return Err(format!("the callback returned {got}, expected {meta}"));
             }
             let mut native = vec![0; bytes.len()];
             to_native(&got, &bytes, None, &mut native)?;

@@ -88,7 +88,7 @@ impl Inbox {
         }
         if received.flags.contains(ReturnFlags::CTRUNC) {
             // The descriptors that arrived cannot be matched to their frames any more.
-            let why = "this process had no room for the descriptors that came; raise its limit (ulimit -n)";
+            let why = "this process could not receive all descriptors; raise its limit (ulimit -n)";
             return Err(io::Error::other(why));
         }
         self.end += received.bytes;
@@ -111,7 +111,7 @@ impl Inbox {
 
     /// Takes the descriptor that the current frame announces.
     pub(crate) fn take_fd(&mut self) -> io::Result<OwnedFd> {
-        self.fds.pop_front().ok_or_else(|| invalid("a descriptor was announced and did not come"))
+        self.fds.pop_front().ok_or_else(|| invalid("an announced descriptor was not received"))
     }
 
     fn make_room(&mut self) {
@@ -151,7 +151,7 @@ fn lengths(bytes: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let [a, b, c, d, e, f, g, h] = *lengths;
     let (total, header) = (u32::from_le_bytes([a, b, c, d]) as usize, u32::from_le_bytes([e, f, g, h]) as usize);
     if !(LENGTHS_BYTES..=FRAME_BYTES_MAX).contains(&total) || header > total - LENGTHS_BYTES {
-        return Err(invalid("frame with impossible lengths"));
+        return Err(invalid("frame with invalid lengths"));
     }
     Ok(Some((total, header)))
 }

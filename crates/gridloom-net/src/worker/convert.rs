@@ -92,7 +92,7 @@ pub fn to_native(meta: &Meta, from: &[u8], wanted: Option<Order>, to: &mut [u8])
     };
     let swap = foreign != ByteOrder::NATIVE && dtype.swap_bytes() > 1;
     if swap && matches!(dtype, Dtype::LongDouble | Dtype::ComplexLongDouble) {
-        return Err(format!("a {dtype} of a platform with another byte order cannot be converted; send float64"));
+        return Err(format!("a {dtype} from a platform with the other byte order cannot be converted; send float64"));
     }
     if is_transposed(meta, wanted)
         && let Meta::Array { order, shape, .. } = &mut native

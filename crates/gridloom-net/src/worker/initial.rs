@@ -106,7 +106,7 @@ impl First {
         let params: Vec<_> = signature.params.iter().filter(|param| param.is_input()).collect();
         let is_whole = |(meta, bytes): &(Meta, Vec<u8>)| meta.checked_size_bytes() == Some(bytes.len() as u64);
         if *hash != signature.hash() || values.len() != params.len() || !values.iter().all(is_whole) {
-            let why = "its arguments were given for another description; have the module initialised again";
+            let why = "its arguments were given for a different signature; initialise the module again";
             return Err(refused(format!("{}: {why}", signature.name)));
         }
         let native = |((meta, bytes), param): (&(Meta, Vec<u8>), _)| {

@@ -47,7 +47,7 @@ impl List {
             self.pointers.push(std::ptr::null_mut());
             return Ok(());
         };
-        let text = CString::new(text).map_err(|_| refused("a string of an array has a zero byte in it".to_string()))?;
+        let text = CString::new(text).map_err(|_| refused("a string of an array contains a zero byte".to_string()))?;
         self.pointers.push(text.as_ptr().cast_mut().cast());
         self.texts.push(text);
         Ok(())
@@ -235,7 +235,7 @@ unsafe fn content(file: *mut libc::FILE) -> io::Result<Vec<u8>> {
 }
 
 fn unreadable(error: io::Error) -> TaskError {
-    let why = format!("a file that cannot be read: {error}");
+    let why = format!("it set a file that cannot be read: {error}");
     TaskError::WrongResult { function: String::new(), server: String::new(), why }
 }
 

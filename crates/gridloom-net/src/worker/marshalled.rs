@@ -132,7 +132,7 @@ impl MarshalledArgs<'_> {
             Some(old) => list::unpack(old.bytes).filter(|items| items.len() == count),
             None => Some(vec![None; count]),
         };
-        let items = items.ok_or_else(|| refused(format!("'{}' is no list of {count} items", param.name)))?;
+        let items = items.ok_or_else(|| refused(format!("'{}' is not a list of {count} items", param.name)))?;
         let mut list = List::new(param.base, count);
         for item in items {
             match (param.base, param.mode) {
@@ -293,7 +293,8 @@ fn content_of<'a>(old: Option<&ArgView<'a>>) -> Option<&'a [u8]> {
 
 fn unwritable(name: &str, path: &Path, error: &io::Error) -> TaskError {
     cannot_run(format!(
-        "the file of argument '{name}' cannot be made: {}: {error}; make room there, or give the server another folder by TMPDIR",
+        "the file of argument '{name}' cannot be created: {}: {error}; free disk space there, or set TMPDIR to \
+         another folder for the server",
         path.display()
     ))
 }
@@ -347,7 +348,7 @@ fn put_file(out: &mut OutView<'_>, path: &Path) -> Result<(), TaskError> {
             Ok(())
         }
         Err(error) => {
-            let why = format!("a file that cannot be read: {}: {error}", path.display());
+            let why = format!("it created a file that cannot be read: {}: {error}", path.display());
             Err(TaskError::WrongResult { function: String::new(), server: String::new(), why })
         }
     }
@@ -358,8 +359,10 @@ fn put_array(out: &mut OutView<'_>, meta: Meta, made: &Allocated) -> Result<(), 
     let Room::Growing(room) = &mut out.room else { return Ok(()) };
     let (size, left) = (meta.size_bytes() as usize, made.size_bytes());
     if size > left {
-        let why =
-            format!("{meta}, which has {size} bytes, and left memory of {left}; it must set the pointer to malloc's");
+        let why = format!(
+            "{meta} has {size} bytes, but the function set memory of {left} bytes; it must set the pointer to memory \
+             of malloc"
+        );
         return Err(TaskError::WrongResult { function: String::new(), server: String::new(), why });
     }
     room.clear();
@@ -374,8 +377,9 @@ fn put_array(out: &mut OutView<'_>, meta: Meta, made: &Allocated) -> Result<(), 
 /// Allocates memory for a whole array.
 fn zeroed(name: &str, size_bytes: u64) -> Result<Aligned, TaskError> {
     let size = usize::try_from(size_bytes).ok().filter(|size| *size < isize::MAX as usize / 2);
-    let size =
-        size.ok_or_else(|| refused(format!("the whole of '{name}' has {size_bytes} bytes, more than memory holds")))?;
+    let size = size.ok_or_else(|| {
+        refused(format!("'{name}' has {size_bytes} bytes in total, more than this machine can address"))
+    })?;
     Ok(Aligned::zeroed(size))
 }
 

@@ -41,7 +41,7 @@ pub struct LibraryVariable {
 /// # Errors
 /// If the library or the symbol does not exist.
 pub fn rank_main(library: &Path, symbol: &str, file: &str) -> Result<(), String> {
-    let file = CString::new(file).map_err(|_| "a file with a NUL in its name".to_string())?;
+    let file = CString::new(file).map_err(|_| "the file name contains a NUL".to_string())?;
     // SAFETY: the server has loaded this library, too. MPI finds its own symbols through those of the process.
     let library = unsafe { os::Library::open(Some(library), os::RTLD_NOW | os::RTLD_GLOBAL) };
     let library = ManuallyDrop::new(library.map_err(|error| reason(&error))?);
@@ -125,10 +125,10 @@ impl Functions for Native {
             Some((dtype, param)) => {
                 let fits = params.get(*param).is_some_and(|param| param.base == BaseType::Number(*dtype));
                 if !fits {
-                    return Err(format!("it returns {dtype}, its parameter number {param} is of another type"));
+                    return Err(format!("it returns {dtype}, but its parameter number {param} has another type"));
                 }
                 if *dtype == Dtype::ComplexLongDouble {
-                    return Err(format!("a {dtype} cannot be taken as the value of a function"));
+                    return Err(format!("a {dtype} cannot be the return value of a function"));
                 }
                 value_type(*dtype)?
             }
@@ -205,7 +205,7 @@ impl Native {
             return Err(format!("library {} cannot be loaded: {why}", path.display()));
         }
         if self.libraries.is_empty() {
-            return Err(format!("symbol '{symbol}' cannot be found: the server was given no library"));
+            return Err(format!("symbol '{symbol}' cannot be found: the server has no library"));
         }
         let searched: Vec<String> = self.libraries.iter().map(|(path, _)| path.display().to_string()).collect();
         Err(format!("symbol '{symbol}' is in none of its libraries: {}", searched.join(", ")))
@@ -343,16 +343,16 @@ impl Prepared {
         let params = &self.definition.signature.params;
         let param = &params[index];
         let wrong = |why: String| {
-            let why = format!("an extent of '{}' that is none: {why}", param.name);
+            let why = format!("an extent of '{}' is invalid: {why}", param.name);
             TaskError::WrongResult { function: String::new(), server: String::new(), why }
         };
         let extent = |dim: &Expr| dim.extent_of(params, &scalars).map_err(|error| wrong(error.to_string()));
         let shape = param.dims.iter().map(extent).collect::<Result<Vec<u64>, TaskError>>()?;
-        let BaseType::Number(dtype) = param.base else { unreachable!("arrays hold numbers only") };
+        let BaseType::Number(dtype) = param.base else { unreachable!("arrays contain only numbers") };
         let meta = Meta::array(dtype, &shape);
         match meta.checked_size_bytes().filter(|bytes| isize::try_from(*bytes).is_ok()) {
             Some(_) => Ok(meta),
-            None => Err(wrong(format!("{shape:?} is more than memory holds"))),
+            None => Err(wrong(format!("{shape:?} is larger than memory"))),
         }
     }
 
@@ -417,7 +417,9 @@ fn argument_type(arg: &CallArgument, language: Language, params: &[Param]) -> Re
         CallArgument::Param(index) => {
             let param = params.get(*index).ok_or_else(|| format!("it has no parameter number {index}"))?;
             match param.base {
-                BaseType::Bytes => Err(format!("parameter '{}' is bytes, which native code cannot take", param.name)),
+                BaseType::Bytes => {
+                    Err(format!("parameter '{}' has type bytes, which native code cannot receive", param.name))
+                }
                 BaseType::Number(dtype) if language == Language::C && param.mode == Mode::In && !is_array(param) => {
                     value_type(dtype)
                 }

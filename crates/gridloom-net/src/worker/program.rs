@@ -173,18 +173,18 @@ impl Offered {
         let count = nested::gang() as usize;
         if count == 0 {
             return Err(refused(
-                "it runs as a gang of processes: call it by 'gridloom chares run --agent HOST:PORT'".into(),
+                "it runs as a gang of processes; start it with 'gridloom chares run --agent HOST:PORT'".into(),
             ));
         }
         let mut arguments =
             args.first().and_then(|argument| list::unpack(argument.bytes)).unwrap_or_default().into_iter();
         let wanted = arguments.next().flatten().unwrap_or_default();
         let wanted: Wanted = serde_json::from_slice(wanted)
-            .map_err(|error| refused(format!("what its caller wants is unclear: {error}")))?;
+            .map_err(|error| refused(format!("its caller's request cannot be decoded: {error}")))?;
         let arguments: Vec<&OsStr> = arguments.flatten().map(OsStr::from_bytes).collect();
         let failed = |what: &str, error: io::Error| cannot_run(format!("{what}: {error}"));
         let listeners: io::Result<Vec<TcpListener>> = (0..count).map(|_| TcpListener::bind((self.listen, 0))).collect();
-        let listeners = listeners.map_err(|error| failed(&format!("no port on {}", self.listen), error))?;
+        let listeners = listeners.map_err(|error| failed(&format!("no free port on {}", self.listen), error))?;
         let bound = wanted.binds.then(|| Bound::take(count)).transpose().map_err(refused)?;
         let mark = self.mark(&wanted)?;
         let ready = self.ready(&wanted, &listeners, mark.as_ref())?;
@@ -194,7 +194,7 @@ impl Offered {
         if let Some(answered) = &start.records {
             told.shift_ns = told::shift_ns(&ready.clock, answered, &Reading::now());
         }
-        let strays = Strays::watch().map_err(|error| failed("what it leaves behind cannot be ended", error))?;
+        let strays = Strays::watch().map_err(|error| failed("its orphan processes cannot be adopted", error))?;
         let (ended, ends) = channel();
         let (copying, copied) = channel::<()>();
         let mut processes = Vec::new();
@@ -234,7 +234,7 @@ impl Offered {
         }
         let records: io::Result<Vec<File>> = processes.into_iter().map(Begun::into_records).collect();
         let records = records.and_then(|records| list::pack_read(records.into_iter()));
-        Ok((all, records.map_err(|error| failed("what its processes did cannot be read", error))?))
+        Ok((all, records.map_err(|error| failed("the records of its processes cannot be read", error))?))
     }
 
     /// Leaves a mark in the checkpoint folder, if checkpoints are wanted.
@@ -297,7 +297,7 @@ fn wait(
                 left.for_each(|(_, process)| process.kill());
                 (kill_at, was_killed) = (None, true);
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(cannot_run("its processes cannot be waited for".into())),
+            Err(RecvTimeoutError::Disconnected) => return Err(cannot_run("cannot wait for its processes".into())),
         }
     }
     Ok(all)
@@ -306,8 +306,11 @@ fn wait(
 /// Reports to the caller that the slots are available, and waits until the whole gang is ready.
 fn ask(ready: &Ready, program: &mut dyn Program) -> Result<Start, String> {
     let answer = program.call_back(READY, vec![text(ready)])?;
-    let [(_, start)] = &answer[..] else { return Err(format!("{} values came back, expected one", answer.len())) };
-    serde_json::from_slice(start).map_err(|error| format!("what its processes are told is wrong: {error}"))
+    let [(_, start)] = &answer[..] else {
+        return Err(format!("its caller returned {} values, expected one", answer.len()));
+    };
+    serde_json::from_slice(start)
+        .map_err(|error| format!("the instructions for its processes cannot be decoded: {error}"))
 }
 
 fn text(what: &impl Serialize) -> (Meta, Vec<u8>) {

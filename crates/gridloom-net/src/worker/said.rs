@@ -30,7 +30,8 @@ impl Rest {
             Rest::Dropped => "is dropped",
         };
         format!(
-            "(this call prints too much: the program gets 1 MiB at once and then 64 KiB a second; the rest {goes})\n"
+            "(this call prints too much: the program receives 1 MiB at once and then 64 KiB per second; the rest \
+             {goes})\n"
         )
     }
 }

@@ -35,7 +35,7 @@ const QUICK_NS: u64 = 20_000;
 pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if fd != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a worker is given its socket as descriptor 0"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a worker must have its socket as descriptor 0"));
     }
     let socket = rustix::stdio::stdin().try_clone_to_owned()?;
     // If the server died before the death signal was set, it left a closed socket, which `serve` notices.
@@ -118,8 +118,8 @@ fn other_version() -> Option<String> {
     let (server, own) = (std::env::var(SERVER_PROTOCOL_VARIABLE).ok()?, VERSIONS.1.to_string());
     (server != own).then(|| {
         format!(
-            "this server speaks protocol version {server}, and its worker {own}: Gridloom was updated while the server ran; \
-             restart the server"
+            "this server has protocol version {server}, and its worker {own}: Gridloom was updated while the server \
+             was running; restart the server"
         )
     })
 }
@@ -180,7 +180,7 @@ impl ByServer<'_> {
 
 impl Program for ByServer<'_> {
     fn call_back(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> CallBackAnswer {
-        self.ask(callback, values).unwrap_or_else(|error| Err(format!("the server cannot be asked: {error}")))
+        self.ask(callback, values).unwrap_or_else(|error| Err(format!("the request to the server failed: {error}")))
     }
 
     fn tell(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) {
@@ -340,7 +340,7 @@ impl Worker {
             }
         }
         if let Err(error) = outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, inline.into_iter()) {
-            let outcome = Err(cannot_run(format!("its answer cannot be sent: {error}")));
+            let outcome = Err(cannot_run(format!("its results cannot be sent: {error}")));
             outbox.push(&FromWorker::Ended { serial, run_ns, outcome }, std::iter::empty())?;
         }
         drop(outbox);

@@ -173,7 +173,7 @@ fn input<'a>(
             (&[][..], Some((datum, mapping, offset as usize, size_bytes as usize)))
         }
         Place::Room { .. } | Place::File { .. } => {
-            return Err(refused("an argument cannot be room for a result, nor a file".into()));
+            return Err(refused("an argument cannot be a result buffer or a file".into()));
         }
     };
     let from = match &mapped {
@@ -208,7 +208,7 @@ fn output(cache: &mut Cache, value: &Value) -> Result<Buffer, TaskError> {
             Ok(Buffer::Shared { key, mapping, len: size_bytes as usize, stale: !zeroed })
         }
         (meta, Place::Inline { .. }) => Ok(Buffer::Scratch(Aligned::zeroed(meta.size_bytes() as usize))),
-        (_, Place::Shared { .. } | Place::File { .. }) => Err(refused("a result has no room".into())),
+        (_, Place::Shared { .. } | Place::File { .. }) => Err(refused("a result has no buffer".into())),
     }
 }
 
@@ -220,7 +220,10 @@ fn fill(old: &Input<'_>, meta: &Meta, buffer: &mut Buffer) -> Result<(), TaskErr
     }
     let Room::Fixed(to) = buffer.room() else { return Ok(()) };
     if old.bytes().len() != to.len() {
-        return Err(refused(format!("argument {} is updated in place to {meta}, of another size", old.meta)));
+        return Err(refused(format!(
+            "argument {} is updated in place to {meta}, which has a different size",
+            old.meta
+        )));
     }
     let wanted = match meta {
         Meta::Array { order, .. } => Some(*order),

@@ -286,7 +286,7 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
                 Input::DatumArrived { .. } => panic!("a changed datum has arrived"),
                 _ => None,
             });
-            assert!(why.contains("is not what 'raw' sent"), "{why}");
+            assert!(why.contains("are not those that 'raw' sent"), "{why}");
         }
         while bulk.read(&mut [0]).is_ok_and(|read| read > 0) {}
         assert!(server.node.store().get(&datum).is_none());
@@ -365,7 +365,7 @@ fn only_the_stream_that_was_asked_for_is_taken_and_once() {
         let mut socket = connect(&server);
         let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(Purpose::BulkReceive, stream)).unwrap();
         let error = run_blocking(&mut socket, handshake, Some(first), |_| unreachable!()).unwrap_err();
-        assert!(error.to_string().contains("not asked for"), "{error}");
+        assert!(error.to_string().contains("not requested"), "{error}");
     };
     (stream + 1..stream + 20).for_each(refused);
     let mut bulk = shaken(&server, Purpose::BulkReceive, stream);

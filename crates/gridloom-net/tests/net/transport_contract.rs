@@ -380,11 +380,11 @@ fn a_ticket_admits_a_client_and_nothing_else() {
             Input::DialFailed { why, .. } => Some(why.clone()),
             _ => None,
         });
-        assert!(why.contains("a ticket for functions admits clients alone"), "{why}");
+        assert!(why.contains("a ticket for functions admits only clients"), "{why}");
     }
     let listens =
         gridloom_net::driver::NetNode::start_with(NetConfig { secret: ticket(), ..listening() }, |_, _| unreachable!());
-    assert!(listens.err().unwrap().to_string().contains("may be a client but not listen"));
+    assert!(listens.err().unwrap().to_string().contains("admits clients but no node that listens"));
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn an_insider_cannot_take_the_identifier_of_another_node_nor_the_role_of_the_age
     let (handshake, first) = Handshake::dial(raw_credentials(), own).unwrap();
     let done = run_blocking(&mut connect(&server), handshake, Some(first), |_| Ok(Verdict::Welcome));
     let error = done.unwrap_err().to_string();
-    assert!(error.contains("somebody uses the identifier of another node"), "{error}");
+    assert!(error.contains("somebody is using the identifier of another node"), "{error}");
 
     let intruder = start(Role::Agent, NetConfig::new(secret()));
     intruder.perform([Effect::Dial { address: server.node.address().into() }]);
@@ -404,6 +404,6 @@ fn an_insider_cannot_take_the_identifier_of_another_node_nor_the_role_of_the_age
         Input::DialFailed { why, .. } => Some(why.clone()),
         _ => None,
     });
-    assert!(why.contains("agents are dialled, and dial nobody"), "{why}");
+    assert!(why.contains("agents never dial other nodes"), "{why}");
     server.still_serves();
 }

@@ -72,7 +72,7 @@ fn another_version_is_refused_in_words() {
     let offer = [&b"\x01GRLM"[..], &low.to_le_bytes(), &high.to_le_bytes()].concat();
     stream.write_all(&raw_frame(0, 3, &offer)).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains(&format!("protocol versions {low} to {high} were offered")), "{said}");
+    assert!(said.contains(&format!("the peer offers protocol versions {low} to {high}")), "{said}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_node_hears_why_its_peer_closes_the_connection() {
     client.perform([Effect::SendDatum { to: server.id(), datum }]);
     let why = client.expect_lost(server.id());
     assert!(
-        why.starts_with("it does not take what it was sent: it sent") && why.ends_with("another client's"),
+        why.starts_with("it rejected a message: it sent") && why.ends_with("another client's"),
         "{why}"
     );
     server.still_serves();
@@ -144,7 +144,7 @@ fn the_reason_of_a_peer_is_cut() {
     let tag = Tagger::new(keys.send).tag(&[&bytes]);
     stream.write_all(&[&bytes[..], &tag].concat()).unwrap();
     let why = server.expect_lost(raw_id());
-    assert_eq!(why, format!("it does not take what it was sent: {}", "é".repeat(REFUSAL_CHARS_MAX)));
+    assert_eq!(why, format!("it rejected a message: {}", "é".repeat(REFUSAL_CHARS_MAX)));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn bulk_of_a_stranger_is_refused() {
         gridloom_net::transport::handshake::Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
     let done =
         gridloom_net::transport::handshake::run_blocking(&mut stream, handshake, Some(first), |_| unreachable!());
-    assert!(done.unwrap_err().to_string().contains("of no peer"));
+    assert!(done.unwrap_err().to_string().contains("without a control connection"));
     server.still_serves();
 }
 
@@ -218,7 +218,7 @@ fn a_bulk_connection_without_the_pass_of_a_peer_is_refused_at_its_first_frame() 
     let (_, first) = Handshake::dial(raw_credentials(), hello(Purpose::BulkSend, 1)).unwrap();
     stream.write_all(&framed(&mut Encoder::default(), &first)).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains("a bulk connection of no peer"), "{said}");
+    assert!(said.contains("a bulk connection without a control connection"), "{said}");
     let _bulk = shaken(&server, Purpose::BulkSend, 1);
     server.still_serves();
 }

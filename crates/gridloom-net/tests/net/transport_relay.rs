@@ -101,7 +101,7 @@ fn a_datum_that_a_relay_changes_is_not_taken_and_comes_when_it_is_sent_again() {
         Input::DatumArrived { .. } => panic!("a changed datum has arrived"),
         _ => None,
     });
-    assert!(why.contains("is not what 'Client' sent"), "{why}");
+    assert!(why.contains("are not those that 'Client' sent"), "{why}");
     assert!(server.node.store().get(&datum).is_none());
     // Like a server that requests the datum again, after the notice that the stream has ended.
     server.perform([Effect::Send { to: client.id(), message: LinkMessage::Ping { token: 3 }.into() }]);

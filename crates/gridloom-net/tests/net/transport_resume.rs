@@ -149,7 +149,7 @@ fn a_datum_that_was_made_again_otherwise_is_sent_from_its_first_byte() {
     begin(&reader, &first, &relay);
     ask(&reader, &second);
     let why = expect_broken(&reader);
-    assert!(why.contains("are not those of its sender"), "{why}");
+    assert!(why.contains("differ from those of its sender"), "{why}");
     ask(&reader, &second);
     assert!(reader.expect_datum(datum()).bytes() == pattern(2, SIZE_BYTES));
 }

@@ -142,7 +142,7 @@ fn a_task_of_which_workers_are_killed_runs_again_up_to_three_times() {
     }
     match bench.wait(&running) {
         Err(TaskError::Crashed { how, .. }) => {
-            assert!(how.starts_with("3 workers were killed that ran it, the last by signal 9 (SIGKILL"), "{how}");
+            assert!(how.starts_with("3 workers were killed while they ran it, the last by signal 9 (SIGKILL"), "{how}");
         }
         other => panic!("{other:?}"),
     }

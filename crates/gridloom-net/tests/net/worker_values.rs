@@ -382,7 +382,7 @@ fn a_callback_that_fails_fails_its_call_and_is_not_called_again() {
     assert_eq!(bench.called.len(), 1);
     bench.answer = |_| Ok(vec![(Meta::array(Dtype::Float64, &[1]), vec![0; 8])]);
     let error = bench.call("ask", vec![small(1)], vec![out_scalar(Dtype::Float64)]).unwrap_err().to_string();
-    assert!(error.contains("float64[1] came back, expected float64[2]"), "{error}");
+    assert!(error.contains("the callback returned float64[1], expected float64[2]"), "{error}");
 }
 
 #[test]

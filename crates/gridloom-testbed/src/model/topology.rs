@@ -113,7 +113,10 @@ impl Topology {
         for (number, id) in used.iter().enumerate() {
             let link = &platform.links()[id.0 as usize];
             if link.bandwidth <= 0.0 {
-                return Err(Error::Platform(format!("link '{}' has no bandwidth; nothing could cross it", link.name)));
+                return Err(Error::Platform(format!(
+                    "link '{}' has a bandwidth of 0, so nothing can cross it",
+                    link.name
+                )));
             }
             let (latency_ns, bandwidth) = (link.latency_s * 1e9 * tuning.slower, link.bandwidth / tuning.slower);
             let mark_bytes = topology.mark_bytes(number, bandwidth);

@@ -197,7 +197,7 @@ mod tests {
         };
         assert_eq!(restart("heat").on_server(&gang).unwrap().restart.unwrap().folder, "/kept/heat");
         for wrong in [keep("/etc"), keep(".."), restart("/tmp/other")] {
-            assert!(wrong.on_server(&gang).unwrap_err().contains("a name, not a folder"));
+            assert!(wrong.on_server(&gang).unwrap_err().contains("by name, not by folder"));
         }
         assert!(keep("heat").on_server(&Gang::default()).unwrap_err().contains("serve --checkpoints DIR"));
     }

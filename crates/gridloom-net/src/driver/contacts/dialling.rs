@@ -69,7 +69,7 @@ impl Contacts {
             Some(Err(error)) => {
                 // Whatever is wrong with this socket, TCP may work.
                 if error.kind() == io::ErrorKind::PermissionDenied {
-                    let line = warning("the socket of a node of this host cannot be used; it is dialled over TCP");
+                    let line = warning("the unix socket of a node on this host cannot be used; dialling it over TCP");
                     self.log(line.address(address).why(error));
                 }
                 Stream::connect(address)?

@@ -14,7 +14,7 @@ use crate::transport::notice::Link;
 use crate::transport::stream::Stream;
 
 /// Error sent on a bulk connection that does not belong to a control connection.
-const NO_PEER: &str = "a bulk connection of no peer";
+const NO_PEER: &str = "a bulk connection without a control connection";
 
 impl Contacts {
     /// Handles a handshake frame; `admits_bulk` decides on bulk connections. Returns `Some` if the connection turned
@@ -28,7 +28,7 @@ impl Contacts {
         admits_bulk: impl Fn(&Hello) -> Result<(), String>,
     ) -> Result<Option<(Hello, Purpose, Keys)>, String> {
         if kind != Kind::Hello {
-            return Err("it did not begin with a handshake".into());
+            return Err("the connection did not begin with a handshake".into());
         }
         let contact = self.connections.get_mut(&token).expect("the caller has just seen it");
         let mut handshake = contact.handshake.take().expect("it is in the handshake");
@@ -93,8 +93,8 @@ impl Contacts {
             Purpose::Control if self.is_up(hello.node) => Ok(Verdict::Duplicate),
             Purpose::Control => Ok(Verdict::Welcome),
             Purpose::BulkSend | Purpose::BulkReceive => admits_bulk(hello).map(|()| Verdict::Welcome),
-            Purpose::Local => Err("shared memory is not passed over TCP".into()),
-            Purpose::Process => Err("this is a node of a grid, and no process that talks by messages".into()),
+            Purpose::Local => Err("shared memory cannot be passed over TCP".into()),
+            Purpose::Process => Err("this is a grid node, not a process of a deployment".into()),
         }
     }
 
@@ -155,7 +155,7 @@ impl Contacts {
         contact.channel.outbound.speak(dialect(version));
         self.open.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
-            self.lose(old, "it connected anew");
+            self.lose(old, "it connected again");
         }
         if let Some(dial) = dialled {
             hello.address = dial.address;

@@ -52,7 +52,7 @@ impl Streams {
         let thread = thread::Builder::new().name("from local".into()).stack_size(STACK_BYTES);
         if let Err(error) = self.inbox.threads.spawn(thread, shake) {
             self.shaking -= 1;
-            self.log(warning("no thread for a local connection").why(error));
+            self.log(warning("cannot start a thread for a local connection").why(error));
         }
     }
 

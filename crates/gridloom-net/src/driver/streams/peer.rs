@@ -110,7 +110,7 @@ pub(super) fn shake_local(
         inbox.post(Notice::LocalPeer { hello: Box::new(hello.clone()), stream, reply });
         let answer = answer.recv_timeout(patience).ok().flatten();
         admitted.set(answer.map(|(link, dialect)| (link, dialect, hello.stream)));
-        admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection of no peer".into())
+        admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection without a control connection".into())
     };
     let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
     if let (Err(_), Some((link, _, stream))) = (&shaken, admitted.get()) {

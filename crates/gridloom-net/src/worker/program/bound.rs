@@ -24,15 +24,15 @@ impl Bound {
     /// # Errors
     /// If fewer processors are free.
     pub(super) fn take(count: usize) -> Result<Bound, String> {
-        let all = processors().map_err(|error| format!("the processors are not known: {error}"))?;
+        let all = processors().map_err(|error| format!("cannot query the processors: {error}"))?;
         let number = all.len();
         let taken = all.into_iter().filter_map(|processor| Some((hold(processor)?, processor))).take(count);
         let (held, processors): (Vec<_>, Vec<_>) = taken.unzip();
         if processors.len() < count {
             let free = processors.len();
             return Err(format!(
-                "--bind: {count} elements here, and {free} of the {number} processors are free for them: give fewer with -n, or leave \
-                 --bind out"
+                "--bind: {count} elements are to run here, but only {free} of the {number} processors are free: use \
+                 a smaller -n, or omit --bind"
             ));
         }
         Ok(Bound { _held: held, processors })

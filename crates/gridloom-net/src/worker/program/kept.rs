@@ -30,12 +30,14 @@ pub fn folder_of(folder: Option<&Path>, name: &str) -> Result<PathBuf, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.starts_with('.') || !name.bytes().all(is_plain) {
         return Err(format!(
-            "checkpoints '{name}': on servers they have a name, not a folder: up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.'"
+            "checkpoints '{name}': on servers, checkpoints are given by name, not by folder: up to {NAME_BYTES_MAX} \
+             letters, digits, '-', '_' and '.'"
         ));
     }
     let none = || {
         format!(
-            "checkpoints '{name}': the server keeps none: 'gridloom serve --checkpoints DIR' names a folder for them"
+            "checkpoints '{name}': the server stores no checkpoints; 'gridloom serve --checkpoints DIR' sets a \
+             folder for them"
         )
     };
     Ok(folder.ok_or_else(none)?.join(name))
@@ -117,8 +119,12 @@ impl Complete {
         let parts = text.split_once(' ').and_then(|(elements, run)| {
             Some(Complete { elements: elements.parse().ok()?, run: u64::from_str_radix(run, 16).ok()? })
         });
-        let wrong =
-            || format!("'{COMPLETE}' says '{text}', which no checkpoint has: delete the folder, or go on from another");
+        let wrong = || {
+            format!(
+                "'{COMPLETE}' contains '{text}', which no checkpoint writes: delete the folder, or restart from \
+                 another checkpoint"
+            )
+        };
         parts.map(Some).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, wrong()))
     }
 }
@@ -173,7 +179,7 @@ mod tests {
         let folder = Path::new("/kept");
         assert_eq!(folder_of(Some(folder), "heat-2.a").unwrap(), Path::new("/kept/heat-2.a"));
         for name in ["", ".", "..", "../x", "/etc", "a/b", "a b", &"x".repeat(65)] {
-            assert!(folder_of(Some(folder), name).unwrap_err().contains("a name, not a folder"), "{name}");
+            assert!(folder_of(Some(folder), name).unwrap_err().contains("by name, not by folder"), "{name}");
         }
         assert!(folder_of(None, "heat").unwrap_err().contains("serve --checkpoints DIR"));
     }
@@ -211,6 +217,6 @@ mod tests {
         fs::write(folder.path().join("2026").join(COMPLETE), "all done").unwrap();
         assert_eq!((last(None), last(Some(1))), (Some(10), Some(9)));
         let why = Complete::read(&folder.path().join("2026")).unwrap_err().to_string();
-        assert!(why.contains("'all done'") && why.contains("go on from another"), "{why}");
+        assert!(why.contains("'all done'") && why.contains("restart from another"), "{why}");
     }
 }

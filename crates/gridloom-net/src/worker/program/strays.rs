@@ -55,7 +55,7 @@ impl Drop for Strays {
             if Instant::now() >= until {
                 let pids: Vec<String> = left.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
                 gridloom_base::say!(
-                    "gridloom: processes that the program has left behind have not ended {} s after they were killed: {}",
+                    "gridloom: orphan processes of the program have not ended {} s after they were killed: {}",
                     PATIENCE.as_secs(),
                     pids.join(", ")
                 );
