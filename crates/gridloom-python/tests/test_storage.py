@@ -97,7 +97,8 @@ def test_a_folder_that_cannot_be_a_storage_is_an_error(program, tmp_path):
     (tmp_path / "gridloom-storage").write_text("mine")
     command = [PROGRAM, "serve", "--no-functions", "--no-agent", "--storage", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode != 0 and "'gridloom-storage' there contains 'mine', which is not the id of a storage" in ended.stderr
+    assert ended.returncode != 0
+    assert "'gridloom-storage' there contains 'mine', which is not the id of a storage" in ended.stderr
 
 
 HOST = '[[host]]\nname = "s{0}"\nspeed = "1Gf"\nproperties = {{ role = "server", memory = "1GiB", storage = "{1}" }}\n'

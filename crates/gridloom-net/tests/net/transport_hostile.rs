@@ -127,10 +127,7 @@ fn a_node_hears_why_its_peer_closes_the_connection() {
     assert!(client.node.store().put(datum, Meta::array(Dtype::Uint8, &[3]), Payload::copied(&[1, 2, 3])));
     client.perform([Effect::SendDatum { to: server.id(), datum }]);
     let why = client.expect_lost(server.id());
-    assert!(
-        why.starts_with("it rejected a message: it sent") && why.ends_with("another client's"),
-        "{why}"
-    );
+    assert!(why.starts_with("it rejected a message: it sent") && why.ends_with("another client's"), "{why}");
     server.still_serves();
 }
 
