@@ -191,7 +191,7 @@ impl Clock {
         (nanoseconds(ClockId::Monotonic) - self.start_ns) as Ns
     }
 
-    /// Returns the offset to subtract from a time of day. Computed anew each time, because that clock may be set.
+    /// Returns the offset to subtract from a time of day. Computed again each time, because that clock may be set.
     fn offset(&self) -> i128 {
         nanoseconds(ClockId::Realtime) - nanoseconds(ClockId::Monotonic) + self.start_ns
     }

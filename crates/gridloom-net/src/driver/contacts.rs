@@ -466,7 +466,7 @@ impl Contacts {
         }
     }
 
-    /// Ends what takes too long and retries what could not be done, if the time of the check has come.
+    /// Once the check is due, closes connections and dials past their deadlines, and accepts again after a failure.
     pub(super) fn check(&mut self, now: Time) {
         if now < self.check_at {
             return;
