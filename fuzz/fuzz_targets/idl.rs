@@ -1,4 +1,5 @@
-//! Interface descriptions: no text makes the parser panic, and what it reads is checked, printed and read again the same.
+//! Interface descriptions: no text makes the parser panic, and accepted definitions are valid and unchanged when
+//! printed and read again.
 
 #![no_main]
 
