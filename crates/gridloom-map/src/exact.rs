@@ -32,20 +32,20 @@ const EARLIER: f64 = 1e-12;
 pub struct Exact<'p> {
     problem: &'p Problem,
     servers: usize,
-    /// By task × server, seconds: run time; time to bring sources there; time to bring results to the client.
+    /// Seconds, indexed by task × server: run time; time to bring sources there; time to bring results to the client.
     seconds: Vec<f64>,
     outside_s: Vec<f64>,
     home_s: Vec<f64>,
-    /// By task: makers of its inputs, with the index of the datum's transfer seconds in `ways`.
+    /// Makers of each task's inputs, with the index of the datum's transfer seconds in `ways`.
     makers: Vec<Vec<(usize, usize)>>,
-    /// By datum with a maker and readers: transfer seconds by server × server.
+    /// Transfer seconds by server × server, for each datum with a maker and readers.
     ways: Vec<f64>,
-    /// By task: the set of its readers, and the set of its makers.
+    /// Each task's set of readers, and its set of makers.
     readers_of: Vec<u64>,
     makers_of: Vec<u64>,
     /// Weights of servers and, by task, its smallest weighted seconds, for both choices of weights.
     weights: [(Vec<f64>, Vec<f64>); 2],
-    /// By slot: its server. Slots of a server are adjacent.
+    /// Server of each slot. Slots of a server are adjacent.
     slots: Vec<usize>,
     left: u64,
     kept: BTreeMap<(u64, Vec<u32>), Vec<Vec<f64>>>,
@@ -61,7 +61,7 @@ struct Partial {
     placed: u64,
     servers: Vec<u32>,
     end_s: Vec<f64>,
-    /// By slot: time from which it is free; ascending within a server.
+    /// Time from which each slot is free; ascending within a server.
     free_s: Vec<f64>,
     last_start_s: f64,
     /// End of all placed tasks, at the client if it wants their results.

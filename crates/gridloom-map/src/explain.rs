@@ -269,9 +269,9 @@ enum Event {
 struct Ends<'p> {
     plan: &'p Plan,
     tolerance_s: f64,
-    /// By server: ends of its tasks, ascending.
+    /// Ends of each server's tasks, ascending.
     tasks: BTreeMap<u64, Vec<(f64, u32)>>,
-    /// By datum and receiver.
+    /// Indices of transfers, by datum and receiver.
     transfers: BTreeMap<(u32, u64), Vec<usize>>,
 }
 

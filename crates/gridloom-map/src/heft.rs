@@ -98,7 +98,7 @@ impl Heuristic for Heft {
 pub fn upward_ranks(problem: &Problem) -> Vec<f64> {
     let between = MeanLink::between_servers(problem);
     let home = MeanLink::to_client(problem);
-    // By datum: the longest path from when it is made to the end.
+    // The longest path from the completion of each datum to the end.
     let mut after_s: Vec<f64> =
         problem.data().iter().map(|datum| if datum.wanted { home.seconds(datum.size_bytes) } else { 0.0 }).collect();
     let mut rank = vec![0.0; problem.task_count()];

@@ -24,12 +24,12 @@ use gridloom_base::NodeId;
 use gridloom_base::near::near_names;
 use gridloom_perf::GridView;
 
-/// How a group is to be mapped.
+/// The method by which a group is mapped.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MapBy {
-    /// By the heuristic of that spec.
+    /// The heuristic of this spec maps it.
     Heuristic(String),
-    /// By a given plan.
+    /// This plan is used.
     Imposed(Box<ImposedPlan>),
 }
 

@@ -48,7 +48,7 @@ struct Ahead<'a> {
     readers: &'a Readers,
     /// The tasks that read the results of the task being placed.
     children: Vec<Child>,
-    /// By server: end of the last child tried there.
+    /// End of the last child tried on each server.
     free_s: Vec<f64>,
 }
 
@@ -57,7 +57,7 @@ struct Child {
     task: u32,
     /// Size in bytes of each datum that it reads of that task.
     bytes: Vec<u64>,
-    /// By server: arrival of its other inputs, as far as known.
+    /// Arrival of its other inputs at each server, as far as known.
     ready_s: Vec<f64>,
     seconds: Vec<f64>,
 }

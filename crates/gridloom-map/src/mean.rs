@@ -62,7 +62,7 @@ impl MeanLink {
 /// but tasks of equal work must have equal means, however their ranks are summed.
 pub(super) struct MeanSeconds<'p> {
     problem: &'p Problem,
-    /// By function, over all servers that offer it.
+    /// Mean cost of each function over all servers that offer it.
     functions: Vec<MeanCost>,
 }
 

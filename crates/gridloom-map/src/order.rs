@@ -2,9 +2,9 @@
 
 use super::problem::Problem;
 
-/// By task: the tasks that read what it makes.
+/// The tasks that read the results of each task.
 pub struct Followers {
-    /// By task, and one past the last: start of its followers.
+    /// Start of each task's followers, and one past the last.
     first: Vec<u32>,
     tasks: Vec<u32>,
 }
@@ -37,9 +37,9 @@ impl Followers {
     }
 }
 
-/// By datum: the tasks that read it.
+/// The tasks that read each datum.
 pub struct Readers {
-    /// By datum, and one past the last: start of its readers.
+    /// Start of each datum's readers, and one past the last.
     first: Vec<u32>,
     tasks: Vec<u32>,
 }
@@ -75,7 +75,7 @@ impl Readers {
 /// Tracks which tasks become ready when others are done.
 pub struct Waiting<'f> {
     followers: &'f Followers,
-    /// By task: number of inputs that have yet to be made.
+    /// Number of each task's inputs that have yet to be made.
     inputs: Vec<u32>,
 }
 

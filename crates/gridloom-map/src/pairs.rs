@@ -37,17 +37,17 @@ pub trait Evaluate {
 #[derive(Debug)]
 pub struct Pass {
     servers: usize,
-    /// By task × server.
+    /// Run times, indexed by task × server.
     seconds: Vec<f64>,
-    /// By task: range of its inputs in `inputs`.
+    /// Range of each task's inputs in `inputs`.
     ranges: Vec<(u32, u32)>,
     /// Maker, or `OUTSIDE`, and bytes.
     inputs: Vec<(u32, f64)>,
-    /// By task: bytes sent to the client.
+    /// Bytes that each task sends to the client.
     home: Vec<f64>,
-    /// By place × place, seconds per byte and latency.
+    /// Seconds per byte and latency, indexed by place × place.
     links: Vec<(f64, f64)>,
-    /// By server: time from which it is free.
+    /// Time from which each server is free.
     busy_s: Vec<f64>,
     start_s: Vec<f64>,
     end_s: Vec<f64>,

@@ -57,7 +57,7 @@ pub enum Guess {
 pub struct Plan {
     /// The heuristic that made it, as a spec.
     pub heuristic: String,
-    /// By task index.
+    /// Assignments, indexed by task.
     pub tasks: Vec<Assignment>,
     /// In order of predicted start.
     pub transfers: Vec<Transfer>,

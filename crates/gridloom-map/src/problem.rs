@@ -134,7 +134,7 @@ pub struct Problem {
     places: BTreeMap<NodeId, usize>,
     servers: Vec<Server>,
     functions: Vec<String>,
-    /// By function × server.
+    /// Cost models, indexed by function × server.
     costs: Vec<Option<Cost>>,
     tasks: Vec<Task>,
     data: Vec<Datum>,
@@ -142,7 +142,7 @@ pub struct Problem {
     arguments: Vec<u32>,
     /// Places that hold the sources.
     holders: Vec<u32>,
-    /// By place × place; latency is infinite if there is no link.
+    /// Links, indexed by place × place; latency is infinite if there is no link.
     links: Vec<LinkEstimate>,
     bottlenecks: Vec<Bottleneck<usize>>,
     complete: bool,

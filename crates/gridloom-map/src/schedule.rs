@@ -35,9 +35,9 @@ pub struct Schedule<'p> {
     plain: bool,
     insertion: bool,
     slots: Vec<Slots>,
-    /// By datum: places that hold it, and the time since which each holds it.
+    /// The places that hold each datum, with the time since which each holds it.
     copies: Vec<Vec<(u32, f64)>>,
-    /// By datum: its row in `rows`, or `NO_ROW`.
+    /// Row of each datum in `rows`, or `NO_ROW`.
     row_of: Vec<u32>,
     /// Rows of arrival times by place over direct links; at a place with a copy, the time of the copy.
     rows: Vec<f64>,
@@ -237,7 +237,7 @@ impl<'p> Schedule<'p> {
         best.1
     }
 
-    /// By server: arrival of the task's inputs, counting only those that some place already has.
+    /// Returns, for each server, the arrival of the task's inputs, counting only those that some place already has.
     pub(super) fn ready_so_far(&mut self, task: usize) -> &[f64] {
         let problem = self.problem;
         let known = problem.inputs(task).iter().filter(|datum| !self.copies[**datum as usize].is_empty());

@@ -28,7 +28,7 @@ pub struct Parameter {
 #[derive(Clone, Debug)]
 pub struct Spec {
     entry: &'static Entry,
-    /// By declared parameter: the value given.
+    /// The given value of each declared parameter.
     given: Vec<Option<String>>,
 }
 

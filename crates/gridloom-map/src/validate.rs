@@ -27,7 +27,7 @@ impl Plan {
     }
 }
 
-/// By datum: places that have it, the time since which each has it, and the time since which each can forward it.
+/// The places that have each datum, the time since which each has it, and the time since which each can forward it.
 type There = Vec<Vec<(usize, f64, f64)>>;
 
 struct Check<'a> {

@@ -16,9 +16,9 @@ use gridloom_base::limits::EAGER_BYTES_MAX;
 pub struct Lister<'p> {
     problem: &'p Problem,
     places: usize,
-    /// By datum × place: time since which it is there, infinite if it is not.
+    /// Time since which a place has a datum, indexed by datum × place; infinite if it does not have it.
     have_s: Vec<f64>,
-    /// By datum: the places that have it, and the time since which each can forward it.
+    /// The places that have each datum, with the time since which each can forward it.
     holders: Vec<Vec<(u32, f64)>>,
     cards: Cards,
     /// Bandwidth of each place, bytes per second: outgoing for all places, then incoming.
@@ -26,7 +26,7 @@ pub struct Lister<'p> {
     /// Bottlenecks that a link crosses. Links without any have no entry.
     crossed: BTreeMap<usize, Vec<usize>>,
     slots: Vec<Vec<f64>>,
-    /// By datum: whether the client sends it to only one place, which forwards it.
+    /// True for each datum that the client sends to only one place, which forwards it.
     is_sent_once: Vec<bool>,
     steps: u64,
 }

@@ -55,7 +55,7 @@ pub struct Judge<'p> {
     problem: &'p Problem,
     places: usize,
     sharing: Sharing,
-    /// By datum × place.
+    /// State of each datum at each place, indexed by datum × place.
     presence: Vec<Presence>,
     /// Entries of `presence` in use.
     touched: Vec<u32>,
@@ -65,14 +65,14 @@ pub struct Judge<'p> {
     queues: Vec<Vec<u32>>,
     heads: Vec<usize>,
     free_slots: Vec<u32>,
-    /// By server; `None` if tasks take as long side by side as alone.
+    /// Running tasks of each server; `None` if tasks take as long side by side as alone.
     beside: Vec<Option<SideBySide>>,
-    /// By server: other programs' tasks that occupy slots which the group does not need.
+    /// Number of other programs' tasks on slots that the group does not need, for each server.
     others: Vec<u32>,
     servers: Vec<u32>,
     timed: BinaryHeap<Reverse<Timed>>,
     copies: Vec<Copied>,
-    /// By copy: the only task that it is for, on a server that keeps nothing.
+    /// The only task that each copy is for, on a server that keeps nothing.
     copied_for: Vec<u32>,
     /// Copies that are forwarded while their source still receives the datum, with the copy that it receives.
     passed_on: BTreeMap<u32, u32>,

@@ -16,13 +16,13 @@ use crate::problem::Problem;
 /// Sites, separated by shared bottlenecks, and the load that the links into and out of each server carry so far.
 struct Rings<'p> {
     problem: &'p Problem,
-    /// By server: the first server of its site.
+    /// First server of each server's site.
     site_of: Vec<u32>,
-    /// By the first server of a site and stride: the number of rings that use it.
+    /// Number of rings that use a stride, by the first server of the site and the stride.
     taken: BTreeMap<(u32, usize), u32>,
-    /// By place: number of rings that end there.
+    /// Number of rings that end at each place.
     ends: Vec<u32>,
-    /// By place, bytes: received from other sites, and sent to other sites.
+    /// Bytes that each place receives from other sites, and bytes that it sends to them.
     enters: Vec<u64>,
     leaves: Vec<u64>,
 }
@@ -128,7 +128,7 @@ fn is_coprime(a: usize, b: usize) -> bool {
     if b == 0 { a == 1 } else { is_coprime(b, a % b) }
 }
 
-/// By server: the first server that it reaches without crossing a shared bottleneck.
+/// Returns, for each server, the first server that it reaches without crossing a shared bottleneck.
 fn sites(problem: &Problem) -> Vec<u32> {
     let servers = problem.client();
     let mut is_apart = vec![false; servers * servers];

@@ -73,7 +73,7 @@ struct Search<'p> {
     draws: u64,
     /// Data of the client that several tasks read.
     shared: Vec<u32>,
-    /// By datum: whether the client sends it to only one place, in the best choice and in the last one.
+    /// Whether the client sends a datum to only one place, for each datum: in the best choice, and in the last one.
     once: Vec<bool>,
     best: Option<(Choice, f64)>,
     /// A choice that ends by then cannot be improved.

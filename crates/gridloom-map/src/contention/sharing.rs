@@ -27,13 +27,13 @@ pub(super) struct Sharing {
     places: usize,
     /// True if copies of a class are sent one after another.
     in_turn: bool,
-    /// By ordered pair of places: bandwidth of the link.
+    /// Bandwidth of the link of each ordered pair of places.
     links: Vec<f64>,
     /// Bandwidths of the shared resources: outgoing NIC of each place, then incoming NIC of each place, then bottlenecks.
     shared: Vec<f64>,
     /// Bottlenecks that an ordered pair crosses, as indices into `shared`.
     bottlenecks: BTreeMap<usize, Vec<u32>>,
-    /// By ordered pair: its class, if any.
+    /// Class of each ordered pair, if any.
     class_of: Vec<u32>,
     classes: Vec<Class>,
     /// Classes with copies in flight.

@@ -25,11 +25,11 @@ use gridloom_base::json;
 /// A plan of a workflow on servers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedPlan {
-    /// By task: its server.
+    /// Server of each task.
     pub servers: Vec<u32>,
-    /// By task: its start, seconds. With contention, only their order counts.
+    /// Start of each task, seconds. With contention, only their order counts.
     pub start_s: Vec<f64>,
-    /// By file and destination: the place to copy it from; the client has the number of servers as its index.
+    /// The place to copy a file from, by file and destination; the index of the client is the number of servers.
     pub sources: BTreeMap<(u32, u32), u32>,
     /// True if servers keep nothing.
     pub is_plain: bool,
