@@ -268,7 +268,7 @@ impl Calibration {
         })
     }
 
-    /// By how much the line between the ends of the piece that the sample halved missed the sample.
+    /// Distance of the sample from the line between the ends of the piece that it halved.
     fn missed(&self, sample: &Sample) -> Option<f64> {
         let (from, to) = sample.between?;
         let end = |at: f64| self.samples.iter().find(|other| other.at == at).expect("a piece has ends");

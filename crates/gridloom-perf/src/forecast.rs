@@ -74,7 +74,7 @@ pub struct Series {
     window: VecDeque<f64>,
     count: u64,
     mean: f64,
-    /// By predictor: its forecast, and its mean error so far.
+    /// Forecast of each predictor, and its mean error so far.
     forecasts: [f64; PREDICTORS.len()],
     errors: [f64; PREDICTORS.len()],
 }
