@@ -41,11 +41,11 @@ pub(crate) struct Shape {
 pub(crate) struct Dragonfly {
     pub(crate) shape: Shape,
     pub(crate) leaves: Leaves,
-    /// By host: the link to its blade and the link back.
+    /// Each host's link to its blade and the link back.
     pub(crate) local: Vec<(LinkId, LinkId)>,
-    /// By blade: its limiter.
+    /// Limiter of each blade, if any.
     limiters: Vec<Option<LinkId>>,
-    /// By pair of blades.
+    /// Links by pair of blades.
     between: BTreeMap<(usize, usize), LinkId>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Spoke {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Floyd {
-    /// By member index.
+    /// Edges by member indices.
     pub edges: BTreeMap<(u32, u32), Edge>,
     /// Row a, column b: the last member before b on the route from a; `u32::MAX` if there is no route.
     pub predecessors: Vec<u32>,
@@ -132,7 +132,8 @@ impl Dijkstra {
         self.out[from].iter().find(|(end, _)| *end == to).map(|(_, edge)| edge)
     }
 
-    /// By vertex: the last edge of the route from `start`, as the vertex that it leaves and its number among the edges there.
+    /// Returns the last edge of the route from `start` to each vertex: the vertex that it leaves and its number among
+    /// the edges there.
     pub(crate) fn tree(&self, start: usize) -> Vec<Option<(usize, usize)>> {
         let mut cost = vec![usize::MAX; self.out.len()];
         let mut before = vec![None; self.out.len()];

@@ -23,7 +23,7 @@ const DIMENSIONS_MAX: usize = 16;
 pub(crate) struct Torus {
     pub(crate) sizes: Vec<usize>,
     pub(crate) leaves: Leaves,
-    /// By host and dimension: the link to the next host and the link back.
+    /// Each host's link to the next host in a dimension and the link back, indexed by host and dimension.
     pub(crate) links: Vec<(LinkId, LinkId)>,
 }
 
