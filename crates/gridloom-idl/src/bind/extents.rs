@@ -11,7 +11,7 @@ use gridloom_base::{Dtype, Meta, list};
 /// The known sizes of one call.
 pub(super) struct Sizes<'a> {
     pub(super) signature: &'a Signature,
-    /// By parameter: description and bytes of the scalars and texts with a known value.
+    /// Description and bytes of each parameter that is a scalar or text with a known value.
     pub(super) scalars: Vec<Option<(Meta, Vec<u8>)>>,
     /// The array parameter from which each size was inferred.
     pub(super) source: Vec<Option<usize>>,

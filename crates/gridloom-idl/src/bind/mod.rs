@@ -40,17 +40,17 @@ pub struct Actual {
 /// A call that fits its signature.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bound {
-    /// By parameter: description and bytes, in this machine's byte order, of every scalar or text input with a
+    /// Description and bytes of each parameter, in this machine's byte order, if it is a scalar or text input with a
     /// known value, inferred ones included; else `None`.
     pub scalars: Vec<Option<(Meta, Vec<u8>)>>,
-    /// By `OUT` and `INOUT` parameter in order: its index and the result's description.
+    /// Index and result description of each `OUT` and `INOUT` parameter, in order.
     pub outputs: Vec<(usize, Meta)>,
     /// Work in floating-point operations, if the signature states it.
     pub work_flops: Option<f64>,
     /// Shared data that the call gets and puts, if they are declared and known.
     pub uses: Vec<UsedName>,
-    /// By `IN` and `INOUT` parameter in order (hidden ones included): index of the caller's argument, positional
-    /// ones first and then named ones, or `None` if its value was inferred.
+    /// Index of the caller's argument for each `IN` and `INOUT` parameter in order (hidden ones included), positional arguments
+    /// first and then named ones, or `None` if its value was inferred.
     pub actual_of: Vec<Option<usize>>,
 }
 
