@@ -251,7 +251,7 @@ fn merge(form: &Form, found: Vec<Range>) -> Vec<Range> {
 
 /// Maps addresses to blocks.
 struct Index {
-    /// By type, address modulo element size, and address: the block.
+    /// Blocks by type, address modulo element size, and address.
     starts: BTreeMap<(usize, u64, u64), usize>,
     sizes: Vec<u64>,
 }

@@ -16,7 +16,7 @@ use super::words::{Word, write_unsigned};
 /// Conversion between two forms of one schema.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// By type of block.
+    /// Steps for each type of block.
     targets: Vec<Vec<Op>>,
 }
 
