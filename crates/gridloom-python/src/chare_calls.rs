@@ -27,7 +27,8 @@ pub(crate) fn chare_contribute(
         (None, Ok("gather")) => (Reducer::Gather, any()?),
         (None, _) => {
             let why = format!(
-                "reducer {} is not known; there are barrier, sum, min, max, gather, and those that job.reducer makes known",
+                "reducer {} is not known; there are barrier, sum, min, max, gather, and those that job.reducer \
+                    registers",
                 reducer.repr()?
             );
             return Err(error(py, "UsageError", &why));

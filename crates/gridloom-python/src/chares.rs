@@ -191,7 +191,7 @@ fn make_arrays(py: Python<'_>, program: &Py<PyAny>, job: &mut Job<'_>) -> PyResu
         return Err(error(
             py,
             "UsageError",
-            "a chare's __init__ cannot send: its array is not there yet; send in an entry method",
+            "a chare's __init__ cannot send: its array does not exist yet; send in an entry method",
         ));
     }
     // Every element runs the program, and the first one sends.

@@ -73,5 +73,5 @@ pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 
 fn real(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     let number = Number::from_f64(object.extract()?).map(Value::Number);
-    number.ok_or_else(|| PyTypeError::new_err(format!("{object} is no number that can be described")))
+    number.ok_or_else(|| PyTypeError::new_err(format!("{object} is not a number that can be declared")))
 }

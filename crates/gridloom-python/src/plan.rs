@@ -174,7 +174,7 @@ impl Heuristic for PythonHeuristic {
                 match (received, self.limit) {
                     (Ok(answered), _) => answered,
                     (Err(RecvTimeoutError::Timeout), Some(limit)) => return Err(took_too_long(limit)),
-                    (Err(_), _) => return Err(MapError::Failed { why: "its thread ended without a word".into() }),
+                    (Err(_), _) => return Err(MapError::Failed { why: "its thread ended without a result".into() }),
                 }
             }
         };

@@ -74,7 +74,7 @@ impl Functions for PythonFunctions {
 
     fn load(&mut self, function: u32, definition: &Definition) -> Result<(), String> {
         let Body::Python { module, function: name } = &definition.body else {
-            return Err("it is no Python function".into());
+            return Err("it is not a Python function".into());
         };
         Python::attach(|py| {
             let find = || import(py, "gridloom._modules")?.call_method1("load", (module,))?.getattr(name.as_str());

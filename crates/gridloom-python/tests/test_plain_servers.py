@@ -51,7 +51,7 @@ def test_what_would_stay_on_a_plain_server_is_refused_by_name(program):
     with gl.local(servers=2, plain=1, functions=[FUNCTIONS]) as grid:
         plain = next(server.name for server in grid.servers() if server.plain)
         grid.put("mesh", np.eye(N))
-        with pytest.raises(gl.UsageError, match=f"server '{plain}' is plain .serve --plain. and keeps no copies"):
+        with pytest.raises(gl.UsageError, match=f"server '{plain}' is stateless .serve --plain. and keeps no copies"):
             grid.place("mesh", plain)
         grid.place("mesh")
         # It reads the shared value all the same: the client passes it on.

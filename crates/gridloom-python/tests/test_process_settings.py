@@ -282,7 +282,7 @@ def one(me):
     assert lines == [
         "WrongNumber listen: -1 is no port; give a number from 0 to 65535",
         "WrongNumber connect: 70000 is no port; give a number from 0 to 65535",
-        "WrongNumber sleep: 1e300 seconds; give a time that ends",
+        "WrongNumber sleep: 1e300 seconds; give a finite time",
     ]
 
 

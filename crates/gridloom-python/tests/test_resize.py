@@ -36,7 +36,7 @@ def test_the_stencil_grows_and_shrinks():
     program = stencil("--steps", 50, "--resize", "10:4", "--resize", "30:1", "--resize", "40:3")
     status, out = said("chares", "run", "-n", 2, "--", *program)
     assert status == 0 and SAME in out, out
-    assert out.count("the program goes on with ") == 3, out
+    assert out.count("the program continues with ") == 3, out
 
 
 def children(pid):
@@ -53,14 +53,14 @@ def test_the_stencil_grows_and_shrinks_while_an_element_is_killed(tmp_path, kept
     out = ""
     for line in run.stdout:
         out += line
-        if "goes on with 4 elements" in line:
+        if "continues with 4 elements" in line:
             os.kill(children(run.pid)[number], signal.SIGKILL)
             break
     rest, _ = run.communicate(timeout=120)
     out += rest
     assert run.returncode == 0 and SAME in out, out
     assert "killed" in out or "signal" in out, out
-    assert "goes on with 2 elements in place of 4" in out, out
+    assert "continues with 2 elements instead of 4" in out, out
 
 
 LEAVES = """

@@ -140,5 +140,5 @@ def test_in_simulation_the_card_of_the_file_server_counts(tmp_path):
         assert (grid.now() - begun) / (size / 12.5e6) == pytest.approx(2, rel=0.1)
         assert grid.simulation().bytes_by_link["wide"] == 5 * size
     (tmp_path / "wrong.toml").write_text(hosts.replace('"files"', '"flies"') + NETWORK)
-    with pytest.raises(gl.GridloomError, match="host 's0' has storage = 'flies', and there is no such host.*files"):
+    with pytest.raises(gl.GridloomError, match="host 's0' has storage = 'flies', but there is no such host.*files"):
         gl.simulate(tmp_path / "wrong.toml")

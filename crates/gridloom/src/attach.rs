@@ -32,7 +32,7 @@ impl AttachConfig {
     pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<AttachConfig>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let config: AttachConfig = serde_json::from_str(&text.to_string_lossy())
-            .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
+            .map_err(|error| Error::Input(format!("{VARIABLE} is not a valid configuration: {error}")))?;
         for file in local.map_or(&[][..], |local| &local.functions) {
             if !config.offers(file) {
                 let file = file.display();

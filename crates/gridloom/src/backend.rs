@@ -84,7 +84,7 @@ fn check_address_of(role: &str, address: &str) -> Result<(), String> {
     let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
     match port {
         Some(Ok(port)) if port > 0 => Ok(()),
-        _ => Err(format!("'{address}' is no address of {role}; expected HOST:PORT, such as 127.0.0.1:7711")),
+        _ => Err(format!("'{address}' is not an address of {role}; expected HOST:PORT, such as 127.0.0.1:7711")),
     }
 }
 

@@ -250,7 +250,7 @@ impl<'a, 'm> Range<'a, 'm> {
                 sizes.extend(missing.into_iter().map(|name| (name, usual)));
             }
         } else if sizes.is_empty() {
-            return Err(Error::Usage("arguments that you make need ranges of their sizes".into()));
+            return Err(Error::Usage("custom arguments need ranges for their sizes".into()));
         }
         for (name, (low, high)) in &sizes {
             if low > high || (*low < 1 && low != high) {
@@ -441,10 +441,11 @@ impl Run {
         let why = match end {
             End::Failed(error) if is_made => Some(error.to_string()),
             End::Failed(error) => Some(format!(
-                "{error}; if the function needs other than random arguments, make them yourself (make of Grid.calibrate in Python, Grid::calibrate in Rust)"
+                "{error}; if the function cannot take random arguments, make them yourself (make of Grid.calibrate \
+                    in Python, Grid::calibrate in Rust)"
             )),
             End::TimeUp if self.gave_way > 0 => {
-                Some(format!("the {budget_s} s are over; {} calls gave way to other work", self.gave_way))
+                Some(format!("the {budget_s} s are over; {} calls were preempted by other work", self.gave_way))
             }
             End::TimeUp => Some(format!("the {budget_s} s are over; give a larger budget")),
             End::Stopped => Some("it was stopped".to_string()),
@@ -454,7 +455,7 @@ impl Run {
                     "larger calls take longer than {most_s} s, or do not fit the server's store; give a larger budget"
                 ))
             }
-            End::Complete => (!is_reached).then(|| "a model has no more points; ask for a smaller range".to_string()),
+            End::Complete => (!is_reached).then(|| "the model has its most points; choose a smaller range".into()),
         };
         let jump = |piece: gridloom_perf::Piece| CalibratedJump { from: piece.from, to: piece.to, error: piece.error };
         Calibrated {

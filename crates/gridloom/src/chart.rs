@@ -95,7 +95,7 @@ pub fn contrast(one: &str, other: &str) -> f64 {
             let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("two hexadecimal digits")) / 255.0;
             if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
         };
-        assert!(colour.len() == 7 && colour.starts_with('#'), "{colour} is no colour");
+        assert!(colour.len() == 7 && colour.starts_with('#'), "{colour} is not a colour");
         0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
     };
     let (one, other) = (luminance(one), luminance(other));

@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// In a group that follows its graph strictly: a call differs from the declared one and was not made, or, at the end of the
     /// group, a declared call is missing; this is the first.
-    #[error("the described graph is followed strictly: {0}")]
+    #[error("the group follows its declared graph strictly: {0}")]
     Differs(Difference),
     /// Shared data could not be put, found or deleted.
     #[error(transparent)]
@@ -74,13 +74,13 @@ pub enum Error {
         why: String,
     },
     /// The wait timed out. Nothing is cancelled.
-    #[error("no result within {limit_seconds} s; the call goes on, and a later get() finds what it gives")]
+    #[error("no result within {limit_seconds} s; the call is still running: call get() again")]
     TimedOut { limit_seconds: f64 },
     /// Another thread ended the wait ([`Interrupt`](crate::Interrupt)). Nothing is cancelled.
-    #[error("the wait was interrupted; what it waited for goes on")]
+    #[error("the wait was interrupted; nothing was cancelled")]
     Interrupted,
     /// The simulation cannot continue: no event is left.
-    #[error("the simulation stands still at {seconds:.6} s: {waiting}")]
+    #[error("the simulation is stalled at {seconds:.6} s: {waiting}")]
     Stalled {
         /// Virtual time.
         seconds: f64,

@@ -248,7 +248,7 @@ impl Function {
     fn refuse_callbacks(&self) -> Result<(), Error> {
         let Some(callback) = self.signature.callbacks.first() else { return Ok(()) };
         Err(Error::Usage(format!(
-            "{} calls '{}' back, which only plain calls of programs in C and Rust can take",
+            "{} has the callback '{}', which only plain calls of programs in C and Rust support",
             self.signature.name, callback.name
         )))
     }
@@ -264,7 +264,7 @@ impl Function {
         if self.object.is_some() {
             let name = self.name();
             return Err(Error::Usage(format!(
-                "{name} is a method of an object, whose calls run in no group: call it by itself"
+                "{name} is a method of an object, whose calls cannot be part of a group: call it outside of the group"
             )));
         }
         self.prepare_any(args, named, name)
@@ -479,8 +479,8 @@ fn tell_unstated(function: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(function.to_string()) {
         gridloom_base::say!(
-            "gridloom: the work of '{function}' is not stated: in simulation each call takes {WORK_FLOPS_DEFAULT:e} \
-             floating-point operations, whatever its sizes; state it by CalcOrder, COMPLEXITY or @gl.function(work=…)"
+            "gridloom: the work of '{function}' is not declared: in simulation each call takes {WORK_FLOPS_DEFAULT:e} \
+             floating-point operations, whatever its sizes; declare it with CalcOrder, COMPLEXITY or @gl.function(work=…)"
         );
     }
 }

@@ -421,9 +421,9 @@ impl std::fmt::Debug for Group {
 }
 
 /// The error if a plan is requested too late.
-const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched, at the end of its block, by \
-                            launch() or by a result that was asked for; ask for the plan before that, or see the \
-                            plans that ran in the group's report";
+const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched at the end of its block, by \
+     launch(), or because a result was requested; request the plan before that, or see the executed plans in \
+     the group's report";
 
 fn handle_of(arg: &Arg) -> Option<&Handle> {
     match arg {

@@ -109,7 +109,7 @@ pub(crate) fn arguments(
                 (BaseType::Number(_), false) => Value::from(1i64),
                 _ => {
                     let (function, name) = (&signature.name, &param.name);
-                    let why = "is no number, so there is no telling what it may be";
+                    let why = "is not a number, so no value can be chosen for it";
                     return Err(Error::Usage(format!("{function}: argument '{name}' {why}; set it ({name}=VALUE)")));
                 }
             },

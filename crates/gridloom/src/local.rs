@@ -104,7 +104,9 @@ impl LocalConfig {
             return Err(Error::Usage("a local grid has at least 1 server, got 0".into()));
         }
         if plain > servers {
-            return Err(Error::Usage(format!("{plain} plain servers of {servers}; at most all can be plain")));
+            return Err(Error::Usage(format!(
+                "{plain} stateless servers of {servers}; at most all of them can be stateless"
+            )));
         }
         if servers > LOCAL_SERVERS_MAX {
             return Err(Error::Usage(format!(
@@ -122,14 +124,14 @@ impl LocalConfig {
         }
         if self.sites == 0 || self.sites > servers.min(LOCAL_SITES_MAX) {
             return Err(Error::Usage(format!(
-                "{} sites for {servers} servers; there can be 1 to {}, and each has a server",
+                "{} sites for {servers} servers; expected 1 to {}, since each needs a server",
                 self.sites,
                 servers.min(LOCAL_SITES_MAX)
             )));
         }
         match self.filters.first() {
             Some(first) if self.sites == 1 => Err(Error::Usage(format!(
-                "{first} stands between two sites, and there is one; divide the servers over several sites"
+                "{first} applies between two sites, but there is only one; divide the servers over several sites"
             ))),
             Some(_) => Site::new("site", self.filters.clone()).map(drop).map_err(Error::Usage),
             None => Ok(()),
@@ -220,7 +222,7 @@ impl LocalProcesses {
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
             .and_then(|ready| ready["address"].as_str().map(str::to_string))
-            .ok_or_else(|| Error::Connect(format!("the agent said '{}' instead of its address", line.trim())))?;
+            .ok_or_else(|| Error::Connect(format!("the agent printed '{}' instead of its address", line.trim())))?;
         let mut processes =
             LocalProcesses { address, secret: Secret::from_bytes(secret.as_bytes()), agent, servers: Vec::new() };
         let width = config.servers.to_string().len();
@@ -423,9 +425,9 @@ mod tests {
                 Ok(_) => panic!("{sites} sites started"),
             }
         };
-        assert_eq!(wrong(5, &[]), "5 sites for 4 servers; there can be 1 to 4, and each has a server");
+        assert_eq!(wrong(5, &[]), "5 sites for 4 servers; expected 1 to 4, since each needs a server");
         assert!(wrong(0, &[]).starts_with("0 sites for 4 servers"));
-        assert!(wrong(1, &["delay=16ms"]).starts_with("delay=16ms stands between two sites, and there is one"));
+        assert!(wrong(1, &["delay=16ms"]).starts_with("delay=16ms applies between two sites, but there is only one"));
         assert!(wrong(2, &["delay=3s"]).starts_with("a delay of 3 s between two sites"));
         assert!(wrong(2, &["compress"]).starts_with("filter compress changes bytes"));
         let config = LocalConfig { sites: 2, filters: vec!["delay=1ms".parse().unwrap()], ..LocalConfig::default() };

@@ -102,7 +102,7 @@ impl Mapping {
         let not_mapped = |why: String| Error::from(TaskError::NotMapped { why });
         // Only the agent's view is needed; the fastest heuristic returns it.
         let seen = grid.plan(group.clone(), MapBy::from("round-robin"))?;
-        let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not say what it sees".into()))?;
+        let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not send its view of the grid".into()))?;
         let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
         let returned = |why| not_mapped(format!("heuristic '{name}' returned what cannot be run: {why}"));
         let plan = run(grid, heuristic, &problem, limit)?.map_err(|why| match why {
@@ -194,7 +194,7 @@ impl Inside {
 pub fn took_too_long(limit: Duration) -> MapError {
     let seconds = limit.as_secs_f64();
     MapError::Failed {
-        why: format!("it gave no plan within {seconds} s; make it quicker, or give it longer with map_timeout"),
+        why: format!("it returned no plan within {seconds} s; make it faster, or allow more time with map_timeout"),
     }
 }
 
@@ -208,8 +208,7 @@ fn run(
 ) -> Result<Result<Plan, MapError>, Error> {
     let inside = Inside::current();
     if inside.has(grid) {
-        let why =
-            "a heuristic cannot have the session that it maps for map by a heuristic of the program's own; name one";
+        let why = "inside a heuristic, its own session cannot map with another custom heuristic; name a built-in one";
         return Err(Error::Usage(why.into()));
     }
     let inside = inside.with(grid);

@@ -100,7 +100,7 @@ impl Replay {
         for (index, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.starts_with('#')) {
             let (block, run, flops) = parse_line(line).map_err(|why| (index + 1, why))?;
             if charged_flops.entry(block).or_default().insert(run, flops).is_some() {
-                return Err((index + 1, format!("run {run} of this block stands there twice")));
+                return Err((index + 1, format!("run {run} of this block is listed twice")));
             }
         }
         Ok(Replay { path: path.to_path_buf(), charged_flops, runs: BTreeMap::new() })
@@ -137,9 +137,9 @@ impl Measures for Replay {
                 None => "none of it".into(),
             };
             format!(
-                "{file} has no duration of the measured block '{name}', run {run}, of process {number}, {who}; it has {has}. \
-                 The run that it was recorded from was another one: of another program, deployment or seed, or with another platform \
-                 or other faults, where the program may take another way. Write a new one with --record"
+                "{file} has no duration of the measured block '{name}', run {run}, of process {number}, {who}; it \
+                 has {has}. The recorded run was a different one: its program, deployment, seed, platform or faults differ. \
+                 Record a new file with --record"
             )
         })
     }
@@ -176,7 +176,7 @@ mod tests {
         let mut replay = Replay::read(&path).unwrap();
         assert_eq!(charged, runs.map(|(block, _)| replay.charge(&measured(&spec, block, 5)).unwrap().to_bits()));
         let missing = replay.charge(&measured(&spec, "assemble", 5)).unwrap_err();
-        assert!(missing.contains("another platform or other faults"), "{missing}");
+        assert!(missing.contains("platform or faults differ"), "{missing}");
         assert!(missing.contains("block 'assemble', run 4, of process 5, client@b; it has 3 runs"), "{missing}");
         std::fs::remove_file(path).unwrap();
     }

@@ -167,7 +167,7 @@ impl Object {
     pub fn method(&self, name: &str) -> Result<Function, Error> {
         let full = format!("{}.{name}", self.class);
         if runs_by_itself(name) {
-            return Err(Error::Usage(format!("{full} runs by itself: when an object is made, or ends")));
+            return Err(Error::Usage(format!("{full} cannot be called: it runs when an object is made, or ends")));
         }
         let found = self.signatures.iter().find(|signature| signature.name == full).cloned();
         let signature = found.ok_or_else(|| {
@@ -218,6 +218,6 @@ impl std::fmt::Debug for Object {
 }
 
 /// Appended to the error if no server can take the object.
-const NO_PLACE: &str = "; no server has room for one more object (plain servers, --plain, keep none)";
+const NO_PLACE: &str = "; no server has room for one more object (stateless servers, --plain, keep none)";
 /// Maximum number of servers tried for an object.
 const SERVERS_TRIED_MAX: usize = 16;

@@ -158,8 +158,8 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
     } else {
         offer.warnings.extend(parsed.undeclared_sharing().map(|function| {
             format!(
-                "'{function}' uses shared data that it does not declare: in simulation its calls neither get nor put them; declare \
-                 them by Gets, Puts or Replaces"
+                "'{function}' uses shared data that it does not declare: in simulation its calls neither get nor put \
+                    them; declare them with Gets, Puts or Replaces"
             )
         }));
     }

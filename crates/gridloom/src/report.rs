@@ -149,7 +149,7 @@ impl fmt::Display for Report {
             writeln!(f, "{} ran again elsewhere", count(self.tasks_again, "call"))?;
         }
         if !self.differences.is_empty() {
-            writeln!(f, "{} from the described graph:", count(self.differences.len(), "difference"))?;
+            writeln!(f, "{} from the declared graph:", count(self.differences.len(), "difference"))?;
             self.differences.iter().take(10).try_for_each(|difference| writeln!(f, "  {difference}"))?;
         }
         if self.tasks_failed > 0 {

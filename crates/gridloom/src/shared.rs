@@ -106,8 +106,8 @@ impl SharedGrid {
         for name in scenario.nodes().filter(|name| grid.contains(name)) {
             if let Some((process, _)) = clients.iter().find(|(_, host)| host == name) {
                 gridloom_base::say!(
-                    "gridloom: faults of '{name}' strike the grid's server of that name, not '{process}', which has a name of \
-                     its own"
+                    "gridloom: faults of '{name}' affect the grid's server of that name, not '{process}', which has \
+                        its own name"
                 );
             }
         }

@@ -271,7 +271,7 @@ fn a_server_that_no_agent_will_ever_take_ends() {
     for address in ["here", "127.0.0.1", "127.0.0.1:port", ":7711", "127.0.0.1:0"] {
         let (code, error) = said(gridloom(&["serve", "builtin:linalg", "--agent", address]));
         assert_eq!(code, 2);
-        let says = format!("'{address}' is no address of an agent; expected HOST:PORT, such as 127.0.0.1:7711");
+        let says = format!("'{address}' is not an address of an agent; expected HOST:PORT, such as 127.0.0.1:7711");
         assert!(error.contains(&says), "{error}");
     }
 }

@@ -152,7 +152,7 @@ fn mistakes_in_bodies_have_the_lines_of_the_file() {
     assert!(error.contains("nothing to compile"), "{error}");
     std::fs::write(&file, "Define f(OUT int *r) Required \"gone.o\" { *r = 1; }").unwrap();
     let (_, error) = said(gridloom(&["idl", "compile", text(&file)]));
-    assert!(error.contains("gone.o is not there, which it requires; compile it first"), "{error}");
+    assert!(error.contains("gone.o is required, but does not exist; compile it first"), "{error}");
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn commands_take_servers_without_an_agent() {
         assert!(error.contains(part), "{error}");
     }
     let (status, error) = said(gridloom(&["servers", "--servers", "here"]));
-    assert!(status == 1 && error.contains("'here' is no address of a server; expected HOST:PORT"), "{error}");
+    assert!(status == 1 && error.contains("'here' is not an address of a server; expected HOST:PORT"), "{error}");
     let (status, error) = said(gridloom(&["servers", "--servers", &first, "--agent", &second]));
     assert!(status == 2 && error.contains("cannot be used with"), "{error}");
 }

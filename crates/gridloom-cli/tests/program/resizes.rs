@@ -142,7 +142,7 @@ fn a_running_program_is_told_to_grow() {
     let (output, folder) = held.end();
     let out = text(&output);
     assert!(output.status.success() && began(&out) == 4, "{out}");
-    assert!(out.contains("the program goes on with 4 elements in place of 2, "), "{out}");
+    assert!(out.contains("the program continues with 4 elements instead of 2, "), "{out}");
     let (_, error) = said({
         let mut command = gridloom(&["chares", "resize", "2"]);
         command.env("TMPDIR", &folder.0);

@@ -197,8 +197,8 @@ fn programs_are_simulated() {
     let mut command = gridloom(&["simulate", "-p", &platform, "--functions", &idl, "--"]);
     let output = command.args([program, "call", "cli/plus", "2", "1"]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("the work of 'cli/plus' is not stated: in simulation each call takes 1e6"), "{told}");
-    assert!(told.contains("state it by CalcOrder") && told.matches("not stated").count() == 1, "{told}");
+    assert!(told.contains("the work of 'cli/plus' is not declared: in simulation each call takes 1e6"), "{told}");
+    assert!(told.contains("declare it with CalcOrder") && told.matches("not declared").count() == 1, "{told}");
     let said_report: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert!(said_report["seconds"].as_f64().unwrap() > 0.001);
     assert!(said_report["bytes_by_link"]["wire"].as_f64().unwrap() >= 16.0, "{printed}");

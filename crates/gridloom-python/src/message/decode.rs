@@ -133,7 +133,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     fn count(&mut self, name: &str) -> PyResult<()> {
         self.values += 1;
         if self.values > MESSAGE_VALUES_MAX {
-            let why = format!("more than {MESSAGE_VALUES_MAX} values; numbers by the million are for arrays");
+            let why = format!("more than {MESSAGE_VALUES_MAX} values; use arrays for millions of numbers");
             return Err(self.wrong(name, &why));
         }
         if self.values.is_multiple_of(SIGNALS_EVERY) {

@@ -224,7 +224,7 @@ impl Backend for SimBackend {
                 }
                 return Err(match (limit, &self.drive) {
                     (None, Drive::Own(_)) => {
-                        let waiting = "the program waits for something that will not come".to_string();
+                        let waiting = "the program waits for an event that cannot happen".to_string();
                         Error::Stalled { seconds: self.now().seconds(), waiting }
                     }
                     (limit, _) => timed_out(limit),

@@ -111,7 +111,7 @@ pub(crate) fn check_named_blas() -> Result<(), Error> {
         None => Ok(()),
         Some(library) => {
             let library = library.display();
-            Err(Error::Input(format!("{library}: no such library, which {BLAS_VARIABLE} names")))
+            Err(Error::Input(format!("{library}: no such library; {BLAS_VARIABLE} names it")))
         }
     }
 }
@@ -138,8 +138,8 @@ fn files_offer(folder: Option<PathBuf>) -> Result<Offer, Error> {
         Some(folder) if folder.is_dir() => {
             return Ok(Offer { definitions: builtin_definitions(FILES)?, ..Offer::default() });
         }
-        Some(folder) => format!("{FILES_VARIABLE} is {}, which is no folder", folder.display()),
-        None => format!("{FILES_VARIABLE} is not set: it names the folder whose files are offered"),
+        Some(folder) => format!("{FILES_VARIABLE} is {}, which is not a folder", folder.display()),
+        None => format!("{FILES_VARIABLE} is not set; set it to the folder whose files are offered"),
     };
     Err(Error::Input(format!("{BUILTIN_WORD}{FILES}: {why}")))
 }
@@ -175,7 +175,10 @@ fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -
 
 fn find(name: &str) -> Result<&'static Builtin, Error> {
     ALL.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
-        Error::Input(format!("'{BUILTIN_WORD}{name}' is not described here; there are {}", builtin_names().join(", ")))
+        Error::Input(format!(
+            "there is no built-in description '{BUILTIN_WORD}{name}'; there are {}",
+            builtin_names().join(", ")
+        ))
     })
 }
 

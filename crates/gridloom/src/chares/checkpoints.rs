@@ -24,7 +24,7 @@ const LINE: &[u8] = b"gridloom: chares of an element, 3\n";
 /// Bytes before the saved state of an element.
 const HEAD_BYTES: usize = LINE.len() + 16;
 /// The error if two runs share a folder.
-const OF_ANOTHER: &str = "another run keeps its checkpoints there; give each a folder or a name of its own";
+const OF_ANOTHER: &str = "another run keeps its checkpoints there; give each run its own folder or name";
 
 /// The folder of a program's checkpoints.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl CheckpointFolder {
     pub(super) fn write(&self, number: u64, (element, run): (Pe, u64), bytes: &[u8]) -> Result<(), Error> {
         let folder = self.0.join(number.to_string());
         if folder.join(COMPLETE).exists() {
-            let why = "it is complete, and of another run; keep these checkpoints elsewhere, or delete those";
+            let why = "it is complete, and belongs to another run; keep these checkpoints elsewhere, or delete those";
             return Err(error("write into", &folder, why));
         }
         // The other run deletes checkpoints below its own, and may have deleted files of this one.
@@ -137,7 +137,7 @@ impl CheckpointFolder {
                 _ => Err(error(
                     "read",
                     &file,
-                    "it is of another run than the others: two runs have kept checkpoints there",
+                    "it belongs to a different run than the others: two runs have kept checkpoints there",
                 )),
             }
         };
@@ -292,7 +292,7 @@ mod tests {
         // A mark written before the check.
         write_whole(&path.join("0").join(COMPLETE), &[Complete { elements: 2, run: 5 }.to_text().as_bytes()]).unwrap();
         let why = folder.read(None).unwrap_err().to_string();
-        assert!(why.contains("element-1: it is of another run than the others"), "{why}");
+        assert!(why.contains("element-1: it belongs to a different run than the others"), "{why}");
         assert_eq!((folder.last(Some(5)).unwrap(), folder.last(Some(6)).unwrap()), (Some(0), None));
         fs::remove_dir_all(path).unwrap();
     }

@@ -160,7 +160,7 @@ impl Course {
     pub(super) fn save(&self, epoch: u64, element: Pe, bytes: Vec<u8>) -> Result<(), Error> {
         match self {
             Course::Fixed => {
-                Err(Error::Chares(ChareError::Failed("this element's run has a fixed number of them".into())))
+                Err(Error::Chares(ChareError::Failed("this element's run has a fixed number of elements".into())))
             }
             Course::Command { epochs, .. } => epochs.parts().write(epoch, (element, 0), &bytes),
             Course::Simulated(shared) => {

@@ -145,8 +145,8 @@ pub(super) fn one_of(
 }
 
 /// The error of an element that ended with the others for a change of their number that did not take place.
-const NOT_RENEWED: &str = "the elements have ended to go on as another number of them, and the command that starts these does not: it has ended, or \
-     another element has failed";
+const NOT_RENEWED: &str = "the elements have ended to continue as a different number of elements, but the command \
+     that starts them does not: it has ended, or another element has failed";
 
 fn ended(element: &Element, moved_before: u64) -> Went {
     Went::Ended { value: element.end().cloned().unwrap_or_default(), moved: moved_before + element.moved() }
@@ -214,7 +214,8 @@ fn run(
         // If an element was lost before the change, the number of elements is the same as before.
         if now != before {
             say!(
-                "gridloom: the program goes on with {now} elements in place of {before}, {ms:.1} ms after all had saved"
+                "gridloom: the program continues with {now} elements instead of {before}, {ms:.1} ms after all had \
+                    saved"
             );
         }
     }

@@ -139,7 +139,7 @@ impl<'a> Job<'a> {
     /// If it is 0.
     pub fn mailbox_bytes(&mut self, bytes: u64) -> Result<(), Error> {
         if bytes == 0 {
-            return Err(Error::Input("mailbox_bytes 0: at least 1 byte of messages has to be let wait".into()));
+            return Err(Error::Input("mailbox_bytes 0: the limit must be at least 1 byte".into()));
         }
         self.element.bound_mailbox(bytes);
         Ok(())

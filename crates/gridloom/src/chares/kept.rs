@@ -43,7 +43,7 @@ impl Kept {
     pub(super) fn of(places: &Places, course: &Course, generation: &Generation) -> Result<Kept, Error> {
         match (&places.memory, &places.checkpoint) {
             (Some(memory), _) => {
-                let no_command = || Error::Input("checkpoints in memory: the command says no folder".into());
+                let no_command = || Error::Input("checkpoints in memory: the command names no folder".into());
                 let epochs = course.epochs().ok_or_else(no_command)?;
                 Ok(Kept::Memory(Box::new(Memory::new(memory, epochs, places, generation.since))))
             }

@@ -274,7 +274,7 @@ impl Links {
             // It may belong to a generation with more elements than this one.
             Some((element, epoch, way)) if epoch > self.epoch => {
                 self.early.insert(peer, (element, epoch, way));
-                let why = format!("it has begun again with others, for the time of number {epoch}");
+                let why = format!("it has restarted with other elements, in epoch {epoch}");
                 return Err(ChareError::Lost { element, why }.into());
             }
             // Either another program with the same secret dialled the wrong port, or that element will learn of another loss.

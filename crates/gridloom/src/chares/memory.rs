@@ -131,7 +131,7 @@ impl Memory {
                 Origin::Memory(number) => format!("checkpoint {number}"),
             };
             let took = |lost_at: Instant| format!(", {:.1} ms after the loss", lost_at.elapsed().as_secs_f64() * 1e3);
-            say!("gridloom: all elements go on from {from}{}", lost_at.map(took).unwrap_or_default());
+            say!("gridloom: all elements resume from {from}{}", lost_at.map(took).unwrap_or_default());
         }
     }
 

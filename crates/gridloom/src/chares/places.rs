@@ -87,12 +87,17 @@ impl Places {
         let (argument, number) = match arguments {
             [argument] => (argument, None),
             [argument, number] => (argument, Some(number)),
-            _ => return Err(format!("an element has one argument, its place, and perhaps its number; {remedy}")),
+            _ => {
+                return Err(format!(
+                    "an element takes one argument, its placement, and its number if need be; {remedy}"
+                ));
+            }
         };
         let mut places: Places =
             serde_json::from_str(argument).map_err(|error| format!("{argument}: {error}; {remedy}"))?;
         if let Some(number) = number {
-            places.number = number.parse().map_err(|_| format!("'{number}' is no element's number; {remedy}"))?;
+            places.number =
+                number.parse().map_err(|_| format!("'{number}' is not the number of an element; {remedy}"))?;
         }
         match (places.number as usize) < places.elements.len() {
             true => Ok(places),
@@ -113,11 +118,13 @@ impl Places {
         }
         if self.memory.is_some() {
             return Err(
-                "checkpoints in memory are for elements of one machine: give a name for those on servers".into()
+                "checkpoints in memory work only for elements on one machine; give a checkpoint name for elements on \
+                    servers"
+                    .into(),
             );
         }
         if let Some(records) = &mut self.records {
-            let file = gang.records.clone().ok_or("the server wants no record of this element")?;
+            let file = gang.records.clone().ok_or("the server does not accept a record of this element")?;
             records.own = Some((file, gang.shift_ns));
         }
         Ok(self)

@@ -28,13 +28,13 @@ const KEEP: Duration = Duration::from_secs(90 * 24 * 3600);
 /// If no folder is writable, or the library cannot be made.
 pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
     let folder = usual_folder().ok_or_else(|| {
-        recipe.wrong(&format!("no folder for what is compiled: neither {FOLDER_VARIABLE} nor HOME is set"))
+        recipe.wrong(&format!("no folder for compiled libraries: neither {FOLDER_VARIABLE} nor HOME is set"))
     })?;
     let entry = folder.join(format!("{:016x}", key(recipe)));
     let wrong = |error: io::Error| {
         let entry = entry.display();
         recipe.wrong(&format!(
-            "what is compiled cannot be kept in {entry}: {error}; {FOLDER_VARIABLE} names another folder"
+            "compiled libraries cannot be stored in {entry}: {error}; set {FOLDER_VARIABLE} to another folder"
         ))
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&entry).map_err(wrong)?;
@@ -97,7 +97,7 @@ fn kept(entry: &Path) -> Option<PathBuf> {
 
 /// Moves the results to their places; the list is last, so that the library that it names is complete.
 fn keep(entry: &Path, new: &Path, inputs: &[PathBuf]) -> io::Result<PathBuf> {
-    let state = state(inputs).ok_or_else(|| io::Error::other("a file that was read is not there any more"))?;
+    let state = state(inputs).ok_or_else(|| io::Error::other("a file that was read does not exist any more"))?;
     let library = entry.join(&state).with_extension("so");
     fs::rename(new.join(LIBRARY), &library)?;
     let list: Vec<u8> = inputs.iter().flat_map(|path| [path.as_os_str().as_bytes(), &[0]].concat()).collect();

@@ -177,7 +177,7 @@ impl Recipe {
             None => Ok(recipe),
             Some(missing) => {
                 let missing = missing.display();
-                Err(recipe.wrong(&format!("{missing} is not there, which it requires; compile it first, with -fPIC")))
+                Err(recipe.wrong(&format!("{missing} is required, but does not exist; compile it first, with -fPIC")))
             }
         }
     }

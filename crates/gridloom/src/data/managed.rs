@@ -88,8 +88,8 @@ impl Managed {
         let place = usize::try_from(rank).ok().and_then(|rank| done.items.get_mut(rank));
         place.map(take).ok_or_else(|| {
             DataError::Invalid(match self.description.kind() {
-                Kind::Container => format!("rank {rank}: the container has places 0 to {size}, that one left out"),
-                _ => "the datum is no container; give it the type GRPC_CONTAINER_OF_GRPC_DATA".into(),
+                Kind::Container => format!("rank {rank}: the container has ranks from 0 to below {size}"),
+                _ => "the datum is not a container; give it the type GRPC_CONTAINER_OF_GRPC_DATA".into(),
             })
         })
     }

@@ -44,11 +44,11 @@ pub struct NoMemory;
 
 impl Memory for NoMemory {
     fn read(&self, _: &Uri, _: Option<u64>) -> Result<Payload, String> {
-        Err("this program names no memory".into())
+        Err("this program provides no memory for URIs".into())
     }
 
     fn write(&self, _: &Uri, _: &[u8]) -> Result<(), String> {
-        Err("this program names no memory".into())
+        Err("this program provides no memory for URIs".into())
     }
 }
 
@@ -140,7 +140,7 @@ impl Places<'_> {
             }
             Uri::Key(_) | Uri::Address(_) if description.kind() == Kind::String => None,
             Uri::Key(_) | Uri::Address(_) => match description.size_bytes() {
-                None => return Err(failed("its type does not say how long it is in memory".into())),
+                None => return Err(failed("its type does not determine its size in memory".into())),
                 size_bytes => size_bytes,
             },
         };
@@ -223,7 +223,7 @@ impl Datum {
         }
         match managed.description().size_bytes().filter(|size_bytes| *size_bytes < bytes.len() as u64) {
             Some(size_bytes) => {
-                Err(failed(format!("it has {} bytes, and was described with {size_bytes}", bytes.len())))
+                Err(failed(format!("it has {} bytes, but was described with {size_bytes}", bytes.len())))
             }
             None => places.memory.write(uri, bytes).map_err(failed),
         }
@@ -239,7 +239,7 @@ impl Datum {
         }
         if let (Some(mode), Some((place, _))) = (single, self.single_place(places.grid)?) {
             let from = places.name_of(place);
-            let text = format!("{self} is on server '{from}' alone ({mode}), and cannot be put to server '{name}'");
+            let text = format!("{self} is only on server '{from}' ({mode}), and cannot be copied to server '{name}'");
             return Err(DataError::Invalid(text));
         }
         result.place(node, is_kept)?.wait().map_err(|error| DataError::no_value(error, self))?;

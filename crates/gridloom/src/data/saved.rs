@@ -95,7 +95,7 @@ fn program() -> String {
 
 impl Saved {
     fn description(&self) -> Result<Description, DataError> {
-        let wrong = |what: &str, name: &str| DataError::Invalid(format!("'{name}' is no {what} of data"));
+        let wrong = |what: &str, name: &str| DataError::Invalid(format!("'{name}' is not a {what} of data"));
         let mode = |name: &String| Mode::named(name).ok_or_else(|| wrong("mode", name));
         let modes = self.modes.iter().map(mode).collect::<Result<Vec<Mode>, _>>()?;
         let parsed = |texts: &[String]| texts.iter().map(|text| Uri::parse(text)).collect::<Result<Vec<Uri>, _>>();

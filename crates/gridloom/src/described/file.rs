@@ -147,7 +147,7 @@ impl Graph {
             return Err(Error::Input(format!("{name}: its format is '{format}'; this version reads '{FORMAT}'")));
         }
         let file: File = json::read(text).map_err(|JsonError { line, column, why }| {
-            Error::Input(format!("{name}:{line}:{column}: not a described graph: {why}"))
+            Error::Input(format!("{name}:{line}:{column}: not a declared graph: {why}"))
         })?;
         file.graph().map_err(|error| Error::Input(format!("{name}: {error}")))
     }
@@ -178,11 +178,11 @@ impl File {
             if let Some(later) = later {
                 return Err(match path(later, name, &reads) {
                     Some(path) => wrong(format!(
-                        "calls read each other's results in a circle: '{name}' reads '{}'; one of them has to come first",
+                        "calls read each other's results in a cycle: '{name}' reads '{}'; one of them has to be first",
                         path.join("', which reads '")
                     )),
                     None => wrong(format!(
-                        "call '{name}' reads '{later}', which stands after it; put each call after those that it reads"
+                        "call '{name}' reads '{later}', which follows it; put each call after those that it reads"
                     )),
                 });
             }
@@ -231,10 +231,9 @@ impl FileInput {
     fn meta(&self) -> Result<Meta, Error> {
         let FileInput { name, r#type, shape, order, size_bytes } = self;
         let whole = |number: &Number, what: &str| {
-            number
-                .as_u64()
-                .filter(|extent| *extent > 0)
-                .ok_or_else(|| wrong(format!("input '{name}' has {what} {number}; it has to be a whole number from 1")))
+            number.as_u64().filter(|extent| *extent > 0).ok_or_else(|| {
+                wrong(format!("input '{name}' has {what} {number}; it must be an integer of at least 1"))
+            })
         };
         let misfit =
             |what: &str, of: &str| wrong(format!("input '{name}' is of type '{type}' and has {what}, as {of} has"));

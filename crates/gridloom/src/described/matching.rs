@@ -40,12 +40,12 @@ impl fmt::Display for Difference {
         let Difference { call, function, described, why } = self;
         match (call, described) {
             (Some(call), Some(described)) => {
-                write!(f, "call {call}, of '{function}', is not '{described}' as described: {why}")
+                write!(f, "call {call}, of '{function}', is not '{described}' as declared: {why}")
             }
-            (Some(call), None) => write!(f, "call {call}, of '{function}', was not described: {why}"),
+            (Some(call), None) => write!(f, "call {call}, of '{function}', was not declared: {why}"),
             (None, described) => {
                 let why = why.strip_prefix("it ").unwrap_or(why);
-                write!(f, "'{}', a described call of '{function}', {why}", described.as_deref().unwrap_or_default())
+                write!(f, "'{}', a declared call of '{function}', {why}", described.as_deref().unwrap_or_default())
             }
         }
     }
@@ -112,7 +112,7 @@ impl Places {
 
     /// Returns the places of a plan with those data, for that client.
     fn of(client: NodeId, data: impl Iterator<Item = DatumId>, plan: &PlanRecord) -> Result<Places, Error> {
-        let unknown = || Error::Input("the agent did not say what the described graph's plan was made of".into());
+        let unknown = || Error::Input("the agent did not send the basis of the declared graph's plan".into());
         let basis = plan.basis.clone().ok_or_else(unknown)?;
         let mut nodes: BTreeMap<&str, NodeId> =
             basis.seen.grid.servers.iter().map(|server| (server.name.as_str(), server.node)).collect();
@@ -222,12 +222,12 @@ impl Matching {
     fn unexpected(&self, task: &Task) -> String {
         let count = self.resolved.names.len();
         let Some(next) = self.open.values().filter_map(|open| open.first()).min() else {
-            return format!("all {count} described calls have come");
+            return format!("all {count} declared calls have been made");
         };
         let (name, function) = (&self.resolved.names[*next], self.resolved.group.tasks[*next].name());
         let known = self.open.contains_key(task.name());
-        let have = if known { "all described calls of that function have come; " } else { "" };
-        format!("{have}next in the description is '{name}', of '{function}'")
+        let have = if known { "all declared calls of that function have been made; " } else { "" };
+        format!("{have}the next declared call is '{name}', of '{function}'")
     }
 
     fn fits(
@@ -250,7 +250,7 @@ impl Matching {
             let argument = inputs.get(at).copied().unwrap_or_default();
             let is = |what: String, reads_others: bool| {
                 let kind = if datum.is_result { "the result" } else { "input" };
-                let why = format!("argument '{argument}' is {what}, and was described as {kind} '{}'", datum.name);
+                let why = format!("argument '{argument}' is {what}, but was declared as {kind} '{}'", datum.name);
                 Err(Misfit { reads_others, why })
             };
             let known_as = match self.resolved.data.get(came).filter(|known| known.is_result) {
@@ -277,21 +277,21 @@ impl Matching {
             }
             if let Some(meta) = meta(*came).filter(|meta| !is_alike(meta, &datum.meta)) {
                 let (name, wanted) = (&datum.name, &datum.meta);
-                let why = format!("argument '{argument}' is {meta}, and was described as input '{name}', {wanted}");
+                let why = format!("argument '{argument}' is {meta}, but was declared as input '{name}', {wanted}");
                 return Err(Misfit { reads_others: false, why });
             }
             passed.insert(*described, *came);
         }
         for (described, came) in expected.outputs.iter().zip(&task.outputs) {
             if !is_alike(&described.meta, &came.meta) {
-                let why = format!("it gives {}, and was described to give {}", came.meta, described.meta);
+                let why = format!("it returns {}, but was declared to return {}", came.meta, described.meta);
                 return Err(Misfit { reads_others: false, why });
             }
         }
         if expected.terms.only != task.terms.only {
             let told = |only: Option<NodeId>| only.map_or("no server".into(), |server| self.server_name(server));
             let why = format!(
-                "it is bound to {}, and was described as bound to {}",
+                "it is bound to {}, but was declared as bound to {}",
                 told(task.terms.only),
                 told(expected.terms.only)
             );
@@ -300,7 +300,7 @@ impl Matching {
         if expected.work_flops != task.work_flops {
             let told = |work: Option<f64>| work.map_or("unknown work".into(), |work| format!("{work:.4e} operations"));
             let why =
-                format!("it takes {}, and was described to take {}", told(task.work_flops), told(expected.work_flops));
+                format!("it takes {}, but was declared to take {}", told(task.work_flops), told(expected.work_flops));
             return Err(Misfit { reads_others: false, why });
         }
         Ok(())
@@ -387,7 +387,7 @@ impl Matching {
             call: None,
             function: self.resolved.group.tasks[number].name().to_string(),
             described: Some(self.resolved.names[number].clone()),
-            why: "it never came".into(),
+            why: "it was never made".into(),
         };
         let missing: Vec<Difference> = missing.into_iter().map(difference).collect();
         self.differences.extend(missing.iter().cloned());

@@ -195,17 +195,14 @@ impl Graph {
                     check_size(node.name(), meta)?;
                 }
                 GraphArg::Real(number) if !number.is_finite() => {
-                    let why =
-                        "describe a finite one: what matters of it are the sizes and the work that follow from it";
+                    let why = "declare a finite one: only the sizes and the work that follow from it matter";
                     return Err(wrong(format!("call '{name}' has the number {number}; {why}")));
                 }
                 GraphArg::Real(_) | GraphArg::Integer(_) | GraphArg::Truth(_) | GraphArg::Text(_) => {}
             }
         }
         if self.calls.len() >= GROUP_TASKS_MAX {
-            return Err(wrong(format!(
-                "a graph has at most {GROUP_TASKS_MAX} calls; describe it in parts, a group each"
-            )));
+            return Err(wrong(format!("a graph has at most {GROUP_TASKS_MAX} calls; split it into several groups")));
         }
         self.names.insert(name.to_string(), true);
         self.calls.push(GraphCall {
@@ -228,7 +225,7 @@ impl Graph {
             Some(call) => call.server = Some(server.to_string()),
             None => {
                 let near = self.near(call.node());
-                return Err(wrong(format!("'{}' is bound to server '{server}', and is no call{near}", call.0)));
+                return Err(wrong(format!("'{}' is bound to server '{server}', but is not a call{near}", call.0)));
             }
         }
         Ok(())
@@ -241,7 +238,7 @@ impl Graph {
     /// If there is no such call.
     pub fn want(&mut self, result: &GraphRef) -> Result<(), Error> {
         if self.names.get(result.node()) == Some(&false) {
-            let why = "is an input, which the program has already; results of calls can be wanted";
+            let why = "is an input, which the program already has; only results of calls can be wanted";
             return Err(wrong(format!("'{}' {why}", result.0)));
         }
         if !self.names.contains_key(result.node()) {
@@ -295,7 +292,7 @@ impl Graph {
             return Err(wrong(format!("'{name}' cannot be a name: {rule}")));
         }
         match self.names.contains_key(name) {
-            true => Err(wrong(format!("two inputs or calls are named '{name}'; give each a name of its own"))),
+            true => Err(wrong(format!("two inputs or calls are named '{name}'; give each its own name"))),
             false => Ok(()),
         }
     }
@@ -318,11 +315,13 @@ fn check_size(name: &str, meta: &Meta) -> Result<(), Error> {
     if let Meta::Array { shape, .. } = meta
         && shape.contains(&0)
     {
-        return Err(wrong(format!("input '{name}' is {meta}; extents are whole numbers from 1")));
+        return Err(wrong(format!("input '{name}' is {meta}; extents are integers of at least 1")));
     }
     match meta.checked_size_bytes() {
         Some(_) => Ok(()),
-        None => Err(wrong(format!("input '{name}' is {meta}, past 2^64 bytes; describe what a machine can hold"))),
+        None => Err(wrong(format!(
+            "input '{name}' is {meta}, more than 2^64 bytes; declare a size that a machine can hold"
+        ))),
     }
 }
 

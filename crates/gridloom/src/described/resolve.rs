@@ -51,7 +51,7 @@ impl Graph {
             let bound = inputs.iter().find(|(name, _)| *name == input.name).map(|(_, handle)| handle);
             if let Some(handle) = bound.filter(|handle| !is_alike(handle.meta(), &input.meta)) {
                 let (name, given) = (&input.name, handle.meta());
-                return Err(wrong(format!("input '{name}' is {}, and {given} was given for it", input.meta)));
+                return Err(wrong(format!("input '{name}' is {}, but {given} was given for it", input.meta)));
             }
             let datum = bound.map_or_else(|| grid.new_datum(), Handle::datum);
             let at = if bound.is_some() { Vec::new() } else { vec![grid.client()] };
@@ -63,7 +63,7 @@ impl Graph {
             data.insert(datum, DescribedDatum { name, meta, is_result: false });
         }
         if let Some((name, _)) = inputs.iter().find(|(name, _)| !self.inputs.iter().any(|input| input.name == *name)) {
-            return Err(wrong(format!("'{name}' is given, and is no input{}", self.near(name))));
+            return Err(wrong(format!("'{name}' is given, but is not an input{}", self.near(name))));
         }
         let mut read = BTreeSet::new();
         for call in &self.calls {
@@ -144,7 +144,7 @@ impl Graph {
             let before = wanted.len();
             wanted.extend(found.clone().map(|(_, (datum, _))| *datum));
             if wanted.len() == before && found.count() == 0 {
-                return Err(wrong(format!("'{}' is wanted, and is no result of '{}'", node.0, node.node())));
+                return Err(wrong(format!("'{}' is wanted, but is not a result of '{}'", node.0, node.node())));
             }
         }
         group.wanted = wanted.into_iter().collect();

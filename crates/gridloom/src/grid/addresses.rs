@@ -77,7 +77,7 @@ impl Grid {
         let Addresses { given, answers } = &state.addresses;
         let why = |(address, answer): (&String, &Result<NodeId, String>)| match answer {
             Ok(server) if state.directory.has(*server) => None,
-            Ok(_) => Some((address.clone(), "it does not say what it offers, or is gone".to_string())),
+            Ok(_) => Some((address.clone(), "it has not sent its functions, or is gone".to_string())),
             Err(why) => Some((address.clone(), why.clone())),
         };
         let silent = given.iter().filter(|address| !answers.contains_key(*address));

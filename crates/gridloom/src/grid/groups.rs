@@ -244,7 +244,11 @@ impl Unread {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unread { count, first } = self;
-        write!(f, "{count} call{} in groups failed, and nobody read why", if *count == 1 { "" } else { "s" })?;
+        write!(
+            f,
+            "{count} call{} in groups failed, and their errors were not read",
+            if *count == 1 { "" } else { "s" }
+        )?;
         first.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
         if *count > first.len() { write!(f, "\n  and {} more", count - first.len()) } else { Ok(()) }
     }

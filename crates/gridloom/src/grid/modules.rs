@@ -44,7 +44,7 @@ impl Grid {
         if function.signature().params.iter().any(|param| param.is_output()) {
             let name = function.name();
             return Err(Error::Usage(format!(
-                "{name} has results, which nobody would get: its parameters have to be IN"
+                "{name} has results, which nobody would receive: all its parameters must be IN"
             )));
         }
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;

@@ -185,9 +185,7 @@ impl SharedData<'_> {
     ) -> Result<BegunPut, Error> {
         let PutOptions { replaces, replicas, is_durable, method } = options;
         if !(1..=REPLICAS_MAX).contains(&replicas) {
-            return Err(Error::Usage(format!(
-                "'{name}' is to have {replicas} replicas; it can have 1 to {REPLICAS_MAX}"
-            )));
+            return Err(Error::Usage(format!("{replicas} replicas for '{name}'; expected 1 to {REPLICAS_MAX}")));
         }
         handle.launch()?;
         self.near();
@@ -330,7 +328,7 @@ impl SharedData<'_> {
             match found {
                 None => Err(Error::Usage(format!("no server is named '{name}'; 'gridloom servers' lists them"))),
                 Some(server) if server.plain => {
-                    let why = "is plain (serve --plain) and keeps no copies; name servers that are not";
+                    let why = "is stateless (serve --plain) and keeps no copies; name other servers";
                     Err(Error::Usage(format!("server '{name}' {why}")))
                 }
                 Some(server) => Ok(server.node),

@@ -66,7 +66,7 @@ impl Group {
     /// If the arguments do not fit, or the group was not declared; nothing runs then.
     pub fn submit(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Submitted, Error> {
         let Some(matching) = &self.recorder.matching else {
-            return Err(Error::Usage("only calls of a described group run one by one; use call() and launch()".into()));
+            return Err(Error::Usage("only calls of a declared group run one by one; use call() and launch()".into()));
         };
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
         self.call_described(matching, function, args, named)
@@ -86,12 +86,13 @@ impl Group {
     pub fn map_again(&self) -> Result<PlanRecord, Error> {
         let Some(matching) = &self.recorder.matching else {
             let why =
-                "only a described group is mapped again when the program says so; what is left of others is by itself";
+                "only a declared group can be mapped again on request; other groups are mapped again automatically";
             return Err(Error::Usage(why.into()));
         };
         let left = matching.lock().expect("no panic while held").left();
         let left = left.ok_or_else(|| {
-            let why = "no call of the group is left to be mapped again: all that were described have come, or another thread does so";
+            let why = "no call of the group is left to map again: all declared calls have been made, or another \
+            thread is mapping the rest";
             Error::Usage(why.into())
         })?;
         self.map_left(matching, left)

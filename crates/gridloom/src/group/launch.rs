@@ -164,7 +164,7 @@ impl Taken {
         let Taken { mapping, recording, groups, together } = self;
         // A group whose results it reads may have been discarded, or its mapping may have failed.
         if let Some(why) = recording.handles.iter().find_map(|handle| handle.0.discarded.get().cloned()) {
-            drop_recording(grid, recording, &format!("a call that it reads a result of never ran: {why}"));
+            drop_recording(grid, recording, &format!("a call whose result it reads never ran: {why}"));
             return Ok(None);
         }
         let id = GroupId { client: grid.client(), serial: grid.next_serial() };
@@ -203,5 +203,5 @@ pub(super) fn drop_recording(grid: &Grid, recording: Recording, why: &str) {
 }
 
 /// The error for a custom heuristic that launches a group.
-const NOT_INSIDE: &str = "a heuristic cannot launch groups of the session that it maps for, nor wait for the group that it \
-                          maps: it maps by what the problem says; plan() and discard() work, and so do plain calls";
+const NOT_INSIDE: &str = "a heuristic cannot launch groups of the session for which it maps, nor wait for the group \
+     that it maps: it has to map from the problem alone; plan(), discard() and plain calls work";

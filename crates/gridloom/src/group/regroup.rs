@@ -89,7 +89,7 @@ impl Grid {
     pub fn regrouped(&self, mapping: impl Into<Mapping>, regroup: Regroup) -> Result<Loop, Error> {
         let mapping = mapping.into();
         if mapping.is_plan() {
-            let why = "a plan is of the calls of one group; name the heuristic that maps the bodies of the loop";
+            let why = "a plan is for the calls of one group; name the heuristic that maps the bodies of the loop";
             return Err(Error::Usage(why.into()));
         }
         if let Regroup::Fixed(bodies) = regroup
@@ -147,7 +147,7 @@ impl Drop for Held {
 
 impl std::fmt::Debug for Loop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Loop(by {}, {:?}, {} bodies held back)", self.0.mapping, self.0.regroup, self.held())
+        write!(f, "Loop(by {}, {:?}, {} bodies delayed)", self.0.mapping, self.0.regroup, self.held())
     }
 }
 

@@ -129,8 +129,7 @@ impl PlanRecord {
 
     fn made_of(&self) -> Result<(Problem, &Basis), Error> {
         let Some(basis) = self.basis.as_deref() else {
-            let why =
-                "this plan does not say what it was made of: explain one that the group was asked for with plan()";
+            let why = "the basis of this plan is not known: explain a plan that was returned by the group's plan()";
             return Err(Error::Usage(why.into()));
         };
         Ok((self.problem(basis)?, basis))
@@ -169,7 +168,7 @@ impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explained { task, function, server, is_critical, alternatives } = self;
         let here = &alternatives[0];
-        let hangs = if *is_critical { "the makespan hangs on it" } else { "the makespan does not hang on it" };
+        let hangs = if *is_critical { "the makespan depends on it" } else { "the makespan does not depend on it" };
         writeln!(
             f,
             "task {task} {function} on {server}: {:.4} s to {:.4} s of {:.4} s; {hangs}",
@@ -179,7 +178,7 @@ impl fmt::Display for Explained {
         if alternatives.len() == 1 {
             return writeln!(f, "there is no other server");
         }
-        writeln!(f, "elsewhere, with all other tasks where they are and in the same order:")?;
+        writeln!(f, "elsewhere, with all other tasks unchanged and in the same order:")?;
         let width =
             alternatives.iter().map(|other| other.server.chars().count()).max().unwrap_or(0).max("server".len());
         writeln!(f, "  {:width$} {:>12} {:>12} {:>12} {:>12}  why", "server", "inputs", "start", "end", "makespan")?;
@@ -207,7 +206,7 @@ fn course(here: &AlternativeRecord) -> String {
     let AlternativeRecord { inputs_seconds, last_input, start_seconds, end_seconds, .. } = here;
     let inputs = match last_input.as_str() {
         "" => "it has no inputs".to_string(),
-        last => format!("its inputs are there at {inputs_seconds:.4} s (last: {last})"),
+        last => format!("its inputs arrive at {inputs_seconds:.4} s (last: {last})"),
     };
     let slot = match start_seconds - inputs_seconds {
         wait_s if wait_s > SAME_S => format!("a slot {wait_s:.4} s later"),
@@ -231,7 +230,7 @@ fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
             sooner => format!("ends {:.4} s sooner", sooner.abs()),
         };
         let makespan = if other.makespan_seconds > here.makespan_seconds { "later" } else { "sooner" };
-        return format!("{own}, but what comes after it ends {makespan}");
+        return format!("{own}, but later tasks end {makespan}");
     }
     if ends.abs() <= SAME_S {
         return "ends at the same time".into();

@@ -141,7 +141,9 @@ impl PlanRecord {
     /// As [`PlanRecord::load`].
     pub fn parse(name: &str, text: &str) -> Result<PlanRecord, Error> {
         if let Some(given) = other_kind(text) {
-            return Err(Error::Input(format!("{name}: {given}; expected '{FORMAT}', as plans of groups are saved")));
+            return Err(Error::Input(format!(
+                "{name}: {given}; expected '{FORMAT}', the format of saved plans of groups"
+            )));
         }
         let file: File = json::read(text).map_err(|JsonError { line, column, why }| {
             Error::Input(format!("{name}:{line}:{column}: not a plan: {why}"))
@@ -253,7 +255,7 @@ fn other_kind(text: &str) -> Option<String> {
         () if has("assignment") => "it is a plan of a recorded workflow, for 'gridloom map --plan'".into(),
         () if has("tasks") && has("files") => "it is a recorded workflow, for 'gridloom map --workflow'".into(),
         () if has("format") => return None,
-        () => "it does not say its 'format'".into(),
+        () => "it has no 'format'".into(),
     })
 }
 

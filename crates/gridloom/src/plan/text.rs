@@ -10,8 +10,8 @@ use crate::report::{NotMeasured, bytes};
 /// Maximum number of task numbers listed per server.
 const TASKS_SHOWN: usize = 12;
 /// Reported for a plan that was changed and has no basis from which to compute its times.
-pub(super) const NO_TIMES: &str = "its times are not known, for it was changed, and the plan does not say what it was \
-                                   made of (the 'problem' of its file)";
+pub(super) const NO_TIMES: &str = "its times are not known, since it was changed, and the plan does not include its \
+     basis (the 'problem' in its file)";
 /// Maximum number of servers and links listed: the busiest ones.
 const ROWS_SHOWN: usize = 40;
 

@@ -29,7 +29,7 @@ pub use gridloom_net::process::{ASKED_VARIABLE, CHECK_VARIABLE, DEPLOY_VARIABLE,
 
 /// The error for programs in a language that runs one thread at a time.
 const NO_THREADS: &str = "a program in Python runs each element in a process of its own, since one interpreter runs one thread at a \
-     time: leave --ppn out";
+     time: omit --ppn";
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -80,7 +80,7 @@ pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<Run
 /// If the configuration is invalid.
 pub(crate) fn own_config() -> Result<Option<ProcessConfig>, Error> {
     let Ok(text) = std::env::var(DEPLOY_VARIABLE) else { return Ok(None) };
-    let wrong = |error| Error::Input(format!("{DEPLOY_VARIABLE} is no valid configuration: {error}"));
+    let wrong = |error| Error::Input(format!("{DEPLOY_VARIABLE} is not a valid configuration: {error}"));
     serde_json::from_str(&text).map(Some).map_err(wrong)
 }
 
@@ -153,7 +153,7 @@ fn simulate_fitting(
     let platform = Arc::new(config.read_platform()?);
     let shared = Arc::new(SharedGrid::new(config.clone(), platform.clone()));
     let file = config.deployment.clone().ok_or_else(|| {
-        Error::Usage("processes need a deployment file that says who runs where: 'gridloom simulate -d FILE'".into())
+        Error::Usage("processes need a deployment file that places them on hosts: 'gridloom simulate -d FILE'".into())
     })?;
     let deployment = Deployment::read(&file)?;
     deployment.check_hosts(&platform)?;
@@ -266,7 +266,7 @@ impl IdleWatch {
                 if looks + 1 > IDLE_LOOKS && idle.limits > 0 && now > idle.since {
                     let who = waiting.join(", ");
                     gridloom_base::say!(
-                        "gridloom: only time limits have expired since {} s of virtual time, which is {} s now: {who}; \
+                        "gridloom: only timeouts have fired since {} s of virtual time, which is now {} s: {who}; \
                          'gridloom simulate --until SECONDS' ends such a run",
                         idle.since.seconds(),
                         now.seconds()

@@ -484,7 +484,7 @@ impl Process {
 fn span(what: &str, seconds: f64) -> Result<u64, ProcessError> {
     let ns = seconds.max(0.0) * SECOND_NS as f64;
     match seconds.is_nan() || ns >= FOREVER_NS {
-        true => Err(wrong(what, seconds, "seconds", "a time that ends")),
+        true => Err(wrong(what, seconds, "seconds", "a finite time")),
         false => Ok(ns as u64),
     }
 }

@@ -25,7 +25,9 @@ impl Types {
     fn get<M: Message>(&mut self) -> &mut Typed<M> {
         let make = || -> Box<dyn Any + Send> {
             let made = Typed::<M>::new();
-            Box::new(made.unwrap_or_else(|error| panic!("{} is no message type: {error}", std::any::type_name::<M>())))
+            Box::new(
+                made.unwrap_or_else(|error| panic!("{} is not a message type: {error}", std::any::type_name::<M>())),
+            )
         };
         let found = self.known.entry(TypeId::of::<M>()).or_insert_with(make);
         found.downcast_mut().expect("types are kept by their own identity")

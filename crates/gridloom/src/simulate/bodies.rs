@@ -73,7 +73,7 @@ impl Bodies for RealBodies {
             Halt::CallsBack(call) => {
                 self.give_up(call.task);
                 let (function, server) = (task.name().to_string(), "simulation".to_string());
-                Err(TaskError::Refused { function, server, why: "nobody is there to be called back".into() })
+                Err(TaskError::Refused { function, server, why: "no program is there to be called back".into() })
             }
         }
     }

@@ -86,7 +86,7 @@ impl SimulateConfig {
     pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<SimulateConfig>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
-            .map_err(|error| Error::Input(format!("{VARIABLE} is no valid configuration: {error}")))?;
+            .map_err(|error| Error::Input(format!("{VARIABLE} is not a valid configuration: {error}")))?;
         Ok(Some(config.joined(local)))
     }
 
@@ -170,7 +170,8 @@ impl SimulateConfig {
         let efficiencies = self.efficiencies.clone();
         let disks = rates(platform, ("disk", "the rate of its disk, such as 200MBps"))?;
         let program_starts_s = program_starts(platform)?;
-        let upload_limits = rates(platform, ("upload_limit", "what its server sends at most, such as 100Mbps"))?;
+        let upload_limits =
+            rates(platform, ("upload_limit", "the maximum rate at which its server sends, such as 100Mbps"))?;
         let storages = storages(platform)?;
         let seed = self.seed;
         Ok(SimConfig {
@@ -205,7 +206,7 @@ fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
         let Some(name) = host.properties.get("storage") else { continue };
         let Some(storage) = platform.host(name) else {
             let near = near_names(name, platform.hosts().iter().map(|host| host.name.as_str()));
-            let why = format!("host '{}' has storage = '{name}', and there is no such host", host.name);
+            let why = format!("host '{}' has storage = '{name}', but there is no such host", host.name);
             let why = format!("{why}{}", did_you_mean(&near));
             return Err(Error::Input(platform.error_of(HostId(number), why).to_string()));
         };

@@ -118,7 +118,7 @@ impl Roles {
 
     fn of_two_hosts(platform: &Platform) -> Result<Roles, Error> {
         if platform.hosts().len() < 2 {
-            return Err(Error::Input("a platform has at least two hosts: a client and a server".into()));
+            return Err(Error::Input("a platform needs at least two hosts: a client and a server".into()));
         }
         Roles::from_properties(platform)
     }
@@ -222,7 +222,7 @@ impl ServerRole {
             None => host.cores,
             Some(text) => match text.parse() {
                 Ok(slots) if slots > 0 => slots,
-                _ => return Err(wrong("slots", text, "a whole number of at least 1")),
+                _ => return Err(wrong("slots", text, "an integer of at least 1")),
             },
         };
         let size = |key: &str, otherwise: u64| match self.properties.get(key) {

@@ -144,13 +144,13 @@ fn numbers_that_cannot_be_meant_are_named() {
     let (report, notes) = run(&config("numbers", "", &processes), &processes);
     report.unwrap();
     let expected = [
-        "sleep: NaN seconds; give a time that ends",
-        "sleep: inf seconds; give a time that ends",
+        "sleep: NaN seconds; give a finite time",
+        "sleep: inf seconds; give a finite time",
         "compute: inf floating-point operations; give a finite number that is not negative",
         "compute: -1 floating-point operations; give a finite number that is not negative",
         "wait: NaN seconds; give a time",
         "handle: NaN seconds; give a time",
-        "timer: NaN seconds; give a time that ends",
+        "timer: NaN seconds; give a finite time",
         "timer that repeats: 0 seconds; give a period of at least a nanosecond",
     ];
     assert_eq!(notes, expected);

@@ -91,7 +91,7 @@ fn a_call_that_is_bound_otherwise_is_another() {
     group.call(&product, &[(&x2).into(), (&a).into()]).unwrap().remove(0).get().unwrap();
     group.finish().unwrap();
     let differences: Vec<String> = group.differences().iter().map(ToString::to_string).collect();
-    let why = "is not 'x2' as described: it is bound to 'fast-2', and was described as bound to 'slow'";
+    let why = "is not 'x2' as declared: it is bound to 'fast-2', but was declared as bound to 'slow'";
     assert!(differences.len() == 1 && differences[0].contains(why), "{differences:?}");
     assert!(group.report().unwrap().tasks.iter().any(|task| task.server == "fast-2"));
 }
@@ -124,7 +124,7 @@ fn graphs_in_files_name_the_server() {
     let why = "call 'x2': kernels/product: there is no server 'slwo' for it; did you mean slow?";
     assert!(refused.contains(why), "{refused}");
     let input = graph.clone().bind(&gridloom::GraphRef::named("a"), "slow").unwrap_err().to_string();
-    assert!(input.contains("'a' is bound to server 'slow', and is no call"), "{input}");
+    assert!(input.contains("'a' is bound to server 'slow', but is not a call"), "{input}");
     assert!(product.on("nowhere").unwrap_err().to_string().contains("there is no server 'nowhere'"));
 }
 

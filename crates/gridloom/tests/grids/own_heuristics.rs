@@ -50,7 +50,7 @@ fn a_heuristic_that_never_returns_is_given_up() {
     let result = record(&grid, &group, None);
     let error = group.launch().unwrap_err().to_string();
     let expected =
-        "heuristic 'held-up': it gave no plan within 0.02 s; make it quicker, or give it longer with map_timeout";
+        "heuristic 'held-up': it returned no plan within 0.02 s; make it faster, or allow more time with map_timeout";
     assert!(error.contains(expected), "{error}");
     assert!(matches!(result.get(), Err(Error::Discarded { .. })));
     // The same for the mapping of a plan and of a loop.
@@ -130,7 +130,7 @@ fn a_heuristic_that_calls_its_own_session_is_told_what_it_cannot() {
         let is_told: Vec<bool> = told.iter().map(Result::is_ok).collect();
         assert_eq!(is_told, [true, false, false, false, false, true], "{told:?}");
         for why in told[2..5].iter().filter_map(|told| told.as_ref().err()) {
-            assert!(why.contains("a heuristic cannot launch groups of the session that it maps for"), "{why}");
+            assert!(why.contains("a heuristic cannot launch groups of the session for which it maps"), "{why}");
         }
         *result.lock().unwrap() = None;
     }

@@ -229,7 +229,7 @@ fn what_makes_no_loop_is_refused() {
     body(&grid, &group, 10);
     let plan = group.plan("heft").unwrap();
     let refused = grid.regrouped(&plan, Regroup::Auto).unwrap_err().to_string();
-    assert!(refused.contains("a plan is of the calls of one group"), "{refused}");
+    assert!(refused.contains("a plan is for the calls of one group"), "{refused}");
 }
 
 /// Bodies that read results of any others, and whose results are read, dropped, discarded and interleaved, always end.

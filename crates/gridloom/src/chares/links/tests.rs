@@ -152,7 +152,7 @@ fn an_element_that_leaves_a_letter_out_is_lost() {
     (0..2).for_each(|peer| ways.parts(PeerId(peer)));
     assert_eq!(ways.closes(PeerId(0), "its end".into()), None);
     let why = ways.closes(PeerId(1), "its end".into()).unwrap();
-    assert_eq!(why, "it has not sent its letter 0, and later ones: its end");
+    assert_eq!(why, "it has not sent its batch 0, but later ones: its end");
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Ways {
         match (self.closed == self.peers.len(), stripes.missing()) {
             (false, _) => None,
             (true, None) => Some(why),
-            (true, Some(number)) => Some(format!("it has not sent its letter {number}, and later ones: {why}")),
+            (true, Some(number)) => Some(format!("it has not sent its batch {number}, but later ones: {why}")),
         }
     }
 
