@@ -249,7 +249,7 @@ def test_functions_get_several_at_the_same_time(start, agent, inside):
             assert (code, why) == (0, "") and np.array_equal(got, 3 * x)
         # The same process has more calls while a request of the first is left.
         _, code, why = grid.function("inside/together")("a", "a", 3)
-        assert code == 25 and why.startswith("'a' has 400000 bytes, and the place for it 24")
+        assert code == 25 and why.startswith("'a' has 400000 bytes, and the memory for it 24")
         assert grid.get("sum") == (3 * x).tobytes()
 
 
@@ -300,7 +300,7 @@ def test_what_fails_in_functions_has_codes_and_texts(start, agent, inside):
         assert puts("mydat", np.zeros(2)) == (-22, exists)
         assert puts("", np.zeros(2))[0] == -24 and "1025 bytes" in puts("n" * 1025, np.zeros(2))[1]
         _, code, why = gets("mydat", 3, -1.0)
-        assert code == -25 and why.startswith("'mydat' has 16 bytes, and the place for it 24")
+        assert code == -25 and why.startswith("'mydat' has 16 bytes, and the memory for it 24")
         _, code, why = gets("mydata", 3, 0.05)
         assert (code, why) == (-23, "no shared data are named 'mydata'; did you mean 'mydat'?")
         code, around = grid.function("inside/guards")("mydat")
@@ -533,7 +533,7 @@ def test_servers_without_an_agent_have_none(tmp_path, start, inside):
     _, address = start("serve", inside, "--no-agent", "--listen", "127.0.0.1:0", "--name", "s0", "--models", "none")
     with gl.connect(servers=[address]) as grid:
         _, code, why = grid.function("inside/gets")("x", 1, 0.0)
-    assert code == -1 and why == "a function has shared data through its server's agent: this server has none, or is simulated"
+    assert code == -1 and why == "a function accesses shared data through its server's agent: this server has none, or is simulated"
 
 
 def test_functions_in_simulation_are_told_that_they_have_none(inside):

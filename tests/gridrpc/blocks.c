@@ -290,7 +290,7 @@ static void mapped_again_when_asked(void) {
     CHECK(suite_is_all(y, N, 11));
     CHECK(suite_is_all(z, N, 111));
     EQUAL(111.0 * N, total);
-    CHECK(strstr(report(), "what was left was mapped again: 1 time\n") != NULL);
+    CHECK(strstr(report(), "the rest was mapped again: 1 time\n") != NULL);
     /* No calls were mapped together. */
     grpc_map("no such heuristic") {
         grpc_call(&axpy, N, 1.0, x, y);

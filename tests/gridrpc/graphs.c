@@ -151,7 +151,7 @@ static void mistakes(void) {
     HANDLES();
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_describe_optional_np(1));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_graph_get_np("none", &text));
-    CHECK(strstr(grpc_last_error_text_np(), "'none'; none was described") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'none'; none was declared") != NULL);
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_graph_define_np("g", "{}"));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_graph_define_np("file:g", NULL));
     grpc_describe("") runs++;

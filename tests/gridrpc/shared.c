@@ -45,7 +45,7 @@ static void puts_gets_and_deletes(void) {
     CHECK(memcmp("words", y, 5) == 0);
     OK(grpc_shared_get_part_np("words", 10, NULL, 0, 0));
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_part_np("words", 6, y, 5, 0));
-    CHECK(strstr(grpc_last_error_text_np(), "'words' has 4 bytes from byte 6 on, and the place for them 5") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'words' has 4 bytes from byte 6 on, and the memory for them 5") != NULL);
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_get_part_np("words", 5, NULL, 5, 0));
     EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_get_part_np("word", 5, y, 5, 0));
     OK(grpc_shared_put_np("nothing", NULL, 0, 0));
@@ -60,7 +60,7 @@ static void a_size_that_differs(void) {
     BEGIN();
     OK(grpc_shared_put_np("three", three, sizeof three, 0));
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, 2 * sizeof *place, 0));
-    CHECK(strstr(grpc_last_error_text_np(), "'three' has 12 bytes, and the place for it 8") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'three' has 12 bytes, and the memory for it 8") != NULL);
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, sizeof place, 0));
     EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 0));
     EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 11));
@@ -304,7 +304,7 @@ static void what_fails_after_it_has_begun(void) {
     EXPECT(GRPC_NO_ROOM_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
     OK(grpc_shared_begin_get_np(&request, "mydat", place, sizeof place, 0));
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));
-    CHECK(strstr(grpc_last_error_text_np(), "'mydat' has 8 bytes, and the place for it 16") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "'mydat' has 8 bytes, and the memory for it 16") != NULL);
     EQUAL(7, place[0]);
     OK(grpc_shared_begin_get_np(&request, "mydata", place, 8, 0.05));
     EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_finish_np(request, GRPC_FOR_EVER_NP));

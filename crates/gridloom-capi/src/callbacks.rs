@@ -57,7 +57,7 @@ pub unsafe extern "C-unwind" fn gridloom_on(kind: *const c_char, callback: Callb
 fn outcome(code: c_int, text: &str) -> Result<(), ProcessError> {
     match code {
         0 => Ok(()),
-        GRIDLOOM_ENDED => Err(ProcessError::Ended { why: "the process was told to end".into() }),
+        GRIDLOOM_ENDED => Err(ProcessError::Ended { why: "the process was asked to end".into() }),
         code => Err(ProcessError::Failed(write_code(code, text))),
     }
 }

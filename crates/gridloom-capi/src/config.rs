@@ -13,8 +13,8 @@ pub(crate) fn read(arguments: &[String]) -> Result<(), String> {
     match read_settings(arguments).map_err(|error| error.to_string())?.first() {
         None => Ok(()),
         Some(other) => Err(format!(
-            "'{other}' is no option of this program; options are --set NAME=VALUE, --config FILE and --log LEVELS; \
-             arguments of processes stand in the deployment"
+            "'{other}' is not an option of this program; options are --set NAME=VALUE, --config FILE and --log \
+             LEVELS; the deployment has the arguments of processes"
         )),
     }
 }
@@ -47,7 +47,7 @@ unsafe fn number<T: std::str::FromStr>(name: *const c_char, place: *mut T, what:
         // SAFETY: a C string, as the header requires.
         let name = unsafe { given(name, "the value's name") }?;
         let Some(text) = setting(&name) else { return Ok(0) };
-        let wrong = |_| Failure::usage(format!("the configuration's '{name}' is '{text}'; it has to be {what}"));
+        let wrong = |_| Failure::usage(format!("the configuration's '{name}' is '{text}'; it must be {what}"));
         let number = text.trim().parse().map_err(wrong)?;
         // SAFETY: memory for a number, as the header requires.
         unsafe { *place = number };

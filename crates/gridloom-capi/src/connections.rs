@@ -14,7 +14,7 @@ use crate::types::{self, Kind};
 /// Returns a string that must not be null.
 pub(crate) unsafe fn given(pointer: *const c_char, what: &str) -> Result<String, Failure> {
     // SAFETY: null or a C string, guaranteed by the caller.
-    unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; give a text")))
+    unsafe { text(pointer) }.ok_or_else(|| Failure::usage(format!("{what} is NULL; pass a string")))
 }
 
 /// Converts a time limit; `None` is no limit.
@@ -26,7 +26,7 @@ pub(crate) fn limit(seconds: f64) -> Result<Option<f64>, Failure> {
 }
 
 fn port_of(port: c_int) -> Result<u16, Failure> {
-    u16::try_from(port).map_err(|_| Failure::usage(format!("port {port} is none; ports are 0 to 65535")))
+    u16::try_from(port).map_err(|_| Failure::usage(format!("{port} is not a port; ports are 0 to 65535")))
 }
 
 /// See `gridloom.h`.

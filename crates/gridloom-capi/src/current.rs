@@ -78,7 +78,9 @@ impl Context {
         let known = u64::try_from(number).ok().filter(|number| *number < self.peers.get());
         known.map(PeerId).ok_or_else(|| {
             let why = if number < 0 { "it is the code of a failure" } else { "nothing came from it" };
-            Failure::usage(format!("{number} is no connection of this process: {why}; see what gridloom_connect gave"))
+            Failure::usage(format!(
+                "{number} is not a connection of this process: {why}; use the result of gridloom_connect"
+            ))
         })
     }
 

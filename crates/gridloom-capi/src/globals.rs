@@ -24,7 +24,7 @@ pub(crate) const PROCESSES_MAX: usize = 20_000;
 pub(crate) const BYTES_MAX: usize = 4 << 30;
 
 /// How to run without copies, for errors.
-const REMEDY: &str = "if no process changes global or static variables, say '--set gridloom.globals=shared'";
+const REMEDY: &str = "if no process changes global or static variables, use '--set gridloom.globals=shared'";
 
 /// The program's variables, for each process.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl Globals {
         let ours = std::ptr::from_ref(&MARK).addr();
         if memory.ranges.iter().any(|range| range.contains(&ours)) {
             return Err(format!(
-                "this program holds the library itself (libgridloom.a), so that in simulation its global variables cannot be \
-                 told apart from the library's; link it with libgridloom.so, or {REMEDY}"
+                "this program contains the library itself (libgridloom.a), so in simulation its global variables \
+                 cannot be distinguished from the library's; link it with libgridloom.so, or {REMEDY}"
             ));
         }
         Ok(Globals::new(memory, PROCESSES_MAX, BYTES_MAX))
@@ -73,8 +73,8 @@ impl Globals {
         if count > processes_max || count.saturating_mul(bytes) > bytes_max {
             return Err(format!(
                 "process {count} of this simulation cannot have its own copy of the program's global variables: they take \
-                 {bytes} bytes, and at most {processes_max} processes with {bytes_max} bytes together have one; make them \
-                 smaller (allocate what is large), or {REMEDY}"
+                 {bytes} bytes, and at most {processes_max} processes with {bytes_max} bytes in total can have one; \
+                 make them smaller (allocate large arrays), or {REMEDY}"
             ));
         }
         let number = self.next;
@@ -231,7 +231,7 @@ mod tests {
         few.enter().unwrap();
         let mut small = Globals::new(memory().1, 10, 15);
         small.enter().unwrap();
-        assert!(small.enter().unwrap_err().contains("with 15 bytes together"));
+        assert!(small.enter().unwrap_err().contains("with 15 bytes in total"));
     }
 
     #[test]

@@ -165,8 +165,8 @@ fn read(declared: &[Declared]) -> Result<Declarations, String> {
         None => Ok(declarations),
         Some(Unmarked { field, line }) => {
             let why = format!(
-                "'{field}' is a pointer to a number, and nothing says to how many; write GRIDLOOM_LENGTH(fields) behind it for \
-                 an array, or GRIDLOOM_ONE for one"
+                "'{field}' is a pointer to a number, without the number of elements; write GRIDLOOM_LENGTH(fields) \
+                 after it for an array, or GRIDLOOM_ONE for one"
             );
             Err(lines.get(line - 1).map_or_else(|| why.clone(), |made| at(made, why.clone())))
         }

@@ -140,7 +140,7 @@ impl KeptModels {
         let aside = self.file.with_extension("json.unreadable");
         match std::fs::rename(&self.file, &aside) {
             Ok(()) => format!("it is now {}", aside.display()),
-            Err(error) => format!("it cannot be put aside either: {error}"),
+            Err(error) => format!("it cannot be renamed either: {error}"),
         }
     }
 
@@ -208,7 +208,7 @@ impl Entry {
         let model: FunctionModel =
             serde_json::from_value(kept["model"].clone()).with_context(|| format!("{shown}: '{function}'"))?;
         if !model.is_sane() {
-            bail!("{shown}: the model of '{function}' is no curve that ascends");
+            bail!("{shown}: the model of '{function}' is not an ascending curve");
         }
         Ok(Entry { function: function.into(), model, kept: kept.clone() })
     }

@@ -53,7 +53,7 @@ pub fn read(bytes: &[u8]) -> Result<(Meta, &[u8])> {
         [] => bail!("the file ends within its header"),
     };
     let (header, elements) = rest[start..].split_at_checked(length).context("the file ends within its header")?;
-    let header = std::str::from_utf8(header).context("the header is no text")?;
+    let header = std::str::from_utf8(header).context("the header is not UTF-8")?;
     let meta = parse_header(header).with_context(|| format!("header {}", header.trim()))?;
     match meta.checked_size_bytes() {
         Some(size_bytes) if size_bytes == elements.len() as u64 => Ok((meta, elements)),
@@ -71,10 +71,10 @@ fn parse_header(header: &str) -> Result<Meta> {
     let between = |text: &'_ str, open: char, close: char| -> Option<String> {
         Some(text.strip_prefix(open)?.split_once(close)?.0.to_string())
     };
-    let descr = between(field("descr")?, '\'', '\'').context("it holds records; expected numbers")?;
+    let descr = between(field("descr")?, '\'', '\'').context("it contains records; expected numbers")?;
     let code = descr.trim_start_matches(['<', '>', '|', '=']);
     let known = CODES.iter().find(|(known, _)| *known == code);
-    let Some(&(_, dtype)) = known else { bail!("it holds elements of type '{descr}'; expected numbers") };
+    let Some(&(_, dtype)) = known else { bail!("it contains elements of type '{descr}'; expected numbers") };
     let byte_order = match descr.as_bytes()[0] {
         b'<' => ByteOrder::Little,
         b'>' => ByteOrder::Big,
@@ -85,7 +85,7 @@ fn parse_header(header: &str) -> Result<Meta> {
         value if value.starts_with("False") => Order::C,
         _ => bail!("'fortran_order' is neither True nor False"),
     };
-    let extents = between(field("shape")?, '(', ')').context("'shape' is no tuple")?;
+    let extents = between(field("shape")?, '(', ')').context("'shape' is not a tuple")?;
     let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
     let shape = extents.map(|extent| extent.parse().with_context(|| format!("extent '{extent}'")));
     Ok(Meta::Array { dtype, byte_order, order, shape: shape.collect::<Result<_>>()? })
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(says(b"hello"), "not a .npy file");
         assert_eq!(says(&file[..40]), "the file ends within its header");
         assert_eq!(says(&file[..file.len() - 1]), "a float64[2] has 16 bytes, the file 15");
-        assert!(says(&replaced(&file, "<f8", "|O8")).ends_with("it holds elements of type '|O8'; expected numbers"));
+        assert!(says(&replaced(&file, "<f8", "|O8")).ends_with("it contains elements of type '|O8'; expected numbers"));
         assert!(says(&replaced(&file, "(2,)", "(x,)")).contains("extent 'x'"));
         for length in 0..file.len() {
             assert!(read(&file[..length]).is_err());

@@ -28,7 +28,7 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
     };
     let dtype = match param.base {
         _ if param.is_list() => return list_from_json(&content),
-        BaseType::Text => return Ok(Value::text(std::str::from_utf8(&content).context("it is no text (UTF-8)")?)),
+        BaseType::Text => return Ok(Value::text(std::str::from_utf8(&content).context("it is not a text (UTF-8)")?)),
         BaseType::String => {
             return Ok(match std::str::from_utf8(&content) {
                 Ok(text) => Value::text(text),
@@ -51,7 +51,7 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
 /// Parses a list of texts; `null` is a missing item.
 fn list_from_json(content: &[u8]) -> Result<Value> {
     let items: Vec<Option<String>> = serde_json::from_slice(content)
-        .context("expected a list of texts, such as [\"one\", \"two\"]; null stands for an item that is missing")?;
+        .context("expected a list of texts, such as [\"one\", \"two\"]; null is a missing item")?;
     Ok(Value::list(items.iter().map(|item| item.as_deref().map(str::as_bytes))))
 }
 
@@ -72,7 +72,7 @@ fn from_json(content: &[u8], param: &Param, dtype: Dtype) -> Result<Value> {
         // Quotes around words are tedious at a shell's prompt: NaN is accepted for "NaN".
         Err(error) => match std::str::from_utf8(content).map(str::trim) {
             Ok(word @ ("NaN" | "Infinity" | "-Infinity")) => json!(word),
-            word => bail!("'{}' is no number or array: {error}", word.unwrap_or("it")),
+            word => bail!("'{}' is not a number or an array: {error}", word.unwrap_or("it")),
         },
     };
     // The innermost list of a complex array may be a pair, which is not a dimension.
@@ -117,7 +117,7 @@ fn push(item: &Json, dtype: Dtype, bytes: &mut Vec<u8>) -> Result<()> {
     macro_rules! whole {
         ($type:ty) => {{
             let wide = item.as_i64().map(i128::from).or(item.as_u64().map(i128::from));
-            let wide = wide.ok_or_else(|| anyhow!("{item} is no whole number, as {dtype} needs"))?;
+            let wide = wide.ok_or_else(|| anyhow!("{item} is not a whole number, as {dtype} requires"))?;
             let value = <$type>::try_from(wide).map_err(|_| anyhow!("{item} does not fit {dtype}"))?;
             bytes.extend(value.to_ne_bytes())
         }};
@@ -154,7 +154,7 @@ fn real(item: &Json) -> Result<f64> {
         Some("NaN") => Ok(f64::NAN),
         Some("Infinity") => Ok(f64::INFINITY),
         Some("-Infinity") => Ok(f64::NEG_INFINITY),
-        _ => item.as_f64().ok_or_else(|| anyhow!("{item} is no number")),
+        _ => item.as_f64().ok_or_else(|| anyhow!("{item} is not a number")),
     }
 }
 
@@ -171,7 +171,7 @@ fn pair(item: &Json) -> Result<[Json; 2]> {
     match item {
         Json::Array(parts) => match &parts[..] {
             [re, im] => Ok([re.clone(), im.clone()]),
-            _ => bail!("{item} is no complex number; expected [re, im]"),
+            _ => bail!("{item} is not a complex number; expected [re, im]"),
         },
         re => Ok([re.clone(), json!(0)]),
     }
@@ -187,7 +187,7 @@ pub fn to_json(value: &Value) -> Result<Json> {
         Meta::Text { .. } => return Ok(json!(String::from_utf8_lossy(bytes))),
         Meta::Bytes { .. } => return Ok(json!(bytes)),
         Meta::List { .. } => {
-            let items = value.items().context("it is no list")?;
+            let items = value.items().context("it is not a list")?;
             let texts: Vec<_> = items.iter().map(|item| item.map(String::from_utf8_lossy)).collect();
             return Ok(json!(texts));
         }
@@ -302,14 +302,14 @@ mod tests {
     #[test]
     fn wrong_arguments_are_named() {
         let says = |param, text| format!("{:#}", round(param, text).unwrap_err());
-        assert_eq!(says("IN int x", "2.5"), "2.5 is no whole number, as int32 needs");
-        assert_eq!(says("IN char c", "\"NT\""), "\"NT\" is no whole number, as int8 needs");
+        assert_eq!(says("IN int x", "2.5"), "2.5 is not a whole number, as int32 requires");
+        assert_eq!(says("IN char c", "\"NT\""), "\"NT\" is not a whole number, as int8 requires");
         assert_eq!(says("IN int x", "3000000000"), "3000000000 does not fit int32");
         assert_eq!(says("IN float x", "1e300"), "1e+300 does not fit float32");
         assert_eq!(says("IN double a[n][n]", "[[1,2],[3]]"), "an array has rows of 2 and of 1 elements");
         assert_eq!(says("IN double a[n][n]", "[[1,2],3]"), "an array has rows of different depth");
         assert_eq!(says("IN double x", "[1]"), "expected a number, got an array");
-        assert!(says("IN double x", "one").starts_with("'one' is no number or array: "));
+        assert!(says("IN double x", "one").starts_with("'one' is not a number or an array: "));
     }
 
     #[test]

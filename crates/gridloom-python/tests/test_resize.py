@@ -119,7 +119,7 @@ def test_in_simulation_too(tmp_path):
     status, out = said("simulate", "-p", platform, "-d", deployment, "--", *program)
     assert status == 0 and SAME in out, out
     status, out = said("simulate", "-p", platform, "-d", deployment, "--", *stencil("--steps", 20, "--resize", "10:5"))
-    assert status != 0 and "cannot go on with 5 elements: 4 or fewer are possible" in out, out
+    assert status != 0 and "cannot continue with 5 elements: 4 or fewer are possible" in out, out
 
 
 def test_a_number_that_cannot_be_is_an_error():

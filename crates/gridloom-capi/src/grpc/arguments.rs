@@ -350,7 +350,7 @@ unsafe fn gather_list(grid: &Grid, signature: &Signature, item: &Item<'_>, gathe
 
 fn not_remote(signature: &Signature, param: &Param, remote: &Datum) -> Failed {
     let what = match (param.base, param.slices.is_some()) {
-        (BaseType::Number(_), true) => "an array of which a part is sent",
+        (BaseType::Number(_), true) => "an array that is sent in part",
         (BaseType::Number(_), false) if param.mode == Mode::VarOut => "an array whose size the function sets",
         (BaseType::Number(_), false) => "an input scalar",
         _ => "a text or a file",

@@ -36,10 +36,10 @@ impl Graphs {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(name).cloned().ok_or_else(|| {
             let known = match all.is_empty() {
-                true => "none was described".to_string(),
+                true => "none was declared".to_string(),
                 false => format!("there are: {}", all.keys().map(String::as_str).collect::<Vec<_>>().join(", ")),
             };
-            Failed::other(format!("there is no described graph '{name}'; {known}; describe it with grpc_describe"))
+            Failed::other(format!("there is no declared graph '{name}'; {known}; describe it with grpc_describe"))
         })
     }
 

@@ -126,10 +126,10 @@ impl<const KIND: u64> CHandle<KIND> {
             _ => (GRPC_INVALID_FUNCTION_HANDLE, "a function", "grpc_function_handle_default or _init"),
         };
         let why = match self.mark == KIND {
-            true => "it has ended, or is of an earlier session; make it anew".to_string(),
+            true => "it has ended, or belongs to an earlier session; make a new one".to_string(),
             false => format!("nothing made it; call {makers} first"),
         };
-        Failed::new(code, format!("this is no handle of {kind}: {why}"))
+        Failed::new(code, format!("this is not a handle of {kind}: {why}"))
     }
 }
 

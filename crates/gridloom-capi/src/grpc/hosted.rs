@@ -97,7 +97,7 @@ fn has_agent() -> bool {
 
 fn session_of_worker() -> Outcome<Arc<Library>> {
     if !has_agent() {
-        let text = "a function has shared data through its server's agent: this server has none, or is simulated";
+        let text = "a function accesses shared data through its server's agent: this server has none, or is simulated";
         return Err(Failed::new(GRPC_NOT_INITIALIZED, text));
     }
     match begin_library(|| Ok(Config::default())) {

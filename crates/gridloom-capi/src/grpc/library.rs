@@ -212,7 +212,10 @@ impl Library {
                 let offers = |server: &&&ServerView| server.functions.contains_key(function.name());
                 let found = candidates.iter().find(offers).ok_or_else(|| {
                     let text = format!("server '{}' does not offer function '{}'", candidates[0].name, function.name());
-                    Failed::new(GRPC_FUNCTION_NOT_FOUND, format!("{text}; 'gridloom functions' lists what is offered"))
+                    Failed::new(
+                        GRPC_FUNCTION_NOT_FOUND,
+                        format!("{text}; 'gridloom functions' lists the offered functions"),
+                    )
                 });
                 let found = found?;
                 function = function.bound_to(found.node);
@@ -229,8 +232,8 @@ impl Library {
         let mut failed = Failed::from(error);
         if self.is_own_grid && failed.code == GRPC_FUNCTION_NOT_FOUND {
             failed.text.push_str(
-                "; this is a grid of the program's own: GRIDLOOM_AGENT or 'agent' in the configuration names another, and \
-                 'functions' of [local] says what this one offers",
+                "; this grid was started for the program: GRIDLOOM_AGENT or 'agent' in the configuration selects \
+                 another, and 'functions' of [local] lists the functions of this one",
             );
         }
         failed

@@ -27,7 +27,8 @@ impl Mappings {
             None if named.is_empty() || is_of_the_grid(name) => Ok(name.into()),
             None => {
                 let own: Vec<&str> = named.keys().map(String::as_str).collect();
-                let why = "is neither one of the grid's heuristics, which 'gridloom heuristics' lists, nor a name that the program gave";
+                let why = "is neither one of the grid's heuristics, which 'gridloom heuristics' lists, nor a name \
+                           that the program defined";
                 Err(Failed::other(format!("'{name}' {why}: {}", own.join(", "))))
             }
         }

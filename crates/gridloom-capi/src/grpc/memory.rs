@@ -207,7 +207,7 @@ pub(super) unsafe fn name<'a>(pointer: *const c_char, what: &str, code: std::ffi
     let bytes = unsafe { string(pointer, what) }?;
     std::str::from_utf8(bytes).map_err(|_| {
         let name = String::from_utf8_lossy(bytes);
-        Failed::new(code, format!("{what} is not UTF-8: '{name}'; nothing has such a name"))
+        Failed::new(code, format!("{what} is not UTF-8: '{name}'; names are UTF-8"))
     })
 }
 

@@ -77,7 +77,7 @@ impl NinfgConfig {
                         }
                     }
                 }
-                (None, None) => return Err(wrong(format!("'{line}' stands in no section"))),
+                (None, None) => return Err(wrong(format!("'{line}' is not in a section"))),
                 (None, Some(section)) => {
                     let Some((name, value)) = line.split_once(char::is_whitespace) else {
                         return Err(wrong(format!("attribute '{line}' has no value")));

@@ -96,7 +96,7 @@ impl Heuristic for Own {
         let returned =
             unsafe { (self.function)(&raw const seen, servers.as_mut_ptr(), order.as_mut_ptr(), self.context) };
         if returned != 0 {
-            return Err(MapError::Failed { why: format!("it returned {returned}, which says that it failed") });
+            return Err(MapError::Failed { why: format!("it returned {returned}, which means that it failed") });
         }
         let unfit = |why: String| MapError::Unfit { subject: String::new(), why };
         let place = |(call, server): (usize, &c_int)| {

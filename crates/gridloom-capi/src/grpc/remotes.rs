@@ -103,7 +103,7 @@ impl Remotes {
     pub(super) fn add(&self, name: &str) -> Outcome<*mut CRemote> {
         let mut table = self.table();
         if !name.is_empty() && table.by_name.contains_key(name) {
-            let text = format!("there is a remote datum '{name}' already; grpc_remote_find_np gives it");
+            let text = format!("there is a remote datum '{name}' already; grpc_remote_find_np returns it");
             return Err(Failed::new(GRPC_INVALID_DATA_NP, text));
         }
         let address = table.free_handle().ok_or_else(|| Failed::other("there are too many remote data; free some"))?;
@@ -186,8 +186,8 @@ pub(super) const GIVEN_UP: u64 = 0x4772_6964_476f_6e65;
 /// that uses of freed data are detected.
 static HAS_HANDLES: AtomicBool = AtomicBool::new(false);
 static HAS_DATA: AtomicBool = AtomicBool::new(false);
-const NO_HANDLE: &str = "this is no handle of a remote datum: nothing made it, or it was freed";
-const FREED: &str = "this datum was freed, or unbound; describe it anew with grpc_data_init";
+const NO_HANDLE: &str = "this is not a handle of a remote datum: it was never made, or it was freed";
+const FREED: &str = "this datum was freed, or unbound; describe it again with grpc_data_init";
 const COPIED: &str = "this is a copy of a grpc_data_t, or one of an earlier session: a datum is known by its address";
 
 /// Memory that `memory:` URIs name. Only `Library::places` returns it. Its caller promises that all such memory is as

@@ -78,5 +78,5 @@ impl Requests {
 }
 
 fn no_request() -> Failed {
-    Failed::new(GRPC_INVALID_SESSION_ID, "this is no request for shared data, or it is finished")
+    Failed::new(GRPC_INVALID_SESSION_ID, "this is not a request for shared data, or it is finished")
 }

@@ -303,7 +303,7 @@ impl Table {
 }
 
 pub(super) fn no_session(id: c_int) -> Failed {
-    let text = format!("{id} is the id of no session that is known: it was waited for, or none was given it");
+    let text = format!("{id} is not the id of a known session: it was waited for, or never assigned");
     Failed::new(GRPC_INVALID_SESSION_ID, text)
 }
 

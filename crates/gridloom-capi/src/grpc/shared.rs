@@ -63,8 +63,8 @@ impl Library {
         let has = got.meta().size_bytes();
         if has != wanted {
             let text = format!(
-                "'{name}' has {has} bytes from byte {from} on, and the place for them {wanted}; grpc_shared_size_np tells how many \
-                 it has"
+                "'{name}' has {has} bytes from byte {from} on, and the memory for them {wanted}; \
+                 grpc_shared_size_np returns the size"
             );
             return Err(Failed::new(GRPC_SIZE_DIFFERS_NP, text));
         }
@@ -144,7 +144,8 @@ fn check_size(name: &str, has: u64, size_bytes: Option<usize>) -> Outcome<()> {
         None => Ok(()),
         Some(wanted) => {
             let text = format!(
-                "'{name}' has {has} bytes, and the place for it {wanted}: give one of {has}; grpc_shared_size_np tells how many"
+                "'{name}' has {has} bytes, and the memory for it {wanted}: pass {has} bytes; grpc_shared_size_np \
+                 returns the size"
             );
             Err(Failed::new(GRPC_SIZE_DIFFERS_NP, text))
         }

@@ -27,7 +27,7 @@ impl Apart {
     pub fn filters(&self) -> Result<Vec<FilterSpec>> {
         let filters = self.all_filters();
         if let Some(first) = filters.first() {
-            ensure!(self.sites > 1, "{first}: filters stand between sites, and there is one: give --sites 2");
+            ensure!(self.sites > 1, "{first}: filters apply between sites, and there is only one: use --sites 2");
         }
         Ok(filters)
     }
@@ -41,7 +41,7 @@ impl Apart {
         if let Some(first) = filters.first() {
             ensure!(
                 sites > 1,
-                "{first}: filters stand between sites, and the servers are of one: start some with --site"
+                "{first}: filters apply between sites, and all servers are in one: start some with --site"
             );
         }
         Ok(filters)

@@ -149,7 +149,8 @@ fn settings(options: &Options, function: &Function) -> Result<(BTreeMap<String, 
 
 /// Prints the progress: a line for each call.
 fn tell(function: &str, call: &CalibrationCall) -> ControlFlow<()> {
-    let took = call.seconds.map_or("gave way to other work; again later".into(), |seconds| scaled(seconds, "s"));
+    let took =
+        call.seconds.map_or("was preempted by other work; tries again later".into(), |seconds| scaled(seconds, "s"));
     let sizes = if call.sizes.is_empty() { String::new() } else { format!(" {}:", in_words(call.sizes)) };
     let line = format!("gridloom: {function} on {}:{sizes} {took}\n", call.server);
     match std::io::stderr().write_all(line.as_bytes()) {
@@ -175,7 +176,7 @@ fn print(one: &Calibrated) -> Result<()> {
         (_, error) => error.map_or("unknown".into(), percent),
     };
     let (calls, points) = (count(one.calls, "call"), count(one.points.len(), "size"));
-    let verdict = if one.is_reached { "" } else { ", not what was asked for" };
+    let verdict = if one.is_reached { "" } else { ", not the requested size" };
     let has_spread = one.points.iter().any(|point| point.calls > 1);
     let spread = if has_spread { percent(one.spread) } else { "-".to_string() };
     print_line(&format!(

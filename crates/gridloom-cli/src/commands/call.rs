@@ -89,7 +89,7 @@ fn destination(text: &str, signature: &Signature) -> Result<(String, PathBuf)> {
     match (text.split_once('='), &names[..]) {
         (Some((name, file)), names) if names.contains(&name) => Ok((name.to_string(), PathBuf::from(file))),
         (_, [name]) => Ok(((*name).to_string(), PathBuf::from(text))),
-        (_, names) => bail!("--out {text}: say NAME=FILE.npy with one of the results {}", names.join(", ")),
+        (_, names) => bail!("--out {text}: use NAME=FILE.npy with one of the results {}", names.join(", ")),
     }
 }
 

@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             print_line(&format!("{task} has not ended within {} s", GONE_LIMIT.as_secs()))?;
         }
         for task in &unknown {
-            print_line(&format!("{task} is on no server; 'gridloom calls' lists those that are"))?;
+            print_line(&format!("{task} is not on a server; 'gridloom calls' lists the calls"))?;
         }
     }
     Ok(if left.is_empty() && unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -253,7 +253,7 @@ fn start(options: &Run) -> Result<ExitCode> {
             places.restart = Some(Restart { folder: keep.folder.clone(), number: Some(number) });
         }
         let from = if places.restart.is_some() { "the last checkpoint" } else { "the beginning" };
-        say!("gridloom: starts all elements again from {from}; {left} times more if one fails");
+        say!("gridloom: restarts all elements from {from}; {left} restarts left");
     }
 }
 

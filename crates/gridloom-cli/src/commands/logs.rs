@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         if !options.follow && options.lines != Some(0) {
             let of = options.function.as_ref().map_or_else(String::new, |name| format!(" of function '{name}'"));
-            gridloom_base::say!("gridloom: no line{of} is kept; what C code prints stands in the servers' own logs");
+            gridloom_base::say!("gridloom: no line{of} is kept; output of C code is in the servers' own logs");
         }
     }
     print(options, &past)?;
@@ -165,7 +165,7 @@ impl Reader<'_> {
             if output.is_cut
                 && let Some(place) = self.servers.get(&server)
             {
-                gridloom_base::say!("gridloom: {}: lines came too fast to be kept; some are missing", place.name);
+                gridloom_base::say!("gridloom: {}: lines arrived too fast to be kept; some are missing", place.name);
             }
             lines.extend(self.take(server, output));
         }

@@ -95,7 +95,7 @@ impl GridOption {
             GridAddress::Servers(addresses) => {
                 let grid = Grid::connect_servers(&addresses)?;
                 for (address, why) in grid.unreachable() {
-                    gridloom_base::say!("gridloom: going on without the server at {address}: {why}");
+                    gridloom_base::say!("gridloom: continuing without the server at {address}: {why}");
                 }
                 Ok(grid)
             }
@@ -188,7 +188,7 @@ impl ListenOptions {
             );
         }
         if listen.ip().is_unspecified() && self.advertise.is_none() {
-            bail!("listening on {listen}: say with --advertise HOST:PORT where others can dial it");
+            bail!("listening on {listen}: give the address at which others can connect with --advertise HOST:PORT");
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ pub fn parse_program(text: &str) -> Result<OfferedProgram, String> {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
             Ok(OfferedProgram { name: name.into(), path: path.into() })
         }
-        _ => Err("NAME=PATH is wanted: the name by which the program is run, and the program".into()),
+        _ => Err("expected NAME=PATH: the name by which the program is run, and the program".into()),
     }
 }
 
@@ -43,7 +43,7 @@ impl OfferedProgram {
         let is_python = path.extension().is_some_and(|extension| extension == "py");
         let program = if is_python { python } else { path.as_path() };
         if !is_program(program) {
-            bail!("--program {name}={told}: '{}' is no program that can be started", program.display());
+            bail!("--program {name}={told}: '{}' is not a program that can be started", program.display());
         }
         let words = if is_python { vec![program, path.as_path()] } else { vec![program] };
         let command = words.into_iter().map(|word| word.to_str().map(str::to_string)).collect::<Option<Vec<_>>>();

@@ -35,6 +35,6 @@ impl SimulatedPrograms {
     pub fn of_environment() -> Result<Option<SimulatedPrograms>> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let simulated = serde_json::from_str(&text.to_string_lossy());
-        simulated.map(Some).with_context(|| format!("{VARIABLE} is not what 'gridloom simulate' says"))
+        simulated.map(Some).with_context(|| format!("{VARIABLE} is not valid; 'gridloom simulate' sets it"))
     }
 }

@@ -34,7 +34,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let program = std::env::current_exe().context("this program's own path")?;
     // A percent sign begins a specifier of systemd.
-    let program = program.to_str().context("this program's own path is no text")?.replace('%', "%%");
+    let program = program.to_str().context("this program's own path is not UTF-8")?.replace('%', "%%");
     print_text(&text.replace(USUAL_PATH, &program))?;
     Ok(ExitCode::SUCCESS)
 }

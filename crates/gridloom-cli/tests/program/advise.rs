@@ -140,7 +140,7 @@ fn what_cannot_be_advised_on_is_told() {
         assert!(output.stdout.is_empty(), "{all:?}");
     };
     let of = ["-p", &platform];
-    fails(&of, &["stencil", "16"], "no argument of the program has {chares}, which stands for the number of chares");
+    fails(&of, &["stencil", "16"], "no argument of the program has {chares}, the placeholder for the number of chares");
     fails(&["-p", "no.toml"], &["a", "{chares}"], "no.toml: No such file");
     fails(&[&of[..], &["-n", "0"]].concat(), &["a", "{chares}"], "-n 0: from 1 to 1024 elements");
     fails(&[&of[..], &["--per-element", "0"]].concat(), &["a", "{chares}"], "0 is not in 1..");

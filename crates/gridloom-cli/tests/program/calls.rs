@@ -68,5 +68,5 @@ fn calls_are_listed_and_cancelled() {
     assert!(code == 2 && error.contains("<CALL|--all>"), "{error}");
     let output = grid.command(&["cancel", name]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(!output.status.success() && text.contains("is on no server; 'gridloom calls' lists"), "{text}");
+    assert!(!output.status.success() && text.contains("is not on a server; 'gridloom calls' lists"), "{text}");
 }

@@ -365,7 +365,7 @@ fn numbers_that_do_not_fit_are_refused() {
             "--checkpoint memory: an element and the one with its copy",
         ),
         (&["--latency", "2m"], "expected 0s to 60s"),
-        (&["--latency", "2ms"], "delay=2ms: filters stand between sites, and there is one: give --sites 2"),
+        (&["--latency", "2ms"], "delay=2ms: filters apply between sites, and there is only one: use --sites 2"),
         (&["--filter", "fast"], "filter 'fast' is unknown; filters are compress, rate, stripe, delay, jitter"),
         (&["--filter", "stripe=1"], "stripe=1: expected 2 to 16 connections"),
         (&["--filter", "rate"], "filter rate needs a value, such as rate=10MBps"),

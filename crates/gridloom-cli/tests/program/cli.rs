@@ -63,7 +63,7 @@ fn arrays_come_from_and_go_to_files() {
     assert_eq!(grid.json(&["call", "cli/scale", "10", &from(&npy)])["results"]["y"], json!([20.0, 50.0]));
     let (code, error) = said(grid.command(&["call", "cli/stats", "[[1]]", "--out", out]));
     assert_eq!(code, 1);
-    assert!(error.contains("say NAME=FILE.npy with one of the results mean, largest"), "{error}");
+    assert!(error.contains("use NAME=FILE.npy with one of the results mean, largest"), "{error}");
     let (_, error) = said(grid.command(&["call", "cli/scale", "1", "@/nowhere.npy"]));
     assert!(error.starts_with("gridloom: argument 'x': /nowhere.npy: No such file"), "{error}");
 }
@@ -84,7 +84,7 @@ fn wrong_calls_are_explained() {
     assert_eq!(few, "gridloom: cli/plus(a, b: float64) -> sum: float64 takes 2 arguments, got 1\n");
     let shape = error(&["call", "cli/scale", "1", "2", "[1, 2, 3]"]);
     assert!(shape.contains('3') && shape.contains("'x'"), "{shape}");
-    assert!(error(&["call", "cli/plus", "one", "2"]).contains("argument 'a': 'one' is no number"));
+    assert!(error(&["call", "cli/plus", "one", "2"]).contains("argument 'a': 'one' is not a number"));
     let crash = error(&["call", "cli/abort_now", "1"]);
     assert!(crash.contains("crashed its worker process on server 'one'"), "{crash}");
     // The server is still alive.
@@ -251,7 +251,10 @@ fn a_secret_keeps_strangers_out() {
     let mut command = grid.command(&["functions"]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
-    assert!(error.contains("grid secret does not match: this side's secret is from GRIDLOOM_SECRET; set it"), "{error}");
+    assert!(
+        error.contains("grid secret does not match: this side's secret is from GRIDLOOM_SECRET; set it"),
+        "{error}"
+    );
     let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
     let (code, error) = said(command.env("GRIDLOOM_SECRET", "guess"));
     assert_eq!(code, 1);
@@ -299,7 +302,7 @@ fn other_hosts_are_let_in_only_on_demand() {
         assert!(error.contains("nothing is encrypted; pass --trust-this-network"), "{error}");
     }
     let (_, error) = said(gridloom(&["agent", "--listen", "0.0.0.0:0", "--trust-this-network"]));
-    assert!(error.contains("say with --advertise"), "{error}");
+    assert!(error.contains("can connect with --advertise"), "{error}");
     let advertised = ["agent", "--listen", "0.0.0.0:0", "--trust-this-network", "--advertise", "localhost:0", "--json"];
     let agent = support::Running::start(gridloom(&advertised));
     let ready: serde_json::Value = serde_json::from_str(&agent.line).unwrap();

@@ -36,9 +36,9 @@ fn a_gang_begins_again_from_its_checkpoint_and_another_goes_on_from_it() {
     let output = run(&grid, &options, "sums").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{error}");
-    assert!(error.contains("starts all elements again; 0 times more if one fails"), "{error}");
+    assert!(error.contains("restarts all elements; 0 restarts left"), "{error}");
     assert!(error.contains("from the last checkpoint of 'sums'"), "{error}");
-    assert!(error.contains("left no record, as if killed: 1\n"), "{error}");
+    assert!(error.contains("left no record, for example because they were killed: 1\n"), "{error}");
     let events: Vec<serde_json::Value> = serde_json::from_str(&std::fs::read_to_string(&trace).unwrap()).unwrap();
     let named = events.iter().filter(|event| event["name"] == "process_name");
     assert_eq!(named.count(), 4);
@@ -64,13 +64,16 @@ fn servers_without_one_folder_for_checkpoints_keep_none() {
         assert!(status != 0 && error.contains(why), "{options:?}: {error}");
     };
     refused(&["-n", "4", "--checkpoint", "sums"], "keep checkpoints in different folders: start all");
-    refused(&["-n", "4", "--checkpoint", "memory"], "on its own machine only: with --agent give a name");
+    refused(&["-n", "4", "--checkpoint", "memory"], "on its own machine only: with --agent use a name");
     for name in ["../sums", "/tmp/sums", ".sums"] {
         refused(&["-n", "2", "--checkpoint", name], "on servers, checkpoints are given by name, not by folder");
     }
     drop(two);
     let _two = serve(&grid, "three", &[&program]);
-    refused(&["-n", "4", "--checkpoint", "sums"], "the server stores no checkpoints; 'gridloom serve --checkpoints DIR'");
+    refused(
+        &["-n", "4", "--checkpoint", "sums"],
+        "the server stores no checkpoints; 'gridloom serve --checkpoints DIR'",
+    );
     assert!(!folder.0.join("sums").exists());
 }
 

@@ -197,7 +197,7 @@ fn what_cannot_run_is_refused_in_words() {
         ),
         (&["-n", "3"], "squares", "-n 3: the servers that offer 'squares' have 2 slots (one 2); give -n 2 or fewer"),
         (&["-n", "0"], "squares", "-n 0: from 1 to 1024 elements"),
-        (&["--latency", "1ms"], "squares", "filters stand between sites, and the servers are of one"),
+        (&["--latency", "1ms"], "squares", "filters apply between sites, and all servers are in one"),
         (&["--sites", "2"], "squares", "cannot be used with"),
     ] {
         let (status, error) = said(run(&grid, options, name));

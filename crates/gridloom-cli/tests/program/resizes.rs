@@ -131,13 +131,13 @@ fn a_running_program_is_told_to_grow() {
     }
     let resize = held.wants(&["4"]);
     let (status, error) = said(held.resize(&["3"]));
-    let why = format!("run {run} is to go on with 4 elements at its next checkpoint already: wait for that");
+    let why = format!("run {run} will already continue with 4 elements at its next checkpoint: wait for that");
     assert!(status != 0 && error.contains(&why), "{error}");
     held.go();
     held.waits_later();
     let told = ends("the resize", resize);
     assert!(told.status.success(), "{}", text(&told));
-    assert!(text(&told).contains(&format!("run {run} goes on with 4 elements")), "{}", text(&told));
+    assert!(text(&told).contains(&format!("run {run} continues with 4 elements")), "{}", text(&told));
     held.go_later();
     let (output, folder) = held.end();
     let out = text(&output);
@@ -158,18 +158,21 @@ fn what_was_asked_is_taken_back_by_the_number_that_there_is() {
     let resize = held.wants(&["1"]);
     assert!(text(&held.resize(&["2"]).output().unwrap()).contains("has 2 elements"));
     let told = text(&ends("the resize", resize));
-    assert!(told.contains("another resize has said so"), "{told}");
+    assert!(told.contains("another resize has replaced this one"), "{told}");
     held.go();
     held.go_later();
     let (output, _) = held.end();
-    assert!(output.status.success() && !text(&output).contains("in place of"), "{}", text(&output));
+    assert!(output.status.success() && !text(&output).contains("instead of"), "{}", text(&output));
 }
 
 #[test]
 fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
     let held = Held::start("threads", &["-n", "2", "--ppn", "2"]);
     let (_, error) = said(held.resize(&["4"]));
-    assert!(error.contains("with --ppn 2 elements are threads of processes, which stay: leave --ppn out"), "{error}");
+    assert!(
+        error.contains("with --ppn 2 elements are threads of processes, which cannot be replaced: leave --ppn out"),
+        "{error}"
+    );
     held.go();
     held.go_later();
     assert!(held.end().0.status.success());
@@ -190,7 +193,7 @@ fn a_program_of_which_the_chares_cannot_be_kept_goes_on_as_it_is() {
         held.go();
         held.waits_later();
         let told = ends("the resize", resize);
-        let why = "cannot go on with 3 elements: element ";
+        let why = "cannot continue with 3 elements: element ";
         assert!(!told.status.success() && text(&told).contains(why), "{}", text(&told));
         assert!(text(&told).contains("cannot save its chares: "), "{}", text(&told));
         // Later the folder can be created.

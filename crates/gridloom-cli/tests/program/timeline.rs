@@ -105,7 +105,7 @@ fn moves_results_and_an_element_that_is_killed_are_in_the_other_format_too() {
     assert!(count("\"Player.outcome 0\"") >= 1 && count("\"Player.Stop\"") >= 2, "{text}");
     let output = chares_run("fall", &["-n", "3", "--trace", trace.path()]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("lacks what elements did that left no record, as if killed: 1"), "{error}");
+    assert!(error.contains("lacks elements that left no record, for example because they were killed: 1"), "{error}");
     let text = trace.text();
     assert!(text.contains("\"element 0 (site 0)\"") && !text.contains("\"element 1 (site 0)\""), "{text}");
 }

@@ -116,7 +116,7 @@ fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
         let (_, end) = rest.split_once("\", ").unwrap();
         std::fs::write(&file, format!("{begin}{properties}, {end}")).unwrap();
         let (code, why) = said(up(&lab, &[]));
-        assert!(code == 1 && why.contains(told) && !why.contains("has taken the job"), "{why}");
+        assert!(code == 1 && why.contains(told) && !why.contains("has accepted the job"), "{why}");
     }
 }
 

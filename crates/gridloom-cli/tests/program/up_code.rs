@@ -244,7 +244,7 @@ fn a_folder_that_was_cut_short_is_not_used() {
     write_folder(&lab, 1);
     let (lines, code) = lab.json(lab.up());
     let cut = lines.iter().find(|line| line["host"] == "cut").unwrap();
-    assert!(code == 3 && cut["error"].as_str().unwrap().contains("has not come whole"), "{lines:?}");
+    assert!(code == 3 && cut["error"].as_str().unwrap().contains("was not received completely"), "{lines:?}");
     succeeds(lab.up());
     assert_eq!((lab.status().1, copies(&lab.folder.join("hosts/cut"))), (0, 1));
 }

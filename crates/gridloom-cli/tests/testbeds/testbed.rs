@@ -212,7 +212,7 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     assert_eq!(sorted(out), ["agent@here| here", "server@there| there"]);
     let client = format!("{mixed}[[process]]\nhost = 'here'\nfunction = 'client'\n");
     let (_, error) = said(processes("client", &client, &[], "true"));
-    assert!(error.contains("'client' beside processes of the program"), "{error}");
+    assert!(error.contains("'client' together with processes of the program"), "{error}");
     let nowhere = both.replace("'there'", "'nowhere'");
     let (_, error) = said(processes("nowhere", &nowhere, &[], "true"));
     assert!(error.ends_with("the platform has no host 'nowhere'\n"), "{error}");
@@ -305,7 +305,7 @@ fn a_platform_that_is_much_too_wide_is_refused_unless_it_is_wanted() {
     let wide = file("testbed-wide.toml", &PLATFORM.replace("10MBps", "1000000Gbps"));
     let run = |more: &[&str]| said(gridloom(&[&["testbed", "run", "--no-grid", "-p", &wide], more].concat()));
     let (status, error) = run(&["--", "true"]);
-    assert!(status == 1 && error.contains("the widest way between two hosts carries 125000000 MB/s"), "{error}");
+    assert!(status == 1 && error.contains("the widest route between two hosts carries 125000000 MB/s"), "{error}");
     let fits = error.split("--slower ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
     assert!(error.contains("--overload"), "{error}");
     let run =
@@ -313,7 +313,7 @@ fn a_platform_that_is_much_too_wide_is_refused_unless_it_is_wanted() {
     assert!(run(&["--slower", fits, "--", "true"]).status.success());
     let output = run(&["--overload", "--", "true"]);
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && error.contains("warning: the widest way"), "{error}");
+    assert!(output.status.success() && error.contains("warning: the widest route"), "{error}");
 }
 
 #[test]

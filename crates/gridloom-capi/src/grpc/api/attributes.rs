@@ -15,7 +15,7 @@ pub(super) enum Field {
 }
 
 pub(super) fn no_attribute(name: c_int) -> Failed {
-    Failed::other(format!("there is no attribute {name}; the header names those that there are"))
+    Failed::other(format!("there is no attribute {name}; the header lists the attributes"))
 }
 
 /// Sets a field to a copy of a value.

@@ -164,7 +164,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_initialize_module(call: *mut OpenC
     run(|| unsafe {
         let (call, given) = taken(call, slots);
         if map::is_open() {
-            return Err(Failed::other("OmniRpcModuleInit stands within grpc_map; put it before the block"));
+            return Err(Failed::other("OmniRpcModuleInit was called inside grpc_map; call it before the block"));
         }
         call.initialize_module(call.survey(given, map::has_value)?)
     })

@@ -62,7 +62,7 @@ unsafe fn list<T: Copy>(pointer: *const T, is_end: impl Fn(T) -> bool, what: &st
         }
         all.push(element);
         if all.len() > LIST_MAX {
-            return Err(invalid(format!("{what} have no end within {LIST_MAX}")));
+            return Err(invalid(format!("{what} do not end within {LIST_MAX} elements")));
         }
     }
     Ok(all)
@@ -100,7 +100,7 @@ unsafe fn with_modes(outputs: Vec<Uri>, modes: *const CDataMode) -> Outcome<Vec<
     }
     let with_mode = |(uri, CDataMode(number)): (Uri, CDataMode)| match Mode::ALL.get(number as usize) {
         Some(mode) => Ok((uri, *mode)),
-        None => Err(invalid(format!("mode {number} of output '{uri}' is none; grpc_data_mode_t has them"))),
+        None => Err(invalid(format!("mode {number} of output '{uri}' is unknown; grpc_data_mode_t lists the modes"))),
     };
     outputs.into_iter().zip(modes).map(with_mode).collect()
 }
@@ -117,7 +117,7 @@ impl Library {
             let size_bytes = size_of::<CData>() as u64;
             // SAFETY: memory of the program for a datum, as the header requires.
             let known = unsafe { self.remotes.check(data.cast(), size_bytes, || true) };
-            let text = "this is no datum: grpc_data_init did not make it at this address";
+            let text = "this is not a datum: grpc_data_init did not make it at this address";
             known.err().unwrap_or_else(|| invalid(text))
         })
     }
@@ -171,8 +171,8 @@ pub unsafe extern "C-unwind" fn grpc_data_init(
             (uris(input_uris, "the inputs")?, uris(output_uris, "the outputs")?, extents)
         };
         let kind = Kind::ALL.get(r#type.0 as usize).copied();
-        let kind =
-            kind.ok_or_else(|| invalid(format!("{} is no type of data; grpc_data_type_t has them", r#type.0)))?;
+        let kind = kind
+            .ok_or_else(|| invalid(format!("{} is not a type of data; grpc_data_type_t lists the types", r#type.0)))?;
         // SAFETY: as above.
         let outputs = unsafe { with_modes(outputs, output_modes) }?;
         let extents = extents.into_iter().map(|extent| extent as u64).collect();

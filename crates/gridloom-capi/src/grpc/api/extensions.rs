@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn grpc_session_details_get_np(session_id: c_int, i
     run(|| {
         let found = session_info(session_id)?;
         if info.is_null() {
-            return Err(Failed::null("the place for what the session was"));
+            return Err(Failed::null("the memory for the session's details"));
         }
         // SAFETY: memory for it, as the header requires. Its previous content is not read.
         unsafe { info.write(found) };

@@ -28,7 +28,7 @@ pub extern "C-unwind" fn grpc_finalize() -> c_int {
     run(|| {
         let own = library()?;
         if map::is_open() {
-            return Err(Failed::other("grpc_finalize stands within grpc_map; end the block first"));
+            return Err(Failed::other("grpc_finalize was called inside grpc_map; end the block first"));
         }
         end_library(&own);
         Ok(())

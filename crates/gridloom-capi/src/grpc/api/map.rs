@@ -130,8 +130,8 @@ pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_i
     }
     if how == CANNOT_GO_BACK && phase == DISCOVERING {
         map::drop_block();
-        let text = "the block of grpc_map was left while its calls were discovered, and none was made; leave its loop by \
-                    its end alone, with cycle";
+        let text = "the block of grpc_map was left while its calls were discovered, and none was made; leave its \
+                    loop only by its end, with cycle";
         map::remember(Last::failed(Failed::other(text)));
     } else if how != 0 {
         map::drop_block();
@@ -233,7 +233,11 @@ pub unsafe extern "C-unwind" fn grpc_stays_remote_np(pointers: *const *const c_v
         // SAFETY: a list that ends with a null pointer, as the header requires.
         let addresses = unsafe { addresses(pointers) }?;
         let found = map::stay(&addresses);
-        found.ok_or_else(|| Failed::other("grpc_stays_remote stands outside of grpc_map; it says what stays after it"))
+        found.ok_or_else(|| {
+            Failed::other(
+                "grpc_stays_remote was used outside of grpc_map; it selects results that stay remote after the block",
+            )
+        })
     })
 }
 

@@ -51,7 +51,7 @@ impl Library {
         let view = self.some_servers()?;
         match node.is_none_or(|node| view.servers.iter().any(|server| server.node == node)) {
             true => Ok(()),
-            false => Err(Failed::new(GRPC_SERVER_NOT_FOUND, "the handle's server has left; make the handle anew")),
+            false => Err(Failed::new(GRPC_SERVER_NOT_FOUND, "the handle's server has left; make a new handle")),
         }
     }
 }

@@ -76,7 +76,7 @@ fn offering(candidates: &[&ServerView], class: &str) -> Outcome<NodeId> {
     let found = candidates.iter().find(|server| server.functions.contains_key(&initialize));
     found.map(|server| server.node).ok_or_else(|| {
         let text = format!("server '{}' does not offer class '{class}'", candidates[0].name);
-        Failed::new(GRPC_CLASS_NOT_FOUND_NP, format!("{text}; 'gridloom functions' lists what is offered"))
+        Failed::new(GRPC_CLASS_NOT_FOUND_NP, format!("{text}; 'gridloom functions' lists the offered functions"))
     })
 }
 
@@ -151,7 +151,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_array_destruct_np(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_object_handle_np(handle: *mut *mut CObjectHandle, session_id: c_int) -> c_int {
     let gone = || {
-        let text = format!("session {session_id} was not begun through an object that is there");
+        let text = format!("session {session_id} was not started through an existing object");
         Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, text)
     };
     // SAFETY: required by the header.

@@ -42,7 +42,7 @@ fn meaning(hint: c_int) -> Outcome<(PutOptions, bool)> {
             Ok((PutOptions { is_durable: hint & DURABLE != 0, method, ..PutOptions::default() }, is_for_all))
         }
         _ => Err(Failed::other(format!(
-            "hint {hint:#x} is none: give OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
+            "hint {hint:#x} is unknown: use OMST_POINT2POINT, OMST_BROADCAST or OMST_ALL_EXCHANGE, with or without \
              OMST_DURABLE_NP and one of OMST_DIRECT_NP, OMST_TREE_NP, OMST_SWARM_NP and OMST_STORAGE_NP"
         ))),
     }

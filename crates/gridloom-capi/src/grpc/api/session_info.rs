@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn grpc_session_info_get_np(
         }
         let memory: *mut CNinfgInfo = libc::malloc(size_of::<CNinfgInfo>()).cast();
         if memory.is_null() {
-            return Err(Failed::other("no memory for what a session was"));
+            return Err(Failed::other("no memory for the record of a session"));
         }
         told(found, memory, status)?;
         info.write(memory);

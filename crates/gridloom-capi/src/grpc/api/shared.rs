@@ -27,7 +27,7 @@ pub(super) fn plain_session() -> Outcome<Arc<Library>> {
     let session = session()?;
     match map::discovering(|_, _| ()) {
         None => Ok(session),
-        Some(()) => Err(Failed::other("shared data in a block of grpc_map: put this into grpc_local")),
+        Some(()) => Err(Failed::other("shared data in a block of grpc_map: move this call into grpc_local")),
     }
 }
 
@@ -46,7 +46,9 @@ pub(super) unsafe fn shared_name<'a>(name: *const c_char) -> Outcome<&'a str> {
 /// Converts a time to wait; `None` is no limit.
 pub(super) fn patience(seconds: f64) -> Outcome<Option<Duration>> {
     match seconds {
-        _ if seconds.is_nan() => Err(Failed::other("seconds is no number; 0 asks once, GRPC_FOR_EVER_NP has no end")),
+        _ if seconds.is_nan() => {
+            Err(Failed::other("seconds is not a number; 0 checks once, GRPC_FOR_EVER_NP has no limit"))
+        }
         _ if seconds < 0.0 => Ok(None),
         // A longer time is no limit in practice.
         _ => Ok(Duration::try_from_secs_f64(seconds).ok().filter(|limit| limit.as_secs() < 4_000_000_000)),
@@ -61,7 +63,8 @@ const DURABLE: c_int = 2;
 /// Converts flags and a number of replicas.
 pub(super) fn put_options(flags: c_int, replicas: c_int) -> Outcome<PutOptions> {
     if flags & !(REPLACES | DURABLE) != 0 {
-        let text = format!("flags {flags} are none of a put: give GRPC_REPLACES_NP, GRPC_DURABLE_NP, both OR-ed, or 0");
+        let text =
+            format!("flags {flags} are not valid for a put: use GRPC_REPLACES_NP, GRPC_DURABLE_NP, both OR-ed, or 0");
         return Err(Failed::other(text));
     }
     // An invalid number becomes 0, which the grid refuses like any other invalid number.

@@ -14,7 +14,7 @@ use super::super::session::Origin;
 use super::super::waits::VOID;
 
 /// The text for a session that failed before very many others did.
-const DROPPED: &str = "its text was dropped, as very many sessions failed since; ask for texts earlier";
+const DROPPED: &str = "its text was dropped, because very many sessions have failed since; request texts earlier";
 
 impl Library {
     /// Returns code and text of a session's error.
@@ -317,7 +317,7 @@ pub extern "C-unwind" fn grpc_get_error(session_id: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_get_handle(handle: *mut *mut CFunctionHandle, session_id: c_int) -> c_int {
     let gone = || {
-        let text = format!("the handle through which session {session_id} was begun has ended");
+        let text = format!("the handle through which session {session_id} was started has ended");
         Failed::new(GRPC_INVALID_FUNCTION_HANDLE, text)
     };
     // SAFETY: required by the header.

@@ -195,19 +195,19 @@ fn bring(fault: &Fault) {
     };
     let at = fault.address - start + offset;
     let (does, say) = match fault.is_write {
-        false => ("reads", "say so before with grpc_fetch or grpc_local_reads"),
-        true => ("writes into", "say so before with grpc_local_writes, and what it reads with grpc_local_reads"),
+        false => ("reads", "announce it before with grpc_fetch or grpc_local_reads"),
+        true => ("writes into", "announce it before with grpc_local_writes, and reads with grpc_local_reads"),
     };
     let mut text = format!(
-        "the program {does} {}, byte {at} of {whole} at {:#x}, which is not in its memory; it was brought now, without the plan \
-         knowing: {say}",
+        "the program {does} {}, byte {at} of {whole} at {:#x}, which is not in its memory; it was fetched now, \
+         outside of the plan: {say}",
         made.name, fault.address
     );
     match made.value() {
         Ok(value) if !bring_value(&made, &value) => text += BROUGHT_LATE,
         Ok(_) => {}
         Err(failed) => {
-            text = format!("{text} (there is no value to bring: {})", failed.text);
+            text = format!("{text} (there is no value to fetch: {})", failed.text);
             let parts = all().parts_of(&made);
             parts.iter().for_each(|part| show(part.start, part.end - part.start));
         }
@@ -217,8 +217,8 @@ fn bring(fault: &Fault) {
     reads.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
 }
 
-const BROUGHT_LATE: &str = " (it was opened before it was written, as shared memory has to be: what other threads read there \
-                            meanwhile may be no value)";
+const BROUGHT_LATE: &str = " (it was opened before it was written, because it is shared memory: other threads may \
+                            have read the fill pattern meanwhile)";
 
 /// Writes all watched parts of a result. Returns whether they were closed until then.
 fn bring_value(made: &Arc<Made>, value: &Value) -> bool {

@@ -397,7 +397,9 @@ pub(super) fn check_results(opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
         None => Ok(()),
         Some(pair) => {
             let (name, first, second) = (opened.function().name(), pair[0].2, pair[1].2);
-            let text = format!("{name}: results '{first}' and '{second}' lie in the same memory; give each its own");
+            let text = format!(
+                "{name}: results '{first}' and '{second}' are in the same memory; use separate memory for each"
+            );
             Err(Failed::other(text))
         }
     }

@@ -71,8 +71,10 @@ impl Run {
         let group = discovered.group(library, heuristic);
         let wanted = discovered.wanted;
         let not_mapped = group.as_ref().err().map(|failed| {
-            let text =
-                format!("the block could not be mapped by '{heuristic}', each call was by itself: {}", failed.text);
+            let text = format!(
+                "the block could not be mapped by '{heuristic}', and each call was mapped by itself: {}",
+                failed.text
+            );
             Failed::new(GRPC_OTHER_ERROR_CODE, text)
         });
         Run {
@@ -404,8 +406,8 @@ impl Run {
     fn differs(&self) -> Option<Failed> {
         let differences = self.group.as_ref().map(Group::differences).unwrap_or_default();
         let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
-        let hint = "what the program changes in grpc_local is told by grpc_local_writes; the rest of a block does the same in \
-                    both runs";
+        let hint =
+            "declare changes in grpc_local with grpc_local_writes; the rest of a block must do the same in both runs";
         let differs = (!told.is_empty()).then(|| format!("{} ({hint})", told.join("\n")));
         let all: Vec<String> = differs.into_iter().chain(self.guard.reads()).collect();
         (!all.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, all.join("\n")))
@@ -431,7 +433,7 @@ impl Run {
 /// Describes how often the rest of the block was mapped again.
 fn mapped_again(report: &Report) -> Option<String> {
     let times = report.plans.len().saturating_sub(1);
-    (times > 0).then(|| format!("what was left was mapped again: {times} time{}\n", if times == 1 { "" } else { "s" }))
+    (times > 0).then(|| format!("the rest was mapped again: {times} time{}\n", if times == 1 { "" } else { "s" }))
 }
 
 fn meet(part: &Part<Arc<Made>>, start: usize, bytes: usize) -> bool {

@@ -179,11 +179,11 @@ pub(super) fn begin_block(heuristic: Option<&str>, kind: Kind) -> Outcome<u64> {
         return match kind {
             Kind::Called => Ok(0),
             Kind::Planned => {
-                Err(Failed::other("grpc_plan stands in another block, which it cannot join; put it outside"))
+                Err(Failed::other("grpc_plan is inside another block, which it cannot join; move it outside"))
             }
             Kind::Described(name) => {
                 let text =
-                    format!("grpc_describe(\"{name}\") stands in another block, which it cannot join; put it outside");
+                    format!("grpc_describe(\"{name}\") is inside another block, which it cannot join; move it outside");
                 Err(Failed::other(text))
             }
         };
@@ -278,7 +278,7 @@ pub(super) fn describe_optional(is_optional: bool) -> Outcome<()> {
     });
     match set {
         Some(true) => Ok(()),
-        _ => Err(Failed::other("calls are optional only in a block of grpc_describe; this stands outside of one")),
+        _ => Err(Failed::other("calls can be optional only in a block of grpc_describe; this call is outside of one")),
     }
 }
 
@@ -319,7 +319,7 @@ pub(super) fn map_again() -> Outcome<()> {
         Stage::Discovering(_) => Ok(()),
         Stage::Mapped(run) => run.map_again(),
     })
-    .unwrap_or_else(|| Err(Failed::other("this stands outside of grpc_map, and maps again what is left of its block")))
+    .unwrap_or_else(|| Err(Failed::other("this call is outside of grpc_map; it maps the rest of a block again")))
 }
 
 /// Begins the program's own work.

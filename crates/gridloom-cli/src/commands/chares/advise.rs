@@ -76,7 +76,7 @@ struct Row {
 pub fn run(options: &Options) -> Result<ExitCode> {
     ensure!(
         options.program.iter().skip(1).any(|word| word.contains(PLACEHOLDER)),
-        "no argument of the program has {PLACEHOLDER}, which stands for the number of chares, as in: \
+        "no argument of the program has {PLACEHOLDER}, the placeholder for the number of chares, as in: \
          -- stencil --chares {PLACEHOLDER}"
     );
     let platform = platform::read(&options.platform)?;

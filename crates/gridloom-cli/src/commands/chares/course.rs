@@ -67,7 +67,8 @@ fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
     let Elements { number, ppn, sites, binds, .. } = *elements;
     let (number, sites) = (number as u32, sites as u32);
     if ppn > 1 {
-        let why = format!("with --ppn {ppn} elements are threads of processes, which stay: leave --ppn out");
+        let why =
+            format!("with --ppn {ppn} elements are threads of processes, which cannot be replaced: leave --ppn out");
         return Ok(Bounds { least: number, most: number, why_least: why.clone(), why_most: why });
     }
     let (least, why_least) = match (sites, is_in_memory) {
@@ -81,7 +82,7 @@ fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
     let (most, why_most) = match binds {
         true => (processors()?.len(), "with --bind each has a processor".to_string()),
         false if held < PROCESSING_ELEMENTS_MAX => {
-            (held, format!("each takes {OF_PROCESS} descriptors of the command, which may have {limit} (ulimit -Hn)"))
+            (held, format!("each needs {OF_PROCESS} descriptors of the command, whose limit is {limit} (ulimit -Hn)"))
         }
         false => (PROCESSING_ELEMENTS_MAX, "that is the limit of a run".to_string()),
     };
@@ -163,7 +164,7 @@ impl Changes for Course<'_> {
             End::Signal(_) if self.left > 0 && !self.epochs.is_over().map_err(usage)? => {
                 self.left -= 1;
                 self.begin(Generation { epoch: self.generation.epoch + 1, ..self.generation.clone() })?;
-                say!("gridloom: starts {} again, and {} elements more if they are killed", launch.label, self.left);
+                say!("gridloom: restarts {}, and {} more elements if they are killed", launch.label, self.left);
                 Ok(Then::StartsAgain)
             }
             // The program has ended, or it fails.

@@ -66,7 +66,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
             break status;
         }
         run += 1;
-        telling.message(&format!("starts all elements again; {} times more if one fails", left - 1));
+        telling.message(&format!("restarts all elements; {} restarts left", left - 1));
     };
     if let Some(timeline) = &asked.timeline {
         timeline.write(&vec![options.number as u32; run as usize + 1])?;
@@ -89,8 +89,8 @@ fn name_of(option: &Option<std::path::PathBuf>) -> Result<Option<String>> {
     let Some(path) = option else { return Ok(None) };
     ensure!(
         path != Path::new("memory"),
-        "--checkpoint memory: this command would have to start lost elements again, which it can on its own machine only: with \
-         --agent give a name, and servers their folder ('gridloom serve --checkpoints DIR')"
+        "--checkpoint memory: this command would have to restart lost elements, which it can do on its own machine \
+         only: with --agent use a name, and start servers with their folder ('gridloom serve --checkpoints DIR')"
     );
     let name = path.to_str().context("a name of checkpoints is UTF-8")?;
     Ok(Some(name.to_string()))

@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let Options { number, .. } = *options;
     let Run { process, epochs, file } = chosen(options.run)?;
     if let Err(why) = file.bounds.check(number) {
-        bail!("run {process} cannot go on with {number} elements: {why}");
+        bail!("run {process} cannot continue with {number} elements: {why}");
     }
     let before = epochs.generation()?;
     let has = |number: u32| -> Result<bool> {
@@ -64,21 +64,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     if !epochs.want(number)? {
         let wanted = epochs.wanted()?.map_or("another number of".into(), |wanted| wanted.to_string());
-        bail!("run {process} is to go on with {wanted} elements at its next checkpoint already: wait for that");
+        bail!("run {process} will already continue with {wanted} elements at its next checkpoint: wait for that");
     }
     loop {
         if epochs.generation()? != before && has(number)? {
-            print_text(&format!("run {process} goes on with {number} elements\n"))?;
+            print_text(&format!("run {process} continues with {number} elements\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(why) = epochs.refused()? {
-            bail!("run {process} cannot go on with {number} elements: {why}");
+            bail!("run {process} cannot continue with {number} elements: {why}");
         }
         ensure!(epochs.ring()?, "run {process} has ended");
         ensure!(!epochs.is_over()?, "run {process} has ended");
         let is_wanted = epochs.wanted()? == Some(number);
         if !is_wanted && epochs.refused()?.is_none() && !has(number)? {
-            bail!("run {process} is not to go on with {number} elements any more: another resize has said so");
+            bail!("run {process} will no longer continue with {number} elements: another resize has replaced this one");
         }
         thread::sleep(LOOK);
     }

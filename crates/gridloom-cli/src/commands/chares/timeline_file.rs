@@ -51,7 +51,10 @@ impl TimelineFile {
         }
         let elements: Vec<String> = lacks.elements.iter().map(|(_, element)| element.to_string()).collect();
         if !elements.is_empty() {
-            say!("gridloom: {file} lacks what elements did that left no record, as if killed: {}", elements.join(", "));
+            say!(
+                "gridloom: {file} lacks elements that left no record, for example because they were killed: {}",
+                elements.join(", ")
+            );
         }
         Ok(())
     }

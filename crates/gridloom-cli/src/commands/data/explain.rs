@@ -181,7 +181,7 @@ fn why(explained: &SharedExplained, copy: &CopyReport) -> String {
     let best = &copy.candidates[0];
     let mut text = match (copy.is_coming, copy.candidates.get(1)) {
         (true, None) => "it is on its way".to_string(),
-        (true, Some(next)) => format!("it is on its way in slices, also from {}", explained.name_of(next.from)),
+        (true, Some(next)) => format!("it is being sent in slices, also from {}", explained.name_of(next.from)),
         (false, None) => "the only source".to_string(),
         (false, Some(next)) => {
             let name = explained.name_of(next.from);

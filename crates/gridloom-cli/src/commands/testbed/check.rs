@@ -101,7 +101,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
 fn report(testbed: &Testbed) -> Result<Report> {
     match control::ask(testbed.folder(), &Request::Show)?.0 {
         Answer::Report(report) => Ok(*report),
-        _ => anyhow::bail!("the testbed gave no report"),
+        _ => anyhow::bail!("the testbed sent no report"),
     }
 }
 

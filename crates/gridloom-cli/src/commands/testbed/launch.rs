@@ -123,8 +123,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let is_with_processes = !parts.processes.is_empty() && parts.grid.is_some();
     if is_with_processes && !options.quiet {
         gridloom_base::say!(
-            "gridloom: testbed: an agent and {} run beside the processes, measure the links and cost traffic; --no-grid leaves \
-             them out",
+            "gridloom: testbed: an agent and {} run in addition to the processes, measure the links and cost \
+             traffic; --no-grid leaves them out",
             count(spec.services.len() - 1, "server")
         );
     }
@@ -256,8 +256,8 @@ impl Common {
         }
         ensure!(
             parts.iter().all(|part| part.function != "client"),
-            "{name}: 'client' beside processes of the program, which are the grid's clients themselves: leave it out, or \
-             say --no-grid if it is a function of the program"
+            "{name}: 'client' together with processes of the program, which are the grid's clients themselves: \
+             leave it out, or use --no-grid if it is a function of the program"
         );
         let grid = if self.no_grid { None } else { Roles::beside_processes(platform, &parts, &name)? };
         Ok(Parts { grid, processes })

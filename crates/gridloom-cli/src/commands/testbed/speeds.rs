@@ -85,7 +85,7 @@ fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: 
         return Ok(());
     }
     let both = format!(
-        "the widest way between two hosts carries {:.0} MB/s, this machine about {:.0} MB/s in all",
+        "the widest route between two hosts carries {:.0} MB/s, this machine about {:.0} MB/s in all",
         needed.rate / 1e6,
         machine.rate / 1e6
     );

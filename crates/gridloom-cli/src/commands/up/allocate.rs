@@ -53,14 +53,16 @@ pub fn words(file: &Path) -> Result<Vec<String>> {
     let found = platform.hosts().iter().find_map(|host| host.properties.get(PROPERTY));
     let text = found.with_context(|| {
         format!(
-            "there is no allocation of Slurm here, and {0} asks for none: give a host the property sbatch = \"--nodes=4 --time=60\", run this \
+            "there is no allocation of Slurm here, and {0} requests none: give a host the property sbatch = \"--nodes=4 --time=60\", run this \
              in the script of 'sbatch', or name a job with --job",
             file.display()
         )
     })?;
     let words = shlex::split(text).with_context(|| format!("sbatch = '{text}': a quotation mark is not closed"))?;
     if let Some(word) = words.iter().find(|word| makes_other_job(word)) {
-        bail!("sbatch has {word}: 'gridloom up' asks for one job, and runs its own script in it; leave that out");
+        bail!(
+            "sbatch has {word}: 'gridloom up' requests one job, and runs its own script in it; leave this option out"
+        );
     }
     Ok(words)
 }
@@ -121,7 +123,8 @@ pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
         let waited = begun.elapsed();
         if let Some(limit) = limit.filter(|limit| waited > *limit) {
             bail!(
-                "the job {job} has not started within {} s: {reason}\n  remedy: raise --queue-wait, or ask for less in the property 'sbatch'",
+                "the job {job} has not started within {} s: {reason}\n  remedy: raise --queue-wait, or request less \
+                 in the property 'sbatch'",
                 limit.as_secs_f64()
             );
         }

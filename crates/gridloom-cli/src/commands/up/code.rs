@@ -188,7 +188,7 @@ impl Sent {
         ensure!(
             known[folder].contains(&inner),
             "serve names '{word}', which is in the folder of 'code' but is not sent: its name or that of a folder of it begins with a dot, or \
-             .gitignore or .gridloomignore leaves it out; '!{}' in .gridloomignore brings back what these leave out",
+             .gitignore or .gridloomignore excludes it; '!{}' in .gridloomignore includes it again",
             inner.display()
         );
         Ok(true)
@@ -225,7 +225,7 @@ pub fn code_folder(file: &Path, code: &str) -> Result<PathBuf> {
         None => file.parent().unwrap_or(Path::new("")).join(code),
     };
     let folder = folder.canonicalize().with_context(|| format!("code: '{}'", folder.display()))?;
-    ensure!(folder.is_dir(), "code: '{}' is no folder", folder.display());
+    ensure!(folder.is_dir(), "code: '{}' is not a folder", folder.display());
     Ok(folder)
 }
 
@@ -313,7 +313,7 @@ impl Walk<'_> {
                 self.files.insert(path, Found { bytes: metadata.len(), is_executable });
                 ensure!(
                     self.files.len() <= CODE_FILES_MAX,
-                    "code: '{}' has more than {CODE_FILES_MAX} files: name the folder with the modules alone",
+                    "code: '{}' has more than {CODE_FILES_MAX} files: name a folder that contains only the modules",
                     self.root.display()
                 );
             }
@@ -335,8 +335,8 @@ impl Walk<'_> {
         if bytes > CODE_BYTES_MAX {
             let (path, largest) = self.files.iter().max_by_key(|(_, file)| file.bytes).context("no file")?;
             bail!(
-                "code: '{}' has {}, and at most {} are sent; the largest file is '{}' with {}: keep data elsewhere, in a folder whose \
-                 name begins with a dot, say, or name the folder with the modules alone",
+                "code: '{}' has {}, and at most {} are sent; the largest file is '{}' with {}: keep data elsewhere, \
+                 for example in a folder whose name begins with a dot, or name a folder that contains only the modules",
                 self.root.display(),
                 size_text(bytes),
                 size_text(CODE_BYTES_MAX),

@@ -37,7 +37,7 @@ const ARCHIVE_BYTES_MAX: u64 = 2 * CODE_BYTES_MAX;
 
 /// Returns the path of the copy of that name, which may not exist.
 pub fn path(copy: &str) -> Result<PathBuf> {
-    ensure!(is_copy(copy), "'{copy}' is no name of a copy of a folder");
+    ensure!(is_copy(copy), "'{copy}' is not the name of a copy of a folder");
     Ok(folder()?.join(copy))
 }
 
@@ -84,7 +84,7 @@ fn receive_in(
     ensure!(bytes <= ARCHIVE_BYTES_MAX, "a folder of {bytes} bytes is too large: at most {ARCHIVE_BYTES_MAX}");
     let mut archive = Vec::new();
     input.take(bytes).read_to_end(&mut archive).context("standard input")?;
-    ensure!(hash_of(&archive) == hash, "the folder has not come whole: {} of {bytes} bytes", archive.len());
+    ensure!(hash_of(&archive) == hash, "the folder was not received completely: {} of {bytes} bytes", archive.len());
     // The lock is not held while the data arrive: a client that has died would block all others.
     let _lock = lock(folder, FlockOperation::LockExclusive).with_context(at)?;
     let now = Copy::find(folder, hash).with_context(at)?;

@@ -77,8 +77,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                     true => print_json(&json!({ "host": host.name, "parts": host.labels, "ended": has_ended }))?,
                     false if has_ended => print_line(&format!("{}: ended {labels}", host.name))?,
                     false => gridloom_base::say!(
-                        "gridloom: {}: {labels} still drains after {} s: it has calls, results that programs hold, or shared data \
-                         ('gridloom calls', 'gridloom data'); --now ends it",
+                        "gridloom: {}: {labels} still drains after {} s: it has calls, results that programs use, \
+                         or shared data ('gridloom calls', 'gridloom data'); --now ends it",
                         host.name,
                         options.wait
                     ),

@@ -213,7 +213,11 @@ impl Host {
         let mut command = Command::new(&program);
         let code = launch.code.as_deref().map(copies::path).transpose()?;
         if let Some(code) = &code {
-            ensure!(code.is_dir(), "the copy '{}' of the program's folder has gone: start again", code.display());
+            ensure!(
+                code.is_dir(),
+                "the copy '{}' of the program's folder no longer exists: start again",
+                code.display()
+            );
             command.env(PYTHON_PATH, python_path(code)?);
         }
         let words = launch.words.iter().map(|word| match (word.split_once(CODE), &code) {
@@ -254,7 +258,7 @@ impl Host {
                 return Ok(PartState { python: python.map(|(_, found)| found), ..self.look(&launch.label)? });
             }
             if child.try_wait()?.is_some() {
-                break self.last_line(&launch.label).unwrap_or_else(|| "it ended at once, without a word".into());
+                break self.last_line(&launch.label).unwrap_or_else(|| "it ended at once, without a message".into());
             }
             if Instant::now() > until {
                 let said = self.last_line(&launch.label).map(|line| format!("; its log: {line}")).unwrap_or_default();

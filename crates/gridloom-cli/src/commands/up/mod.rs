@@ -196,7 +196,7 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
             count(servers, "server")
         ))?,
         false if options.restart => gridloom_base::say!(
-            "gridloom: the servers of the hosts behind it stay as they are; correct that and run the same command again"
+            "gridloom: the servers of the following hosts are unchanged; correct the error and run the same command again"
         ),
         false => gridloom_base::say!(
             "gridloom: {failed} of {} failed; correct that and run the same command again, or 'gridloom down {name}'",
@@ -224,7 +224,7 @@ fn grid_of(name: &str, before: Option<Grid>, options: &Options) -> Result<Grid> 
     std::fs::metadata(&file).with_context(|| options.file.display().to_string())?;
     match before {
         Some(before) if before.file != file => bail!(
-            "a grid '{name}' was started from '{}': give this one another --name, or run 'gridloom down {name}' first",
+            "a grid '{name}' was started from '{}': choose another --name for this one, or run 'gridloom down {name}' first",
             before.file.display()
         ),
         Some(before) => Ok(before),
@@ -419,9 +419,9 @@ impl Up<'_> {
                     let is_same = old.code.as_deref().map(hash_in) == code.as_deref().map(hash_in);
                     let with = match is_same {
                         true => {
-                            "another copy of the folder of code, which may be damaged: --restart brings a whole one"
+                            "another copy of the folder of code, which may be damaged: --restart sends a complete one"
                         }
-                        false => "the folder of code as it was when it started: --restart brings the new one",
+                        false => "the folder of code as it was when it started: --restart sends the new one",
                     };
                     gridloom_base::say!("gridloom: {}: '{}' runs on with {with}", host.name, old.label);
                 }
@@ -473,7 +473,7 @@ impl Planned {
 fn address_of(states: &[PartState], host: &Planned) -> Result<String, Trouble> {
     states.first().and_then(|state| state.address.clone()).ok_or_else(|| Trouble {
         host: host.name.clone(),
-        why: "it says that nothing was started".into(),
+        why: "it reports that nothing was started".into(),
         tried: format!("{} host", host.target.gridloom),
         remedy: "install the same version of Gridloom there".into(),
         may_run: true,

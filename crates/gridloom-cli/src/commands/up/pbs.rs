@@ -24,7 +24,7 @@ pub fn nodes() -> Result<Vec<String>> {
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let mut nodes: Vec<String> = Vec::new();
     for name in text.split_ascii_whitespace() {
-        ensure!(!name.starts_with('-'), "{}: '{name}' is no name of a host", file.display());
+        ensure!(!name.starts_with('-'), "{}: '{name}' is not the name of a host", file.display());
         if nodes.iter().all(|node| node != name) {
             nodes.push(name.into());
         }

@@ -268,14 +268,14 @@ impl Properties<'_> {
         for key in ["address", "ssh", "user", "jump"] {
             let is_odd = |text: &str| text.is_empty() || text.starts_with('-') || text.contains(char::is_whitespace);
             if let Some(text) = self.get(key).filter(|text| is_odd(text)) {
-                bail!("{key} = '{text}' is no such name");
+                bail!("{key} = '{text}' is not a valid name");
             }
         }
         let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
         for name in self.get("packages").unwrap_or_default().split([',', ' ']) {
             ensure!(
                 is_name(name) && !name.starts_with('-'),
-                "packages: '{name}' is no name of a package; separate names by commas"
+                "packages: '{name}' is not the name of a package; separate names by commas"
             );
         }
         ensure!(self.get("port") != Some("0"), "port: expected 1 to 65535");
@@ -296,8 +296,8 @@ impl Properties<'_> {
     fn served(&self) -> Result<Vec<String>> {
         let Some(text) = self.get("serve") else {
             bail!(
-                "nothing says which functions its server offers: serve = \"builtin:linalg\", \"functions.py\", \"--run-code\", \
-                 or other words of 'gridloom serve'"
+                "the functions of its server are not given: serve = \"builtin:linalg\", \"functions.py\", \
+                 \"--run-code\", or other arguments of 'gridloom serve'"
             );
         };
         let words = shlex::split(text).with_context(|| format!("serve = '{text}': a quotation mark is not closed"))?;
@@ -307,7 +307,7 @@ impl Properties<'_> {
         let is_own = |word: &&String| own.contains(&word.split('=').next().unwrap_or(word));
         match words.iter().find(is_own) {
             Some(word) if ["--agent", "--no-agent", "--json"].iter().any(|own| word.starts_with(own)) => {
-                bail!("serve has {word}, which 'gridloom up' says itself: leave it out")
+                bail!("serve has {word}, which 'gridloom up' sets itself: leave it out")
             }
             Some(word) => bail!("serve has {word}: it is a property of the host, '{}'", word.trim_start_matches('-')),
             None => {
@@ -424,12 +424,17 @@ mod tests {
             assert!(error.contains(".toml:1:") && error.contains("host 'a'"), "{error}");
             error
         };
-        assert!(refused("none", "slots = 1").contains("nothing says which functions"));
+        assert!(refused("none", "slots = 1").contains("the functions of its server are not given"));
         assert!(refused("own", r#"serve = "--run-code --slots 2""#).contains("property of the host, 'slots'"));
         assert!(refused("agent", r#"serve = "--run-code --agent=b:1""#).contains("leave it out"));
-        assert!(refused("option", r#"address = "-oProxyCommand=x", serve = "--run-code""#).contains("no such name"));
+        assert!(
+            refused("option", r#"address = "-oProxyCommand=x", serve = "--run-code""#).contains("is not a valid name")
+        );
         assert!(refused("send", r#"send = "perhaps", serve = "--run-code""#).contains("true or false"));
-        assert!(refused("packages", r#"packages = "numpy>=2", serve = "--run-code""#).contains("no name of a package"));
+        assert!(
+            refused("packages", r#"packages = "numpy>=2", serve = "--run-code""#)
+                .contains("is not the name of a package")
+        );
         assert!(refused("port", r#"port = 70000, serve = "--run-code""#).contains("65535"));
         let missing = refused("code", r#"code = "missing", serve = "--run-code""#);
         assert!(missing.contains("missing': No such file"), "{missing}");

@@ -82,7 +82,7 @@ pub fn wait_for(left: &mut Vec<Process>, until: Instant) -> Result<()> {
         let mut polled: Vec<PollFd<'_>> = ends.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
         match poll(&mut polled, Some(&Timespec::try_from(limit)?)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("processes that are to end"),
+            Err(error) => return Err(error).context("processes that have to end"),
         }
     }
 }

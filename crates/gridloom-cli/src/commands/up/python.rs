@@ -221,7 +221,8 @@ pub fn skews(here: Option<&Environment>, hosts: &BTreeMap<String, Environment>) 
             reference(&|one| Some(one.minor().to_string())).filter(|(minor, _)| minor != there.minor())
         {
             let remedy = format!(
-                "name a Python {} of that host with the property 'python': code that a program sends runs on its own version alone",
+                "name a Python {} of that host with the property 'python': code that a program sends runs only on \
+                 the program's own version",
                 expected.0
             );
             tell(host, "Python", &there.python, expected, remedy);

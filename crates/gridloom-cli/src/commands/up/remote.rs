@@ -352,7 +352,7 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
         Some(_) if has("GLIBC_") => {
             ("its system is older than the program", "install the wheel of 'make wheel-portable'")
         }
-        _ => ("it gave no answer", "try the same command by hand: it should print a line of JSON"),
+        _ => ("it did not answer", "try the same command by hand: it should print a line of JSON"),
     };
     let code = said.code.map_or("a signal".to_string(), |code| format!("exit status {code}"));
     let program = if is_missing && program != "gridloom" { format!(" ('{program}')") } else { String::new() };
@@ -421,7 +421,7 @@ mod tests {
             (127, "sh: 1: gridloom: not found", "no program 'gridloom'", "send = true"),
             (1, "gridloom: Command not found.", "no program 'gridloom'", "send = true"),
             (2, "gridloom: unrecognized subcommand 'host'", "another version", "install"),
-            (0, "", "gave no answer", "by hand"),
+            (0, "", "did not answer", "by hand"),
         ];
         for (code, errors, what, remedy) in cases {
             let fault = meaning(code, errors);

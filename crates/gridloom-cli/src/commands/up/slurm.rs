@@ -98,7 +98,7 @@ impl Allocation {
     /// # Errors
     /// If Slurm does not answer, or if the job has not started.
     pub fn find(job: &str) -> Result<Option<Allocation>> {
-        ensure!(!job.is_empty() && job.chars().all(|c| c.is_ascii_digit()), "'{job}' is no number of a job of Slurm");
+        ensure!(!job.is_empty() && job.chars().all(|c| c.is_ascii_digit()), "'{job}' is not the number of a Slurm job");
         let Some(found) = Found::of(job)? else { return Ok(None) };
         if ["PENDING", "CONFIGURING"].contains(&found.state.as_str()) {
             bail!("the allocation {job} has not begun: {}; run this in its script, or when it runs", found.state);
@@ -129,10 +129,10 @@ impl Found {
             .context("cannot run Slurm's command 'squeue'")?;
         let errors = String::from_utf8_lossy(&output.stderr);
         match String::from_utf8_lossy(&output.stdout).lines().next() {
-            Some(line) => Ok(Some(Found::read(line).with_context(|| format!("squeue said '{line}'"))?)),
+            Some(line) => Ok(Some(Found::read(line).with_context(|| format!("squeue printed '{line}'"))?)),
             // Slurm forgets a job some minutes after its end.
             None if output.status.success() || errors.contains("Invalid job id") => Ok(None),
-            None => bail!("Slurm does not say what became of job {job}: {}", last(&errors)),
+            None => bail!("Slurm does not report what happened to job {job}: {}", last(&errors)),
         }
     }
 

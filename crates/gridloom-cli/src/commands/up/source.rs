@@ -67,7 +67,8 @@ impl Source {
             None => {
                 ensure!(
                     grid.hosts.is_empty(),
-                    "the grid '{0}' runs on hosts of no allocation that it has asked for: name a job with --job, or run 'gridloom down {0}' first",
+                    "the grid '{0}' runs on hosts outside of an allocation that it requested: name a job with \
+                     --job, or run 'gridloom down {0}' first",
                     grid.name
                 );
                 let words = allocate::words(&grid.file)?;
@@ -77,10 +78,10 @@ impl Source {
                 if let Err(error) = grid.write() {
                     // Without a record nobody would find the job again.
                     let left = allocate::release(&job).err().map(|left| format!("; {left:#}"));
-                    return Err(error.context(format!("the job {job} is not kept{}", left.unwrap_or_default())));
+                    return Err(error.context(format!("the job {job} was not recorded{}", left.unwrap_or_default())));
                 }
                 gridloom_base::say!(
-                    "gridloom: Slurm has taken the job {job}; to give it back, end this command, then run 'gridloom down {}'",
+                    "gridloom: Slurm has accepted the job {job}; to release it, end this command, then run 'gridloom down {}'",
                     grid.name
                 );
                 job
@@ -109,7 +110,7 @@ impl Source {
         let agent = before.agent_host();
         if let Some(agent) = agent.filter(|agent| gone.contains(&agent.name)) {
             bail!(
-                "the allocation of the agent's host '{}' has ended: run 'gridloom down {}', then start the grid anew",
+                "the allocation of the agent's host '{}' has ended: run 'gridloom down {}', then start the grid again",
                 agent.name,
                 before.name
             );
@@ -132,15 +133,15 @@ impl Source {
             let Some(allocation) = Allocation::find(job)? else {
                 ensure!(
                     job != given,
-                    "the allocation {job} has ended: run 'gridloom down {}', then start the grid anew",
+                    "the allocation {job} has ended: run 'gridloom down {}', then start the grid again",
                     before.name
                 );
                 continue;
             };
             if let Some(left_s) = allocation.left_s.filter(|left_s| *left_s < self.drain_before && job == given) {
                 bail!(
-                    "the allocation {job} ends in {left_s:.0} s, and its servers would drain {} s before: ask for a longer one, or give \
-                     a lower --drain-before",
+                    "the allocation {job} ends in {left_s:.0} s, and its servers would drain {} s before: request a \
+                     longer one, or lower --drain-before",
                     self.drain_before
                 );
             }

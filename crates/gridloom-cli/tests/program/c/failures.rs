@@ -117,7 +117,7 @@ fn failures_are_told_with_their_text() {
     assert_eq!(output.status.code(), Some(17));
     assert!(error.contains("it returned 17: as it was told by 17"), "{error}");
     for (options, expected) in [
-        (&["--verbose"][..], "'--verbose' is no option of this program; options are --set"),
+        (&["--verbose"][..], "'--verbose' is not an option of this program; options are --set"),
         (&["--log", "loud"], "'loud' is not a log level"),
         (&["--set", "gridloom.globals=some"], "it may be 'own' or 'shared'"),
         (&["--config", "/nowhere.toml"], "/nowhere.toml: No such file"),

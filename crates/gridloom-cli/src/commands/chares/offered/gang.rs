@@ -150,7 +150,7 @@ impl<'a> Gang<'a> {
                     Event::Late if until.is_some_and(|at| at <= Instant::now()) => {
                         self.asked
                             .telling
-                            .message(&format!("ended at the end of --until: '{name}' had not given slots"));
+                            .message(&format!("ended at the end of --until: '{name}' had not granted slots"));
                         self.cancel();
                         return Ok(None);
                     }
@@ -167,7 +167,7 @@ impl<'a> Gang<'a> {
     /// Returns why a server does not grant its slots. Cancels the other calls, which need not hold theirs.
     fn refused(&mut self, task: TaskId) -> anyhow::Error {
         let Some((at, call)) = self.at(task).and_then(|at| Some((at, self.calls[at].take()?))) else {
-            return anyhow!("a call of the gang has ended that is none of it");
+            return anyhow!("an unknown call of the gang has ended");
         };
         self.cancel();
         match call.wait() {
@@ -188,7 +188,7 @@ impl<'a> Gang<'a> {
     /// Sends the places of the elements to all servers. Returns a description of them.
     fn start(&mut self, asked: &[(Asking, Reading)]) -> Result<String> {
         let (options, timeline) = (self.asked.options, &self.asked.timeline);
-        let wrong = |share: &Share| format!("what server '{}' says of its slots is wrong", share.name);
+        let wrong = |share: &Share| format!("server '{}' sent an invalid answer about its slots", share.name);
         let mut ready: Vec<Ready> = Vec::new();
         for (share, (asking, _)) in self.shares.iter().zip(asked) {
             ensure!(asking.callback == READY, wrong(share));
@@ -350,7 +350,7 @@ impl<'a> Gang<'a> {
     }
 
     fn wrong(&self, at: usize) -> String {
-        format!("what server '{}' says of the ends of its elements is wrong", self.shares[at].name)
+        format!("server '{}' sent an invalid report of the ends of its elements", self.shares[at].name)
     }
 }
 

@@ -56,20 +56,16 @@ pub(super) fn run(options: &Run, simulated: SimulatedPrograms) -> Result<ExitCod
 /// Refuses options that a simulated run does not support.
 fn refuse(options: &Run) -> Result<()> {
     let none = "in simulation";
-    ensure!(!options.bind, "--bind: {none} hosts share their processors as the platform says; leave it out");
+    ensure!(!options.bind, "--bind: {none} hosts share their processors as the platform defines; leave it out");
     ensure!(
         !options.json,
-        "--json: {none} the program's output goes where the program prints it; 'gridloom simulate --json' reports the run"
+        "--json: {none} the program's output is not captured; 'gridloom simulate --json' reports the run"
     );
     ensure!(
         options.checkpoint.is_none() && options.restart.is_none(),
         "--checkpoint, --restart: {none} nothing is written; leave them out"
     );
-    ensure!(
-        options.restarts == 0,
-        "--restarts {}: {none} elements are not started again; leave it out",
-        options.restarts
-    );
+    ensure!(options.restarts == 0, "--restarts {}: {none} elements are not restarted; leave it out", options.restarts);
     ensure!(
         options.trace.is_none(),
         "--trace: 'gridloom simulate --trace FILE' writes the timeline of a simulated run"
