@@ -39,9 +39,7 @@ impl SharedData<'_> {
             if let Meta::Array { order: Order::F, shape, .. } = whole
                 && shape.len() > 1
             {
-                return Err(Error::Usage(format!(
-                    "bytes of '{name}': it is stored column by column; get all of it"
-                )));
+                return Err(Error::Usage(format!("bytes of '{name}': it is stored column by column; get all of it")));
             }
             let bytes = Meta::Bytes { size_bytes: whole.size_bytes() };
             Ok(bytes.part(range.clone()).expect("bytes have rows"))
