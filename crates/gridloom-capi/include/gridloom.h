@@ -100,7 +100,7 @@ void gridloom_declare_process(const char *function, gridloom_process_function bo
 const char *gridloom_function(void);
 const char *gridloom_host(void);
 
-/* 1 if time is virtual, else 0. */
+/* Returns 1 if time is virtual, else 0. */
 int gridloom_is_simulated(void);
 
 /* ---- Message types ---------------------------------------------------------------------------------------------------

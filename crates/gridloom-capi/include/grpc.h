@@ -240,7 +240,7 @@ grpc_error_t grpc_call(grpc_function_handle_t *handle, ...);
  * @return As grpc_call for errors that are found before the call is sent. The wait reports later ones. */
 grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session_id, ...);
 
-/* ---- Asking
+/* ---- Probing
  * -------------------------------------------------------------------------------------------------------------
  *
  * When a probe reports that a session has ended, its results have been written, and it still has to be waited for. */

@@ -167,7 +167,7 @@ int grpc_invoke_arg_stack_with_attr_np(grpc_object_handle_t_np *handle, const ch
 int grpc_invoke_arg_stack_async_with_attr_np(grpc_object_handle_t_np *handle, const char *method_name,
                                              grpc_session_attr_t_np *attr, grpc_arg_stack_t *stack);
 
-/* ---- What sessions were
+/* ---- Records of sessions
  * --------------------------------------------------------------------------------------------------------- */
 
 #define GRPC_SESSION_DONE 1

@@ -182,7 +182,7 @@ def main():
     read = [headers.read(path.name, path.read_text()) for path in options.headers]
     manuals = [
         Manual("gridrpc", "remote procedure calls from C programs", [h for h in read if is_of_calls(h)]),
-        Manual("gridloom", "processes of C programs that talk by messages",
+        Manual("gridloom", "processes of C programs that communicate by messages",
                [h for h in read if not is_of_calls(h)]),
     ]  # fmt: skip
     for manual in manuals:

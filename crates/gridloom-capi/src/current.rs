@@ -77,7 +77,7 @@ impl Context {
     pub(crate) fn peer(&self, number: i64) -> Result<PeerId, Failure> {
         let known = u64::try_from(number).ok().filter(|number| *number < self.peers.get());
         known.map(PeerId).ok_or_else(|| {
-            let why = if number < 0 { "it is the code of a failure" } else { "nothing came from it" };
+            let why = if number < 0 { "it is the code of a failure" } else { "it was never returned" };
             Failure::usage(format!(
                 "{number} is not a connection of this process: {why}; use the result of gridloom_connect"
             ))

@@ -109,7 +109,7 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     let run = || context.run(&mut process, || unsafe { function(argc, argv.as_mut_ptr()) });
     let code = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(code) => code,
-        // It continued after it was told to end, so its world unwound it.
+        // It continued although it was asked to end, so its world unwound it.
         Err(_) if leaves.0.was_told_to_end() => GRIDLOOM_ENDED,
         Err(panic) => resume_unwind(panic),
     };

@@ -134,7 +134,7 @@ impl ListTarget {
         if param.base == BaseType::File {
             // SAFETY: this number of pointers to paths, promised by the caller.
             for pointer in unsafe { pointers(pointer, count) }? {
-                // SAFETY: likewise.
+                // SAFETY: the same.
                 paths.push(unsafe { path(pointer) }.filter(|path| !path.as_os_str().is_empty()));
             }
         }

@@ -30,7 +30,7 @@ const IDLE_MAX: usize = 4;
 
 pub(super) struct Sessions(Mutex<Table>);
 
-/// An array of ids, one of which is to be chosen.
+/// An array of ids, one of which will be chosen.
 pub(super) struct Chosen<'a> {
     sessions: &'a Sessions,
     number: u64,
@@ -120,7 +120,7 @@ impl Sessions {
         expired.iter().for_each(|session| session.expire());
     }
 
-    /// Takes an array of which one session is to be chosen.
+    /// Takes an array of which one session will be chosen.
     ///
     /// # Errors
     /// If an id belongs to no outstanding session.

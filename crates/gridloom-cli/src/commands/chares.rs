@@ -281,7 +281,7 @@ pub struct Elements {
     pub telling: Telling,
     /// True if each element is bound to a processor of its own.
     pub binds: bool,
-    /// What each element is told in addition to the places of the elements.
+    /// Data that each element gets in addition to the places of the elements.
     pub places: Places,
 }
 
@@ -350,7 +350,7 @@ const FOLDER_NAME: &str = "chares-run";
 /// Seconds from the first failure to the forced end of the other elements; they end by themselves as soon as they notice it.
 const GRACE_S: f64 = 10.0;
 
-/// Returns the processes of a program, built from what each of them is told.
+/// Returns the processes of a program, with these data for each of them.
 fn processes(places: &Places) -> Vec<Process> {
     let process = |(number, (host, _)): (u32, &(String, u32))| Process {
         host: host.clone(),

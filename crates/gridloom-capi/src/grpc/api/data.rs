@@ -247,7 +247,7 @@ pub unsafe extern "C-unwind" fn grpc_data_wait(
         let data: Vec<(*mut CData, Arc<Datum>)> =
             pointers.into_iter().map(|data| Ok((data, library.datum(data)?))).collect::<Outcome<_>>()?;
         let lost = |error: DataError| Failed::new(GRPC_COMMUNICATION_FAILED, Failed::from(error).text);
-        // SAFETY: memory that was named stays as described until this, as the header requires.
+        // SAFETY: memory that was named remains as described until this call, as the header requires.
         let end = |datum: &Datum| datum.end_transfers(&unsafe { library.places() }).map_err(lost);
         let (first, outcome) = match mode.0 {
             _ if data.is_empty() => (None, Ok(())),

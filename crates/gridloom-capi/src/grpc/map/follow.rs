@@ -264,7 +264,7 @@ impl Run {
             Found::Parts(_) | Found::Nothing => None,
         };
         match found {
-            // SAFETY: the item is as the signature says, promised to `make`.
+            // SAFETY: the item matches the signature, promised to `make`.
             Some((made, result)) => match unsafe { made.is_changed(item) } {
                 false => return Ok(Arg::Handle(result)),
                 true => self.give_up(start, bytes),

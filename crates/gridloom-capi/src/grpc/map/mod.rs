@@ -49,7 +49,7 @@ enum Stage {
     Mapped(Run),
 }
 
-/// What is done with the calls that are discovered in a block.
+/// How the calls that are discovered in a block are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// They are mapped and made.
@@ -87,7 +87,7 @@ fn in_block<R>(look: impl FnOnce(&mut Block) -> R) -> Option<R> {
     taken.0.as_mut().map(look)
 }
 
-/// A block that is put back when dropped.
+/// Puts a block back when dropped.
 struct Taken(Option<Block>);
 
 impl Drop for Taken {

@@ -53,7 +53,7 @@ pub(super) struct Course<'a> {
     pub(super) counts: Vec<u32>,
 }
 
-/// Creates the folder of a run, and returns it with what elements are told about it.
+/// Creates the folder of a run. Returns it, with the data about it that elements get.
 pub(super) fn prepared(elements: &Elements, is_in_memory: bool) -> Result<(OwnFolder, Changing)> {
     let folder = OwnFolder::new(FOLDER_NAME)?;
     let epochs = Epochs::new(&folder.0);

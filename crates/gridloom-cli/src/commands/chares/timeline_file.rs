@@ -26,7 +26,7 @@ impl TimelineFile {
         Ok(TimelineFile { file: file.into(), folder: OwnFolder::new("timeline")?, began_ns: monotonic_ns() })
     }
 
-    /// Tells the elements of the first run where to write their records.
+    /// Returns where the elements of the first run write their records.
     pub fn records(&self) -> Result<Records> {
         Ok(Records { folder: text_of(&self.folder.0)?, ..Records::default() })
     }

@@ -28,7 +28,7 @@ pub enum Speeds {
 /// Options of the command that starts a testbed.
 pub struct Asked<'a> {
     pub speeds: Speeds,
-    /// True if a platform is to run that this machine cannot carry.
+    /// True to run a platform even if this machine cannot carry it.
     pub overload: bool,
     pub name: &'a str,
     pub quiet: bool,

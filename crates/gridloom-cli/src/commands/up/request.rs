@@ -155,7 +155,7 @@ impl PartState {
     }
 }
 
-/// Whether a part runs.
+/// The state of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {

@@ -40,7 +40,7 @@ impl Share {
     }
 }
 
-/// What all runs of a program have in common.
+/// The common data of all runs of a program.
 pub(super) struct Asked<'a> {
     pub(super) grid: &'a Grid,
     pub(super) options: &'a Run,
