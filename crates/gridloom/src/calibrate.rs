@@ -455,7 +455,9 @@ impl Run {
                     "larger calls take longer than {most_s} s, or do not fit the server's store; give a larger budget"
                 ))
             }
-            End::Complete => (!is_reached).then(|| "the model cannot take more points; choose a smaller range".into()),
+            End::Complete => {
+                (!is_reached).then(|| "the model cannot take more points; choose a smaller range".to_string())
+            }
         };
         let jump = |piece: gridloom_perf::Piece| CalibratedJump { from: piece.from, to: piece.to, error: piece.error };
         Calibrated {
