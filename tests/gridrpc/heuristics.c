@@ -159,7 +159,7 @@ static void what_it_gives_is_checked(void) {
     what.is_doubled = 1;
     grpc_plan("own") STEP(axpy);
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_map_error_np());
-    CHECK(strstr(grpc_last_error_text_np(), "an order that has not each call once") != NULL);
+    CHECK(strstr(grpc_last_error_text_np(), "an order that does not contain each call exactly once") != NULL);
 }
 
 /* An order in which a call precedes one whose result it reads. */

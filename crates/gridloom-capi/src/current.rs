@@ -123,7 +123,7 @@ pub(crate) fn context<'a>() -> Result<&'a Context, Failure> {
     // SAFETY: `Context::run` borrows the context while its address is stored here, and C code, which calls this
     // function, runs within it only. The reference is not kept beyond the call from C that requests it.
     let context = unsafe { CURRENT.get().as_ref() };
-    context.ok_or_else(|| Failure::usage("this can be called by a process only, and by the thread that runs it"))
+    context.ok_or_else(|| Failure::usage("only a process can call this function, from the thread that runs it"))
 }
 
 /// Returns the current process's function and host. Allocates nothing, so a signal handler can call it.

@@ -98,7 +98,7 @@ fn tell(signal: c_int, info: *mut libc::siginfo_t) {
     say_seconds(NOW_NS.load(Ordering::Relaxed));
     // The start of the stack is known only to within a few frames.
     if signal == libc::SIGSEGV && (end.saturating_sub(REACH_BYTES)..=end + 16_384).contains(&address) {
-        return say(c" s ran over its stack of 1 MiB; allocate large arrays (malloc), and do not recurse so deep\n");
+        return say(c" s overflowed its stack of 1 MiB; allocate large arrays (malloc), and do not recurse so deep\n");
     }
     say(c" s: ");
     say(SIGNALS.iter().find(|(known, _)| *known == signal).map_or(c"a signal", |(_, text)| text));

@@ -78,7 +78,7 @@ impl KeptModels {
                     entries.into_iter().filter(|entry| kept.is_own(entry)).map(|e| (e.function, e.model)).collect();
                 None
             }
-            Err(error) => Some(format!("kept models are not used: {error:#}; {}", kept.put_aside())),
+            Err(error) => Some(format!("stored models are not used: {error:#}; {}", kept.put_aside())),
         };
         (kept, said)
     }
@@ -109,7 +109,7 @@ impl KeptModels {
             Err(error) => {
                 self.is_changed = true;
                 let is_first = !std::mem::replace(&mut self.has_failed, true);
-                is_first.then(|| format!("models cannot be kept: {error:#}"))
+                is_first.then(|| format!("models cannot be stored: {error:#}"))
             }
         }
     }
@@ -127,7 +127,7 @@ impl KeptModels {
         let text = std::fs::read_to_string(&self.file).with_context(|| shown.clone())?;
         let value: Value = serde_json::from_str(&text).with_context(|| shown.clone())?;
         if value["format"] != FORMAT {
-            bail!("{shown}: no file of models: its \"format\" is {}, not \"{FORMAT}\"", value["format"]);
+            bail!("{shown}: not a file of models: its \"format\" is {}, not \"{FORMAT}\"", value["format"]);
         }
         if value["version"] != VERSION {
             bail!("{shown}: its version is {}, this program reads {VERSION}", value["version"]);
@@ -330,7 +330,7 @@ mod tests {
         let file = folder.join("s.json");
         let bad = [
             ("{\"format\": \"gridloom mo", "line 1 column"),
-            ("{}", "no file of models"),
+            ("{}", "not a file of models"),
             (r#"{"format": "gridloom models", "version": 7}"#, "its version is 7, this program reads 2"),
             (
                 r#"{"format": "gridloom models", "version": 1, "functions": {}}"#,
@@ -354,7 +354,7 @@ mod tests {
     fn a_folder_that_cannot_be_written_is_said_once() {
         let (mut kept, _) = KeptModels::open(Path::new("/proc/none"), "s", &signatures("n"), 1.0);
         kept.learned("m/f".into(), model());
-        assert!(kept.write().unwrap().starts_with("models cannot be kept: /proc/none"));
+        assert!(kept.write().unwrap().starts_with("models cannot be stored: /proc/none"));
         assert_eq!(kept.write(), None);
     }
 }

@@ -111,7 +111,7 @@ impl Heuristic for Own {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         if sorted != in_order {
-            return Err(unfit("an order that has not each call once".into()));
+            return Err(unfit("an order that does not contain each call exactly once".into()));
         }
         let order = order.into_iter().map(|call| call as u32).collect();
         ImposedPlan { order, ..given }.plan(problem)

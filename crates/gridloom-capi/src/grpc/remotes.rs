@@ -188,7 +188,8 @@ static HAS_HANDLES: AtomicBool = AtomicBool::new(false);
 static HAS_DATA: AtomicBool = AtomicBool::new(false);
 const NO_HANDLE: &str = "this is not a handle of a remote datum: it was never made, or it was freed";
 const FREED: &str = "this datum was freed, or unbound; describe it again with grpc_data_init";
-const COPIED: &str = "this is a copy of a grpc_data_t, or one of an earlier session: a datum is known by its address";
+const COPIED: &str =
+    "this is a copy of a grpc_data_t, or one of an earlier session: a datum is identified by its address";
 
 /// Memory that `memory:` URIs name. Only `Library::places` returns it. Its caller promises that all such memory is as
 /// it was described.

@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 fn parse_task(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "a task's number is wanted: they are counted from 0".into())
+    text.parse().map_err(|_| "expected a task's number, counted from 0".into())
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 const STEPS_SHOWN: usize = 20;
 
 fn in_words(path: &[StepRecord]) -> String {
-    let mut text = String::from("the makespan hangs on\n");
+    let mut text = String::from("the makespan is determined by\n");
     let left = path.len().saturating_sub(2 * STEPS_SHOWN);
     for (number, step) in path.iter().enumerate() {
         if left > 0 && number == STEPS_SHOWN {

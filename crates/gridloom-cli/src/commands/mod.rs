@@ -183,7 +183,7 @@ impl ListenOptions {
     pub fn check(&self, listen: SocketAddr) -> Result<()> {
         if !listen.ip().is_loopback() && !self.trust_this_network {
             bail!(
-                "listening on {listen} lets other hosts in, and nothing is encrypted; pass --trust-this-network if \
+                "listening on {listen} allows other hosts to connect, and nothing is encrypted; pass --trust-this-network if \
                  only trusted hosts can reach it, or listen on 127.0.0.1"
             );
         }

@@ -50,7 +50,7 @@ pub struct Options {
 fn parse_problem_size(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(size) if size.is_finite() && size >= 0.0 => Ok(size),
-        _ => Err("a finite number that is not negative is wanted".into()),
+        _ => Err("expected a finite number of at least 0".into()),
     }
 }
 

@@ -49,7 +49,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let place = file.unwrap_or_else(|| "the variable GRIDLOOM_SECRET".into());
     let mut text = format!("grid secret: {place}\nfingerprint: {}\n", secret.fingerprint());
     match carry {
-        Some(carry) => text += &format!("to carry it to the machine HOST, run here:\n  {carry}\n"),
+        Some(carry) => text += &format!("to copy it to the machine HOST, run here:\n  {carry}\n"),
         None => text += "set GRIDLOOM_SECRET to the same value on each machine\n",
     }
     // A secret named in the environment takes precedence over the user's own.

@@ -91,7 +91,7 @@ pub fn check_words(words: &[String]) -> Result<()> {
         Err(error) => error.to_string(),
     };
     let first = why.lines().next().unwrap_or_default();
-    bail!("'gridloom serve' does not take that: {}", first.trim_start_matches("error: "))
+    bail!("'gridloom serve' does not accept these arguments: {}", first.trim_start_matches("error: "))
 }
 
 /// The server, whatever it offers.
@@ -239,7 +239,7 @@ fn user_named(name: &str) -> Result<RunAs> {
     let fields: Vec<&str> = line.trim_end().split(':').collect();
     match fields[..] {
         [name, _, user, group, _, home, _] => {
-            let number = |text: &str| text.parse().with_context(|| format!("'getent passwd {name}' says '{text}'"));
+            let number = |text: &str| text.parse().with_context(|| format!("'getent passwd {name}' printed '{text}'"));
             Ok(RunAs { name: name.into(), user: number(user)?, group: number(group)?, home: home.into() })
         }
         _ => bail!("--run-as {name}: there is no such user"),
@@ -249,7 +249,7 @@ fn user_named(name: &str) -> Result<RunAs> {
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
-        _ => Err("a number from 1 to 1000000 is wanted".into()),
+        _ => Err("expected a number from 1 to 1000000".into()),
     }
 }
 
@@ -419,7 +419,7 @@ fn open_models(options: &Options, offer: &Offer) -> Option<KeptModels> {
     let unwritable = check_writable(&folder).err().map(|error| {
         let folder = folder.display();
         format!(
-            "models cannot be kept in {folder}: {error}; --models DIR names another folder, --models none keeps none"
+            "models cannot be stored in {folder}: {error}; --models DIR names another folder, --models none keeps none"
         )
     });
     for line in wrong.into_iter().chain(unwritable) {

@@ -125,7 +125,7 @@ fn the_table_names_the_best_number_and_the_program_prints_beside_it() {
     assert_eq!([&columns(lines[1])[..2], &columns(lines[2])[..2]], [["1", "2"], ["2", "4"]]);
     assert_eq!(lines[3..], ["best: 2 chares an element, 4 in all"]);
     assert!(error.contains("4 chares have ended"), "{error}");
-    assert!(error.contains("gridloom: simulates it with 4 chares (2 an element), no latency between sites"), "{error}");
+    assert!(error.contains("gridloom: simulating with 4 chares (2 an element), no latency between sites"), "{error}");
 }
 
 #[test]

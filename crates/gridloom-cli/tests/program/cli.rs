@@ -234,14 +234,14 @@ fn numbers_out_of_range_are_told_as_such() {
         let (code, error) = said(gridloom(arguments));
         assert!(code == status && error.contains(why), "{arguments:?}: {code}: {error}");
     };
-    refused(&["models", "f", "--size", "-5"], 2, "a finite number that is not negative is wanted");
-    refused(&["serve", "f.idl", "--slowdown", "-1"], 2, "a number from 1 to 1000000 is wanted");
+    refused(&["models", "f", "--size", "-5"], 2, "expected a finite number of at least 0");
+    refused(&["serve", "f.idl", "--slowdown", "-1"], 2, "expected a number from 1 to 1000000");
     refused(&["serve", "f.idl", "--slots", "-1"], 2, "-1 is not in 1..=1024");
     refused(&["calibrate", "--budget", "-1"], 1, "--budget -1: expected seconds above 0");
     refused(&["calibrate", "--sizes", "m=0"], 2, "'m=0': expected NAME=FROM..TO with 1 <= FROM <= TO");
     refused(&["calibrate", "--sizes", "m=9..3"], 2, "1 <= FROM <= TO");
     for number in ["x", "-1"] {
-        refused(&["explain", "plan.json", number], 2, "a task's number is wanted: they are counted from 0");
+        refused(&["explain", "plan.json", number], 2, "expected a task's number, counted from 0");
     }
 }
 

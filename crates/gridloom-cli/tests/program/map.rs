@@ -231,7 +231,7 @@ fn what_is_wrong_with_a_file_is_said() {
     );
     says(
         refused(&w, &p, &changed("/assignment", json!({ "zeroth": 0 })), "m1"),
-        &["has task 'zeroth', which the workflow has not"],
+        &["has task 'zeroth', which is not in the workflow"],
     );
     says(refused(&w, &p, &changed("/assignment", json!({ "first": 0 })), "m1"), &["'assignment' lacks task"]);
     says(
@@ -253,7 +253,7 @@ fn what_is_wrong_with_a_file_is_said() {
     let (w, p) = (file("map-w5.json", &w), file("map-p5.json", &p));
     let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--model", "m3"]));
     assert_eq!(code, 2);
-    assert!(error.contains("'m3' is no model; known: m0, m1, m2"), "{error}");
+    assert!(error.contains("'m3' is not a model; known: m0, m1, m2"), "{error}");
     let (code, error) = said(gridloom(&["map", "--workflow", &w, "--platform", &p, "--heuristic", "best"]));
     assert_eq!(code, 1);
     assert!(error.contains("unknown heuristic 'best'; known: "), "{error}");

@@ -64,5 +64,5 @@ fn a_folder_that_cannot_keep_models_is_told_at_start() {
         &["--library", library(), "--models", &models, "--listen", &listen],
     ));
     assert_eq!(code, 1, "{error}");
-    assert!(error.contains(&format!("kept: models cannot be kept in {models}: ")), "{error}");
+    assert!(error.contains(&format!("kept: models cannot be stored in {models}: ")), "{error}");
 }

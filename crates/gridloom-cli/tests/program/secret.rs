@@ -119,7 +119,7 @@ fn the_command_shows_makes_and_replaces_the_secret_and_never_prints_it() {
     assert_eq!(shown(&["--make"]), made, "one that is there stays");
     assert_eq!(shown(&[]), made);
     assert_ne!(shown(&["--replace"]), made);
-    assert!(succeeds(of_user(&folder, &["secret"])).contains("to carry it to the machine HOST, run here:\n  ssh HOST"));
+    assert!(succeeds(of_user(&folder, &["secret"])).contains("to copy it to the machine HOST, run here:\n  ssh HOST"));
 }
 
 #[test]

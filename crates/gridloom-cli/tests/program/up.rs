@@ -182,7 +182,7 @@ fn hosts_that_fail_are_named_and_the_others_go_on() {
         ("silent", "it does not answer: ssh: connect to host silent port 22: Connection timed out", "'jump'"),
         ("locked", "it refuses the key: ada@locked: Permission denied", "ssh-copy-id"),
         ("bare", "there is no program 'gridloom' on its path", "send = true"),
-        ("old", "gridloom there is of version 0.0.1, and here of", "install the same version"),
+        ("old", "gridloom has version 0.0.1 there, and", "install the same version"),
         ("missing", "'server-missing' did not start: gridloom: missing.idl", "read its log there"),
     ];
     for (name, why, remedy) in expected {

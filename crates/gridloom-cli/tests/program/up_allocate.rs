@@ -107,7 +107,10 @@ fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
     let file = lab.folder.join("grid.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     for (properties, told) in [
-        ("serve = \"--run-code --cheap\"", "'gridloom serve' does not take that: unexpected argument '--cheap' found"),
+        (
+            "serve = \"--run-code --cheap\"",
+            "'gridloom serve' does not accept these arguments: unexpected argument '--cheap' found",
+        ),
         ("serve = \"--run-code\", code = \"missing\"", "missing': No such file"),
         ("serve = \"--run-code\", code = \"empty\"", "has no file that could be sent"),
     ] {

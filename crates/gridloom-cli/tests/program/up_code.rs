@@ -84,7 +84,7 @@ fn a_folder_goes_to_hosts_that_have_no_copy_and_servers_use_it() {
     let (text, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(text.contains("; sent to a, b\n  large.txt: 19.53 KiB (20000 bytes)\n"), "{text}");
     for server in ["a", "b"] {
-        assert!(errors.contains(&format!("{server}: 'server-{server}' runs on with the folder")), "{errors}");
+        assert!(errors.contains(&format!("{server}: 'server-{server}' still runs with the folder")), "{errors}");
     }
     assert_eq!(call(&lab, agent, &["sent/version"]), "{\"results\":{\"version\":1}}\n");
     let (before, _) = lab.status();
@@ -183,7 +183,7 @@ fn a_damaged_copy_that_a_server_uses_stays_and_gets_another_beside_it() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
             said.contains(
-                "'server-a' runs on with another copy of the folder of code, which may be damaged: --restart"
+                "'server-a' still runs with another copy of the folder of code, which may be damaged: --restart"
             ),
             "{said}"
         );

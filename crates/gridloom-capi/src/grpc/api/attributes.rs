@@ -42,7 +42,7 @@ pub(super) unsafe fn set(field: Field, value: *mut c_void) -> Outcome<()> {
 /// # Safety
 /// `value` points to memory for a pointer.
 pub(super) unsafe fn get(field: Field, value: *mut *mut c_void) -> Outcome<()> {
-    let place = memory::place(value, "the place for the attribute's value")?;
+    let place = memory::place(value, "the pointer for the attribute's value")?;
     // SAFETY: promised by the caller.
     unsafe {
         let copy: *mut c_void = match field {

@@ -216,7 +216,7 @@ pub unsafe extern "C-unwind" fn gridloom_grpc_begin(
     // SAFETY: as for `gridloom_grpc_run`.
     run(|| unsafe {
         let (call, given) = taken(call, slots);
-        let place = memory::place(session_id, "the place for the session's id")?;
+        let place = memory::place(session_id, "the pointer for the session's id")?;
         place.write(begin_call(&call, given)?);
         Ok(())
     })

@@ -125,7 +125,7 @@ impl Library {
     /// # Safety
     /// `data` points to memory for a datum.
     unsafe fn add_datum(&self, data: *mut CData, datum: Arc<Datum>) -> Outcome<()> {
-        let place = memory::place(data, "the place for the datum")?;
+        let place = memory::place(data, "the pointer for the datum")?;
         let number = datum.number();
         self.remotes.bind(data.addr(), datum);
         // SAFETY: promised by the caller.
@@ -199,7 +199,7 @@ pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_set(key: *const c_char,
 pub unsafe extern "C-unwind" fn grpc_data_memory_mapping_get(key: *const c_char, data: *mut *mut c_void) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(data, "the place for the address")?;
+        let place = memory::place(data, "the pointer for the address")?;
         // SAFETY: a C string, as the header requires.
         let key = unsafe { memory::text(key, "the key") }?;
         let address = library.remotes.key(key);
@@ -260,7 +260,7 @@ pub unsafe extern "C-unwind" fn grpc_data_wait(
                 (Some(*pointer), end(datum))
             }
         };
-        if let Ok(place) = memory::place(returned, "the place for the datum") {
+        if let Ok(place) = memory::place(returned, "the pointer for the datum") {
             // SAFETY: required by the header.
             unsafe { place.write(first.unwrap_or(std::ptr::null_mut())) };
         }
@@ -300,7 +300,7 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
 ) -> c_int {
     run(|| {
         let datum = library()?.datum(data)?;
-        let place = memory::place(info, "the place for the text")?;
+        let place = memory::place(info, "the pointer for the text")?;
         // SAFETY: a C string, as the header requires.
         let server =
             if server_name.is_null() { None } else { Some(unsafe { memory::text(server_name, "the server") }?) };
@@ -320,7 +320,7 @@ pub unsafe extern "C-unwind" fn grpc_data_getinfo(
                 }
                 ((status, _), _) => status.to_string(),
             },
-            other => return Err(invalid(format!("{other} is nothing that data have"))),
+            other => return Err(invalid(format!("{other} is not information about data"))),
         };
         // SAFETY: a string with a single NUL at its end; and memory for a pointer, as the header requires.
         unsafe { place.write(libc::strdup(crate::current::to_c(&text).as_ptr())) };

@@ -218,7 +218,7 @@ pub unsafe extern "C-unwind" fn grpc_object_handle_init_with_attr_np(
 /// # Safety
 /// `attr` points to memory for attributes.
 unsafe fn tell(attr: *mut CHandleAttr, server: Option<&str>, name: &str, ranks: u32) -> Outcome<()> {
-    let place = memory::place(attr, "the place for the attributes")?;
+    let place = memory::place(attr, "the pointer for the attributes")?;
     let text = |text: &str| CString::new(text).map_err(|_| Failed::other("a name has a zero byte in it"));
     let (name, server) = (text(name)?, server.map(text).transpose()?);
     let mut told = CHandleAttr { ranks: c_int::try_from(ranks).unwrap_or(c_int::MAX), ..CHandleAttr::empty() };

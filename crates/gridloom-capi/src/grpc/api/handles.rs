@@ -64,7 +64,7 @@ pub(super) unsafe fn make_all<H>(
     give_up: impl FnMut(H) -> Outcome<()>,
 ) -> Outcome<()> {
     if places.is_null() {
-        return Err(Failed::null("the place for the handle"));
+        return Err(Failed::null("the pointer for the handle"));
     }
     let mut made = Vec::new();
     for _ in 0..count {

@@ -29,7 +29,7 @@ unsafe fn plan_of(plan: *const c_char) -> Outcome<PlanRecord> {
 /// # Safety
 /// `place` points to memory for its address.
 pub(super) unsafe fn give(text: &str, place: *mut *mut c_char) -> Outcome<()> {
-    memory::place(place, "the place for the plan")?;
+    memory::place(place, "the pointer for the plan")?;
     // SAFETY: promised by the caller.
     unsafe { memory::allocated(text.as_bytes(), "the plan")?.give(place.cast()) };
     Ok(())

@@ -13,7 +13,7 @@ use super::shared::{patience, plain_session, put_options, shared_name};
 pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(remote, "the place for the handle")?;
+        let place = memory::place(remote, "the pointer for the handle")?;
         // SAFETY: a C string, as the header requires.
         let name = if name.is_null() { "" } else { unsafe { memory::text(name, "the name") }? };
         let made = library.remotes.add(name)?;
@@ -28,7 +28,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_new_np(remote: *mut *mut CRemote, na
 pub unsafe extern "C-unwind" fn grpc_remote_find_np(remote: *mut *mut CRemote, name: *const c_char) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(remote, "the place for the handle")?;
+        let place = memory::place(remote, "the pointer for the handle")?;
         // SAFETY: a C string, and memory for a handle, as the header requires.
         unsafe { place.write(library.remotes.named(memory::text(name, "the name")?)?) };
         Ok(())
@@ -66,7 +66,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_get_np(
             return Err(Failed::other(text));
         }
         if data.is_null() && !bytes.is_empty() {
-            return Err(Failed::null("the place for the data"));
+            return Err(Failed::null("the pointer for the data"));
         }
         // SAFETY: there is memory for this many bytes, as the header requires.
         unsafe { memory::write(data, &bytes) };
@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn grpc_remote_size_np(remote: *mut CRemote, size_b
     run(|| {
         let remote = library()?.remotes.known(remote)?;
         // SAFETY: memory for the size, as the header requires.
-        unsafe { memory::place(size_bytes, "the place for the size")?.write(remote.size_bytes() as usize) };
+        unsafe { memory::place(size_bytes, "the pointer for the size")?.write(remote.size_bytes() as usize) };
         Ok(())
     })
 }

@@ -51,7 +51,7 @@ unsafe fn begin_attributes(attr: *mut CSessionAttr, limits: Limits) -> Outcome<(
     let transfers = [whole_seconds(arguments), whole_seconds(results), 0, 0];
     let fresh = CSessionAttr { transfer: WAIT, timeout: whole_seconds(limits.whole), transfers };
     // SAFETY: promised by the caller.
-    unsafe { memory::place(attr, "the place for the attributes")?.write_new(fresh) };
+    unsafe { memory::place(attr, "the pointer for the attributes")?.write_new(fresh) };
     Ok(())
 }
 

@@ -89,7 +89,7 @@ pub(super) unsafe fn get(
     limit: Option<Duration>,
 ) -> Outcome<()> {
     if data.is_null() && size_bytes > 0 {
-        return Err(Failed::null("the place for the data"));
+        return Err(Failed::null("the pointer for the data"));
     }
     library.take_shared(name, limit, Some(size_bytes), |bytes| {
         // SAFETY: promised by the caller; the number of bytes is exact.
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_part_np(
         |worker: &WorkerFunctions| unsafe { (worker.shared_get_part)(name, from_byte, data, size_bytes, seconds) };
     with_session(ask, |library| {
         if data.is_null() && size_bytes > 0 {
-            return Err(Failed::null("the place for the data"));
+            return Err(Failed::null("the pointer for the data"));
         }
         let (name, limit) = (unsafe { shared_name(name) }?, patience(seconds)?);
         library.take_part_of_shared(name, limit, (from_byte, size_bytes), |bytes| {
@@ -176,12 +176,12 @@ pub unsafe extern "C-unwind" fn grpc_shared_get_new_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_get_new)(name, data, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(data, "the place for the address")?;
+        let place = memory::place(data, "the pointer for the address")?;
         let name = unsafe { shared_name(name) }?;
         library.take_shared(name, patience(seconds)?, None, |bytes| {
             let allocated = memory::allocated(bytes, &format!("'{name}'"))?;
             unsafe { allocated.give(place.pointer()) };
-            if let Ok(place) = memory::place(size_bytes, "the place for the size") {
+            if let Ok(place) = memory::place(size_bytes, "the pointer for the size") {
                 unsafe { place.write(bytes.len()) };
             }
             Ok(())
@@ -199,7 +199,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_size_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_size)(name, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(size_bytes, "the place for the size")?;
+        let place = memory::place(size_bytes, "the pointer for the size")?;
         let meta = library.grid.shared().meta(unsafe { shared_name(name) }?, patience(seconds)?)?;
         unsafe { place.write(meta.size_bytes() as usize) };
         Ok(())
@@ -223,7 +223,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_exists_np(name: *const c_char, exist
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_exists)(name, exists) };
     with_session(ask, |library| {
-        let place = memory::place(exists, "the place for the answer")?;
+        let place = memory::place(exists, "the pointer for the answer")?;
         let found = library.grid.shared().exists(unsafe { shared_name(name) }?)?;
         unsafe { place.write(c_int::from(found)) };
         Ok(())

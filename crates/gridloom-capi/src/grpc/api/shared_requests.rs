@@ -25,7 +25,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_put_np(
         (worker.shared_begin_put)(request, name, data, size_bytes, flags, replicas)
     };
     with_session(ask, |library| {
-        let place = memory::place(request, "the place for the request")?;
+        let place = memory::place(request, "the pointer for the request")?;
         let options = put_options(flags, replicas)?;
         let (name, bytes) = unsafe { (shared_name(name)?, library.copied(data, size_bytes)?) };
         let begun = library.begin_put_shared(name, bytes, options)?;
@@ -46,9 +46,9 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_get_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_get)(request, name, data, size_bytes, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(request, "the place for the request")?;
+        let place = memory::place(request, "the pointer for the request")?;
         if data.is_null() && size_bytes > 0 {
-            return Err(Failed::null("the place for the data"));
+            return Err(Failed::null("the pointer for the data"));
         }
         let name = unsafe { shared_name(name) }?;
         let begun = library.grid.shared().begin_get(name, patience(seconds)?);
@@ -68,7 +68,7 @@ pub unsafe extern "C-unwind" fn grpc_shared_begin_wait_np(
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_begin_wait)(request, name, seconds) };
     with_session(ask, |library| {
-        let place = memory::place(request, "the place for the request")?;
+        let place = memory::place(request, "the pointer for the request")?;
         let begun = library.grid.shared().begin_wait(unsafe { shared_name(name) }?, patience(seconds)?);
         unsafe { add(library, place, Request::Wait(begun)) };
         Ok(())

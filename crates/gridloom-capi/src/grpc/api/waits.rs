@@ -70,7 +70,7 @@ unsafe fn copy_of(ids: *const c_int, length: usize) -> Outcome<Vec<c_int>> {
 unsafe fn telling(place: *mut c_int, body: impl FnOnce(&Library, &dyn Fn(c_int)) -> Outcome<()>) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(place, "the place for the id")?;
+        let place = memory::place(place, "the pointer for the id")?;
         // SAFETY: promised by the caller.
         body(&library, &|id| unsafe { place.write(id) })
     })
@@ -88,7 +88,7 @@ pub(super) unsafe fn tell_handle<T, const KIND: u64>(
 ) -> c_int {
     run(|| {
         let library = library()?;
-        let place = memory::place(handle, "the place for the handle")?;
+        let place = memory::place(handle, "the pointer for the handle")?;
         let origin = library.origin_of(session_id)?;
         if !all(&library).has(origin.number) {
             return Err(gone());

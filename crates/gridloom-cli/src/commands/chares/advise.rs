@@ -167,7 +167,7 @@ impl Program<'_> {
         let words: Vec<String> = words.iter().map(|word| word.replace(PLACEHOLDER, &number)).collect();
         let with = format!("with {} ({per_element} an element)", count(*chares, "chare"));
         let near = if config.without_latency.is_empty() { "" } else { ", no latency between sites" };
-        say!("gridloom: simulates it {with}{near}");
+        say!("gridloom: simulating {with}{near}");
         let report = config.report.as_deref().expect("it has a report");
         // The report of the previous run must not be taken for this one's.
         if report.exists() {

@@ -143,7 +143,7 @@ fn version_lines(explained: &SharedExplained, version: &VersionReport) -> String
     let mut text = format!("version {number}, {standing}{durable}{method}: {meta}, {size}\n");
     let wanted = version.named.replicas;
     let kept = if version.keepers.is_empty() { "none".to_string() } else { names(&mut version.keepers.iter()) };
-    text += &format!("  kept by {kept}{}\n", if wanted > 1 { format!(" ({wanted} are to)") } else { String::new() });
+    text += &format!("  kept by {kept}{}\n", if wanted > 1 { format!(" ({wanted} required)") } else { String::new() });
     if !version.coming_to.is_empty() {
         text += &format!("  to be kept by {}\n", names(&mut version.coming_to.iter()));
     }
@@ -180,7 +180,7 @@ fn link_text(link: LinkEstimate, of: Basis) -> String {
 fn why(explained: &SharedExplained, copy: &CopyReport) -> String {
     let best = &copy.candidates[0];
     let mut text = match (copy.is_coming, copy.candidates.get(1)) {
-        (true, None) => "it is on its way".to_string(),
+        (true, None) => "it is being sent".to_string(),
         (true, Some(next)) => format!("it is being sent in slices, also from {}", explained.name_of(next.from)),
         (false, None) => "the only source".to_string(),
         (false, Some(next)) => {

@@ -89,11 +89,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
         print_together(&together, forwarder)?;
         let (packets, mean, late) = (after.delivered, after.late_us_mean, after.late);
         print_line(&format!("{packets} packets, {mean:.1} us late on average, {late} by more than 1 ms"))?;
-        print_line(if is_exact {
-            "all pairs as exact as aimed at"
-        } else {
-            "some pairs are not as exact as aimed at"
-        })?;
+        print_line(if is_exact { "all pairs are within the target" } else { "some pairs miss the target" })?;
     }
     Ok(if is_exact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -70,8 +70,8 @@ pub fn apply(
     let dropped = profiles::not_followed(platform, |host| quotas.iter().any(|quota| quota.host == host));
     if !dropped.is_empty() {
         asked.say(&format!(
-            "warning: these profiles of the platform are not followed: {}; only links' are, and speeds of hosts with servers \
-             where they are emulated by quota",
+            "warning: these profiles of the platform are not followed: {}; only those of links are, and speeds of \
+             hosts with servers if they are emulated by quota",
             dropped.join(", ")
         ));
     }
@@ -92,8 +92,8 @@ fn check_rate(asked: &Asked<'_>, needed: &Capacity, machine: &Capacity, slower: 
     let fits = capacity::with_margin(times * slower);
     if times > capacity::OVERLOAD_MAX && !asked.overload {
         bail!(
-            "{both}, which is less than 1/{} of that: make the platform slower in proportion with --slower {fits}, simulate it \
-             ('gridloom simulate'), or run it all the same with --overload",
+            "{both}, which is less than 1/{} of that: slow the platform down with --slower {fits}, simulate it \
+             ('gridloom simulate'), or run it nevertheless with --overload",
             capacity::OVERLOAD_MAX
         );
     }

@@ -130,7 +130,7 @@ pub fn wait(job: &str, limit: Option<Duration>) -> Result<()> {
         }
         let is_known = |(known, at): &(String, Instant)| *known == reason && at.elapsed() < SAID_EVERY;
         if !said.as_ref().is_some_and(is_known) {
-            gridloom_base::say!("gridloom: the job {job} waits since {} s: {reason}", waited.as_secs());
+            gridloom_base::say!("gridloom: the job {job} has been waiting for {} s: {reason}", waited.as_secs());
             said = Some((reason, Instant::now()));
         }
         std::thread::sleep(ASKED_EVERY[usize::from(waited > SOON)]);
@@ -146,7 +146,7 @@ pub fn release(job: &str) -> Result<()> {
     // It may have ended by itself, or with the last process in it.
     ensure!(
         output.status.success() || errors.contains("Invalid job id"),
-        "Slurm does not end the job {job}: {}",
+        "Slurm cannot cancel the job {job}: {}",
         last(&errors)
     );
     Ok(())
@@ -204,7 +204,7 @@ fn state_of(job: &str) -> Result<Told> {
     }
     ensure!(
         !output.status.success() && !errors.contains("Invalid job id"),
-        "Slurm knows the job {job} no longer: it has ended"
+        "Slurm no longer knows the job {job}: it has ended"
     );
     Ok(Told::Nothing(last(&errors).to_string()))
 }

@@ -293,11 +293,7 @@ impl Walk<'_> {
             let metadata = match fs::metadata(entry.path()) {
                 Ok(metadata) => metadata,
                 Err(error) => {
-                    let dead = |path| LeftOut {
-                        path,
-                        why: format!("is a link that leads nowhere ({error})"),
-                        is_unread: false,
-                    };
+                    let dead = |path| LeftOut { path, why: format!("is a broken link ({error})"), is_unread: false };
                     self.left_out.push(if is_link { dead(path) } else { LeftOut::unreadable(path, &error) });
                     continue;
                 }
@@ -357,7 +353,7 @@ fn rules_of(folder: &Path) -> Result<Gitignore> {
             return Err(error).with_context(|| format!("code: {}", file.display()));
         }
     }
-    rules.build().with_context(|| format!("code: what {} leaves out", folder.display()))
+    rules.build().with_context(|| format!("code: the rules in {}", folder.display()))
 }
 
 #[cfg(test)]
@@ -392,7 +388,7 @@ mod tests {
                 code.left_out.iter().map(|left| (left.path.to_str().unwrap(), &left.why[..])).collect();
             left.sort_unstable();
             let [("broken", broken), ("link", "is a link to a folder")] = left[..] else { panic!("{left:?}") };
-            assert!(broken.starts_with("is a link that leads nowhere (No such file"), "{broken}");
+            assert!(broken.starts_with("is a broken link (No such file"), "{broken}");
             assert!(!is_whole(folder, &code.hash).unwrap());
             for link in ["link", "broken"] {
                 fs::remove_file(folder.join(link)).unwrap();

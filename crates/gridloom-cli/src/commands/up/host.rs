@@ -159,7 +159,7 @@ impl Host {
                 let pythons = start.parts.iter().map(|launch| python_of(launch, &start)).collect();
                 self.lock(&labels).and_then(|_held| self.start(&start, pythons))
             }
-            Action::Receive { .. } | Action::Python(_) => unreachable!("it is about no part"),
+            Action::Receive { .. } | Action::Python(_) => unreachable!("the request names no part"),
             Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
             Action::Drain { labels, wait_s } => self.drain(&labels, Duration::from_secs_f64(wait_s)),
             Action::End { labels, grace_s } => {

@@ -423,7 +423,7 @@ impl Up<'_> {
                         }
                         false => "the folder of code as it was when it started: --restart sends the new one",
                     };
-                    gridloom_base::say!("gridloom: {}: '{}' runs on with {with}", host.name, old.label);
+                    gridloom_base::say!("gridloom: {}: '{}' still runs with {with}", host.name, old.label);
                 }
                 let found = states.iter().filter_map(|state| state.python.clone());
                 let found = found.map(|found| (host.name.clone(), found));

@@ -299,8 +299,8 @@ impl Target {
         };
         let output = output.text();
         if is_late {
-            let why = format!("does not answer: nothing has passed for {} s", limit.as_secs());
-            return Err(Fault { may_run: true, ..Fault::new(why, "look after that host, or raise --wait") });
+            let why = format!("does not answer: nothing was transferred for {} s", limit.as_secs());
+            return Err(Fault { may_run: true, ..Fault::new(why, "check that host, or raise --wait") });
         }
         Ok(Said { code, output, errors })
     }
@@ -312,7 +312,7 @@ const FULL: &str =
 fn refused(refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Version(there) => Fault::new(
-            format!("gridloom there is of version {there}, and here of {VERSION}"),
+            format!("gridloom has version {there} there, and {VERSION} here"),
             "install the same version there, or let 'up' copy this program: send = true",
         ),
         Refusal::Full(why) => Fault::new(format!("no room: {why}"), FULL),
@@ -348,7 +348,7 @@ fn no_answer(said: &Said, program: &str, way: &Way) -> Fault {
             ("the program is for another kind of machine", "build Gridloom for that machine and install it there")
         }
         Some(126) => ("its program cannot be run", install),
-        Some(2) if has("unrecognized subcommand") => ("its gridloom is of another version", install),
+        Some(2) if has("unrecognized subcommand") => ("its gridloom has another version", install),
         Some(_) if has("GLIBC_") => {
             ("its system is older than the program", "install the wheel of 'make wheel-portable'")
         }
@@ -404,7 +404,7 @@ mod tests {
         ssh.connect_s = 0;
         let mut input = std::io::repeat(b'x').take(1 << 20);
         let fault = target.run("command", &mut input, Duration::from_millis(200), None).err().unwrap();
-        assert!(fault.may_run && fault.why.contains("nothing has passed for"), "{}", fault.why);
+        assert!(fault.may_run && fault.why.contains("nothing was transferred for"), "{}", fault.why);
     }
 
     #[test]

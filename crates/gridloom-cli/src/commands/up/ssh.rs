@@ -91,7 +91,7 @@ const ERRORS: [(&[&str], &str, &str); 5] = [
             "Connection reset",
         ],
         "it does not answer",
-        "check that it runs and that ssh is let through; then correct the properties 'address', 'port' and 'jump'",
+        "check that it runs and that no firewall blocks ssh; then correct the properties 'address', 'port' and 'jump'",
     ),
     (&["Bad configuration option", "Bad owner"], "ssh refuses its settings", "correct ~/.ssh/config"),
 ];

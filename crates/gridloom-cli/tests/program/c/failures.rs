@@ -73,7 +73,7 @@ fn a_process_that_runs_over_its_stack_is_named() {
     let deep = deployment("c-deep", &[("laptop", "sleeps", ""), ("desk", "recurses", "10000")]);
     let (output, _, error) = simulated(&platform(), &deep, &[&program]);
     assert_eq!(output.status.code(), Some(128 + 11), "{error}");
-    assert!(error.contains("process 'recurses@desk' at 0.001000 s ran over its stack of 1 MiB"), "{error}");
+    assert!(error.contains("process 'recurses@desk' at 0.001000 s overflowed its stack of 1 MiB"), "{error}");
 }
 
 #[test]
