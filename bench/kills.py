@@ -177,7 +177,7 @@ def trial(options, number, way, kind, delay_s):
             while not told or not ("read" in told[-1] or "gone" in told[-1]):
                 line = one.next(until)
                 if line is None:
-                    return options.limit, [f"hangs; the client has said {told}"], victim
+                    return options.limit, [f"hangs; the client has reported {told}"], victim
                 told.append(line)
             return time.monotonic() - begun, wrongs_of(told, victim, one.servers), victim
         finally:

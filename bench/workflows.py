@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--world", choices=["testbed", "simulate"], default="testbed")
     parser.add_argument("--seconds", type=float, default=12.0, help="what the plan is scaled to")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--start", type=float, help="seconds that the start of a stand-in takes, in place of what is measured")
+    parser.add_argument("--start", type=float, help="seconds that the start of a stand-in takes, instead of the measured time")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("workflow", nargs="*", default=DEFAULT)
     options = parser.parse_args()

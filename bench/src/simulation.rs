@@ -370,6 +370,6 @@ fn cpu_s() -> f64 {
 /// The peak memory of this process.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux reports it");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }

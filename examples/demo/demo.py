@@ -207,7 +207,7 @@ def photograph():
     """The retina of scikit-image (CC0), as brightness in 0..255."""
     spec = importlib.util.find_spec("skimage")
     if spec is None:
-        raise SystemExit("the photograph comes with the package scikit-image: pip install scikit-image")
+        raise SystemExit("the photograph is part of the package scikit-image: pip install scikit-image")
     from PIL import Image
 
     path = pathlib.Path(spec.submodule_search_locations[0]) / "data" / "retina.jpg"

@@ -94,9 +94,9 @@ def main():
     parser.add_argument("--chares", type=int, default=16)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--placement", default="blocks")
-    parser.add_argument("--move-every", type=int, default=0, help="each chare moves to the next element after so many steps")
-    parser.add_argument("--checkpoint-every", type=int, default=0, help="all are saved after so many steps, with gridloom chares run --checkpoint DIR")
-    parser.add_argument("--resize", action="append", default=[], metavar="STEP:ELEMENTS", help="have so many elements after the checkpoint of that step")
+    parser.add_argument("--move-every", type=int, default=0, help="number of steps after which each chare moves to the next element")
+    parser.add_argument("--checkpoint-every", type=int, default=0, help="number of steps after which all are saved, with gridloom chares run --checkpoint DIR")
+    parser.add_argument("--resize", action="append", default=[], metavar="STEP:ELEMENTS", help="number of elements after the checkpoint of a step")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     size, blocks, steps = options.size, math.isqrt(options.chares), options.steps

@@ -172,7 +172,9 @@ impl Chare for Point {
                 }
             }
             Ask::Next { step } if step == self.inputs.step => self.go_on(cx),
-            Ask::Next { step } => cx.fail(format!("task {step} of point {} came before {}", self.at, self.inputs.step)),
+            Ask::Next { step } => {
+                cx.fail(format!("task {step} of point {} arrived before {}", self.at, self.inputs.step))
+            }
         }
     }
 

@@ -44,7 +44,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--plan", type=pathlib.Path)
     parser.add_argument("--servers", type=int, default=2, help="of a grid on this machine")
-    parser.add_argument("--rounds", type=int, default=1, help="how often it runs: a grid learns the times of stand-ins")
+    parser.add_argument("--rounds", type=int, default=1, help="number of runs: a grid learns the times of stand-ins")
     options = parser.parse_args()
     workflow = recorded.read(os.environ["WORKFLOW"], float(os.environ.get("SCALE", "1")))
     seconds, heuristic, predicted = {task["id"]: task["work_seconds"] for task in workflow["tasks"]}, "auto", None

@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     file.build.c_source(&file.definitions, "t.idl");
     file.classes.iter().for_each(|class| drop(file.build.class_source(class, "t.idl")));
     for definition in &file.definitions {
-        definition.signature.check().expect("what is read is valid");
+        definition.signature.check().expect("accepted definitions are valid");
         let _ = definition.signature.c_prototype();
         let _ = (definition.signature.to_string(), definition.signature.hash());
         let printed = definition.to_string();

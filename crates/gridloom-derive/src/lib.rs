@@ -24,9 +24,7 @@ pub fn derive_message(input: TokenStream) -> TokenStream {
     let made = match &input.data {
         Data::Struct(data) => fields::derive_struct(&input, data),
         Data::Enum(data) => enums::derive_enum(&input, data),
-        Data::Union(_) => {
-            Err(syn::Error::new_spanned(&input.ident, "a Rust union does not say what it holds; use an enum with data"))
-        }
+        Data::Union(_) => Err(syn::Error::new_spanned(&input.ident, "a Rust union has no tag; use an enum with data")),
     };
     made.unwrap_or_else(|error| error.to_compile_error()).into()
 }

@@ -136,7 +136,7 @@ impl Signature {
         };
         match self.params.get(index) {
             Some(param) if is_text(param) => Ok(()),
-            Some(param) => Err(format!("parameter '{}' is no IN string", param.name)),
+            Some(param) => Err(format!("parameter '{}' is not an IN string", param.name)),
             None => Err(format!("it refers to parameter {index} of {}", self.params.len())),
         }
     }
@@ -169,7 +169,7 @@ impl Signature {
                     || matches!(param.mode, Mode::Work | Mode::VarOut)
                 {
                     return Err(format!(
-                        "parameter '{}' of callback '{name}' is no plain array of numbers or strings",
+                        "parameter '{}' of callback '{name}' is not a plain array of numbers or strings",
                         param.name
                     ));
                 }
@@ -187,7 +187,7 @@ impl Signature {
         }
         match values {
             Values::Letters(letters) if letters.is_empty() || !letters.is_ascii() || letters.len() > NAME_BYTES_MAX => {
-                Err(format!("its values are to be 1 to {NAME_BYTES_MAX} ASCII characters, got {letters:?}"))
+                Err(format!("its values must be 1 to {NAME_BYTES_MAX} ASCII characters, got {letters:?}"))
             }
             Values::Letters(_) if dtype.size_bytes() != 1 => Err("only a char has letters as values".to_string()),
             Values::Letters(_) => Ok(()),
@@ -314,7 +314,7 @@ fn check_kept(used: &SharedUse) -> Result<(), String> {
     }
     match used.does.puts() || used.kept == Kept::default() {
         true => Ok(()),
-        false => Err("only what is put has replicas or a method, or is durable".into()),
+        false => Err("only data that are put have replicas or a method, or are durable".into()),
     }
 }
 

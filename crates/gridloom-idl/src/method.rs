@@ -65,7 +65,7 @@ impl TryFrom<String> for MethodName {
     type Error = String;
 
     fn try_from(name: String) -> Result<MethodName, String> {
-        MethodName::parse(&name).ok_or_else(|| format!("'{name}' is no name of a method"))
+        MethodName::parse(&name).ok_or_else(|| format!("'{name}' is not the name of a method"))
     }
 }
 

@@ -109,7 +109,7 @@ pub fn split(pattern: &str) -> Result<Vec<Result<String, String>>, String> {
                         Some('}') => break,
                         Some(other) => inside.push(other),
                         None => {
-                            return Err(format!("'{{' in {pattern:?} has no '}}'; two of them, '{{{{', stand for one"));
+                            return Err(format!("'{{' in {pattern:?} has no '}}'; write '{{{{' for a literal one"));
                         }
                     }
                 }
@@ -118,7 +118,7 @@ pub fn split(pattern: &str) -> Result<Vec<Result<String, String>>, String> {
                 }
                 parts.push(Err(inside));
             }
-            '}' => return Err(format!("'}}' in {pattern:?} has no '{{'; two of them, '}}}}', stand for one")),
+            '}' => return Err(format!("'}}' in {pattern:?} has no '{{'; write '}}}}' for a literal one")),
             other => text.push(other),
         }
     }

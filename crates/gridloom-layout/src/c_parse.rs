@@ -291,7 +291,8 @@ impl<'a> Parser<'a> {
                     Token::Mark(",") => {}
                     Token::Mark(";") => break,
                     Token::Mark(":") => {
-                        return Err(self.error(place, "bit-fields lie differently on each machine; use whole integers"));
+                        return Err(self
+                            .error(place, "bit-fields are laid out differently on each machine; use whole integers"));
                     }
                     other => return Err(self.expected("',' or ';' or an annotation after the field", &other, place)),
                 }
@@ -319,7 +320,7 @@ impl<'a> Parser<'a> {
                     self.next()?;
                     made.is_one = true;
                     if !made.field.ty.leads_to_number() && !made.field.ty.make_one_character() {
-                        let why = "GRIDLOOM_ONE is for pointers to char and to numbers; others lead to one anyway";
+                        let why = "GRIDLOOM_ONE is for pointers to char and to numbers; other pointers point to one element anyway";
                         return Err(self.error(place, why));
                     }
                 }
@@ -338,7 +339,7 @@ impl<'a> Parser<'a> {
         if let Some((text, at)) = length {
             let Type::Pointer(pointer) = &mut field.ty else {
                 let message =
-                    format!("field '{}' has a length and is no pointer; leave GRIDLOOM_LENGTH out", field.name);
+                    format!("field '{}' has a length but is not a pointer; leave GRIDLOOM_LENGTH out", field.name);
                 return Err(self.error(place, message));
             };
             pointer.extent = Extent::Count(self.expression(&text, at, names)?);
@@ -349,7 +350,7 @@ impl<'a> Parser<'a> {
                 Some(index) => Some(index),
                 None => {
                     let near = did_you_mean(&near_names(tag, names.iter().map(String::as_str)));
-                    return Err(self.error(at, format!("'{tag}' is no field of this struct{near}")));
+                    return Err(self.error(at, format!("'{tag}' is not a field of this struct{near}")));
                 }
             };
         }
@@ -367,7 +368,7 @@ impl<'a> Parser<'a> {
             }
             let (token, at) = self.next()?;
             if token != Token::Name("GRIDLOOM_CASE".into()) {
-                let message = format!("member '{name}' needs GRIDLOOM_CASE(constant), the tag that stands for it");
+                let message = format!("member '{name}' needs GRIDLOOM_CASE(constant), the tag that selects it");
                 return Err(self.error(if token == Token::End { place } else { at }, message));
             }
             let (text, at) = self.parenthesised()?;

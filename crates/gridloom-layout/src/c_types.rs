@@ -59,7 +59,7 @@ impl Parser<'_> {
             ["float"] => return Ok(Type::Float32),
             ["double"] => return Ok(Type::Float64),
             ["double", "long"] => {
-                return Err(self.error(place, "a long double is another number on each machine; use double"));
+                return Err(self.error(place, "long double differs between machines; use double"));
             }
             ["char"] => Integer::Char,
             ["char", "signed"] => Integer::Int8,
@@ -72,7 +72,7 @@ impl Parser<'_> {
             ["long", "unsigned"] => Integer::UnsignedLong,
             ["long", "long"] | ["long", "long", "signed"] => Integer::LongLong,
             ["long", "long", "unsigned"] => Integer::UnsignedLongLong,
-            _ => return Err(self.error(place, format!("'{}' is no type of C", words.join(" ")))),
+            _ => return Err(self.error(place, format!("'{}' is not a C type", words.join(" ")))),
         };
         Ok(Type::Integer(integer))
     }
@@ -88,9 +88,7 @@ impl Parser<'_> {
             return Ok(Type::Bool);
         }
         if word == "void" {
-            return Err(
-                self.error(place, "void says nothing that could be converted; declare what the pointer leads to")
-            );
+            return Err(self.error(place, "void has no type to convert; declare the type that the pointer points to"));
         }
         if let Some(keyword) =
             ["struct", "union", "enum"].iter().find(|k| self.tags.contains_key(&format!("{k} {word}")))
@@ -99,7 +97,7 @@ impl Parser<'_> {
         }
         let known = Integer::ALL.iter().map(|integer| integer.name()).chain(["bool", "float", "double"]);
         let near = did_you_mean(&near_names(word, known.chain(self.typedefs.keys().map(String::as_str))));
-        Err(self.error(place, format!("'{word}' is no type that is known here; declare it first{near}")))
+        Err(self.error(place, format!("'{word}' is not a known type; declare it first{near}")))
     }
 
     /// Parses `GRIDLOOM_ARRAY(type)`.
@@ -147,7 +145,9 @@ impl Parser<'_> {
             let place = self.next()?.1;
             stars += 1;
             if stars > LAYOUT_TYPE_DEPTH_MAX {
-                return Err(self.error(place, "so many pointers to pointers are not meant"));
+                return Err(
+                    self.error(place, format!("more than {LAYOUT_TYPE_DEPTH_MAX} levels of pointers; use fewer"))
+                );
             }
             ty = pointer(ty);
         }
@@ -210,7 +210,7 @@ impl Parser<'_> {
                     }
                 }
                 Token::Mark("(") => {
-                    return Err(self.error(place, "functions are no data; leave this field out of the message"));
+                    return Err(self.error(place, "functions are not data; leave this field out of the message"));
                 }
                 _ => break,
             }

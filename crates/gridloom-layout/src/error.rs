@@ -30,7 +30,9 @@ pub enum Problem {
     #[error("malformed header: {0}")]
     Header(String),
     /// The message has no header.
-    #[error("bytes came under its name, which is a typed message's: send an object of it, or bytes by another name")]
+    #[error(
+        "raw bytes were received under its name, which is that of a typed message: send an object of that type, or use another name for bytes"
+    )]
     Untyped,
     /// The message has another type.
     #[error("it is of type '{got}', expected '{expected}'")]
@@ -53,7 +55,7 @@ pub enum Problem {
         limit: u64,
     },
     /// The memory is shorter or longer than the table of blocks states.
-    #[error("its blocks take {expected} bytes, and {got} came")]
+    #[error("its blocks take {expected} bytes, but {got} were received")]
     Length {
         /// The length according to the table.
         expected: u64,
@@ -93,10 +95,10 @@ pub enum Problem {
     #[error("{0}")]
     Text(&'static str),
     /// A bool is neither 0 nor 1.
-    #[error("{0} is no bool; expected 0 or 1")]
+    #[error("{0} is not a bool; expected 0 or 1")]
     Bool(u8),
     /// An enum's value has no name.
-    #[error("{value} is no constant of enum '{name}'")]
+    #[error("{value} is not a constant of enum '{name}'")]
     Enum { name: String, value: i64 },
     /// The length of a counted array cannot be computed.
     #[error("{0}")]

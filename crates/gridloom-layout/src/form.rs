@@ -89,7 +89,7 @@ impl Form {
         Sizes { schema: &self.schema, abi: &self.abi, shapes: &self.shapes }
     }
 
-    #[allow(clippy::boxed_local, reason = "it comes boxed from all that can fail")]
+    #[allow(clippy::boxed_local, reason = "every fallible function returns it boxed")]
     pub(super) fn fail(&self, fault: Box<super::error::Fault>) -> LayoutError {
         fault.of(self.schema.name())
     }

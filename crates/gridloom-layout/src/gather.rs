@@ -214,7 +214,7 @@ fn follow(form: &Form, memory: &dyn Memory, met: &Met, address: u64) -> Result<O
     };
     let length = count.saturating_mul(form.targets[met.target].size);
     if length > LAYOUT_BYTES_MAX {
-        return Err(Problem::Limit { what: "bytes behind one pointer", count: length, limit: LAYOUT_BYTES_MAX });
+        return Err(Problem::Limit { what: "bytes at one pointer", count: length, limit: LAYOUT_BYTES_MAX });
     }
     if memory.bytes(address, length).is_none() {
         return Err(Problem::Pointer { address, target: name() });

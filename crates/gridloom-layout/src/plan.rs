@@ -320,5 +320,5 @@ pub(super) fn relocate(message: &Message<'_>, out: &mut [u8], base: u64) {
         write_unsigned(out, met.at, bytes, order, address - ORIGIN + base);
         Ok(())
     });
-    patched.expect("the same check passed when the message came");
+    patched.expect("the same check passed when the message was received");
 }

@@ -210,7 +210,7 @@ fn check_declaration(declaration: &Declaration, all: &[Declaration]) -> Result<(
             return Err(wrong(name, format!("'{member}' is not a name of C: letters, digits and _, at most 255")));
         }
         if !seen.insert(member) {
-            return Err(wrong(name, format!("'{member}' stands in it twice")));
+            return Err(wrong(name, format!("'{member}' is in it twice")));
         }
     }
     match declaration {
@@ -244,10 +244,10 @@ fn check_struct(declared: &Struct, all: &[Declaration]) -> Result<(), SchemaErro
                 let tag = tag.ok_or_else(|| wrong("is a union without a tag; add GRIDLOOM_TAG(field)".into()))?;
                 let tag = declared.fields.get(tag).ok_or_else(|| wrong(format!("has field {tag} as its tag")))?;
                 if !is_tag(&tag.ty, all) {
-                    return Err(wrong(format!("has the tag '{}', which is no integer and no enum", tag.name)));
+                    return Err(wrong(format!("has the tag '{}', which is neither an integer nor an enum", tag.name)));
                 }
             }
-            (_, Some(_)) => return Err(wrong("has a tag and is no union".into())),
+            (_, Some(_)) => return Err(wrong("has a tag but is not a union".into())),
             (Type::Pointer(pointer), None) if matches!(pointer.extent, Extent::Count(_)) => {
                 let Extent::Count(count) = &pointer.extent else { unreachable!("just matched") };
                 check_count(count, declared).map_err(wrong)?;
@@ -283,7 +283,7 @@ fn check_count(count: &Expr, declared: &Struct) -> Result<(), String> {
     for index in count.params() {
         match declared.fields.get(index) {
             Some(Field { ty: Type::Integer(_), .. }) => {}
-            Some(field) => return Err(format!("has a length that uses '{}', which is no integer", field.name)),
+            Some(field) => return Err(format!("has a length that uses '{}', which is not an integer", field.name)),
             None => return Err(format!("has a length that uses field {index}, which does not exist")),
         }
     }

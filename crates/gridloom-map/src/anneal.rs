@@ -15,12 +15,12 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "anneal",
-    about: "a better plan than another heuristic's, by chance and patience",
+    about: "improves another heuristic's plan by simulated annealing",
     source: "Kirkpatrick, Gelatt, Vecchi, Science 220, 1983",
     parameters: &[
         Parameter { name: "from", about: "the heuristic whose plan it starts from", default: "heft" },
-        Parameter { name: "steps", about: "whole number of steps to spend", default: "1000000" },
-        Parameter { name: "seed", about: "whole number that starts the drawing", default: "0" },
+        Parameter { name: "steps", about: "whole number, the step budget", default: "1000000" },
+        Parameter { name: "seed", about: "whole number, the seed of the random numbers", default: "0" },
     ],
     make: |values| {
         let (from, steps, seed) = (values.heuristic("from")?, values.whole("steps")?, values.whole("seed")?);

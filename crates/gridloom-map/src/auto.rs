@@ -41,21 +41,17 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "auto",
-    about: "the best of several heuristics' plans, judged with contention and made better by search",
+    about: "the best of several heuristics' plans, evaluated with contention and improved by search",
     source: "Kirkpatrick, Gelatt, Vecchi, Science 220, 1983 (the search)",
     parameters: &[
-        Parameter {
-            name: "steps",
-            about: "whole number of steps to spend on the search at most",
-            default: "120000000",
-        },
-        Parameter { name: "seed", about: "whole number that starts the drawing", default: "0" },
+        Parameter { name: "steps", about: "whole number, the maximum number of search steps", default: "120000000" },
+        Parameter { name: "seed", about: "whole number, the seed of the random numbers", default: "0" },
         Parameter {
             name: "slack",
-            about: "ends that differ by less than this part count as equal, and fewer bytes moved decide; 0 for exact figures",
+            about: "ends that differ by less than this fraction count as equal, and then fewer bytes moved decide; 0 for exact figures",
             default: "0.05",
         },
-        Parameter { name: "contention", about: "yes or no: copies share links and cards", default: "yes" },
+        Parameter { name: "contention", about: "yes or no: copies share links and NICs", default: "yes" },
     ],
     make: |values| {
         let (steps, seed) = (values.whole("steps")?, values.whole("seed")?);

@@ -29,7 +29,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "branch-and-bound",
-    about: "the best plan for about ten tasks; for more, the best that a search within its budget finds",
+    about: "the best plan for about ten tasks; for more, the best that the search finds within its budget",
     source: "Land and Doig, Econometrica 28(3), 1960",
     parameters: &[NODES],
     make: |values| Ok(Box::new(BranchAndBound { nodes: values.whole("nodes")?, must_finish: false })),
@@ -38,14 +38,14 @@ pub(super) const ENTRY: Entry = Entry {
 /// Table entry of the variant that fails when its budget is used up.
 pub(super) const EXHAUSTIVE: Entry = Entry {
     name: "exhaustive",
-    about: "the best plan, by trying all; for about ten tasks",
+    about: "the best plan, by trying all plans; for about ten tasks",
     make: |values| Ok(Box::new(BranchAndBound { nodes: values.whole("nodes")?, must_finish: true })),
     ..ENTRY
 };
 
 const NODES: Parameter = Parameter {
     name: "nodes",
-    about: "whole number of partial schedules to look at before giving up, of groups of 16 tasks; fewer of larger ones",
+    about: "whole number, the maximum number of partial schedules for groups of up to 16 tasks; fewer for larger groups",
     default: "300000",
 };
 

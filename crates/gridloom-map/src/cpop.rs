@@ -32,11 +32,11 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "cpop",
-    about: "longest way through first, the longest of all on one server",
+    about: "tasks on the longest path first, and the critical path on one server",
     source: "Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002",
     parameters: &[Parameter {
         name: "down",
-        about: "with or without: whether the way from the start to a task counts the task instead of the one before it",
+        about: "with or without: whether the path from the start to a task counts the task instead of the one before it",
         default: "with",
     }],
     make: |values| {

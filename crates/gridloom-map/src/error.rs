@@ -61,7 +61,7 @@ pub enum MapError {
         work_flops: f64,
     },
     /// An estimate for a server or link is not a usable number.
-    #[error("what is known of {subject} cannot be used: {why}")]
+    #[error("the figures of {subject} cannot be used: {why}")]
     BadEstimate {
         /// The server or link.
         subject: String,
@@ -97,7 +97,7 @@ pub enum MapError {
         expected: String,
     },
     /// The spec is not of the form `name[parameter=value,...]`.
-    #[error("'{spec}' is no heuristic: {why}; write it like 'heft' or 'heft[insertion=no]'")]
+    #[error("'{spec}' is not a heuristic: {why}; write it like 'heft' or 'heft[insertion=no]'")]
     BadSpec {
         /// The given spec.
         spec: String,

@@ -16,7 +16,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "greedy",
-    about: "the ready tasks, the largest first, each where it ends earliest; data move straight between servers",
+    about: "ready tasks, the largest first, each where it ends earliest; data move directly between servers",
     source: "Brady et al., SmartGridRPC, CCPE 2010",
     parameters: &[],
     make: |_| Ok(Box::new(Greedy)),

@@ -37,18 +37,18 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "heft",
-    about: "longest remaining way first, each task where it ends earliest",
+    about: "longest remaining path first, each task where it ends earliest",
     source: "Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002",
     parameters: &[
         Parameter { name: "insertion", about: "yes or no: use gaps between tasks placed before", default: "yes" },
         Parameter {
             name: "slack",
-            about: "ends that differ by less than this part of the task's duration count as equal",
+            about: "ends that differ by less than this fraction of the task's duration count as equal",
             default: "0",
         },
         Parameter {
             name: "polish",
-            about: "whole number of steps to spend on mending the plan of a small group; 0: leave it",
+            about: "whole number, the step budget for polishing the plan of a small group; 0 for none",
             default: "0",
         },
     ],

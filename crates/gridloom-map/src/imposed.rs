@@ -199,7 +199,7 @@ impl ImposedPlan {
     fn unfit(&self, why: String) -> MapError {
         let subject = match self.heuristic.as_str() {
             "" => "the given plan".to_owned(),
-            name => format!("heuristic '{name}' returned what cannot be run"),
+            name => format!("heuristic '{name}' returned an invalid plan"),
         };
         MapError::Unfit { subject, why }
     }

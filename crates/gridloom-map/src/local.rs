@@ -19,11 +19,11 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "local",
-    about: "another heuristic's plan, changed bit by bit as long as that helps",
+    about: "improves another heuristic's plan by small changes, as long as they help",
     source: "Aarts, Lenstra, Local search in combinatorial optimization, 1997",
     parameters: &[
         Parameter { name: "from", about: "the heuristic whose plan it starts from", default: "heft" },
-        Parameter { name: "steps", about: "whole number of steps to spend", default: "1000000" },
+        Parameter { name: "steps", about: "whole number, the step budget", default: "1000000" },
     ],
     make: |values| {
         let (from, steps) = (values.heuristic("from")?, values.whole("steps")?);

@@ -18,7 +18,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "lookahead",
-    about: "heft; each task where the last of those that wait for it ends earliest",
+    about: "heft with each task where the last task that reads its results ends earliest",
     source: "Bittencourt, Sakellariou, Madeira, PDP 2010",
     parameters: &[],
     make: |_| Ok(Box::new(Lookahead)),

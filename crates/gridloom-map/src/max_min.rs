@@ -13,7 +13,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "max-min",
-    about: "of the ready tasks, the one whose earliest end is latest first",
+    about: "the ready task with the latest earliest end first",
     source: "Ibarra, Kim, JACM 24(2), 1977",
     parameters: &[levels("yes")],
     make: |values| Ok(Box::new(MaxMin { levels: values.yes("levels")? })),

@@ -13,7 +13,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "min-min",
-    about: "of the ready tasks, the one done earliest first",
+    about: "the ready task with the earliest end first",
     source: "Ibarra, Kim, JACM 24(2), 1977",
     parameters: &[levels("yes")],
     make: |values| Ok(Box::new(MinMin { levels: values.yes("levels")? })),

@@ -25,7 +25,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "peft",
-    about: "each task where its end and the best way on from there are earliest",
+    about: "each task where the sum of its end and of the best remaining path is smallest",
     source: "Arabnejad, Barbosa, IEEE TPDS 25(3), 2014",
     parameters: &[],
     make: |_| Ok(Box::new(Peft)),

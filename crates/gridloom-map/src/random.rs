@@ -13,7 +13,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "random",
     about: "each task on a server drawn at random",
     source: "yardstick",
-    parameters: &[Parameter { name: "seed", about: "whole number that starts the drawing", default: "0" }],
+    parameters: &[Parameter { name: "seed", about: "whole number, the seed of the random numbers", default: "0" }],
     make: |values| Ok(Box::new(Random { seed: values.whole("seed")? })),
 };
 

@@ -12,7 +12,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "sufferage",
-    about: "of the ready tasks, the one that loses most if it misses its best server first",
+    about: "the ready task that loses most if it misses its best server first",
     source: "Maheswaran et al., JPDC 59(2), 1999",
     parameters: &[levels("no")],
     make: |values| Ok(Box::new(Sufferage { levels: values.yes("levels")? })),

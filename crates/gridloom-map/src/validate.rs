@@ -46,7 +46,7 @@ impl Check<'_> {
         let mut servers = Vec::with_capacity(plan.tasks.len());
         for (number, task) in plan.tasks.iter().enumerate() {
             let Some(server) = problem.place(task.server).filter(|place| *place < problem.client()) else {
-                return Err(format!("task {number} is on {}, which is no server of the grid", task.server));
+                return Err(format!("task {number} is on {}, which is not a server of the grid", task.server));
             };
             let Some(seconds) = problem.alone_seconds(number, server) else {
                 let (function, name) = (problem.function(number), problem.name(server));
@@ -197,7 +197,7 @@ impl Check<'_> {
             }
             let stays = |output: &&u32| !arrivals_s.contains_key(&(**output, problem.client()));
             if let Some(output) = problem.outputs(number).iter().find(stays) {
-                return Err(format!("datum {output} stays at plain server '{}'", problem.name(*server)));
+                return Err(format!("datum {output} stays at stateless server '{}'", problem.name(*server)));
             }
         }
         for ((datum, server), mut starts_s) in starts_s {
@@ -208,7 +208,9 @@ impl Check<'_> {
                 |(number, start_s): (usize, &f64)| copies_s.get(number).is_none_or(|at| *at > start_s + tolerance_s);
             if starts_s.iter().enumerate().any(is_late) {
                 let name = problem.name(server);
-                return Err(format!("datum {datum} is not sent to plain server '{name}' for each task that reads it"));
+                return Err(format!(
+                    "datum {datum} is not sent to stateless server '{name}' for each task that reads it"
+                ));
             }
         }
         Ok(())

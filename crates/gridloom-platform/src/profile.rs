@@ -98,8 +98,8 @@ pub(crate) fn check_loop(events: &[(f64, f64)], loop_after_s: Option<f64>) -> Re
     let span_s = last_s + loop_after_s;
     if span_s < PROFILE_LOOP_S_MIN {
         return Err(format!(
-            "the profile starts again every {span_s} s; a loop must take at least {PROFILE_LOOP_S_MIN} s: let it start \
-             again later, or leave the loop out"
+            "the profile restarts every {span_s} s; a loop must take at least {PROFILE_LOOP_S_MIN} s: let it restart \
+             later, or leave the loop out"
         ));
     }
     Ok(())

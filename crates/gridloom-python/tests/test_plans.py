@@ -274,7 +274,7 @@ def test_a_heuristic_of_the_users_own(world):
 @pytest.mark.parametrize(
     ("returned", "match"),
     [
-        (None, "heuristic 'mine' returned what cannot be run: None, not a server for each task"),
+        (None, "heuristic 'mine' returned an invalid plan: None, not a server for each task"),
         ("s0", "'s0', not a server for each task"),
         ([0, 1], "2 servers for 3 tasks"),
         ([0, 1, 3], "3 for task 2; servers are numbered from 0 to 2"),

@@ -104,7 +104,7 @@ impl Mapping {
         let seen = grid.plan(group.clone(), MapBy::from("round-robin"))?;
         let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not send its view of the grid".into()))?;
         let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
-        let returned = |why| not_mapped(format!("heuristic '{name}' returned what cannot be run: {why}"));
+        let returned = |why| not_mapped(format!("heuristic '{name}' returned an invalid plan: {why}"));
         let plan = run(grid, heuristic, &problem, limit)?.map_err(|why| match why {
             MapError::Unfit { why, .. } => returned(why),
             why => not_mapped(format!("heuristic '{name}': {why}")),

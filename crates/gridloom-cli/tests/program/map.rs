@@ -241,7 +241,7 @@ fn what_is_wrong_with_a_file_is_said() {
     says(refused(&w, &p, &changed("/start_seconds/third", json!(-1.0)), "m1"), &["task 'third' starts at -1 s"]);
     says(
         refused(&w, &p, &changed("/start_seconds/first", json!(1e9)), "m2"),
-        &["stands before task 'first', whose result it reads"],
+        &["is before task 'first', whose result it reads"],
     );
     let mut circle = plan.clone();
     circle["sources"] = json!({ "large": { "0": 1, "1": 0 } });

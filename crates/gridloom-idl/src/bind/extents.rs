@@ -130,7 +130,7 @@ impl Sizes<'_> {
                 let text = format!("{} = {expected:?}", self.symbolic(param));
                 Err(self.shape_error(param, &[items], text))
             }
-            None => Err(self.malformed(param, "its bytes are no list".to_string())),
+            None => Err(self.malformed(param, "its bytes are not a list".to_string())),
         }
     }
 

@@ -48,7 +48,7 @@ impl Signature {
             match fitting(&sizes, param, meta)? {
                 Some(shape) => arrays.push((index, shape)),
                 None if meta.checked_size_bytes() != Some(bytes.len() as u64) => {
-                    return Err(sizes.malformed(param, format!("{} bytes came for {meta}", bytes.len())));
+                    return Err(sizes.malformed(param, format!("{} bytes were received for {meta}", bytes.len())));
                 }
                 None if param.is_list() => lists.push((index, bytes)),
                 None if matches!(meta, Meta::Scalar { .. }) => {
@@ -139,7 +139,7 @@ mod tests {
         let wrong = check(Some(&n), Some(&Meta::array(Dtype::Float32, &[6])), None, &three).unwrap_err();
         assert!(wrong.contains("'x' is an array of float32, expected an array of float64"), "{wrong}");
         let wrong = check(Some(&n[..3]), None, None, &three).unwrap_err();
-        assert!(wrong.contains("'n' is described wrongly: 3 bytes came for int32"), "{wrong}");
+        assert!(wrong.contains("'n' is described wrongly: 3 bytes were received for int32"), "{wrong}");
     }
 
     #[test]

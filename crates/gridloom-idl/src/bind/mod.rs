@@ -192,7 +192,7 @@ impl Binding<'_> {
                         self.0.scalars[index] = Some((Meta::scalar(want), vec![*letter]));
                         Ok(())
                     }
-                    _ => wrong("; a text of one ASCII letter stands for its number".to_string()),
+                    _ => wrong("; a text of one ASCII letter represents its number".to_string()),
                 }
             }
             (meta, _) if param.holds(meta) => self.take_bytes(index, actual),
@@ -214,7 +214,7 @@ impl Binding<'_> {
         if let (BaseType::String, false, Some(at)) =
             (param.base, param.is_array, bytes.iter().position(|byte| *byte == 0))
         {
-            let why = format!("its byte {} is zero, where a string of C ends; cut it there, or pass an array", at + 1);
+            let why = format!("its byte {} is zero, where a C string ends; cut it there, or pass an array", at + 1);
             return Err(BindError::Value {
                 function: self.0.function(),
                 what: format!("argument '{}'", param.name),

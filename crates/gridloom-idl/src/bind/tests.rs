@@ -95,7 +95,7 @@ fn sizes_follow_through_conditionals_that_letters_decide() {
     assert!(wrong.contains("argument 'x' has shape [3], expected [n] = [2] (n = 2 from argument 'a')"), "{wrong}");
     for text in ["", "NT", "\u{e9}"] {
         let wrong = refusal(gemv.bind(&[letter(text), array(&[2, 3]), array(&[3])], &[]));
-        assert!(wrong.contains("a text of one ASCII letter stands for its number"), "{wrong}");
+        assert!(wrong.contains("a text of one ASCII letter represents its number"), "{wrong}");
     }
 }
 
@@ -310,7 +310,7 @@ fn strings_and_files_are_text_or_bytes() {
     let refused = refusal(bind(text(b"x"), text(b"path")));
     assert_eq!(refused, "linalg/f: argument 'f' is a string, expected the content of a file (bytes)");
     let refused = refusal(bind(text(b"a\0b"), bytes(b"")));
-    assert!(refused.contains("argument 's': its byte 2 is zero, where a string of C ends"), "{refused}");
+    assert!(refused.contains("argument 's': its byte 2 is zero, where a C string ends"), "{refused}");
 }
 
 #[test]

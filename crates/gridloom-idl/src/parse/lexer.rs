@@ -303,7 +303,7 @@ impl<'a> Lexer<'a> {
     fn skip_blank(&mut self) -> Result<(), Failure> {
         self.skip_to_directive()?;
         match self.is_at_directive() {
-            true => Err((self.place, "a directive of the C preprocessor stands between definitions".to_string())),
+            true => Err((self.place, "directives of the C preprocessor must be between definitions".to_string())),
             false => Ok(()),
         }
     }

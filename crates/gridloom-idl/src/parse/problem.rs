@@ -24,7 +24,7 @@ impl Parser<'_> {
         let language = self.bare_language()?;
         let (word, word_place) = self.name("'ROUTINE'")?;
         if !matches!(word.as_str(), "ROUTINE" | "FUNCTION") {
-            return Err(self.error(word_place, format!("expected 'ROUTINE' behind the language, got '{word}'")));
+            return Err(self.error(word_place, format!("expected 'ROUTINE' after the language, got '{word}'")));
         }
         let has_value = matches!(self.peek()?.0, Token::Name(word) if is_type_word(&word) || word == "void");
         let value = if has_value { self.value_type()? } else { None };
@@ -38,7 +38,7 @@ impl Parser<'_> {
         match &token {
             Token::Name(word) if word.eq_ignore_ascii_case("C") => Ok(Language::C),
             Token::Name(word) if word.eq_ignore_ascii_case("FORTRAN") => Ok(Language::Fortran),
-            _ => Err(self.expected("the routine's language, C or FORTRAN, behind the problem's name", &token, place)),
+            _ => Err(self.expected("the routine's language, C or FORTRAN, after the problem's name", &token, place)),
         }
     }
 }

@@ -60,7 +60,7 @@ pub fn search(problem: &Problem, start: &[Choice], budget: u64, seed: u64) -> (C
     search.all_of_a_tiny_group();
     search.anneal();
     search.rings();
-    search.best.expect("a list on all servers was judged")
+    search.best.expect("a list schedule on all servers was evaluated")
 }
 
 struct Search<'p> {

@@ -88,10 +88,13 @@ impl Problem {
                     continue;
                 };
                 if !model.is_sane() {
-                    return Err(bad_server(server, format!("the model of '{function}' is no curve that ascends")));
+                    return Err(bad_server(server, format!("the model of '{function}' is not an ascending curve")));
                 }
                 if !(PACE_MIN..=PACE_MAX).contains(&server.pace) {
-                    return Err(bad_server(server, format!("its calls take {} times as long as known", server.pace)));
+                    return Err(bad_server(
+                        server,
+                        format!("its calls take {} times as long as its models predict", server.pace),
+                    ));
                 }
                 if let Some(flops) = server.speed_flops.filter(|flops| flops.is_nan() || *flops <= 0.0) {
                     return Err(bad_server(server, format!("its speed is {flops} flop/s")));
@@ -275,7 +278,7 @@ fn check_link(link: LinkEstimate, bytes: f64, from: &str, to: &str) -> Result<Li
     }
     let LinkEstimate { latency_s, bandwidth } = link;
     let why = format!(
-        "latency {latency_s} s, bandwidth {bandwidth} bytes/s; both have to be positive, and the group's {bytes:.0} bytes be moved in \
+        "latency {latency_s} s, bandwidth {bandwidth} bytes/s; both must be positive, and the group's {bytes:.0} bytes must be movable in \
          {SECONDS_MAX:.0e} s"
     );
     Err(MapError::BadEstimate { subject: format!("the link between '{from}' and '{to}'"), why })

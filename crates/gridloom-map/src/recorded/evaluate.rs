@@ -56,7 +56,7 @@ pub enum EvaluateError {
     #[error("{0}")]
     Stuck(String),
     /// A plan of plain GridRPC was evaluated by a model without contention, which cannot represent its transfers.
-    #[error("a plan of plain GridRPC, where each input comes from the client for each task, is for model m2")]
+    #[error("a plan of plain GridRPC, in which the client sends each input for each task, needs model m2")]
     PlainWithoutContention,
 }
 
@@ -231,7 +231,7 @@ impl Case<'_> {
         let wrong: Vec<(usize, usize)> = pairs.filter(|(reader, maker)| rank[*reader] < rank[*maker]).collect();
         let (reader, maker) = wrong.iter().find(|(reader, maker)| is_same(*reader, *maker)).or(wrong.first())?;
         let id = |task: usize| &self.workflow.tasks[task].id;
-        Some(format!("task '{}' stands before task '{}', whose result it reads", id(*reader), id(*maker)))
+        Some(format!("task '{}' is before task '{}', whose result it reads", id(*reader), id(*maker)))
     }
 
     /// Converts the judge's error to one with the names of tasks and files.

@@ -64,7 +64,7 @@ impl FromStr for Model {
             "m0" => Ok(Model::M0),
             "m1" => Ok(Model::M1),
             "m2" => Ok(Model::M2),
-            _ => Err(format!("'{text}' is no model; known: m0, m1, m2")),
+            _ => Err(format!("'{text}' is not a model; known: m0, m1, m2")),
         }
     }
 }

@@ -92,7 +92,7 @@ impl RecordedPlan {
             .chain(text.start_seconds.keys().map(|id| ("start_seconds", id)))
         {
             if !known.contains_key(id.as_str()) {
-                return Err(wrong(format!("'{what}' has task '{id}', which the workflow has not")));
+                return Err(wrong(format!("'{what}' has task '{id}', which is not in the workflow")));
             }
         }
         let (mut chosen, mut start_s) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ impl RecordedPlan {
                 return Err(in_file("the workflow has no such file".into()));
             };
             for (to, from) in by_server {
-                let number = to.parse().map_err(|_| in_file(format!("'{to}' is no number of a server")))?;
+                let number = to.parse().map_err(|_| in_file(format!("'{to}' is not the number of a server")))?;
                 let (to, from) = (place(number), place(*from));
                 let (to, from) = (to.map_err(|error| in_file(error.why))?, from.map_err(|error| in_file(error.why))?);
                 sources.insert((*datum as u32, to), from);

@@ -76,7 +76,7 @@ impl Servers {
             let ends = pair.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
             let Some((a, b)) = ends.filter(|(a, b): &(usize, usize)| a != b && *a < count && *b < count) else {
                 let last = count - 1;
-                return Err(wrong(format!("'{pair}' is no pair of servers 'A-B' from 0 to {last}")));
+                return Err(wrong(format!("'{pair}' is not a pair of servers 'A-B' from 0 to {last}")));
             };
             if !is_rate(bandwidth) {
                 return Err(wrong(format!("the link '{pair}' has {bandwidth} bytes/s; it must be above 0 and finite")));
@@ -84,7 +84,7 @@ impl Servers {
             let known = direct[a * count + b];
             if known > 0.0 && known != *bandwidth {
                 return Err(wrong(format!(
-                    "the link '{a}-{b}' has {bandwidth} bytes/s, and '{b}-{a}' {known}: links are alike both ways"
+                    "the link '{a}-{b}' has {bandwidth} bytes/s, and '{b}-{a}' {known}: links are the same in both directions"
                 )));
             }
             direct[a * count + b] = *bandwidth;

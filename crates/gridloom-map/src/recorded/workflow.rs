@@ -108,7 +108,7 @@ impl Workflow {
             }
             let known = |file: &String| {
                 let number = numbers.get(file.as_str()).copied();
-                number.ok_or_else(|| wrong(format!("task '{}' names file '{file}', which 'files' has not", task.id)))
+                number.ok_or_else(|| wrong(format!("task '{}' names file '{file}', which is not in 'files'", task.id)))
             };
             let mut inputs: Vec<u32> = task.inputs.iter().map(known).collect::<Result<_, _>>()?;
             inputs.sort_unstable();
@@ -131,7 +131,9 @@ impl Workflow {
             tasks.push(WorkflowTask { id, name, place, work_s: task.work_seconds, inputs, outputs });
         }
         let mut workflow = Workflow { tasks, files };
-        workflow.sort().map_err(|task| wrong(format!("the tasks depend on one another in a circle, '{task}' too")))?;
+        workflow
+            .sort()
+            .map_err(|task| wrong(format!("the tasks depend on one another in a cycle, which includes '{task}'")))?;
         for number in 0..workflow.tasks.len() {
             for file in &workflow.tasks[number].inputs {
                 workflow.files[*file as usize].readers.push(number as u32);

@@ -277,7 +277,7 @@ fn a_plan_that_was_changed_is_refused() {
         assert!(found.contains(why), "'{found}' does not say '{why}'");
     };
     refused(&|plan| plan.tasks.truncate(6), "it has 6 tasks");
-    refused(&|plan| plan.tasks[0].server = CLIENT, "no server of the grid");
+    refused(&|plan| plan.tasks[0].server = CLIENT, "not a server of the grid");
     refused(&|plan| plan.tasks[0].end_s += 1.0, "was given");
     refused(&|plan| plan.tasks[1] = plan.tasks[0], "runs 2 tasks");
     refused(&|plan| plan.transfers = plan.transfers.split_off(1), "is not at server");

@@ -49,7 +49,7 @@ fn what_does_not_fit_says_why() {
             given.heuristic = "mine".into();
             given.order.clear();
         },
-        "heuristic 'mine' returned what cannot be run",
+        "heuristic 'mine' returned an invalid plan",
     );
 }
 

@@ -14,7 +14,7 @@ fn what_is_wrong_is_named() {
         (r#"{"speed": [1, 0], "client_bytes_per_s": [1, 1]}"#, "'speed' of server 1 is 0"),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-2": 1}}"#,
-            "'0-2' is no pair of servers 'A-B' from 0 to 1",
+            "'0-2' is not a pair of servers 'A-B' from 0 to 1",
         ),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": -1}}"#,
@@ -22,7 +22,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "direct_bytes_per_s": {"0-1": 1e7, "1-0": 1e6}}"#,
-            "the link '1-0' has 1000000 bytes/s, and '0-1' 10000000: links are alike both ways",
+            "the link '1-0' has 1000000 bytes/s, and '0-1' 10000000: links are the same in both directions",
         ),
         (
             r#"{"speed": [1, 1], "client_bytes_per_s": [1, 1], "program_start_seconds": [0.01]}"#,

@@ -11,10 +11,10 @@ fn what_is_wrong_is_named() {
     let one = r#"{"id": "a", "work_seconds": 1, "inputs": ["f"], "outputs": ["g"]}"#;
     let other = r#"{"id": "b", "work_seconds": 1, "inputs": ["g"], "outputs": ["f"]}"#;
     let sizes = r#""f": 1, "g": 2"#;
-    assert!(refused(&format!("{one},{other}"), sizes).contains("in a circle, 'a' too"));
+    assert!(refused(&format!("{one},{other}"), sizes).contains("in a cycle, which includes 'a'"));
     assert!(refused(&format!("{one},{one}"), sizes).contains("two tasks have the name 'a'"));
     assert!(refused(&format!("{one},{}", one.replace("\"a\"", "\"c\"")), sizes).contains("by 'a' and 'c'"));
-    assert!(refused(one, r#""f": 1"#).contains("task 'a' names file 'g', which 'files' has not"));
+    assert!(refused(one, r#""f": 1"#).contains("task 'a' names file 'g', which is not in 'files'"));
     assert!(refused(one, r#""f": -1, "g": 2"#).contains("file 'f' has -1 bytes"));
     assert!(
         refused(one, r#""f": 1, "g": 2.5"#).contains("file 'g' has 2.5 bytes; it must be a whole number, such as 3")

@@ -190,7 +190,7 @@ impl PlatformBuilder {
                     let router = self.point_names.get(&format!("router_{name}")).copied();
                     let Some(router) = router else {
                         let why = format!(
-                            "zone '{name}' lies in a Vivaldi zone and has no way in: give it a router 'router_{name}' with coordinates"
+                            "zone '{name}' is in a Vivaldi zone and has no gateway: give it a router 'router_{name}' with coordinates"
                         );
                         return Err(PlatformError::new(why).at("", self.zone_place(member)));
                     };
@@ -199,7 +199,7 @@ impl PlatformBuilder {
                 }
                 if place.is_none() {
                     let why = format!(
-                        "'{name}' lies in a Vivaldi zone without coordinates; give it (or, for a zone, its router \
+                        "'{name}' is in a Vivaldi zone without coordinates; give it (or, for a zone, its router \
                          'router_{name}') coordinates 'x y height'"
                     );
                     return Err(PlatformError::new(why).at("", self.zone_place(member)));
@@ -252,7 +252,7 @@ impl PlatformBuilder {
         let name = |point: PointId| self.net.point(point).name.as_str();
         for end in [spec.src, spec.dst] {
             if end == zone_point || !self.net.lies_in(end, zone_point) {
-                let why = format!("'{}' does not lie in zone '{}'", name(end), name(zone_point));
+                let why = format!("'{}' is not in zone '{}'", name(end), name(zone_point));
                 return Err(PlatformError::new(why));
             }
         }
@@ -281,7 +281,7 @@ impl PlatformBuilder {
                 Err(PlatformError::new(why))
             }
             Some(gateway) if !self.net.lies_in(gateway, end) => {
-                let why = format!("gateway '{}' does not lie in zone '{}'", name(gateway), name(end));
+                let why = format!("gateway '{}' is not in zone '{}'", name(gateway), name(end));
                 Err(PlatformError::new(why))
             }
             Some(gateway) => Ok(gateway),
@@ -305,7 +305,7 @@ impl PlatformBuilder {
             let outside = if from.zone == zone { to } else { from };
             let [own, zone] = [outside.zone, zone].map(|zone| &self.net.point(self.net.zone(zone).point).name);
             let why = format!(
-                "'{}' lies in zone '{own}', and does not lie directly in zone '{zone}': name what does, such as '{own}'",
+                "'{}' is in zone '{own}', not directly in zone '{zone}': name a direct member, such as '{own}'",
                 outside.name
             );
             return Err(PlatformError::new(why));

@@ -85,7 +85,7 @@ impl<'d> XmlReader<'d, '_> {
             self.host_link(zone, element)?;
         }
         if let Some(name) = self.builder.host_without_spoke(zone) {
-            return Err(parent.error(format!("host '{name}' lies in a zone of routing 'Cluster' without a host_link")));
+            return Err(parent.error(format!("host '{name}' is in a zone of routing 'Cluster' without a host_link")));
         }
         if let Routing::Star(spokes) = &mut self.builder.zone_mut(zone).routing {
             for spoke in spokes.values_mut() {
@@ -253,7 +253,7 @@ impl<'d> XmlReader<'d, '_> {
     ) -> Result<(), PlatformError> {
         let zone = self.builder.zone_mut(zone);
         if !zone.members.contains(&point) {
-            return Err(element.error("the host does not lie in this zone"));
+            return Err(element.error("the host is not in this zone"));
         }
         let (Routing::Star(spokes) | Routing::Vivaldi(spokes)) = &mut zone.routing else {
             return Err(element.error(format!("'{}' needs a zone of routing 'Cluster' or 'Vivaldi'", element.name)));
@@ -352,8 +352,8 @@ impl<'d> XmlReader<'d, '_> {
         let spec = RouteSpec { src, dst, gateway_src: gateways.0, gateway_dst: gateways.1, links, symmetrical };
         element.located(match bypass {
             true if !between_zones && !self.builder.share_zone(src, dst) => Err(PlatformError::new(format!(
-                "a bypassRoute joins two hosts or routers of one zone, and '{}' and '{}' lie in different ones, where it \
-                 would never be taken; write a bypassZoneRoute between their zones",
+                "a bypassRoute joins two hosts or routers of one zone, and '{}' and '{}' are in different ones, where it \
+                 would never be used; write a bypassZoneRoute between their zones",
                 self.builder.point_name(src),
                 self.builder.point_name(dst)
             ))),
@@ -406,6 +406,6 @@ pub(crate) fn coordinates(text: &str) -> Result<[f64; 3], String> {
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match numbers[..] {
         [x, y, h] if text.split_whitespace().count() == 3 && (x + y + h).is_finite() => Ok([x, y, h]),
-        _ => Err(format!("'{text}' are no coordinates; use three numbers 'x y height'")),
+        _ => Err(format!("'{text}' are not coordinates; use three numbers 'x y height'")),
     }
 }

@@ -130,5 +130,5 @@ fn a_heuristic_that_fails_is_named() {
         plan.tasks[2].start_s = 0.0;
         Ok(plan)
     };
-    refused(Mapping::own("early", early), "heuristic 'early' returned what cannot be run: task 2 takes");
+    refused(Mapping::own("early", early), "heuristic 'early' returned an invalid plan: task 2 takes");
 }

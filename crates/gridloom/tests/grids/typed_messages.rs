@@ -169,9 +169,9 @@ fn a_wrong_message_is_an_error_that_says_where_and_the_process_lives_on() {
         format!("server@{differences}"),
         // The second message carries no declaration, since the first one's is known.
         format!("server@{differences}"),
-        "server@a:1 failed: message 'Area': its blocks take 8 bytes, and 5 came".into(),
-        "server@a:1 failed: message 'Area': bytes came under its name, which is a typed message's: send an object of it, \
-         or bytes by another name"
+        "server@a:1 failed: message 'Area': its blocks take 8 bytes, but 5 were received".into(),
+        "server@a:1 failed: message 'Area': raw bytes were received under its name, which is that of a typed message: \
+         send an object of that type, or use another name for bytes"
             .into(),
         "area 5".into(),
     ];
