@@ -124,8 +124,8 @@ def serial():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=100, help="of each way")
-    parser.add_argument("--calm", type=int, default=5, help="runs of each way in which nothing is killed")
+    parser.add_argument("--trials", type=int, default=100, help="trials of each kind")
+    parser.add_argument("--calm", type=int, default=5, help="runs of each kind in which nothing is killed")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for a trial")
     options = parser.parse_args()

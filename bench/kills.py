@@ -187,7 +187,7 @@ def trial(options, number, way, kind, delay_s):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--calm", type=int, default=5, help="trials of each way in which nothing is killed")
+    parser.add_argument("--calm", type=int, default=5, help="trials of each method in which nothing is killed")
     parser.add_argument("--mib", type=int, default=128)
     parser.add_argument("--servers", type=int, default=8)
     parser.add_argument("--replicas", type=int, default=2)

@@ -150,7 +150,7 @@ impl Play {
         self.release_shared();
         // Messages that waited for a connection.
         (0..60).for_each(|_| self.beat(SECOND_NS));
-        assert!(self.program.asks.is_empty(), "questions without an answer: {:?}", self.program.asks);
+        assert!(self.program.asks.is_empty(), "queries without an answer: {:?}", self.program.asks);
         let left = match &self.node {
             // Names outlive the clients that put them.
             Node::Agent(agent) => {

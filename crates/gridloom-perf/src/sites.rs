@@ -15,8 +15,8 @@ const NARROW: f64 = 0.7;
 /// Number of passes that assign each place to its site.
 const ROUNDS: usize = 3;
 
-/// Finds the paths that join sites, from the bandwidths of links between places. A link that looks narrow counts only if it
-/// `is_sure`: first probes are disturbed, or are guesses.
+/// Finds the paths that join sites, from the bandwidths of links between places. A link that looks narrow counts only if
+/// `is_sure` is true for it: first probes are disturbed, or are guesses.
 pub(super) fn ways<P: Ord + Clone>(
     mut bandwidths: BTreeMap<(P, P), f64>,
     is_sure: impl Fn(&(P, P)) -> bool,
