@@ -1,4 +1,4 @@
-//! The judge on small cases computed by hand; `tests/map_oracle.rs` has plans with known makespans.
+//! The judge on small cases computed by hand; `oracle.rs` has plans with known makespans.
 
 use std::collections::BTreeMap;
 
